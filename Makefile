@@ -1,0 +1,82 @@
+# fornix. `make demo` shows it, `make test` proves it, `make help` lists the rest.
+# Needs make and Python 3.11 or newer; name another one with `make PYTHON=python3.13 …`.
+
+PYTHON ?= python3
+ARGS ?=
+
+BIN := .venv/bin
+BENCH_BIN := .venv-bench/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench docs clean
+
+help:  ## List these commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
+
+demo: .venv/.fornix  ## Show what fornix does, in a minute (ARGS go to `fornix demo`)
+	@$(BIN)/fornix demo $(ARGS)
+
+check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, coverage, docs (minutes)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/coverage erase
+	FORNIX_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 2 --dist loadgroup
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+test: check  ## Every test: `make check`, then all again with many more kills and random walks, and the wheel
+	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m ''
+
+bench: .venv-bench/.peers  ## Measure fornix beside its peers, in an environment of its own (ARGS go to bench)
+	$(BENCH_BIN)/python -m bench $(ARGS)
+
+docs: .venv/.dev  ## Write the generated pages, then check every page: code, names, links
+	$(BIN)/python tools/make_docs.py
+	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_house.py
+
+clean:  ## Remove results and caches; environments stay (to renew them: rm -r .venv .venv-bench)
+	rm -rf build dist .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- environments: each is made once, and brought up to date when its list of packages changes
+
+# $(call environment,FOLDER): a sound virtual environment in FOLDER, or a message that says what is missing.
+define environment
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "fornix needs Python 3.11 or newer, and '$(PYTHON)' is not: $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Install one, or name the one you have: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' comes without venv or ensurepip, which make environments." >&2; \
+	  echo "On Debian and Ubuntu they are a package of their own: apt install python3-venv" >&2; exit 1; }
+	@$(1)/bin/python -c 'import pip, sys; sys.exit(sys.prefix == sys.base_prefix or sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Making $(1) (once) …"; $(PYTHON) -m venv --clear $(1); }
+endef
+
+.venv/.made:
+	$(call environment,.venv)
+	@touch $@
+
+.venv/.fornix: .venv/.made pyproject.toml constraints.txt
+	@echo "Installing fornix into .venv …"
+	@$(BIN)/python $(PIP_INSTALL) -e .
+	@touch $@
+
+.venv/.dev: .venv/.made pyproject.toml constraints.txt
+	@echo "Installing fornix and the tools of its tests into .venv …"
+	@$(BIN)/python $(PIP_INSTALL) 'pip>=25.1'    # the first to know --group
+	@$(BIN)/python $(PIP_INSTALL) --group dev -e .
+	@touch .venv/.fornix $@
+
+.venv-bench/.made:
+	$(call environment,.venv-bench)
+	@touch $@
+
+# The peers choose their own versions, so the constraints do not hold here.
+.venv-bench/.peers: .venv-bench/.made pyproject.toml bench/requirements.txt
+	@echo "Installing fornix and its peers into .venv-bench (large: some minutes) …"
+	@$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt -e .
+	@touch $@

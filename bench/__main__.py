@@ -1,0 +1,13 @@
+"""`python -m bench [store|retrieval|state] ...`; without a name it is `store`."""
+
+import sys
+
+from bench import retrieval, state, store
+
+PROGRAMS = {"store": store.main, "retrieval": retrieval.main, "state": state.main}
+
+if __name__ == "__main__":
+    chosen, *rest = (
+        sys.argv[1:] if sys.argv[1:2] and sys.argv[1] in PROGRAMS else ["store", *sys.argv[1:]]
+    )
+    sys.exit(PROGRAMS[chosen](rest))

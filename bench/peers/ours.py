@@ -1,0 +1,88 @@
+"""fornix, by its public names only: a scope is a key, an item its text with a metadata field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+from typing import Literal
+
+from bench.corpus import CorpusEmbedder, Rows
+from bench.peers import EVERYWHERE, Vector
+from fornix import Item, Memory
+
+
+class Fornix:
+    """Full durability, the default search: words, meaning and signals."""
+
+    name = "fornix"
+    version = version("fornix")
+    searches = "words + vectors"
+    durable = "a power cut"
+    durability: Literal["full", "normal"] = "full"
+    lacks: Mapping[str, str] = {}
+    most_items: int | None = None
+
+    def __init__(self, embedder: CorpusEmbedder) -> None:
+        self._embedder = embedder
+
+    def open(self, path: Path, dimensions: int) -> None:
+        self.memory = Memory.open(
+            str(path / "fornix.db"), embedder=self._embedder, durability=self.durability
+        )
+        self._keys = {}
+
+    def add(self, rows: Rows, scopes: Sequence[str]) -> None:
+        """One call per scope: a batch of fornix belongs to one key."""
+        for scope, places in groupby(range(len(rows)), key=lambda i: scopes[i]):
+            items = [
+                Item(rows.texts[i], id=rows.ids[i], metadata={"kind": rows.kinds[i]})
+                for i in places
+            ]
+            self._key(scope).add_many(items)
+
+    def add_one(self, row: Rows, scope: str) -> None:
+        self._key(scope).add(row.texts[0], id=row.ids[0], metadata={"kind": row.kinds[0]})
+
+    def prepare(self) -> None:
+        """Wait until everything is indexed."""
+        self.memory.settle()
+
+    def get(self, name: str, scope: str) -> str:
+        found = self._key(scope).get(name)
+        assert found is not None, name
+        return found.text
+
+    def search(self, vector: Vector, text: str, scope: str | None, limit: int) -> list[str]:
+        return [hit.item.id for hit in self._key(scope).search(text, limit=limit)]
+
+    def search_filtered(
+        self, vector: Vector, text: str, scope: str | None, kind: str, limit: int
+    ) -> list[str]:
+        return [
+            hit.item.id for hit in self._key(scope).search(text, limit=limit, where={"kind": kind})
+        ]
+
+    def recent(self, scope: str, limit: int) -> list[str]:
+        return [item.id for item in self._key(scope).recent(limit)]
+
+    def delete(self, name: str, scope: str) -> None:
+        self._key(scope).delete(name)
+
+    def close(self) -> None:
+        self.memory.close()
+
+    def _key(self, scope: str | None):
+        name = scope or EVERYWHERE
+        if name not in self._keys:
+            self._keys[name] = self.memory.key(name)
+        return self._keys[name]
+
+
+class FornixNormal(Fornix):
+    """`durability="normal"`: an add survives the death of the process, not a power cut."""
+
+    name = "fornix-normal"
+    durable = "the death of the process"
+    durability = "normal"

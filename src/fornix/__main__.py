@@ -1,0 +1,5 @@
+"""Run the command line: ``python -m fornix``."""
+
+from fornix.cli import main
+
+main()

@@ -1,0 +1,277 @@
+"""A batch by hand: several changes of one key, and of knowledge, committed together."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TypeVar
+
+from fornix.errors import DuplicateItem, InvalidInput, StaleItem, Unusable
+from fornix.items import Hits
+from fornix.recall import Drafted, SearchOptions
+from fornix.state import MemoryKind, Overlay, Tree, Ttl
+from fornix.state.paths import Place
+from fornix.state.tree import Expiry, lasting
+from fornix.store import (
+    Add,
+    Batch,
+    Commit,
+    Define,
+    Feature,
+    ItemChange,
+    Record,
+    Retire,
+    Scope,
+    SetRef,
+    StoredItem,
+    TreeDelta,
+)
+from fornix.values import Value, checked
+from fornix.writer import Call, Change, Engine, Reads, derived_ids, new_id
+
+Result = TypeVar("Result")
+
+AFTER_ALL = 1 << 62
+"""Rows of drafted items: past every row of the store, so that they come last among their like."""
+
+
+class RecordedOverlay(Overlay):
+    """An overlay that remembers what was asked of it, to tell a batch from its repetition.
+
+    Attributes:
+        calls: Every change as it was asked for, in order.
+    """
+
+    def __init__(self, tree: Tree, *, kind: MemoryKind, now: int, ttl: Ttl | None) -> None:
+        super().__init__(tree, kind=kind, now=now, ttl=ttl)
+        self.calls: list[Value] = []
+
+    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
+        """See `Overlay.put`."""
+        super().put(place, value, expiry)
+        lasts = ["ttl", lasting(expiry)] if isinstance(expiry, timedelta) else expiry
+        self.calls.append(checked(["set", list(place.path), value, lasts], nan=True))
+
+    def change(
+        self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
+    ) -> Result:
+        """See `Overlay.change`."""
+        result = super().change(operation, request)
+        self.calls.append([checked(part, nan=True) for part in request])
+        return result
+
+
+class Draft(Reads):
+    """A writer that gathers: reads see the latest commits, and what was gathered."""
+
+    def __init__(self, engine: Engine, scope: Scope, op: bytes | None) -> None:
+        super().__init__(engine)
+        self.scope = scope
+        self.calls: list[Value] = []
+        self.define: list[Define] = []
+        self.items: list[ItemChange] = []
+        self._live: dict[tuple[SetRef, str], StoredItem | None] = {}
+        self._hidden: set[int] = set()
+        self._next = AFTER_ALL
+        self.closed = False
+        self._new_id = new_id if op is None else derived_ids(op)
+
+    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+        """See `Writer.write`: kept until the batch commits."""
+        if self.closed:
+            raise Unusable("this batch is over: its with block has ended")
+        if call.idempotency_key is not None:
+            raise InvalidInput(
+                "inside a batch give the idempotency_key to the batch, not to a call"
+            )
+        change = build(self._new_id)
+        for item in change.items:
+            self._check(item)
+        self.calls.append([call.name, call.arguments()])
+        self.define.extend(change.define)
+        for item in change.items:
+            self._take(item)
+        return change.result
+
+    def _check(self, change: ItemChange) -> None:
+        if isinstance(change, Add):
+            known = self._live.get((change.set, change.record.id))
+            if known is not None or (not change.fresh and self._found(change)):
+                raise DuplicateItem(change.record.id, set_name=change.set.name)
+        else:
+            found = self._found(change)
+            if found is None or found.version != change.version:
+                version = None if found is None else found.version
+                raise StaleItem(_id(change), expected=change.version, found=version)
+
+    def _found(self, change: ItemChange) -> StoredItem | None:
+        return self.get(change.set, [_id(change)], at=None)[0]
+
+    def _take(self, change: ItemChange) -> None:
+        place = (change.set, _id(change))
+        before = None if isinstance(change, Add) else self._found(change)
+        if before is not None:
+            self._hidden.add(before.row)
+        self.items.append(change)
+        if isinstance(change, Retire):
+            self._live[place] = None
+        else:
+            self._live[place] = self._stored(change.set, change.record, before)
+
+    def _stored(self, ref: SetRef, record: Record, before: StoredItem | None) -> StoredItem:
+        row, now = self._next, self._engine.clock()
+        self._next += 1
+        return StoredItem(
+            row=row,
+            first=row if before is None else before.first,
+            set=ref,
+            begun=0,
+            ended=None,
+            version=1 if before is None else before.version + 1,
+            created=now if before is None else before.created,
+            updated=now,
+            accessed=None,
+            record=record,
+        )
+
+    # --- reads that see the draft -------------------------------------------------------------
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
+        """See `Writer.get`."""
+        found = super().get(ref, ids, at=at)
+        if at is not None:
+            return found
+        return [self._live.get((ref, i), stored) for i, stored in zip(ids, found, strict=True)]
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: int | None,
+    ) -> list[StoredItem]:
+        """See `Writer.page`."""
+        drafted = [s for (r, _), s in self._live.items() if r == ref and s is not None]
+        hidden = self._hidden if at is None else set[int]()
+        page = super().page(
+            ref, after=after, limit=limit + len(hidden), newest_first=newest_first, at=at
+        )
+        kept = [stored for stored in page if stored.row not in hidden]
+        if at is not None or not drafted:
+            return kept[:limit]
+        own = sorted((s for s in drafted if _past(s, after, newest_first)), key=_place)
+        if newest_first:
+            own.reverse()
+        merged = heapq.merge(kept, own, key=_place, reverse=newest_first)
+        return list(merged)[:limit]
+
+    def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
+        """See `Writer.search`."""
+        if not self.items:
+            return super().search(refs, query, options)
+        self._embed_own()
+        live = {s.row: s for s in self._live.values() if s is not None}
+        features: dict[SetRef, list[Feature]] = {}
+        for stored in live.values():
+            features.setdefault(stored.set, []).append(_feature(stored))
+        drafted = Drafted(live, features, frozenset(self._hidden))
+        return self._engine.recall.search(refs, query, options, drafted)
+
+    def _embed_own(self) -> None:
+        """Give drafted items their vectors, which are then committed with them."""
+        records = [record for record in map(_record, self.items) if record is not None]
+        waiting = {id(record): record for record in records if record.vectors is None}
+        if not waiting:
+            return
+        vectors = self._engine.recorder.vectors(list(waiting.values()))
+        done = {
+            id(old): replace(old, vectors=new)
+            for old, new in zip(waiting.values(), vectors, strict=True)
+        }
+        self.items = [
+            change
+            if isinstance(change, Retire)
+            else replace(change, record=done.get(id(change.record), change.record))
+            for change in self.items
+        ]
+        self._live = {
+            place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
+            for place, stored in self._live.items()
+        }
+
+
+def _record(change: ItemChange) -> Record | None:
+    return None if isinstance(change, Retire) else change.record
+
+
+def _id(change: ItemChange) -> str:
+    return change.id if isinstance(change, Retire) else change.record.id
+
+
+def _place(stored: StoredItem) -> tuple[int, int]:
+    time = stored.record.time
+    return (stored.updated if time is None else time, stored.first)
+
+
+def _past(stored: StoredItem, after: tuple[int, int] | None, newest_first: bool) -> bool:  # noqa: FBT001 - inner
+    if after is None:
+        return True
+    return _place(stored) < after if newest_first else _place(stored) > after
+
+
+def _feature(stored: StoredItem) -> Feature:
+    r = stored.record
+    return Feature(
+        row=stored.row,
+        first=stored.first,
+        id=r.id,
+        begun=0,
+        ended=None,
+        time=_place(stored)[0],
+        importance=r.importance,
+        speaker=r.speaker,
+        role=r.role,
+        session=r.session,
+        metadata=r.metadata,
+        terms=r.terms,
+        tokens=r.tokens,
+        temporal=r.temporal,
+        vectors=r.vectors,
+    )
+
+
+def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
+    engine: Engine,
+    draft: Draft,
+    *,
+    op: bytes | None,
+    label: str,
+    base: int | None,
+    state: Sequence[TreeDelta],
+    calls: Sequence[Value],
+) -> Commit | None:
+    """Commit what was gathered; None if that is nothing."""
+    if not (draft.items or draft.define or state or op):
+        return None
+    request = None if op is None else engine.request(["batch", list(calls)])
+    commit = engine.store.commit(
+        Batch(
+            scope=draft.scope,
+            time=engine.clock(),
+            op=op,
+            request=request,
+            label=label,
+            expects=engine.expects if draft.items else (),
+            base=base,
+            state=state,
+            define=draft.define,
+            items=draft.items,
+            limits=engine.limits,
+        )
+    )
+    engine.written(draft.items)
+    return commit

@@ -1,0 +1,195 @@
+"""BM25 over several sets as if they were one.
+
+    idf(t)      = ln(1 + (N - n_t + 0.5) / (n_t + 0.5))
+    weight(t,d) = idf(t) · c · (k1 + 1) / (c + k1 · (1 - b + b · length / average length))
+
+N, n_t and the average length count the live docs of all sets that are searched, whatever a filter
+hides. Source: Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the 1 in the
+logarithm, as in Lucene, keeps a weight from being negative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.index import SetIndex
+from fornix.signals import Signals
+
+_CHEAP = 64
+"""A term in less than 1/64 of a set is always added up by `top`."""
+
+_SPARE = 8
+"""How many times more docs than wanted are completed, where meaning brings docs too."""
+
+_STEP = 32_768
+"""Docs added up at once."""
+
+Docs = NDArray[np.int32]
+Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class Bm25:
+    """The words of one question, in the sets that are searched."""
+
+    def __init__(self, sets: Sequence[SetIndex], terms: Sequence[int], signals: Signals) -> None:
+        self._sets = sets
+        self._postings = [[index.postings(term) for term in terms] for index in sets]
+        live = sum([index.live for index in sets])
+        average = (sum([index.tokens for index in sets]) or 1) / (live or 1)
+        self._least = signals.k1 * (1 - signals.b)
+        self._slope = signals.k1 * signals.b / average
+        self._peaks: list[float] = []
+        """By term, what its weight tends to where it is repeated for ever."""
+        for at in range(len(terms)):
+            held = sum([len(postings[at][0]) for postings in self._postings])
+            idf = math.log(1 + (live - held + 0.5) / (held + 0.5))
+            self._peaks.append(idf * (signals.k1 + 1))
+
+    def all(self, number: int) -> Numbers:
+        """Return the BM25 of every doc of a set, `size` numbers, 0.0 where no word is in common."""
+        index, postings = self._sets[number], self._postings[number]
+        sizes = [len(docs) for docs, _ in postings]
+        if not any(sizes):
+            return np.zeros(index.size)
+        docs = np.concatenate([docs for docs, _ in postings])
+        counts = np.concatenate([counts for _, counts in postings])
+        peaks = np.array(self._peaks).repeat(sizes)
+        weights = self._weights(peaks, counts, index.length[docs])
+        found = np.bincount(docs, weights, minlength=index.size)
+        return found.astype(np.float64, copy=False)
+
+    def some(self, number: int, docs: Docs) -> Numbers:
+        """Return the BM25 of *docs*, which rise: to the last bit what `all` says of them."""
+        index, found = self._sets[number], np.zeros(len(docs))
+        length = index.length[docs]
+        for (holders, counts), peak in zip(self._postings[number], self._peaks, strict=True):
+            at, here = _places(holders, docs)
+            if here.size:
+                found[here] += self._weights(peak, counts[at], length[here])
+        return found
+
+    def _weights(self, peaks: float | Numbers, counts: NDArray[np.uint8], length: Docs) -> Numbers:
+        """Return weights, without whose common factor 1/(k1 + 1) *peaks* is the idf."""
+        number = counts.astype(np.float64)
+        return peaks * number / (number + (self._least + self._slope * length))
+
+    def top(self, number: int, *, count: int, allowed: Mask | None, alone: bool) -> Docs:
+        """Return about *count* docs that are best by words, rising, with the best one of all.
+
+        Terms are added up from the rarest on, until what the others can add would not lift a doc
+        without the rare ones among the best (MaxScore: Turtle and Flood, 1995). The best doc of
+        the whole set is among them, *allowed* or not. Of docs that are equally good the later ones
+        are taken.
+
+        Args:
+            alone: Nothing but words brings docs, so that even the most common ones have to.
+        """
+        index, order = self._sets[number], self._from_the_rarest(number)
+        done = sum([len(term.docs) * _CHEAP <= index.size for term in order])
+        found, sums = self._added(index, order[:done])
+        if not _settled(sums, None if allowed is None else allowed[found], order[done:], count):
+            every = np.zeros(index.size)
+            every[found] = sums
+            while not _settled(every, allowed, order[done:], count if alone else 0):
+                self._add(index, every, order[done])
+                done += 1
+            found = _reaching(every, allowed, order[done:], count)
+            sums = every[found]
+        if not alone:
+            found, sums = _highest(found, sums, _SPARE * count)
+        for term in order[done:]:
+            at, here = _places(term.docs, found)
+            sums[here] += self._weights(term.peak, term.counts[at], index.length[found[here]])
+        best = found[sums == sums.max(initial=0.0)][-1:]
+        if allowed is not None:
+            shown = allowed[found]
+            found, sums = found[shown], sums[shown]
+        return np.union1d(_highest(found, sums, count)[0], best)
+
+    def _from_the_rarest(self, number: int) -> list[_Term]:
+        terms = [
+            _Term(docs, counts, peak, peak / (1 + self._least / float(counts.max())))
+            for (docs, counts), peak in zip(self._postings[number], self._peaks, strict=True)
+            if len(docs)
+        ]
+        return sorted(terms, key=lambda term: (len(term.docs), -term.peak))
+
+    def _added(self, index: SetIndex, terms: Sequence[_Term]) -> tuple[Docs, Numbers]:
+        """Return the docs that hold any of *terms*, rising, and their BM25 by these."""
+        if not terms:
+            return np.zeros(0, np.int32), np.zeros(0)
+        docs = np.concatenate([term.docs for term in terms])
+        counts = np.concatenate([term.counts for term in terms])
+        peaks = np.array([term.peak for term in terms]).repeat([len(term.docs) for term in terms])
+        found, at = np.unique(docs, return_inverse=True)
+        sums = np.bincount(at, self._weights(peaks, counts, index.length[docs]))
+        return found, sums.astype(np.float64, copy=False)
+
+    def _add(self, index: SetIndex, sums: Numbers, term: _Term) -> None:
+        """Add a term to the sums of all docs, in steps that fit into the processor's cache."""
+        length = index.length
+        for start in range(0, len(term.docs), _STEP):
+            docs, counts = term.docs[start : start + _STEP], term.counts[start : start + _STEP]
+            sums[docs] += self._weights(term.peak, counts, length[docs])
+
+
+class _Term(NamedTuple):
+    """Who holds a term, and the most that it can add to any of them."""
+
+    docs: Docs
+    counts: NDArray[np.uint8]
+    peak: float
+    bound: float
+
+
+def _settled(sums: Numbers, allowed: Mask | None, left: Sequence[_Term], count: int) -> bool:
+    """Return whether no doc that has none of *sums* can be the best, or among *count* allowed."""
+    rest = sum([term.bound for term in left])
+    if not left:
+        return True
+    reaching = sums >= rest
+    if allowed is not None and count:
+        return bool(reaching.any()) and np.count_nonzero(reaching & allowed) >= count
+    return np.count_nonzero(reaching) >= max(count, 1)
+
+
+def _reaching(sums: Numbers, allowed: Mask | None, left: Sequence[_Term], count: int) -> Docs:
+    """Return docs among which are the best *count* allowed ones, when *left* will be added."""
+    rest, best = sum([term.bound for term in left]), float(sums.max(initial=0.0))
+    for share in (0.75, 0.5, 0.25):
+        reaching = sums >= share * best
+        if allowed is not None:
+            reaching &= allowed
+        if np.count_nonzero(reaching) >= count and share * best > rest:
+            return np.flatnonzero(sums >= share * best - rest).astype(np.int32)
+    return np.flatnonzero(sums).astype(np.int32)
+
+
+def _highest(docs: Docs, values: Numbers, count: int) -> tuple[Docs, Numbers]:
+    at = highest(values, count)
+    return docs[at], values[at]
+
+
+def highest(values: NDArray[np.int64] | Numbers, count: int) -> NDArray[np.intp]:
+    """Return where the *count* highest values are, rising; of equal ones the later are taken."""
+    if len(values) <= count:
+        return np.arange(len(values))
+    least = np.partition(values, len(values) - count)[len(values) - count]
+    above, tied = values > least, np.flatnonzero(values == least)
+    return np.sort(np.append(np.flatnonzero(above), tied[np.count_nonzero(above) - count :]))
+
+
+def _places(holders: Docs, docs: Docs) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where in *holders* and in *docs*, which both rise, the same docs are."""
+    if not len(holders):
+        return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    at = holders.searchsorted(docs)
+    at[at == len(holders)] = 0
+    here = np.flatnonzero(holders[at] == docs)
+    return at[here], here

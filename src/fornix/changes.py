@@ -1,0 +1,379 @@
+"""What is committed, and what a store answers: frozen values, no I/O.
+
+Times are microseconds since 1970 in UTC, as int; commit numbers are whole and start at 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from fornix.values import Path, Value
+
+# --- names ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where memory lives: a key of a space, or a knowledge (`key` is None, `space` its name)."""
+
+    space: str
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetRef:
+    """A named set in a scope."""
+
+    scope: Scope
+    name: str
+
+
+# --- the exact tree ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of an exact tree: an object, or a value.
+
+    Attributes:
+        expires: From this time on the node is not there; None: it stays.
+    """
+
+    is_object: bool
+    value: Value = None
+    expires: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Put an empty object at *path*: where nothing is, or in place of a value."""
+
+    path: Path
+    expires: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Put a value at *path*: where nothing is, or in place of a value, keeping its position."""
+
+    path: Path
+    value: Value
+    expires: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove the node at *path* and everything below it; nothing there is no error."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Remove everything below the object at *path*, which stays; ``()`` empties the tree."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Move the expiry of the node at *path*; makes no new version of it."""
+
+    path: Path
+    expires: int | None
+
+
+TreeDelta: TypeAlias = Create | Put | Delete | Clear | Refresh
+"""Applied in order. The parent of a created or put node is an object by then."""
+
+
+# --- items of sets ----------------------------------------------------------------------------
+
+Overflow: TypeAlias = Literal["trim", "reject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a set was opened with; stored with its first add.
+
+    Attributes:
+        capacity: Most items it holds, or None.
+        compaction: What happens at its capacity; "trim" retires the oldest, "reject" refuses.
+        item_type: Name of the type its values have, for `compat`; None: any storable value.
+        signals: Weights of search as JSON; None: the defaults.
+    """
+
+    capacity: int | None = None
+    compaction: str = "trim"
+    item_type: str | None = None
+    signals: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The contents of one version of an item, ready to be stored.
+
+    Attributes:
+        id: Its id in the set.
+        value: In wire form; None: it is the str `text`.
+        text: What meaning reads; None: nothing.
+        metadata: In wire form; ``"{}"`` if empty.
+        time: None: the time of the commit.
+        terms: What words read: `words.pack`ed term hashes and counts.
+        tokens: How many tokens the words were.
+        temporal: How many temporal words the text has, 0..255.
+        vectors: int8 rows, one per window; None: not embedded yet; ``b""``: never will be.
+    """
+
+    id: str
+    value: str | None
+    text: str | None
+    metadata: str = "{}"
+    importance: float = 0.0
+    speaker: str | None = None
+    role: str | None = None
+    session: str | None = None
+    time: int | None = None
+    sources: tuple[str, ...] = ()
+    compacted: bool = False
+    terms: bytes = b""
+    tokens: int = 0
+    temporal: int = 0
+    vectors: bytes | None = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Add an item; `DuplicateItem` if a live one has its id. *fresh*: the id was just made."""
+
+    set: SetRef
+    record: Record
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """End version *version* of an item and begin the next; `StaleItem` if that is not live."""
+
+    set: SetRef
+    version: int
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """End version *version* of an item; `StaleItem` if that is not live."""
+
+    set: SetRef
+    id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Define:
+    """Give a set its definition: a new one, or with *replace* one that exists.
+
+    Without *replace*, a set that exists with another definition is a `SetDefinitionConflict`.
+    A set that gets its first item without this has the default definition.
+    """
+
+    set: SetRef
+    definition: Definition
+    replace: bool = False
+
+
+ItemChange: TypeAlias = Add | Replace | Retire
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one key may hold in all its sets; None: no limit."""
+
+    items: int | None = None
+    bytes: int | None = None
+
+
+# --- the one write path -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """All that one action changes, as one value: committed whole, or not at all.
+
+    It has one key (or is of knowledge alone); its item changes may also reach knowledge.
+
+    Attributes:
+        time: The caller's clock; the commit's time is this or, if later, the last commit's.
+        op: Digest of its name; None: nameless. A second commit with a name changes nothing.
+        request: Digest of what the caller asked. With an op: a second commit must carry an equal
+            one (else `IdempotencyConflict`, which names *label*); None: whatever it carries, the
+            first stands.
+        expects: Notes that must stand as given, as (name, text): the embedder that made the
+            vectors in *items*.
+        base: The tree's commit number that *state* was computed from; required with state, and
+            checked whenever given.
+        epoch: The lease's epoch under which this was made; None: made outside a run.
+        result: What a repetition is told.
+    """
+
+    scope: Scope
+    time: int
+    op: bytes | None = None
+    request: bytes | None = None
+    label: str = ""
+    expects: Sequence[tuple[str, str]] = ()
+    base: int | None = None
+    epoch: int | None = None
+    state: Sequence[TreeDelta] = ()
+    define: Sequence[Define] = ()
+    items: Sequence[ItemChange] = ()
+    limits: Limits | None = None
+    result: Value = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The answer to a batch.
+
+    Attributes:
+        number: Its commit number; of the first one if *adopted*.
+        adopted: The batch's op was taken; nothing was changed now.
+        result: The first batch's result.
+    """
+
+    number: int
+    time: int
+    adopted: bool
+    result: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a commit changed, read through its journal row."""
+
+    commit: Commit
+    scope: Scope
+    put: Sequence[tuple[Path, Node]]
+    removed: Sequence[Path]
+    begun: Sequence[StoredItem]
+    ended: Sequence[StoredItem]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """One version of an item, as it is in the store.
+
+    Attributes:
+        row: Unique in the store, never reused, rising in commit order.
+        first: The row of the item's first version; items of equal time stand in its order.
+        ended: The commit that ended this version; None: it is live.
+    """
+
+    row: int
+    first: int
+    set: SetRef
+    begun: int
+    ended: int | None
+    version: int
+    created: int
+    updated: int
+    accessed: int | None
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class SetInfo:
+    """A set that exists.
+
+    Attributes:
+        number: Unique in the store, never reused; what a Finder knows the set by.
+        items: Live items.
+        bytes: Of their values, texts and metadata, in UTF-8.
+    """
+
+    number: int
+    ref: SetRef
+    definition: Definition
+    items: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run one key. *epoch* fences whoever held it before."""
+
+    scope: Scope
+    owner: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """A few figures of a store, cheap to read.
+
+    Attributes:
+        pending: Items that wait for their vectors.
+        oldest_pending: Time the longest waiting one was committed.
+        wal_bytes: Written but not yet moved into the main file; 0 where there is no such thing.
+    """
+
+    commits: int
+    keys: int
+    sets: int
+    items: int
+    item_versions: int
+    nodes: int
+    pending: int
+    oldest_pending: int | None
+    file_bytes: int
+    wal_bytes: int
+    leases: Sequence[Lease] = ()
+    details: Mapping[str, Value] = field(default_factory=dict[str, Value])
+
+
+# --- what search reads ------------------------------------------------------------------------
+
+ChangeKind: TypeAlias = Literal["added", "ended", "embedded", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """What search reads of one version of an item; see `Record` and `StoredItem`."""
+
+    row: int
+    first: int
+    id: str
+    begun: int
+    ended: int | None
+    time: int
+    importance: float
+    speaker: str | None
+    role: str | None
+    session: str | None
+    metadata: str
+    terms: bytes
+    tokens: int
+    temporal: int
+    vectors: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A line of the change log: what happened to a feature."""
+
+    seq: int
+    set_number: int
+    row: int
+    kind: ChangeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A version that waits for its vectors; *metadata* in wire form, for its captions."""
+
+    set_number: int
+    row: int
+    text: str
+    metadata: str = "{}"

@@ -1,0 +1,138 @@
+"""The command `fornix`: its commands, and the edge where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from fornix import __version__
+from fornix.cli import care, demo, exact, items, listing, moving, show
+from fornix.cli.completion import completion
+from fornix.cli.options import session_of, shared
+from fornix.errors import FornixError
+
+FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+
+HELP = """Memory for AI agents, on the command line.
+
+A memory has two halves. Exact memory is a tree of values per key:
+
+\b
+  fornix set ada profile.city Lisbon     fornix tree ada     fornix rm ada profile.city
+
+Items are searched by meaning, in sets of a key, or of knowledge that all keys share:
+
+\b
+  fornix add --key ada "Prefers window seats."
+  fornix search --key ada "which seat?"
+  fornix get --key ada ID                fornix rm --key ada --item ID
+
+The options below may stand before or after a command's name.
+
+Exit codes: 0 done, 1 an error of fornix, 2 wrong usage, 3 nothing found, 130 interrupted.
+"""
+
+
+class Fornix(click.Group):
+    """The root: turns whatever ends a command into a message and an exit code."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's
+        **extra: Any,  # noqa: ANN401 - click's
+    ) -> NoReturn:
+        """Run a command line and end the process, as `click.Command.main` does."""
+        words = list(sys.argv[1:] if args is None else args)
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue] - just asked
+        _ = standalone_mode
+        try:
+            code = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            code = USAGE if isinstance(error, click.UsageError) else FAILED
+            _report(error, words)
+        except (FornixError, OSError) as error:
+            code = FAILED
+            _report(error, words)
+        except click.Abort as error:
+            code = INTERRUPTED
+            _report(error, words)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; if nobody reads on, end quietly."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(BROKEN_PIPE)
+        return result
+
+
+def _report(error: Exception, words: Sequence[str]) -> None:
+    """Say on stderr what went wrong, where, and what to do."""
+    said = _said(error)
+    if _wants_json(words):
+        show_type = type(error).__name__ if not isinstance(error, click.Abort) else "Interrupted"
+        show.document({"error": {"type": show_type, "message": said}}, err=True)
+        return
+    click.echo(f"fornix: {show.plain(said)}", err=True)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)
+
+
+def _said(error: Exception) -> str:
+    notes = [*getattr(error, "__notes__", []), *getattr(error.__cause__, "__notes__", [])]
+    return "; ".join([_message(error), *notes])
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, click.Abort):
+        return "interrupted"
+    if isinstance(error, click.ClickException):
+        return error.format_message().rstrip(".")
+    if isinstance(error, OSError) and not isinstance(error, FornixError):
+        place = "" if error.filename is None else f"{click.format_filename(error.filename)}: "
+        return f"{place}{error.strerror or error}"
+    return str(error)
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    before = words[: words.index("--")] if "--" in words else words
+    return "--json" in before
+
+
+@click.group(
+    cls=Fornix,
+    help=HELP,
+    params=shared(hidden=False),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="fornix", message="%(prog)s %(version)s")
+@click.pass_context
+def fornix(ctx: click.Context) -> None:
+    """Do what is the same for every command: nothing but to know the options."""
+    ctx.obj = session_of(ctx)
+
+
+for _command in (
+    *(demo.demo, items.add, items.search, items.get, items.list_items, items.recent),
+    *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
+    *(moving.import_file, moving.export_file, listing.stats),
+    *(care.doctor, care.backup, care.restore, care.reindex, listing.version, completion),
+):
+    fornix.add_command(_command)
+
+
+def main() -> NoReturn:
+    """Run the command line of this process."""
+    fornix.main(prog_name="fornix")

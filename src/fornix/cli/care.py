@@ -1,0 +1,212 @@
+"""Care of a memory: doctor, backup, restore, reindex."""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import click
+
+from fornix.cli import show
+from fornix.cli.listing import versions
+from fornix.cli.options import command
+from fornix.cli.progress import progress
+from fornix.cli.session import Session
+from fornix.errors import FornixError, InvalidInput, NotFound
+from fornix.memory import Memory
+
+TESTED = ("Linux",)
+"""Platforms that the tests run on."""
+
+LONG_LOG = 64_000_000
+"""Bytes of the write-ahead log above which a reader seems to have held it up."""
+
+State: TypeAlias = Literal["ok", "note", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that doctor looked at."""
+
+    name: str
+    says: str
+    state: State = "ok"
+
+
+@runtime_checkable
+class Examined(Protocol):
+    """A store that can tell what is wrong with its file."""
+
+    def problems(self) -> list[str]:
+        """Return what is wrong; empty: nothing."""
+        ...
+
+
+@command("doctor")
+def doctor(session: Session) -> None:
+    """Look at the memory and its surroundings; say what is wrong and what to do.
+
+    Reads only. Exit code 1 if something is wrong.
+    With --json: {"ok": …, "findings": [{"name": …, "says": …, "state": "ok" | "note" | "wrong"}]}.
+    """
+    findings = [*_surroundings(), *_examined(session)]
+    ok = not any(finding.state == "wrong" for finding in findings)
+    if session.json:
+        listed = [{"name": f.name, "says": f.says, "state": f.state} for f in findings]
+        show.document({"ok": ok, "findings": listed})
+    else:
+        for finding in findings:
+            mark = {"ok": "✓", "note": "•", "wrong": "✗"}[finding.state]
+            click.echo(f"{mark} {finding.name.ljust(12)} {show.plain(finding.says)}")
+    if not ok:
+        click.get_current_context().exit(1)
+
+
+def _surroundings() -> Iterator[Finding]:
+    known = versions()
+    stack = ", ".join(f"{name} {known[name]}" for name in ("Python", "SQLite", "apsw", "numpy"))
+    yield Finding("versions", f"fornix {known['fornix']}, schema {known['schema']}, {stack}")
+    tested = platform.system() in TESTED
+    says = known["platform"] + ("" if tested else f"; tested on {', '.join(TESTED)} only")
+    yield Finding("platform", says, "ok" if tested else "note")
+
+
+def _examined(session: Session) -> Iterator[Finding]:
+    place = session.place
+    yield Finding("file", str(place.absolute()))
+    try:
+        with session.open(mode="ro") as memory:
+            yield from _contents(memory)
+            yield from _integrity(memory)
+    except NotFound as error:
+        yield Finding("memory", str(error), "wrong")
+        return
+    except FornixError as error:
+        yield Finding("memory", f"{error}; restore a backup: fornix restore BACKUP", "wrong")
+    yield from _access(place)
+
+
+def _contents(memory: Memory) -> Iterator[Finding]:
+    found = memory.stats()
+    store = found.store
+    yield Finding("contents", f"{store.items:,} items, {store.nodes:,} nodes, {store.keys:,} keys")
+    log_state: State = "note" if store.wal_bytes > LONG_LOG else "ok"
+    sizes = f"{show.size(store.file_bytes)}, write-ahead log {show.size(store.wal_bytes)}"
+    yield Finding("size", sizes, log_state)
+    yield Finding("embedder", found.embedder)
+    if found.pending:
+        waits = f"{found.pending:,} items wait for their vectors; they are found by their words"
+        yield Finding("embedding", waits, "note")
+    else:
+        yield Finding("embedding", "nothing waits")
+    owners = ", ".join(f"{lease.scope.key} ({lease.owner})" for lease in found.leases)
+    yield Finding("leases", owners or "no key is being run")
+    if "file_system" in store.details:
+        yield Finding("file system", str(store.details["file_system"] or "unknown"))
+
+
+def _integrity(memory: Memory) -> Iterator[Finding]:
+    problems = memory.store.problems() if isinstance(memory.store, Examined) else []
+    for problem in problems:
+        yield Finding("integrity", f"{problem}; restore a backup: fornix restore BACKUP", "wrong")
+    if not problems:
+        yield Finding("integrity", "every page and count is as it should be")
+
+
+def _access(place: Path) -> Iterator[Finding]:
+    mode = stat.S_IMODE(place.stat().st_mode)
+    others = mode & 0o077
+    remedy = f"; others may look at it: chmod 600 {place}" if others else ""
+    yield Finding("permissions", f"{mode:04o}{remedy}", "note" if others else "ok")
+    if not os.access(place, os.W_OK) or not os.access(place.absolute().parent, os.W_OK):
+        yield Finding("writing", "the file or its folder cannot be written by you", "note")
+    folder = Path(f"{place}.fornix")
+    if folder.is_dir():
+        held = sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
+        yield Finding("cache", f"{folder}: {show.size(held)}")
+    else:
+        yield Finding("cache", "none yet")
+
+
+@command("backup")
+@click.argument("target", type=click.Path())
+def backup(session: Session, *, target: str) -> None:
+    """Write a copy of the memory, as it is now, to TARGET.
+
+    Others may go on writing meanwhile. The copy appears whole, or not at all; it is a memory of
+    its own, with all history. With --json: {"file": …, "bytes": …}.
+    """
+    with session.open(mode="ro") as memory, progress(session, "copying", total=None):
+        if not Path(target).absolute().parent.is_dir():
+            raise InvalidInput(f"{Path(target).parent} is no folder; make it first")
+        memory.backup(target)
+    size = Path(target).stat().st_size
+    session.done(f"{show.size(size)} written to {target}", {"file": target, "bytes": size})
+
+
+@command("restore")
+@click.argument("backup_file", metavar="BACKUP", type=click.Path())
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def restore(session: Session, *, backup_file: str, yes: bool) -> None:
+    """Replace the whole memory by what BACKUP holds.
+
+    Everything added since the backup is gone. No other program may have the memory open.
+    With --json: {"file": …, "items": …}.
+    """
+    place = session.place
+    if not Path(backup_file).is_file():
+        raise NotFound(f"{backup_file}: there is no backup here")
+    if place.exists() and os.path.realpath(place) == os.path.realpath(backup_file):
+        raise InvalidInput(f"{place} is the memory itself; name a backup of it")
+    with Memory.open(backup_file, mode="ro") as memory:
+        kept = memory.stats().store
+    if place.exists() and not yes:
+        _ask(f"Replace {place} by {backup_file}, which has {kept.items:,} items?")
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with progress(session, "restoring", total=None):
+        Memory.restore(place, backup_file)
+    says = f"{place} now holds the {kept.items:,} items of {backup_file}"
+    session.done(says, {"file": str(place), "items": kept.items})
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("this replaces a memory; add --yes to do it without being asked")
+    click.confirm(question, abort=True, err=True)
+
+
+@command("reindex")
+@click.option("--knowledge", metavar="NAME", help="The knowledge that goes with the space.")
+def reindex(session: Session, *, knowledge: str | None) -> None:
+    """Give the space another embedder: fornix reindex --embedder NAME.
+
+    Everything is embedded anew, and searched by the old vectors until all is done. Interrupted,
+    the same command goes on where it was. With --json: {"embedder": …, "embedded": …}.
+    """
+    if session.embedder is None:
+        raise click.UsageError("name the new embedder: --embedder minilm, static or words")
+    if not session.place.is_file():
+        raise NotFound(f"{session.place}: there is no memory here; --db names another file")
+    last = 0
+    with progress(session, "embedding", total=None) as advance:
+
+        def tell(done: int, _total: int) -> None:
+            nonlocal last
+            advance(done - last)
+            last = done
+
+        count = Memory.reindex(
+            session.place,
+            embedder=session.embedder,
+            space=session.space,
+            knowledge=knowledge,
+            progress=tell,
+        )
+    says = f"{count:,} texts embedded by {session.embedder}"
+    session.done(says, {"embedder": session.embedder, "embedded": count})

@@ -1,0 +1,298 @@
+"""Items of sets: add, search, get, list, recent."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import click
+
+from fornix.cli import show
+from fornix.cli.options import (
+    MetadataType,
+    MomentType,
+    TimeType,
+    WhereType,
+    command,
+    key_option,
+    knowledge_option,
+    set_option,
+    sets_option,
+)
+from fornix.cli.progress import settle
+from fornix.cli.session import Owner, Session
+from fornix.items import Hits, Item
+from fornix.memory import Memory
+from fornix.sets import MemorySet, OnExisting
+from fornix.values import Value
+
+where_option = click.option(
+    "--where", metavar="JSON", type=WhereType(), help='Only items like this: \'{"topic": "travel"}\'.'
+)
+as_of_option = click.option(
+    "--as-of", metavar="MOMENT", type=MomentType(), help="As it was: a commit number, or a time."
+)
+limit_option = click.option("--limit", "-n", type=click.IntRange(min=1), help="At most so many.")
+
+PAGE = 500
+
+
+@command("add")
+@click.argument("text")
+@key_option
+@knowledge_option
+@set_option
+@click.option("--id", "item_id", metavar="ID", help="Its id; made up where none is given.")
+@click.option("--metadata", metavar="JSON", type=MetadataType(), help="Facts to filter by.")
+@click.option("--importance", type=float, default=0.0, help="0 to 1.")
+@click.option("--speaker", metavar="NAME", help="Who said it.")
+@click.option("--role", metavar="NAME", help="Such as user or assistant.")
+@click.option("--session", "session_name", metavar="NAME", help="The conversation it belongs to.")
+@click.option("--time", metavar="TIME", type=TimeType(), help="When it happened.  [default: now]")
+@click.option(
+    "--on-existing",
+    type=click.Choice(["error", "keep", "update"]),
+    default="error",
+    show_default=True,
+    help="What to do if the id is taken.",
+)
+@click.option("--idempotency-key", metavar="KEY", help="The same add again changes nothing.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until it is found by meaning.")
+def add(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    text: str,
+    key: str | None,
+    knowledge: str | None,
+    set_name: str,
+    item_id: str | None,
+    metadata: dict[str, Value] | None,
+    importance: float,
+    speaker: str | None,
+    role: str | None,
+    session_name: str | None,
+    time: datetime | None,
+    on_existing: OnExisting,
+    idempotency_key: str | None,
+    no_wait: bool,
+) -> None:
+    """Add an item: TEXT, or what stdin says if TEXT is "-".
+
+    Prints its id. It is durable when the command ends. A memory that does not exist yet is made.
+    With --json: {"id": …, "set": …}.
+    """
+    owner = Owner(key, knowledge)
+    text = sys.stdin.read() if text == "-" else text
+    with session.open(knowledge=knowledge, make=True) as memory:
+        made = owner.of(memory).set(set_name).add(
+            text,
+            id=item_id,
+            metadata=metadata,
+            importance=importance,
+            speaker=speaker,
+            role=role,
+            session=session_name,
+            time=time,
+            on_existing=on_existing,
+            idempotency_key=idempotency_key,
+        )
+        session.done(made, {"id": made, "set": set_name})
+        if not no_wait:
+            settle(session, memory)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    owner: Owner
+    sets: tuple[str, ...]
+    text: str
+    limit: int
+    where: dict[str, object] | None
+    as_of: int | datetime | None
+
+    def ask(self, memory: Memory) -> Hits:
+        return self.owner.of(memory).search(
+            self.text,
+            sets=self.sets or None,
+            limit=self.limit,
+            where=self.where,
+            as_of=self.as_of,
+        )
+
+
+@command("search")
+@click.argument("query")
+@key_option
+@knowledge_option
+@sets_option
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most so many."
+)
+@where_option
+@as_of_option
+@click.option("--explain", is_flag=True, help="Show what each score is made of.")
+def search(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    query: str,
+    key: str | None,
+    knowledge: str | None,
+    set_names: tuple[str, ...],
+    limit: int,
+    where: dict[str, object] | None,
+    as_of: int | datetime | None,
+    explain: bool,
+) -> None:
+    """Find the items that answer QUERY best, by words and meaning.
+
+    Prints a line per hit: score, time, who and what, id. Scores compare within one search only.
+    With --json: {"partial": …, "hits": [{"score": …, "parts": {…}, "item": {…}}, …]}.
+    """
+    question = _Question(Owner(key, knowledge), set_names, query, limit, where, as_of)
+    with session.open(knowledge=knowledge, mode="ro") as memory:
+        question.owner.require(session, memory, set_names)
+        hits = question.ask(memory)
+    if hits.partial and os.access(session.place, os.W_OK):
+        with session.open(knowledge=knowledge) as memory:
+            settle(session, memory)
+            hits = question.ask(memory)
+    if hits.partial:
+        session.note("fornix: some items were searched by their words only: not embedded yet")
+    if not hits:
+        session.nothing(f"nothing of {question.owner.name} answers that", show.hits_fields(hits))
+    if session.json:
+        show.document(show.hits_fields(hits))
+    elif explain:
+        show.console().print(show.explained(hits))
+    else:
+        show.hits(hits)
+
+
+@command("get")
+@click.argument("item_id", metavar="ID")
+@key_option
+@knowledge_option
+@set_option
+@as_of_option
+@click.option("--history", is_flag=True, help="Every version of it, oldest first.")
+def get(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    item_id: str,
+    key: str | None,
+    knowledge: str | None,
+    set_name: str,
+    as_of: int | datetime | None,
+    history: bool,
+) -> None:
+    """Show the item ID with all that is known of it.
+
+    Exact memory is read by fornix tree. With --json: the item; with --history a line per version.
+    """
+    owner = Owner(key, knowledge)
+    with session.open(knowledge=knowledge, mode="ro") as memory:
+        chosen = owner.of(memory).set(set_name)
+        if history:
+            found = chosen.history(item_id)
+        else:
+            one = chosen.get(item_id, as_of=as_of)
+            found = [] if one is None else [one]
+        if not found:
+            owner.require(session, memory, (set_name,))
+    if not found:
+        session.nothing(f"set {set_name!r} of {owner.name} has no item {item_id!r}")
+    for number, item in enumerate(found):
+        if session.json:
+            show.document(show.item_fields(item))
+        else:
+            if number:
+                click.echo()
+            show.facts(_facts(item))
+
+
+def _facts(item: Item) -> Iterable[tuple[str, str]]:
+    for name, fact in show.item_fields(item).items():
+        if fact not in (None, [], {}, False) and not (name == "text" and item.text == item.value):
+            yield name, fact if isinstance(fact, str) else show.inline(fact)
+
+
+@command("list")
+@key_option
+@knowledge_option
+@set_option
+@where_option
+@limit_option
+@click.option("--newest-first", is_flag=True, help="Begin with the latest.")
+@as_of_option
+def list_items(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    key: str | None,
+    knowledge: str | None,
+    set_name: str,
+    where: dict[str, object] | None,
+    limit: int | None,
+    newest_first: bool,
+    as_of: int | datetime | None,
+) -> None:
+    """List the items of a set by time, all of them.
+
+    With --json: a line per item.
+    """
+    owner = Owner(key, knowledge)
+    with session.open(knowledge=knowledge, mode="ro") as memory:
+        owner.require(session, memory, (set_name,))
+        chosen = owner.of(memory).set(set_name)
+        after: str | None = None
+        left = limit
+        while left is None or left > 0:
+            page = chosen.list(
+                where=where,
+                limit=PAGE if left is None else min(PAGE, left),
+                after=after,
+                newest_first=newest_first,
+                as_of=as_of,
+            )
+            _print(session, page)
+            if len(page) < PAGE:
+                break
+            after, left = page[-1].id, None if left is None else left - len(page)
+
+
+def _print(session: Session, found: Iterable[Item]) -> None:
+    if session.json:
+        for item in found:
+            show.document(show.item_fields(item))
+    else:
+        show.items(found)
+
+
+@command("recent")
+@key_option
+@knowledge_option
+@set_option
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=1), default=10, show_default=True, help="How many."
+)
+@as_of_option
+def recent(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    key: str | None,
+    knowledge: str | None,
+    set_name: str,
+    limit: int,
+    as_of: int | datetime | None,
+) -> None:
+    """Show the last items of a set, the latest at the end.
+
+    With --json: a line per item.
+    """
+    owner = Owner(key, knowledge)
+    with session.open(knowledge=knowledge, mode="ro") as memory:
+        owner.require(session, memory, (set_name,))
+        chosen: MemorySet = owner.of(memory).set(set_name)
+        _print(session, chosen.recent(limit, as_of=as_of))

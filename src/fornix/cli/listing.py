@@ -1,0 +1,149 @@
+"""What is there: keys, sets, stats, version."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+
+import apsw
+import click
+import numpy as np
+
+from fornix import __version__
+from fornix.cli import show
+from fornix.cli.options import command, key_option, knowledge_option
+from fornix.cli.session import Session
+from fornix.memory import SCHEMA, Memory
+from fornix.store import Scope, SetInfo
+
+
+@command("keys")
+def keys(session: Session) -> None:
+    """List the keys of the space, a line each.
+
+    With --json: {"key": …} per line.
+    """
+    with session.open(mode="ro") as memory:
+        for key in memory.keys():
+            if session.json:
+                show.document({"key": key})
+            else:
+                click.echo(show.plain(key))
+
+
+@command("sets")
+@key_option
+@knowledge_option
+def sets(session: Session, *, key: str | None, knowledge: str | None) -> None:
+    """List the sets of a key, of knowledge, or of all keys of the space.
+
+    With --json: {"key": …, "set": …, "items": …, "bytes": …, "capacity": …, "compaction": …}
+    per line; the key of a set of knowledge is null.
+    """
+    with session.open(mode="ro", knowledge=knowledge) as memory:
+        for info in _infos(memory, key, knowledge):
+            if session.json:
+                show.document(_fields(info))
+            else:
+                click.echo(_line(info))
+
+
+def _infos(memory: Memory, key: str | None, knowledge: str | None) -> Iterator[SetInfo]:
+    store = memory.store
+    if key is None and knowledge is None:
+        for one in memory.keys():
+            yield from store.set_infos(Scope(memory.space, one))
+    if key is not None:
+        yield from store.set_infos(Scope(memory.space, key))
+    if key is None:
+        yield from store.set_infos(Scope(memory.knowledge.name, None))
+
+
+def _fields(info: SetInfo) -> dict[str, show.Json]:
+    return {
+        "key": info.ref.scope.key,
+        "set": info.ref.name,
+        "items": info.items,
+        "bytes": info.bytes,
+        "capacity": info.definition.capacity,
+        "compaction": info.definition.compaction,
+    }
+
+
+def _line(info: SetInfo) -> str:
+    owner = "(knowledge)" if info.ref.scope.key is None else info.ref.scope.key
+    most = info.definition.capacity
+    held = f"{info.items:,}" if most is None else f"{info.items:,} of {most:,}"
+    return show.one_line(f"{owner}  {info.ref.name}") + f"  {held} items  {show.size(info.bytes)}"
+
+
+@command("stats")
+def stats(session: Session) -> None:
+    """Show how much there is, what waits, and who is at work.
+
+    With --json: one object with these figures.
+    """
+    with session.open(mode="ro") as memory:
+        found = memory.stats()
+    store = found.store
+    if session.json:
+        show.document(
+            {
+                "file": found.location,
+                "space": found.space,
+                "embedder": found.embedder,
+                "commits": store.commits,
+                "keys": store.keys,
+                "sets": store.sets,
+                "items": store.items,
+                "item_versions": store.item_versions,
+                "nodes": store.nodes,
+                "pending": found.pending,
+                "queue_age_s": found.queue_age_s,
+                "file_bytes": store.file_bytes,
+                "wal_bytes": store.wal_bytes,
+                "leases": [lease.owner for lease in found.leases],
+            }
+        )
+        return
+    waiting = f", the oldest for {found.queue_age_s:.0f} s" if found.pending else ""
+    show.facts(
+        [
+            ("file", found.location),
+            ("size", f"{show.size(store.file_bytes)}, log {show.size(store.wal_bytes)}"),
+            ("space", found.space),
+            ("embedder", found.embedder),
+            ("commits", f"{store.commits:,}"),
+            ("keys", f"{store.keys:,}"),
+            ("sets", f"{store.sets:,}"),
+            ("items", f"{store.items:,}, {store.item_versions:,} versions"),
+            ("exact memory", f"{store.nodes:,} values and objects"),
+            ("not embedded", f"{found.pending:,}{waiting}"),
+            ("running keys", f"{len(found.leases):,}"),
+        ]
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of fornix and of what it stands on."""
+    return {
+        "fornix": __version__,
+        "schema": str(SCHEMA),
+        "SQLite": apsw.sqlite_lib_version(),
+        "apsw": apsw.apsw_version(),
+        "numpy": np.__version__,
+        "Python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+
+
+@command("version")
+def version(session: Session) -> None:
+    """Show the versions of fornix, its store schema, SQLite, numpy and Python.
+
+    With --json: one object.
+    """
+    if session.json:
+        show.document(versions())
+    else:
+        show.facts(versions().items())

@@ -1,0 +1,35 @@
+"""Progress bars: on stderr, and only where somebody looks at it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fornix.cli import show
+from fornix.cli.session import Session
+from fornix.memory import Memory
+
+
+@contextmanager
+def progress(session: Session, what: str, *, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a bar for a block; give what moves it on by so many."""
+    if session.quiet or not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=show.console(err=True), transient=True
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.update(task, advance=count)
+
+
+def settle(session: Session, memory: Memory) -> None:
+    """Wait, with a bar, until everything is found by meaning."""
+    pending = memory.stats().pending
+    if pending:
+        with progress(session, "embedding", total=pending) as advance:
+            memory.settle(progress=advance)

@@ -1,0 +1,148 @@
+"""What every command works with: the options that all of them take, and the memory they name."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from fornix.cli import show
+from fornix.errors import InvalidInput, NotFound
+from fornix.keys import KeyMemory, KnowledgeMemory
+from fornix.memory import DEFAULT_SPACE, Memory
+
+NOTHING_FOUND = 3
+"""Exit code: what was asked for is not there."""
+
+LOCAL_DB = "fornix.db"
+
+
+def default_place() -> Path:
+    """Return the file that is used where none is named.
+
+    ``fornix.db`` in the working directory if it is there; else one per user.
+    """
+    here = Path(LOCAL_DB)
+    if here.exists():
+        return here
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "fornix" / LOCAL_DB
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The options that every command takes, and what follows from them."""
+
+    db: str | None = None
+    space: str = DEFAULT_SPACE
+    embedder: str | None = None
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    @property
+    def place(self) -> Path:
+        """The file to work on."""
+        if self.db is None:
+            return default_place()
+        if self.db == ":memory:":
+            problem = "':memory:' would end with this command; name a file"
+            raise click.UsageError(problem)
+        return Path(self.db.removeprefix("sqlite:///"))
+
+    def open(
+        self,
+        *,
+        mode: Literal["rw", "ro"] = "rw",
+        knowledge: str | None = None,
+        make: bool = False,
+    ) -> Memory:
+        """Open the memory.
+
+        Args:
+            make: Make its file if there is none; else that is an error.
+
+        Raises:
+            NotFound: There is none.
+        """
+        place = self.place
+        if self.verbose:
+            self.note(f"using {click.format_filename(place)}, space {self.space!r}")
+        if place.is_dir():
+            raise InvalidInput(f"{place} is a folder; name a file in it")
+        if not make and not place.exists():
+            raise NotFound(
+                f"{place}: there is no memory here; fornix add makes it, --db names another file"
+            )
+        if self.db is None and make:
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Memory.open(
+            place, space=self.space, knowledge=knowledge, embedder=self.embedder, mode=mode
+        )
+
+    # --- what is printed ----------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Say something by the way, on stderr, unless it is to be quiet."""
+        if not self.quiet:
+            click.echo(show.plain(text), err=True)
+
+    def say(self, text: str) -> None:
+        """Say what was done, on stdout, unless it is to be quiet."""
+        if not self.quiet:
+            click.echo(show.plain(text))
+
+    def done(self, text: str, fields: dict[str, show.Json]) -> None:
+        """Say what was done: in words, or as a JSON document."""
+        if self.json:
+            show.document(fields)
+        else:
+            self.say(text)
+
+    def nothing(self, text: str, fields: show.Json | None = None) -> None:
+        """End the command, because what was asked for is not there.
+
+        Args:
+            fields: The JSON document that says so, where there is one.
+        """
+        if self.json and fields is not None:
+            show.document(fields)
+        else:
+            self.note(f"fornix: {text}")
+        click.get_current_context().exit(NOTHING_FOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose sets a command works on: those of a key, or knowledge."""
+
+    key: str | None = None
+    knowledge: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what names no owner, or two."""
+        if (self.key is None) == (self.knowledge is None):
+            raise click.UsageError(
+                "name a key (--key KEY; fornix keys lists them) or knowledge (--knowledge NAME), "
+                "one of them"
+            )
+
+    @property
+    def name(self) -> str:
+        """How a message names it."""
+        return f"knowledge {self.knowledge!r}" if self.key is None else f"key {self.key!r}"
+
+    def of(self, memory: Memory) -> KeyMemory | KnowledgeMemory:
+        """Return its memory."""
+        return memory.knowledge if self.key is None else memory.key(self.key)
+
+    def require(self, session: Session, memory: Memory, sets: tuple[str, ...]) -> None:
+        """End the command if it has none of these sets, or no set at all."""
+        there = self.of(memory).sets()
+        missing = [name for name in sets if name not in there]
+        if missing:
+            known = ", ".join(there[:20]) or "none"
+            session.nothing(f"{self.name} has no set {missing[0]!r}; its sets: {known}")

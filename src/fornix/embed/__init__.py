@@ -1,0 +1,171 @@
+"""Meaning as vectors: the promise of an embedder, the bundled ones, and vectors as bytes.
+
+Bundled, NumPy only: ``minilm`` (all-MiniLM-L6-v2, the default), ``static`` (a table of words made
+from it: hundreds of times faster, less sharp) and ``words`` (no meaning at all). ``minilm-onnx``
+runs the same weights by ONNX Runtime. Importing this package reads no weights; an embedder reads
+its own when it embeds for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+from fornix.embed.minilm import MiniLm
+from fornix.embed.minilm_onnx import MiniLmOnnx
+from fornix.embed.static import Static
+from fornix.embed.vectors import Vectors, dequantise, quantise
+from fornix.embed.windows import MOST_WINDOWS
+from fornix.embed.words import Words
+from fornix.errors import EmbedderFailed, FornixError, InvalidInput
+
+__all__ = [
+    "BUNDLED",
+    "Embedder",
+    "Vectors",
+    "WindowedEmbedder",
+    "dequantise",
+    "embed_windows",
+    "open_embedder",
+    "quantise",
+]
+
+UNIT_TOLERANCE = 0.01
+"""How far from 1 the length of an embedder's row may be: a model in half precision needs it."""
+
+Answer = TypeVar("Answer")
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors whose cosines tell how near the texts are in meaning.
+
+    One instance serves many threads at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """What identifies the vectors: equal for vectors that can be compared, and only then."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has; 0 for an embedder that reads no meaning."""
+        ...
+
+    @property
+    def instant(self) -> bool:
+        """Tell whether a text takes under 0.1 ms; then it is embedded inside its commit."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return a row per text, shape (texts, dimensions), each of length one.
+
+        A text in which the embedder finds nothing to read has a zero row: its cosine to every
+        text is 0, so it is found by its words alone. Deterministic: on one machine a text has the
+        same row, up to rounding (1e-5 a number), whatever else is in the call.
+        """
+        ...
+
+
+@runtime_checkable
+class WindowedEmbedder(Embedder, Protocol):
+    """An embedder that reads only so much at once, and gives a longer text several vectors."""
+
+    def embed_windows(self, texts: Sequence[str]) -> list[Vectors]:
+        """Return per text its rows, shape (windows, dimensions), 1 to 32 windows, in order."""
+        ...
+
+
+def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
+    """Return per text its vectors, shape (windows, dimensions), checked.
+
+    Embedders without windows of their own have one row per text.
+
+    Raises:
+        EmbedderFailed: The embedder raised, or answered with another number of texts, windows or
+            dimensions than it promises, or with rows that are neither of length one nor zero.
+    """
+    if isinstance(embedder, WindowedEmbedder):
+        found = _ask(embedder, lambda: embedder.embed_windows(texts))
+    else:
+        rows = _ask(embedder, lambda: embedder.embed(texts))
+        found = [rows[at : at + 1] for at in range(len(rows))]
+    if len(found) != len(texts):
+        raise EmbedderFailed(
+            f"embedder {embedder.name!r} answered {len(texts)} texts with {len(found)}"
+        )
+    return [_check(embedder, rows) for rows in found]
+
+
+def open_embedder(name: str | Embedder) -> Embedder:
+    """Return a bundled embedder by its name, or the embedder that was passed.
+
+    There is one instance per name and process, and it reads its weights when it first embeds.
+
+    Raises:
+        InvalidInput: No embedder has this name, or the object is not an embedder.
+        EmbedderMissing: It needs a package that is not installed.
+    """
+    if isinstance(name, str):
+        return _shelf.take(name)
+    if not isinstance(name, Embedder):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+        raise InvalidInput(
+            f"{type(name).__name__} is not an embedder: it needs name, dimensions, instant, embed()"
+        )
+    return name
+
+
+def _ask(embedder: Embedder, embed: Callable[[], Answer]) -> Answer:
+    try:
+        return embed()
+    except FornixError:
+        raise
+    except Exception as error:  # the edge to other people's code; the cause is kept
+        raise EmbedderFailed(f"embedder {embedder.name!r} raised {error!r}") from error
+
+
+def _check(embedder: Embedder, rows: Vectors) -> Vectors:
+    rows = np.asarray(rows, dtype=np.float32)
+    if rows.shape != (len(rows), embedder.dimensions):
+        problem = f"shape {rows.shape} instead of (windows, {embedder.dimensions})"
+    elif not 1 <= len(rows) <= MOST_WINDOWS:
+        problem = f"{len(rows)} windows for a text instead of 1 to {MOST_WINDOWS}"
+    else:
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        fine = (np.abs(lengths - 1) <= UNIT_TOLERANCE) | (lengths == 0)
+        if fine.all():
+            return rows
+        problem = f"a row of length {lengths[~fine][0]:.3g}; divide each row by its length"
+    raise EmbedderFailed(f"embedder {embedder.name!r} answered with {problem}")
+
+
+BUNDLED: dict[str, Callable[[], Embedder]] = {
+    "minilm": MiniLm,
+    "static": Static,
+    "words": Words,
+    "minilm-onnx": MiniLmOnnx,
+}
+"""What `open_embedder` opens, by name."""
+
+
+class _Shelf:
+    """The open embedders of this process: their weights are large, so each is there once."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._open: dict[str, Embedder] = {}
+
+    def take(self, name: str) -> Embedder:
+        if name not in BUNDLED:
+            raise InvalidInput(f"no embedder is called {name!r}; there are {', '.join(BUNDLED)}")
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = BUNDLED[name]()
+            return self._open[name]
+
+
+_shelf = _Shelf()

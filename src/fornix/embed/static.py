@@ -1,0 +1,98 @@
+"""The fast embedder: a table of word pieces, made once from all-MiniLM-L6-v2; a text is a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.embed import wordpiece
+from fornix.embed.vectors import Vectors, as_texts, unit
+from fornix.embed.weights import read_arrays
+
+DIMENSIONS = 256
+"""Numbers of a vector; fewer lose 5 to 14 points of recall on LoCoMo, more gain less than one."""
+
+WEIGHTS = "static.npz"
+"""The table, in this package; `tools/make_weights.py` makes it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A row per word piece: the piece alone through MiniLM, made shorter the more common it is.
+
+    Row 0 stands for unknown pieces and is zero; row 1 is the first piece that is text.
+    """
+
+    rows: NDArray[np.int8]
+    scales: Vectors
+
+
+class Static:
+    """English words as 256 numbers; 20 µs or so for a text of 29 words, in no fixed order of words.
+
+    A text's vector is the direction of the sum of its word pieces: it knows that a seat is like a
+    chair, not who sat on it.
+    """
+
+    name = "static"
+    dimensions = DIMENSIONS
+    instant = True
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._read: Table | None = None
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return a unit row per text, shape (texts, 256), from all of its words.
+
+        A text without a known word piece has a zero row. A text has the same row, to the last bit
+        on one machine, in whatever company.
+        """
+        table = self._table()
+        pieces = [wordpiece.bundled().ids(text) for text in as_texts(texts)]
+        places, ends = _places(pieces)
+        scales = table.scales[places]
+        sums = np.zeros((len(pieces), self.dimensions), dtype=np.float32)
+        start = 0
+        for at, end in enumerate(ends):
+            rows = table.rows.take(places[start:end], axis=0).astype(np.float32)
+            np.dot(scales[start:end], rows, out=sums[at])
+            start = end
+        return unit(sums)
+
+    def word_vectors(self, text: str) -> tuple[list[str], Vectors]:
+        """Return the words of *text* in order, and a unit row for each, shape (words, 256).
+
+        Words are in lower case and without accents; punctuation marks are words; one that the
+        table does not know has a zero row. Their cosines are what tells that words mean the same.
+        """
+        table = self._table()
+        words = wordpiece.bundled().words(text)
+        if not words:
+            return [], np.zeros((0, self.dimensions), dtype=np.float32)
+        places, ends = _places([wordpiece.bundled().pieces(word) for word in words])
+        rows = table.rows[places] * table.scales[places, None]
+        return words, unit(np.add.reduceat(rows, [0, *ends[:-1]], axis=0))
+
+    def _table(self) -> Table:
+        with self._lock:
+            if self._read is None:
+                arrays = read_arrays(WEIGHTS)
+                self._read = Table(
+                    rows=arrays["rows"].astype(np.int8, copy=False),
+                    scales=arrays["scales"].astype(np.float32, copy=False),
+                )
+            return self._read
+
+
+def _places(pieces: Sequence[Sequence[int]]) -> tuple[NDArray[np.intp], list[int]]:
+    """Return the table's rows of all pieces one after the other, and where each group ends."""
+    ends = list(accumulate(map(len, pieces)))
+    count = ends[-1] if ends else 0
+    flat = np.fromiter(chain.from_iterable(pieces), dtype=np.intp, count=count)
+    return np.maximum(flat - (wordpiece.FIRST_WORD - 1), 0), ends

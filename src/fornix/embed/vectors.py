@@ -1,0 +1,77 @@
+"""Vectors as bytes: int8 rows without a scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.errors import InvalidInput
+
+Vectors: TypeAlias = NDArray[np.float32]
+"""Rows of numbers, shape (rows, dimensions)."""
+
+ROWS_AND_NUMBERS = 2
+"""Axes of an array of vectors."""
+
+LARGEST = 127
+"""The size of the largest number of a quantised row."""
+
+
+def quantise(vectors: Vectors) -> bytes:
+    """Return rows as int8, one after the other, each stretched until its largest number is 127.
+
+    What is kept of a row is its direction, to a cosine of 0.9999 for rows as embedders make them;
+    its length is not kept. A zero row stays zero. The same rows give the same bytes everywhere.
+
+    Args:
+        vectors: Shape (rows, dimensions); finite.
+
+    Raises:
+        InvalidInput: The shape is another, or a number is not finite.
+    """
+    if vectors.ndim != ROWS_AND_NUMBERS:
+        raise InvalidInput(f"vectors must be rows, shape (n, dimensions), not {vectors.shape}")
+    if not np.isfinite(vectors).all():
+        raise InvalidInput("vectors hold a number that is not finite; embed the text again")
+    if not vectors.size:
+        return b""
+    largest = np.abs(vectors).max(axis=1, keepdims=True).astype(np.float64)
+    largest[largest == 0] = 1
+    return np.rint(vectors * (LARGEST / largest)).astype(np.int8).tobytes()
+
+
+def dequantise(blob: bytes, dimensions: int) -> NDArray[np.int8]:
+    """Return the int8 rows that `quantise` wrote, shape (rows, *dimensions*), read-only.
+
+    A row is its direction: divided by its own length it is the unit vector, so no scale is stored.
+    With no dimensions there are no rows.
+
+    Raises:
+        InvalidInput: The bytes are not a whole number of rows.
+    """
+    whole = len(blob) % dimensions == 0 if dimensions > 0 else not blob and dimensions == 0
+    if not whole:
+        raise InvalidInput(f"{len(blob)} bytes are not rows of {dimensions} dimensions")
+    rows = len(blob) // dimensions if dimensions else 0
+    return np.frombuffer(blob, dtype=np.int8).reshape(rows, dimensions)
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Return rows of length one in the same direction; zero rows stay zero."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    lengths[lengths == 0] = 1
+    return vectors / lengths[:, None]
+
+
+def as_texts(texts: Sequence[str]) -> Sequence[str]:
+    """Return *texts*, unless it is one text, which would be read letter by letter.
+
+    Raises:
+        InvalidInput: It is a `str`.
+    """
+    if isinstance(texts, str):
+        raise InvalidInput("embed takes a list of texts, not one text; write embed([text])")
+    return texts

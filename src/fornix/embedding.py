@@ -1,0 +1,167 @@
+"""The one that embeds: fills in the vectors of items that were committed without them.
+
+`add` does not wait for a slow embedder. What waits is a row without vectors, found by the store
+itself, so that nothing is missed by whoever dies in between. Of all processes that have a store
+file open, one embeds in the background: the one that holds a lock, which dies with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fornix.embed import Embedder, embed_windows, quantise
+from fornix.errors import EmbedderConflict, FornixError, Unusable
+from fornix.records import meaning_text
+from fornix.store import Pending, Store
+
+log = logging.getLogger(__name__)
+
+BATCH = 32
+"""Items embedded between two looks at whether to stop: about 0.3 s of the bundled embedder."""
+
+REST_S = 1.0
+"""Pause between two looks at a store that another process embeds for, or after a failure."""
+
+
+class EmbeddingWorker:
+    """Embeds what is pending in one store: in the background, or while a caller waits."""
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder,
+        *,
+        folder: Path | None,
+        expects: Sequence[tuple[str, str]],
+    ) -> None:
+        self._store, self._embedder, self._folder = store, embedder, folder
+        self._expects = expects
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._mutex = threading.Lock()
+        self._embedding = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self.failure: FornixError | None = None
+
+    @property
+    def needed(self) -> bool:
+        """Whether items are committed without vectors at all."""
+        return bool(self._embedder.dimensions) and not self._store.read_only
+
+    def notify(self) -> None:
+        """Say that something may be pending; starts the background thread if need be."""
+        if not self.needed or self._stop.is_set():
+            return
+        self._wake.set()
+        with self._mutex:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="fornix-embedding", daemon=True
+                )
+                self._thread.start()
+
+    def embed(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> int:
+        """Embed up to *limit* pending items now; return how many there were.
+
+        Raises:
+            EmbedderFailed: The embedder raised; the items stay pending.
+        """
+        with self._embedding:
+            found = self._store.pending(limit=limit, set_numbers=set_numbers)
+            if found:
+                self._fill(found)
+        return len(found)
+
+    def _fill(self, found: Sequence[Pending]) -> None:
+        texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
+        windows = embed_windows(self._embedder, texts)
+        vectors = [quantise(rows) for rows in windows]
+        self._store.embed(
+            [
+                (waiting.set_number, waiting.row, vector)
+                for waiting, vector in zip(found, vectors, strict=True)
+            ],
+            expects=self._expects,
+        )
+
+    def settle(
+        self, *, wait_s: float | None, progress: Callable[[int], None] | None = None
+    ) -> bool:
+        """Embed until nothing is pending; return whether that was reached in time.
+
+        Args:
+            progress: Called with the number that was embedded, after each batch.
+
+        Raises:
+            EmbedderFailed: The embedder raised.
+        """
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        while self.needed:
+            done = self.embed(limit=BATCH)
+            if progress is not None and done:
+                progress(done)
+            if done < BATCH:
+                break
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+        return True
+
+    def close(self) -> None:
+        """Stop the background thread after the batch it is at; what is pending stays so."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        descriptor = self._elected()
+        try:
+            while descriptor is not None and not self._stop.is_set():
+                self._wake.clear()
+                if not self._embed_in_background():
+                    self._wake.wait()
+        finally:
+            if descriptor is not None and descriptor >= 0:
+                os.close(descriptor)
+
+    def _embed_in_background(self) -> bool:
+        """Embed one batch; return whether there may be more."""
+        try:
+            done = self.embed(limit=BATCH)
+        except EmbedderConflict as error:  # re-embedded by another process: not ours any more
+            self.failure = error
+            self._stop.set()
+            return False
+        except Unusable:  # closed or forked under us: nobody is left to embed for
+            self._stop.set()
+            return False
+        except FornixError as error:
+            self.failure = error
+            log.warning(
+                "embedding failed, items stay pending", extra={"error": type(error).__name__}
+            )
+            self._stop.wait(REST_S)
+            return not self._stop.is_set()
+        self.failure = None
+        return done == BATCH
+
+    def _elected(self) -> int | None:
+        """Wait until no other process embeds for this store; None: told to stop before."""
+        if self._folder is None:
+            return -1
+        descriptor = os.open(self._folder / "embedder", os.O_CREAT | os.O_RDWR, 0o600)
+        while not self._stop.is_set():
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._stop.wait(REST_S)
+            else:
+                return descriptor
+        os.close(descriptor)
+        return None

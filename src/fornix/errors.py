@@ -1,0 +1,282 @@
+"""Every error fornix raises, as one tree.
+
+::
+
+    FornixError
+    ├── InvalidInput (ValueError)      what was passed cannot be used; nothing was changed
+    │   ├── InvalidValue (TypeError)       a value that cannot be stored
+    │   ├── InvalidPath                    a path into an exact tree
+    │   ├── InvalidName                    a space, key, set or id
+    │   ├── InvalidTime                    a time without a zone, or out of range
+    │   └── InvalidFilter                  a `where=` that cannot be understood
+    ├── TreeConflict (ValueError)      the exact tree has something else at this path
+    │   ├── NotAnObject                    an object was needed, a value or nothing is there
+    │   └── ObjectInTheWay                 a value was to be set where an object is
+    ├── Conflict                       somebody else was first; nothing was changed
+    │   ├── StaleRun                       the key's tree moved on, or its lease was taken over
+    │   ├── StaleItem                      an item has a newer version, or is gone
+    │   ├── DuplicateItem                  an id is taken
+    │   ├── IdempotencyConflict            an idempotency key was used for another request
+    │   ├── SetDefinitionConflict          a set exists with another definition
+    │   ├── EmbedderConflict               a space remembers another embedder
+    │   └── CompareFailed                  compare-and-set found another value
+    ├── NotFound (LookupError)         there is no such item, set or file
+    ├── LimitReached                   a limit that somebody chose
+    │   ├── SetFull                        a set with compaction="reject" is at its capacity
+    │   ├── KeyFull                        a key's limit of items or bytes
+    │   └── TooLarge                       a value, text, path or batch beyond what is accepted
+    ├── Unavailable                    try again later, or elsewhere; nothing was changed
+    │   ├── StoreBusy                      another process held the write lock too long
+    │   ├── KeyBusy                        a key's lane stayed occupied too long
+    │   ├── StoreFull                      the disk has no room
+    │   └── StoreReadOnly                  the file or the handle cannot be written
+    ├── Unusable                       this handle or file cannot serve
+    │   ├── StoreClosed                    used after close
+    │   ├── ForkedStore                    used in a child process after fork
+    │   ├── WrongLoop                      an async handle used from another event loop
+    │   ├── NotAStore                      the file is something else, or damaged
+    │   ├── StoreTooNew                    the file was written by a newer fornix
+    │   └── Unsupported                    this platform, file system or option is not supported
+    └── EmbedderFailed                 an embedder raised or answered wrongly
+        └── EmbedderMissing                its package is not installed
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class FornixError(Exception):
+    """Root of every error that fornix raises on purpose."""
+
+
+class InvalidInput(FornixError, ValueError):
+    """What was passed cannot be used; nothing was changed."""
+
+
+class InvalidValue(InvalidInput, TypeError):
+    """A value cannot be stored; the message says where in it, why, and how to convert.
+
+    Attributes:
+        where: The place inside the value, such as ``value[2]['bad']``.
+    """
+
+    def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
+        self.where = where
+        super().__init__(f"{where}: {problem}{'; ' + hint if hint else ''}")
+
+
+class InvalidPath(InvalidInput):
+    """A path into an exact tree cannot be used."""
+
+    def __init__(self, path: object, problem: str) -> None:
+        self.path = path
+        super().__init__(f"path {path!r}: {problem}")
+
+
+class InvalidName(InvalidInput):
+    """The name of a space, key, set or item cannot be used."""
+
+
+class InvalidTime(InvalidInput):
+    """A time has no zone, or lies outside the years 1 to 9999."""
+
+
+class InvalidFilter(InvalidInput):
+    """A ``where=`` cannot be understood; the message names the place in it."""
+
+
+class TreeConflict(FornixError, ValueError):
+    """The exact tree has something else at this path; nothing was changed."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path!r}: {problem}")
+
+
+class NotAnObject(TreeConflict):
+    """An object was needed at this path, but a value or nothing is there."""
+
+
+class ObjectInTheWay(TreeConflict):
+    """A value was to be put where an object is."""
+
+
+class Conflict(FornixError):
+    """Somebody else was first; nothing was changed."""
+
+
+class StaleRun(Conflict):
+    """The exact tree of a key moved on since it was read, or its lease was taken over."""
+
+    def __init__(self, key: str, *, expected: int, found: int, what: str = "commit") -> None:
+        self.key, self.expected, self.found = key, expected, found
+        super().__init__(
+            f"key {key!r}: this work started from {what} {expected}, "
+            f"but {what} {found} is now the latest; read again and repeat it"
+        )
+
+
+class StaleItem(Conflict):
+    """An item changed, or was deleted, since the version that a change was based on."""
+
+    def __init__(self, item_id: str, *, expected: int, found: int | None) -> None:
+        self.item_id, self.expected, self.found = item_id, expected, found
+        now = "it is gone" if found is None else f"version {found} is now the latest"
+        super().__init__(
+            f"item {item_id!r}: the change was based on version {expected}, but {now}; "
+            "get it again and repeat the change"
+        )
+
+
+class DuplicateItem(Conflict):
+    """An id is already in the set."""
+
+    def __init__(self, item_id: str, *, set_name: str) -> None:
+        self.item_id, self.set_name = item_id, set_name
+        super().__init__(
+            f"set {set_name!r} already has an item {item_id!r}; "
+            "pass on_existing='keep' or 'update', or another id"
+        )
+
+
+class IdempotencyConflict(Conflict):
+    """An idempotency key was used before, for a different request."""
+
+    def __init__(self, idempotency_key: str) -> None:
+        self.idempotency_key = idempotency_key
+        super().__init__(
+            f"idempotency key {idempotency_key!r} was used before with other arguments; "
+            "repeat the request exactly, or use a new key"
+        )
+
+
+class SetDefinitionConflict(Conflict):
+    """A set exists with a definition other than the one asked for."""
+
+    def __init__(self, set_name: str, *, asked: object, found: object) -> None:
+        self.set_name, self.asked, self.found = set_name, asked, found
+        super().__init__(
+            f"set {set_name!r} exists with {found}, not {asked}; "
+            "open it without these arguments, or change it with redefine()"
+        )
+
+
+class EmbedderConflict(Conflict):
+    """A space remembers another embedder than the one it was opened with."""
+
+    def __init__(self, space: str, *, asked: str, found: str) -> None:
+        self.space, self.asked, self.found = space, asked, found
+        super().__init__(
+            f"space {space!r} holds vectors of the embedder {found!r}, not {asked!r}; open it with "
+            f"embedder={found!r}, or re-embed it: fornix reindex --embedder {asked}"
+        )
+
+
+class CompareFailed(Conflict):
+    """Compare-and-set found another value than the expected one."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"{path!r} does not hold the expected value; read it again and repeat")
+
+
+class NotFound(FornixError, LookupError):
+    """There is no such item, set, key or file."""
+
+
+class LimitReached(FornixError):
+    """A limit that somebody chose was reached; nothing was changed."""
+
+
+class SetFull(LimitReached):
+    """A set whose compaction is "reject" is at its capacity."""
+
+    def __init__(self, set_name: str, *, capacity: int) -> None:
+        self.set_name, self.capacity = set_name, capacity
+        super().__init__(
+            f"set {set_name!r} is full: its capacity is {capacity} items and its compaction is "
+            "'reject'; delete items, or redefine() it"
+        )
+
+
+class KeyFull(LimitReached):
+    """A key is at its limit of items or bytes."""
+
+    def __init__(self, key: str, *, what: str, limit: int) -> None:
+        self.key, self.what, self.limit = key, what, limit
+        super().__init__(f"key {key!r} may hold at most {limit} {what}; delete some, or raise it")
+
+
+class TooLarge(LimitReached, InvalidInput):
+    """A value, text, path or batch is larger than what is accepted."""
+
+
+class Unavailable(FornixError):
+    """The store cannot do this now; nothing was changed; trying again later may work."""
+
+
+class StoreBusy(Unavailable):
+    """Another process held the write lock for longer than ``wait_s``."""
+
+
+class KeyBusy(Unavailable):
+    """The lane of a key stayed occupied for longer than ``wait_s``."""
+
+    def __init__(self, key: str, *, wait_s: float) -> None:
+        self.key, self.wait_s = key, wait_s
+        super().__init__(f"key {key!r} was busy for {wait_s:g} s with other writes; try again")
+
+
+class StoreFull(Unavailable):
+    """The disk has no room for this change."""
+
+
+class StoreReadOnly(Unavailable):
+    """The store was opened read-only, or its file cannot be written."""
+
+
+class Unusable(FornixError):
+    """This handle or file cannot serve."""
+
+
+class StoreClosed(Unusable):
+    """A memory or store was used after it was closed."""
+
+
+class ForkedStore(Unusable):
+    """A memory or store was used in a child process after a fork; open it again there."""
+
+
+class WrongLoop(Unusable):
+    """An async memory was used from another event loop than the one it was opened in."""
+
+
+class NotAStore(Unusable):
+    """A file is not a fornix store, or is damaged."""
+
+    def __init__(self, path: Path | str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {problem}")
+
+
+class StoreTooNew(Unusable):
+    """A store was written by a newer fornix than this one."""
+
+    def __init__(self, path: Path | str, *, found: int, known: int) -> None:
+        self.path, self.found, self.known = path, found, known
+        super().__init__(
+            f"{path} has schema {found}, this fornix knows up to {known}; upgrade fornix to open it"
+        )
+
+
+class Unsupported(Unusable):
+    """This platform, file system or option is not supported."""
+
+
+class EmbedderFailed(FornixError):
+    """An embedder raised, or answered with the wrong shape."""
+
+
+class EmbedderMissing(EmbedderFailed):
+    """The package that an embedder needs is not installed."""

@@ -1,0 +1,7 @@
+"""Vectors and terms of what was committed, ready for search; never a second truth."""
+
+from fornix.index.catalog import Index, IndexStats
+from fornix.index.segment import Damaged
+from fornix.index.setindex import SetIndex
+
+__all__ = ["Damaged", "Index", "IndexStats", "SetIndex"]

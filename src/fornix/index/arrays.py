@@ -1,0 +1,264 @@
+"""Arrays that grow, the columns of a set, and codes for names: what an index is kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+T = TypeVar("T", bound=np.generic)
+
+
+class Growable(Generic[T]):
+    """An array that is appended to; its room doubles, so that appending costs little on average.
+
+    `view` is valid until the next append; writing to it writes to the array.
+    """
+
+    __slots__ = ("_room", "size")
+
+    def __init__(self, initial: NDArray[T]) -> None:
+        self._room = initial
+        self.size: int = len(initial)
+
+    @property
+    def view(self) -> NDArray[T]:
+        """What was put in so far."""
+        return self._room[: self.size]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes, its spare room included."""
+        return self._room.nbytes
+
+    def append(self, value: float) -> None:
+        """Add one entry."""
+        if self.size == len(self._room):
+            self._grow(self.size + 1)
+        self._room[self.size] = value
+        self.size += 1
+
+    def extend(self, values: NDArray[T]) -> None:
+        """Add entries, or rows. To an empty array, *values* becomes the array."""
+        size = self.size + len(values)
+        if not self.size and values.flags.writeable:
+            self._room, self.size = values, size
+            return
+        if size > len(self._room):
+            self._grow(size)
+        self._room[self.size : size] = values
+        self.size = size
+
+    def _grow(self, size: int) -> None:
+        room = max(size, self.size * 2 if self.size < 1 << 17 else self.size + (self.size >> 3), 16)
+        grown = np.empty((room, *self._room.shape[1:]), dtype=self._room.dtype)
+        grown[: self.size] = self.view
+        self._room = grown
+
+
+class Columns:
+    """Named arrays of equal length, one entry per document, made or fetched when first asked for.
+
+    Args:
+        fetch: Returns the writable array of a name, as it was stored in a file; None: all of them
+            begin empty.
+    """
+
+    __slots__ = ("_arrays", "_fetch", "_types", "size")
+
+    def __init__(
+        self,
+        types: dict[str, DTypeLike],
+        *,
+        size: int = 0,
+        fetch: Callable[[str], NDArray[Any]] | None = None,
+    ) -> None:
+        self.size = size
+        self._types = types
+        self._arrays: dict[str, Growable[Any]] = {}
+        self._fetch = fetch
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return the array; writing to it writes to the column, until the next append."""
+        return self.growable(name).view
+
+    def growable(self, name: str) -> Growable[Any]:
+        """Return the column itself."""
+        column = self._arrays.get(name)
+        if column is None:
+            first = self._fetch(name) if self._fetch else np.empty(0, self._types[name])
+            column = self._arrays[name] = Growable(first)
+        return column
+
+    def extend(self, number: int, values: dict[str, NDArray[Any]]) -> None:
+        """Add *number* entries to each column."""
+        for name in self._types:
+            self.growable(name).extend(values[name])
+        self.size += number
+
+    def append(self, values: dict[str, float]) -> None:
+        """Add an entry to each column."""
+        for name in self._types:
+            self.growable(name).append(values[name])
+        self.size += 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM they take."""
+        return sum(column.nbytes for column in self._arrays.values())
+
+
+class Indexed(Protocol):
+    """What has columns."""
+
+    columns: Columns
+
+
+class Column(Generic[T]):
+    """A column of an index, read as an attribute of it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, index: None, owner: type) -> Column[T]: ...
+    @overload
+    def __get__(self, index: Indexed, owner: type) -> NDArray[T]: ...
+    def __get__(self, index: Indexed | None, owner: type) -> NDArray[T] | Column[T]:
+        return self if index is None else index.columns[self._name]
+
+
+class Codes:
+    """Small whole numbers for names: -1 for None, else 0, 1, … in the order of appearance.
+
+    A name that nobody uses any more is forgotten: its place in `names` is then an empty text.
+
+    Args:
+        uses: How often each of *names* is used.
+        fetch: Returns names, each in use, that are in a file; called when they are first needed.
+    """
+
+    __slots__ = ("_codes", "_fetch", "_names", "_uses")
+
+    def __init__(
+        self,
+        names: Sequence[str] = (),
+        uses: Sequence[int] = (),
+        *,
+        fetch: Callable[[], Sequence[str]] | None = None,
+    ) -> None:
+        self._fetch = fetch
+        self._set(names, uses)
+
+    def _set(self, names: Sequence[str], uses: Sequence[int]) -> None:
+        self._names = list(names)
+        self._uses = list(uses)
+        self._codes = {name: code for code, name in enumerate(names) if uses[code]}
+
+    def _ready(self) -> dict[str, int]:
+        if self._fetch is not None:
+            names, self._fetch = self._fetch(), None
+            self._set(names, [1] * len(names))
+        return self._codes
+
+    @property
+    def names(self) -> list[str]:
+        """The names by their codes."""
+        self._ready()
+        return self._names
+
+    @property
+    def uses(self) -> list[int]:
+        """How often each name is used."""
+        self._ready()
+        return self._uses
+
+    def find(self, name: object) -> int | None:
+        """Return the code of *name*; None if nobody uses it."""
+        return self._ready().get(cast("str", name))
+
+    def use(self, name: str | None) -> int:
+        """Return the code of *name*, and count one use of it."""
+        if name is None:
+            return -1
+        codes = self._codes if self._fetch is None else self._ready()
+        code = codes.get(name)
+        if code is None:
+            code = codes[name] = len(self._names)
+            self._names.append(name)
+            self._uses.append(0)
+        self._uses[code] += 1
+        return code
+
+    def drop(self, code: int) -> None:
+        """Take back one use of *code*."""
+        if code < 0:
+            return
+        codes = self._ready()
+        self._uses[code] -= 1
+        if not self._uses[code]:
+            del codes[self._names[code]]
+            self._names[code] = ""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes, roughly."""
+        return 200 * len(self._names)
+
+
+class SealedTexts(Protocol):
+    """A list of texts in a file."""
+
+    def __len__(self) -> int: ...
+    def slice(self, start: int, stop: int) -> list[str]:
+        """Return the texts from *start* up to *stop*."""
+        ...
+
+    def where(self, text: str) -> NDArray[np.intp]:
+        """Return the places of *text*."""
+        ...
+
+
+class Texts:
+    """A list of texts, the first of which may be in a file."""
+
+    __slots__ = ("_added", "_sealed", "_sealed_size")
+
+    def __init__(self, sealed: SealedTexts | None = None) -> None:
+        self._sealed = sealed
+        self._sealed_size = len(sealed) if sealed else 0
+        self._added: list[str] = []
+
+    def __len__(self) -> int:
+        return self._sealed_size + len(self._added)
+
+    def __getitem__(self, at: int) -> str:
+        if self._sealed and at < self._sealed_size:
+            return self._sealed.slice(at, at + 1)[0]
+        return self._added[at - self._sealed_size]
+
+    def slice(self, start: int, stop: int) -> list[str]:
+        """Return the texts from *start* up to *stop*."""
+        size = self._sealed_size
+        added = self._added[max(0, start - size) : max(0, stop - size)]
+        if self._sealed and start < size:
+            return self._sealed.slice(start, min(stop, size)) + added
+        return added
+
+    def where(self, text: str) -> NDArray[np.intp]:
+        """Return the places of *text*."""
+        size = self._sealed_size
+        added = [at + size for at, own in enumerate(self._added) if own == text]
+        places = np.array(added, np.intp)
+        return np.concatenate([self._sealed.where(text), places]) if self._sealed else places
+
+    def extend(self, texts: Iterable[str]) -> None:
+        """Add texts."""
+        self._added.extend(texts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM they take, roughly."""
+        return 100 * len(self._added)

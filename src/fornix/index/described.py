@@ -1,0 +1,149 @@
+"""Features as arrays: what a set in RAM and a segment file are both made of."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fornix.index.arrays import Codes
+from fornix.store import Feature
+
+NONE = -1
+"""No name, or no neighbour."""
+
+EXACT_F32 = 2**24
+"""Whole numbers up to here are exact in float32, and so is every sum of them that stays here."""
+
+BY_DOC: dict[str, DTypeLike] = {
+    "alive": np.bool_,
+    "row": np.int64,
+    "first": np.int64,
+    "time": np.int64,
+    "importance": np.float64,
+    "length": np.int32,
+    "temporal": np.uint8,
+    "speaker": np.int32,
+    "session": np.int32,
+    "role": np.int32,
+    "meta": np.int32,
+    "previous": np.int32,
+    "next": np.int32,
+    "start": np.int32,
+    "windows": np.int32,
+    "pending": np.bool_,
+}
+"""Columns with an entry per document."""
+
+BY_ROW: dict[str, DTypeLike] = {"owner": np.int32, "norm": np.float64}
+"""Columns with an entry per row, of which a document has one per window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The codes that stand for names in columns, and for metadata texts."""
+
+    speakers: Codes
+    sessions: Codes
+    roles: Codes
+    meta: Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Features as arrays.
+
+    Attributes:
+        by_doc: As `BY_DOC`; without links yet.
+        by_row: As `BY_ROW`.
+        terms: Hashes, documents and counts, in order of documents.
+    """
+
+    by_doc: dict[str, NDArray[Any]]
+    by_row: dict[str, NDArray[Any]]
+    rows: NDArray[np.int8]
+    terms: tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]
+
+
+def described(
+    features: Sequence[Feature], names: Names, *, dimensions: int, doc: int, row: int
+) -> Described:
+    """Return *features* as arrays; the first is document *doc*, its first vector row *row*."""
+    number = len(features)
+    packed, windows = usable([f.vectors for f in features], dimensions)
+    none = np.full(number, NONE, np.int32)
+    by_doc: dict[str, NDArray[Any]] = {
+        "alive": np.ones(number, np.bool_),
+        "row": np.array([f.row for f in features], np.int64),
+        "first": np.array([f.first for f in features], np.int64),
+        "time": np.array([f.time for f in features], np.int64),
+        "importance": np.array([f.importance for f in features], np.float64),
+        "length": np.array([f.tokens for f in features], np.int32),
+        "temporal": np.array([f.temporal for f in features], np.uint8),
+        "speaker": np.array([names.speakers.use(f.speaker) for f in features], np.int32),
+        "session": np.array([names.sessions.use(f.session) for f in features], np.int32),
+        "role": np.array([names.roles.use(f.role) for f in features], np.int32),
+        "meta": np.array([names.meta(f.metadata) for f in features], np.int32),
+        "previous": none,
+        "next": none.copy(),
+        "start": row + windows.cumsum(dtype=np.int32) - windows,
+        "windows": windows,
+        "pending": np.array([p is None for p in packed], np.bool_),
+    }
+    docs = np.arange(doc, doc + number, dtype=np.int32)
+    rows = np.frombuffer(b"".join([p for p in packed if p]), np.int8)
+    rows = rows.reshape(len(rows) // max(dimensions, 1), dimensions)
+    by_row: dict[str, NDArray[Any]] = {"owner": docs.repeat(windows), "norm": norms(rows)}
+    return Described(by_doc, by_row, rows, _unpacked(docs, [f.terms for f in features]))
+
+
+def usable(
+    vectors: Sequence[bytes | None], dimensions: int
+) -> tuple[Sequence[bytes | None], NDArray[np.int32]]:
+    """Return vectors of this width, and how many rows each has.
+
+    None in place of others: those of another embedder are as good as none yet.
+    """
+    width = dimensions or sys.maxsize
+    packed = [v if v is not None and not len(v) % width else None for v in vectors]
+    return packed, np.array([len(p) // width if p else 0 for p in packed], np.int32)
+
+
+def _unpacked(
+    docs: NDArray[np.int32], packed: Sequence[bytes]
+) -> tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]:
+    """Return the hashes of packed terms, whose they are, and their counts."""
+    ends = [len(p) // 5 * 4 for p in packed]
+    hashes = b"".join([p[:end] for p, end in zip(packed, ends, strict=True)])
+    counts = b"".join([p[end:] for p, end in zip(packed, ends, strict=True)])
+    of = docs.repeat(np.array(ends, np.intp) // 4)
+    return np.frombuffer(hashes, "<u4"), of, np.frombuffer(counts, np.uint8)
+
+
+def norms(rows: NDArray[np.int8]) -> NDArray[np.float64]:
+    """Return the length of each row; infinite for a row of zeros, whose cosine is then 0."""
+    exact = rows.shape[1] * 128**2 < EXACT_F32
+    wide = rows.astype(np.float32 if exact else np.float64)
+    squares = np.einsum("ij,ij->i", wide, wide).astype(np.float64)
+    if not squares.all():
+        squares[squares == 0] = np.inf
+    return np.sqrt(squares)
+
+
+def linked(
+    docs: NDArray[np.int32],
+    session: NDArray[np.int32],
+    time: NDArray[np.int64],
+    first: NDArray[np.int64],
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Return *docs* by session, time and first, and which are followed by one of their session.
+
+    The arrays cover all documents; *docs* are some of them.
+    """
+    ordered = docs[np.lexsort((first[docs], time[docs], session[docs]))]
+    of = session[ordered]
+    return ordered, np.append(of[1:] == of[:-1], False)[: len(docs)]

@@ -1,0 +1,279 @@
+"""The memory of one key, and knowledge: what `Memory.key` and `Memory.knowledge` give."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from fornix.batch import Draft, RecordedOverlay, commit_draft
+from fornix.errors import Unusable
+from fornix.items import Hits
+from fornix.sets import KnowledgeSet, MemorySet, search_options
+from fornix.signals import Signals
+from fornix.state import CommittedTree, MemoryKind, MemoryObject, Snapshot, Ttl
+from fornix.store import Commit, Scope, SetRef
+from fornix.values import checked_name
+from fornix.writer import AsOf, CommitWriter, Engine, Where, Writer
+
+DEFAULT_SET = "default"
+
+
+class Sets:
+    """Named sets of one owner, and the calls that go to its set "default"."""
+
+    _make: type[MemorySet] = MemorySet
+
+    def __init__(self, engine: Engine, writer: Writer, scope: Scope) -> None:
+        self._engine, self._writer, self._scope = engine, writer, scope
+
+    def _set(self, name: str, **asked: object) -> MemorySet:
+        ref = SetRef(self._scope, checked_name(name, "a set's name"))
+        return self._make(self._writer, ref, asked)
+
+    @property
+    def _default(self) -> MemorySet:
+        return self._set(DEFAULT_SET)
+
+    def sets(self) -> builtins.list[str]:
+        """Return the names of the sets that something was added to."""
+        return [info.ref.name for info in self._engine.store.set_infos(self._scope)]
+
+    def search(
+        self,
+        query: str,
+        *,
+        sets: Sequence[str] | None = None,
+        limit: int = 10,
+        where: Where | None = None,
+        as_of: AsOf | None = None,
+        signals: Signals | None = None,
+    ) -> Hits:
+        """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
+        names = self._names() if sets is None else [checked_name(n, "a set's name") for n in sets]
+        refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
+        at = None if as_of is None else self._writer.commit_of(as_of)
+        return self._writer.search(refs, query, search_options(limit, where, at, signals))
+
+    def _names(self) -> builtins.list[str]:
+        return self.sets()
+
+
+class KeySets(Sets):
+    """The long-term memory of one key."""
+
+    def set(
+        self,
+        name: str,
+        *,
+        capacity: int | None = None,
+        compaction: str | None = None,
+        signals: Signals | None = None,
+        item_type: str | None = None,
+    ) -> MemorySet:
+        """Return a set; writes nothing: what is asked for is kept with its first add.
+
+        Args:
+            capacity: Most items it holds.
+            compaction: At its capacity: "trim" retires the oldest, "reject" refuses the add.
+            signals: Weights of its searches.
+
+        Raises:
+            SetDefinitionConflict: It exists, and is otherwise; `MemorySet.redefine` changes it.
+        """
+        return self._set(
+            name, capacity=capacity, compaction=compaction, signals=signals, item_type=item_type
+        )
+
+    @property
+    def add(self):  # noqa: ANN201 - the type of the method it gives
+        """Add one item to the set "default": `MemorySet.add`."""
+        return self._default.add
+
+    @property
+    def add_many(self):  # noqa: ANN201 - the type of the method it gives
+        """Add items to the set "default" in one commit: `MemorySet.add_many`."""
+        return self._default.add_many
+
+    @property
+    def get(self):  # noqa: ANN201 - the type of the method it gives
+        """Return items of the set "default" by id: `MemorySet.get`."""
+        return self._default.get
+
+    @property
+    def list(self):  # noqa: ANN201 - the type of the method it gives
+        """Return the items of the set "default", by time: `MemorySet.list`."""
+        return self._default.list
+
+    @property
+    def recent(self):  # noqa: ANN201 - the type of the method it gives
+        """Return the last items of the set "default", oldest first: `MemorySet.recent`."""
+        return self._default.recent
+
+    @property
+    def update(self):  # noqa: ANN201 - the type of the method it gives
+        """Change an item of the set "default": `MemorySet.update`."""
+        return self._default.update
+
+    @property
+    def delete(self):  # noqa: ANN201 - the type of the method it gives
+        """Retire items of the set "default": `MemorySet.delete`."""
+        return self._default.delete
+
+    @property
+    def history(self):  # noqa: ANN201 - the type of the method it gives
+        """Return every version of an item of the set "default": `MemorySet.history`."""
+        return self._default.history
+
+    def get_memory_set(self, name: str) -> MemorySet:
+        """Return a set; the name Flink Agents gives to `set`."""
+        return self.set(name)
+
+    @property
+    def long_term_memory(self) -> Self:
+        """This; the name Flink Agents gives to it."""
+        return self
+
+
+class KnowledgeMemory(Sets):
+    """Sets that belong to no key: whoever names this knowledge on the store shares them."""
+
+    _make = KnowledgeSet
+
+    def __init__(self, engine: Engine, scope: Scope, writer: Writer | None = None) -> None:
+        super().__init__(engine, writer or CommitWriter(engine, scope), scope)
+
+    def __repr__(self) -> str:
+        return f"<knowledge {self._scope.space!r}>"
+
+    @property
+    def name(self) -> str:
+        """What it is named; the space's name unless another was given."""
+        return self._scope.space
+
+    def set(self, name: str, *, item_type: str | None = None) -> KnowledgeSet:
+        """Return a set. It changes only by explicit calls: it takes no capacity."""
+        made = self._set(name, item_type=item_type)
+        assert isinstance(made, KnowledgeSet)  # noqa: S101 - `_make` says so
+        return made
+
+
+class KeyMemory(KeySets):
+    """All memory of one key: exact (`short_term`) and vague (its sets)."""
+
+    def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
+        super().__init__(engine, CommitWriter(engine, scope), scope)
+        self._knowledge, self._ttl = knowledge, ttl
+        self._live = CommittedTree(
+            engine.store,
+            scope,
+            engine.clock,
+            engine.lane(scope),
+            wait_s=engine.wait_s,
+            ttl=ttl,
+        )
+
+    def __repr__(self) -> str:
+        return f"<key {self.key!r} of space {self._scope.space!r}>"
+
+    @property
+    def key(self) -> str:
+        """The key."""
+        return self._scope.key or ""
+
+    @property
+    def short_term(self) -> MemoryObject:
+        """The root of its exact tree; each change is a commit of its own."""
+        return MemoryObject(self._live)
+
+    @property
+    def short_term_memory(self) -> MemoryObject:
+        """`short_term`, as Flink Agents names it."""
+        return self.short_term
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """The knowledge shared by all keys."""
+        return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
+
+    def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
+        """Return a batch: what is done to it in a `with` block is committed when that ends.
+
+        All of it, or, if the block raises, nothing. With an *idempotency_key* the same batch
+        again changes nothing.
+        """
+        return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
+
+
+class KeyBatch(KeySets):
+    """Changes of one key and of knowledge that are committed together.
+
+    Reads see the exact tree as it was when the block began, and the latest items; both with the
+    batch's own changes.
+
+    Attributes:
+        committed: After the block: the commit; None if there was nothing to commit.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        scope: Scope,
+        knowledge: str,
+        ttl: Ttl | None,
+        idempotency_key: str | None,
+    ) -> None:
+        op = None if idempotency_key is None else engine.op(scope, idempotency_key)
+        self._draft = Draft(engine, scope, op)
+        super().__init__(engine, self._draft, scope)
+        self._op, self._label = op, idempotency_key or ""
+        self._knowledge, self._ttl = knowledge, ttl
+        self._overlay: RecordedOverlay | None = None
+        self._base = 0
+        self._over = False
+        self.committed: Commit | None = None
+
+    def __enter__(self) -> Self:
+        if self._over or self._overlay is not None:
+            raise Unusable("a batch serves one block; ask for another one")
+        store = self._engine.store
+        self._base = store.head(self._scope)
+        self._overlay = RecordedOverlay(
+            Snapshot(store, self._scope, self._base),
+            kind=MemoryKind.SHORT_TERM,
+            now=self._engine.clock(),
+            ttl=self._ttl,
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over = self._draft.closed = True
+        if kind is None and self._overlay is not None:
+            state = self._overlay.deltas()
+            self.committed = commit_draft(
+                self._engine,
+                self._draft,
+                op=self._op,
+                label=self._label,
+                base=self._base if state else None,
+                state=state,
+                calls=[*self._draft.calls, *self._overlay.calls],
+            )
+
+    @property
+    def short_term(self) -> MemoryObject:
+        """The root of the key's exact tree, as it was when the block began and changed since."""
+        if self._overlay is None or self._over:
+            raise Unusable("a batch is used inside its with block")
+        return MemoryObject(self._overlay)
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """The knowledge; its changes are committed with the rest."""
+        return KnowledgeMemory(self._engine, Scope(self._knowledge, None), self._draft)

@@ -1,0 +1,348 @@
+"""The door: open a memory, reach keys and knowledge, close it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from fornix.embed import Embedder, open_embedder
+from fornix.embedding import EmbeddingWorker
+from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
+from fornix.index import Index
+from fornix.keys import KeyMemory, KnowledgeMemory
+from fornix.recall import Recall
+from fornix.records import Recorder
+from fornix.reindexing import embedder_notes, reindex
+from fornix.state import Ttl
+from fornix.store import Lease, Limits, Scope, Store, StoreStats
+from fornix.stores.ram import RamStore
+from fornix.stores.sqlite import SqliteStore
+from fornix.stores.sqlite.connection import SCHEMA as STORE_SCHEMA
+from fornix.values import checked_name, microseconds
+from fornix.writer import Engine
+
+SCHEMA = STORE_SCHEMA
+"""The newest schema of a store file that this fornix knows."""
+
+DEFAULT_SPACE = "default"
+DEFAULT_EMBEDDER = "minilm"
+STILL = "?immutable=1"
+"""Ends a URL that is opened read-only: nobody writes meanwhile, so no file is made beside it."""
+
+CACHE_BYTES = 256 * 1024 * 1024
+"""What the index may keep in RAM, beside what is memory-mapped."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Figures of a memory and the store below it.
+
+    Attributes:
+        pending: Items that wait for their vectors.
+        queue_age_s: How long the oldest of them has waited.
+        leases: Who may run which key now.
+        cache_bytes: What the index keeps in RAM.
+        failure: What the embedder in the background stumbled over last, if it did.
+    """
+
+    location: str
+    space: str
+    knowledge: str
+    embedder: str
+    store: StoreStats
+    pending: int
+    queue_age_s: float
+    wal_bytes: int
+    leases: tuple[Lease, ...]
+    cache_bytes: int
+    failure: str | None
+
+
+class Memory:
+    """A store, opened for one space: the way to the memory of its keys, and to knowledge.
+
+    Safe to share among threads; several processes may open one file. Not usable after a fork: the
+    child opens its own. Use it in a `with` block, or `close` it.
+    """
+
+    def __init__(self, engine: Engine, index: Index, *, space: str, knowledge: str) -> None:
+        self._engine, self._index = engine, index
+        self._space, self._knowledge = space, knowledge
+        self._ttl: Ttl | None = None
+
+    @classmethod
+    def open(  # noqa: PLR0913 - the settings of a store; all but its place by name
+        cls,
+        url: str | os.PathLike[str] = ":memory:",
+        *,
+        space: str = DEFAULT_SPACE,
+        knowledge: str | None = None,
+        embedder: str | Embedder | None = None,
+        mode: Literal["rw", "ro"] = "rw",
+        durability: Literal["full", "normal"] = "full",
+        wait_s: float = 10,
+        limits: Limits | None = None,
+        short_term_ttl: Ttl | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        clock: Callable[[], datetime] | None = None,
+    ) -> Memory:
+        """Open a memory; make its store if there is none.
+
+        Args:
+            url: A path (or ``sqlite:///path``) of a file; ``:memory:`` for RAM alone.
+            space: The application's name; nothing crosses it but knowledge that both name.
+            knowledge: Name of the knowledge to share; by default the space's own.
+            embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
+                A space remembers its own.
+            mode: "ro" refuses every change and makes nothing.
+            durability: "full": what returned survives loss of power; "normal": only the death of
+                processes, and is faster.
+            wait_s: Longest wait for other writers.
+            limits: The most that one key may hold.
+            short_term_ttl: How long short-term values stay where a write does not say.
+            cache_bytes: RAM for the index, beside the embedder's.
+            clock: Gives the time, with a zone; for tests and replays.
+
+        Raises:
+            EmbedderConflict: The space, or the knowledge, remembers another embedder.
+            NotAStore, StoreTooNew, StoreReadOnly, NotFound, Unsupported: See the messages.
+        """
+        space = checked_name(space, "a space")
+        knowledge = checked_name(knowledge or space, "a knowledge")
+        if mode not in ("rw", "ro"):
+            raise InvalidInput(f"mode must be 'rw' or 'ro', not {mode!r}")
+        if durability not in ("full", "normal"):
+            raise InvalidInput(f"durability must be 'full' or 'normal', not {durability!r}")
+        store = _open_store(url, mode=mode, durability=durability, wait_s=wait_s)
+        try:
+            chosen = _embedder_for(store, space, knowledge, embedder)
+            ticks = _ticks(clock)
+            folder = store.folder if isinstance(store, SqliteStore) and mode == "rw" else None
+            expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
+            worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
+            index = Index(
+                store,
+                folder=folder and folder / "index",
+                salt=store.salt(),
+                budget_bytes=cache_bytes,
+            )
+            recall = Recall(store, index, chosen, worker, ticks, expects)
+            engine = Engine(store, Recorder(chosen), recall, worker, ticks, limits, wait_s, expects)
+            memory = cls(engine, index, space=space, knowledge=knowledge)
+            memory._ttl = short_term_ttl
+            if worker.needed and store.pending(limit=1):
+                worker.notify()
+        except BaseException:
+            store.close()
+            raise
+        return memory
+
+    @classmethod
+    def restore(
+        cls, url: str | os.PathLike[str], backup: str | os.PathLike[str], *, wait_s: float = 10
+    ) -> None:
+        """Replace all that a store holds by a backup of it; all of it, or nothing.
+
+        Raises:
+            NotFound: There is no such backup.
+            NotAStore, StoreTooNew: It is something else.
+            StoreBusy: Somebody has the store open.
+            Unsupported: The store is in RAM.
+        """
+        store = _open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            if not isinstance(store, SqliteStore):
+                raise Unsupported("a memory in RAM is not restored; open the backup itself")
+            store.restore(Path(backup))
+        finally:
+            store.close()
+
+    @classmethod
+    def reindex(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        embedder: str | Embedder,
+        space: str = DEFAULT_SPACE,
+        knowledge: str | None = None,
+        wait_s: float = 10,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Give a space, and its knowledge, another embedder; return how many texts it embedded.
+
+        Others may go on with the old one meanwhile; then they are told to open the memory again.
+        Stopped, it goes on where it was when it is called again.
+
+        Args:
+            progress: Called with how many are done, and how many there are.
+        """
+        store = _open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            return reindex(
+                store,
+                space=checked_name(space, "a space"),
+                knowledge=checked_name(knowledge or space, "a knowledge"),
+                embedder=open_embedder(embedder),
+                progress=progress,
+            )
+        finally:
+            store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Memory {self._engine.store.location!r} space {self._space!r}>"
+
+    @property
+    def space(self) -> str:
+        """The application this memory is of."""
+        return self._space
+
+    @property
+    def embedder(self) -> Embedder:
+        """What gives texts their vectors."""
+        return self._engine.recorder.embedder
+
+    @property
+    def store(self) -> Store:
+        """The store below; for tools and runners."""
+        return self._engine.store
+
+    def key(self, key: str) -> KeyMemory:
+        """Return the memory of one key: a user, a session, a device. Writes nothing."""
+        scope = Scope(self._space, checked_name(key, "a key"))
+        return KeyMemory(self._engine, scope, self._knowledge, ttl=self._ttl)
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """The knowledge that this memory shares with all that name it."""
+        return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the space, sorted, a page at a time."""
+        after: str | None = None
+        while page := self._engine.store.keys(self._space, after=after):
+            yield from page
+            after = page[-1]
+
+    # --- care ---------------------------------------------------------------------------------
+
+    def settle(
+        self, wait_s: float | None = None, *, progress: Callable[[int], None] | None = None
+    ) -> bool:
+        """Wait until everything committed is found by meaning; return whether it is in time.
+
+        Args:
+            progress: Called with the number of items embedded since the last call.
+        """
+        return self._engine.worker.settle(wait_s=wait_s, progress=progress)
+
+    def stats(self) -> MemoryStats:
+        """Return figures: what is stored, what waits, who runs what."""
+        engine = self._engine
+        store = engine.store.stats()
+        oldest = store.oldest_pending
+        failure = engine.worker.failure
+        return MemoryStats(
+            location=engine.store.location,
+            space=self._space,
+            knowledge=self._knowledge,
+            embedder=self.embedder.name,
+            store=store,
+            pending=store.pending,
+            queue_age_s=0.0 if oldest is None else max(0, engine.clock() - oldest) / 1e6,
+            wal_bytes=store.wal_bytes,
+            leases=tuple(store.leases),
+            cache_bytes=self._index.stats().bytes,
+            failure=None if failure is None else str(failure),
+        )
+
+    def sweep(self) -> int:
+        """Remove what has expired; reads are the same before and after. Return how much."""
+        return self._engine.store.sweep(now=self._engine.clock())
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy of the store, as it is now, to *path*; everything goes on meanwhile.
+
+        Raises:
+            InvalidInput: Something is at *path* already.
+            Unsupported: The store is in RAM.
+        """
+        store = self._engine.store
+        if not isinstance(store, SqliteStore):
+            raise Unsupported("a memory in RAM has no file to back up; export() it")
+        if Path(path).exists():
+            raise InvalidInput(f"{path} exists; choose another path, or move it away")
+        store.backup(Path(path))
+
+    def close(self) -> None:
+        """Stop embedding, flush, close the store; twice is fine. What is pending stays so."""
+        self._engine.worker.close()
+        self._index.clear()
+        self._engine.store.close()
+
+
+def _open_store(
+    url: str | os.PathLike[str],
+    *,
+    mode: Literal["rw", "ro"],
+    durability: Literal["full", "normal"],
+    wait_s: float,
+) -> Store:
+    place = os.fspath(url)
+    if not isinstance(place, str) or not place:  # pyright: ignore[reportUnnecessaryIsInstance] - bytes paths
+        raise InvalidInput(f"a memory is opened by a path or ':memory:', not {url!r}")
+    if place == ":memory:":
+        if mode == "ro":
+            raise StoreReadOnly("a memory in RAM starts empty; mode='ro' makes no sense for it")
+        return RamStore()
+    scheme, found, rest = place.partition("://")
+    if found and scheme != "sqlite":
+        raise Unsupported(f"{scheme}:// stores are not supported; use a path, or ':memory:'")
+    path = rest.removeprefix("/") if found else place
+    still = bool(found) and mode == "ro" and path.endswith(STILL)
+    return SqliteStore.open(
+        Path(path.removesuffix(STILL) if still else path),
+        read_only=mode == "ro",
+        durability=durability,
+        wait_s=wait_s,
+        still=still,
+    )
+
+
+def _embedder_for(
+    store: Store, space: str, knowledge: str, asked: str | Embedder | None
+) -> Embedder:
+    """Return the embedder to use; have the space and the knowledge remember it."""
+    notes = dict(zip(embedder_notes(space, knowledge), (space, knowledge), strict=True))
+    remembered = {note: store.note(note) for note in notes}
+    known = next((name for name in remembered.values() if name is not None), None)
+    embedder = open_embedder(asked if asked is not None else known or DEFAULT_EMBEDDER)
+    for note, name in remembered.items():
+        if name is None and not store.read_only:
+            store.put_note(note, embedder.name, expected=None)
+            name = store.note(note)  # noqa: PLW2901 - somebody may have been first
+        if name is not None and name != embedder.name:
+            raise EmbedderConflict(notes[note], asked=embedder.name, found=name)
+    return embedder
+
+
+def _ticks(clock: Callable[[], datetime] | None) -> Callable[[], int]:
+    if clock is None:
+        return lambda: time.time_ns() // 1000
+    return lambda: microseconds(clock(), "the clock's time")

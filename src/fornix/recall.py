@@ -1,0 +1,234 @@
+"""From a question to hits: what a search does around the scoring.
+
+Refreshes the index, embeds the question, ranks, fetches the items, notes that they were read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.embed import Embedder
+from fornix.embedding import EmbeddingWorker
+from fornix.errors import EmbedderConflict, InvalidInput
+from fornix.filters import Filter
+from fornix.index import Index, SetIndex
+from fornix.items import Hit, Hits
+from fornix.records import item_of
+from fornix.search import Scored, rank
+from fornix.signals import Question, Signals
+from fornix.store import Feature, SetInfo, SetRef, Store, StoredItem
+from fornix.values import checked
+
+EMBED_FIRST = 64
+"""Pending items in reach that a search embeds before it answers; more make it partial."""
+
+REMEMBERED = 256
+"""Questions whose vectors are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search; see `MemorySet.search`."""
+
+    limit: int = 10
+    where: Filter | None = None
+    at: int | None = None
+    signals: Signals | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What a batch changed and did not commit yet.
+
+    Attributes:
+        items: Its new versions, by row; rows are below zero.
+        features: What search reads of them, by set.
+        hidden: Rows that it ended.
+    """
+
+    items: Mapping[int, StoredItem] = field(default_factory=dict[int, StoredItem])
+    features: Mapping[SetRef, Sequence[Feature]] = field(
+        default_factory=dict[SetRef, Sequence[Feature]]
+    )
+    hidden: frozenset[int] = frozenset()
+
+
+class Recall:
+    """Searches sets of one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        index: Index,
+        embedder: Embedder,
+        worker: EmbeddingWorker,
+        clock: Callable[[], int],
+        expects: Sequence[tuple[str, str]],
+    ) -> None:
+        self._store, self._index, self._embedder = store, index, embedder
+        self._worker, self._clock, self._expects = worker, clock, expects
+        self._vectors: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        self._mutex = threading.Lock()
+        self._checked_seq = -1
+
+    def search(
+        self,
+        refs: Sequence[SetRef],
+        query: str,
+        options: SearchOptions,
+        drafted: Drafted | None = None,
+    ) -> Hits:
+        """Return the best items of the sets that exist, best first."""
+        if type(query) is not str:
+            raise InvalidInput(f"a query must be a str, not {query!r}")
+        checked(query, where="query")
+        infos = [info for ref in refs if (info := self._store.set_info(ref)) is not None]
+        drafted = drafted if drafted is not None and (drafted.items or drafted.hidden) else None
+        if not infos and drafted is None:
+            return Hits()
+        if options.at is None:
+            return self._search_now(infos, refs, query, options, drafted)
+        past = [
+            SetIndex.build(
+                self._store.features(info.number, at=options.at),
+                dimensions=self._embedder.dimensions,
+            )
+            for info in infos
+        ]
+        scored, pending = self._rank(past, infos, query, options, None)
+        return self._hits(scored, {}, partial=pending > 0, touch=False)
+
+    def _search_now(
+        self,
+        infos: Sequence[SetInfo],
+        refs: Sequence[SetRef],
+        query: str,
+        options: SearchOptions,
+        drafted: Drafted | None,
+    ) -> Hits:
+        numbers = [info.number for info in infos]
+        own = self._own(drafted, refs)
+        hidden = None if drafted is None else drafted.hidden
+
+        def work(sets: list[SetIndex]) -> tuple[list[Scored], int]:
+            return self._rank([*sets, *own], infos, query, options, hidden)
+
+        self._embed_question(numbers, query)
+        self._check_embedder()
+        scored, pending = self._index.read(numbers, dimensions=self._embedder.dimensions, work=work)
+        if pending and not self._store.read_only:
+            self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
+            scored, pending = self._index.read(
+                numbers, dimensions=self._embedder.dimensions, work=work
+            )
+        items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
+        return self._hits(scored, items, partial=pending > 0, touch=True)
+
+    def _check_embedder(self) -> None:
+        """Refuse to compare vectors of two embedders; looked at when anything was committed."""
+        seq = self._index.seq
+        if seq != self._checked_seq:
+            for name, text in self._expects:
+                found = self._store.note(name)
+                if found is not None and found != text:
+                    raise EmbedderConflict(name, asked=text, found=found)
+            self._checked_seq = seq
+
+    def _own(self, drafted: Drafted | None, refs: Sequence[SetRef]) -> list[SetIndex]:
+        if drafted is None:
+            return []
+        return [
+            SetIndex.build(drafted.features[ref], dimensions=self._embedder.dimensions)
+            for ref in refs
+            if drafted.features.get(ref)
+        ]
+
+    def _embed_question(self, numbers: Sequence[int], query: str) -> None:
+        """Have the question's vector ready, so that no lock is held while it is made."""
+        speakers = self._index.read(numbers, dimensions=self._embedder.dimensions, work=_speakers)
+        if self._embedder.dimensions:
+            self._vector(Question.of(query, speakers=speakers).meaning)
+
+    def _rank(
+        self,
+        sets: Sequence[SetIndex],
+        infos: Sequence[SetInfo],
+        query: str,
+        options: SearchOptions,
+        hidden: frozenset[int] | None,
+    ) -> tuple[list[Scored], int]:
+        question = Question.of(query, speakers=_speakers(sets))
+        scored = rank(
+            sets,
+            question,
+            self._vector(question.meaning),
+            limit=options.limit,
+            signals=_signals(options, infos),
+            allowed=[_allowed(one, options.where, hidden) for one in sets],
+            now=self._clock(),
+        )
+        return scored, sum(one.pending for one in sets) if self._embedder.dimensions else 0
+
+    def _vector(self, text: str) -> NDArray[np.float32] | None:
+        if not self._embedder.dimensions or not text.strip():
+            return None
+        with self._mutex:
+            if text in self._vectors:
+                self._vectors.move_to_end(text)
+                return self._vectors[text]
+        vector = self._embedder.embed([text])[0]
+        with self._mutex:
+            self._vectors[text] = vector
+            while len(self._vectors) > REMEMBERED:
+                self._vectors.popitem(last=False)
+        return vector
+
+    def _hits(
+        self,
+        scored: Sequence[Scored],
+        drafted: Mapping[int, StoredItem],
+        *,
+        partial: bool,
+        touch: bool,
+    ) -> Hits:
+        committed = self._store.stored([one.row for one in scored if one.row not in drafted])
+        found = {stored.row: stored for stored in committed} | dict(drafted)
+        if touch and committed:
+            self._store.touch([stored.first for stored in committed], time=self._clock())
+        return Hits(
+            (
+                Hit(item_of(found[one.row]), one.score, one.parts)
+                for one in scored
+                if one.row in found
+            ),
+            partial=partial,
+        )
+
+
+def _speakers(sets: Sequence[SetIndex]) -> list[str]:
+    return [name for one in sets for name in one.speakers if name]
+
+
+def _allowed(
+    one: SetIndex, where: Filter | None, hidden: frozenset[int] | None
+) -> NDArray[np.bool_] | None:
+    mask = None if where is None else one.mask(where)
+    if hidden:
+        shown = ~np.isin(one.row, list(hidden))
+        mask = shown if mask is None else mask & shown
+    return mask
+
+
+def _signals(options: SearchOptions, infos: Sequence[SetInfo]) -> Signals:
+    if options.signals is not None:
+        return options.signals
+    weights = [info.definition.signals for info in infos]
+    if weights and weights[0] is not None and all(w == weights[0] for w in weights):
+        return Signals.from_json(weights[0])
+    return Signals()

@@ -1,0 +1,89 @@
+"""Another embedder for a space: new vectors are made beside the old ones, then take their places.
+
+Everything serves meanwhile with the old vectors. Stopped at any point, it goes on where it was
+when it is started again. A memory that was opened with the old embedder then refuses to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fornix.embed import Embedder, embed_windows, quantise
+from fornix.errors import Conflict
+from fornix.records import meaning_text
+from fornix.store import Pending, Scope, Store
+
+BATCH = 64
+
+STAGING = "staging"
+"""The note that says whose vectors are staged."""
+
+
+def embedder_notes(space: str, knowledge: str) -> tuple[str, str]:
+    """Return the names of the notes that say which embedder a space and a knowledge remember."""
+    return f"embedder of space {space}", f"embedder of knowledge {knowledge}"
+
+
+def reindex(
+    store: Store,
+    *,
+    space: str,
+    knowledge: str,
+    embedder: Embedder,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Embed all sets of a space and a knowledge anew; return how many versions were embedded.
+
+    Args:
+        progress: Called with how many are done, and how many there are.
+
+    Raises:
+        Conflict: Somebody else gave the space another embedder meanwhile.
+    """
+    notes = embedder_notes(space, knowledge)
+    before = [store.note(name) for name in notes]
+    _begin(store, f"{space} {knowledge} {embedder.name}")
+    done, total = 0, store.stats().item_versions
+    while True:
+        numbers = [
+            info.number for s in _scopes(store, space, knowledge) for info in store.set_infos(s)
+        ]
+        found = store.unstaged(numbers, limit=BATCH)
+        if not found:
+            break
+        store.stage(_embedded(embedder, found))
+        done += len(found)
+        if progress is not None:
+            progress(done, max(total, done))
+    changes = [(n, old, embedder.name) for n, old in zip(notes, before, strict=True)]
+    if not store.swap(numbers, notes=changes):
+        raise Conflict(f"space {space!r} was given another embedder meanwhile; look, and try again")
+    store.put_note(STAGING, None, expected=store.note(STAGING))
+    return done
+
+
+def _begin(store: Store, target: str) -> None:
+    """Go on with what was staged for *target*; drop what was staged for another."""
+    found = store.note(STAGING)
+    if found != target:
+        store.unstage()
+        store.put_note(STAGING, target, expected=found)
+
+
+def _scopes(store: Store, space: str, knowledge: str) -> Iterator[Scope]:
+    yield Scope(knowledge, None)
+    after: str | None = None
+    while page := store.keys(space, after=after):
+        yield from (Scope(space, key) for key in page)
+        after = page[-1]
+
+
+def _embedded(embedder: Embedder, found: list[Pending]) -> list[tuple[int, int, bytes]]:
+    if not embedder.dimensions:
+        return [(waiting.set_number, waiting.row, b"") for waiting in found]
+    texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
+    windows = embed_windows(embedder, texts)
+    return [
+        (waiting.set_number, waiting.row, quantise(rows))
+        for waiting, rows in zip(found, windows, strict=True)
+    ]

@@ -1,0 +1,28 @@
+"""Exact memory: a tree of values per key, read and written through cursors."""
+
+from fornix.state.committed import CommittedTree, Lane, PastTree
+from fornix.state.objects import ExactMemory, MemoryObject
+from fornix.state.overlay import Overlay
+from fornix.state.paths import MAX_LEVELS, MemoryKind, MemoryRef, Places, Resolver, Spelling
+from fornix.state.tree import MISSING, Mark, Snapshot, Tree, TreeLimits, Ttl
+
+__all__ = [
+    "MAX_LEVELS",
+    "MISSING",
+    "CommittedTree",
+    "ExactMemory",
+    "Lane",
+    "Mark",
+    "MemoryKind",
+    "MemoryObject",
+    "MemoryRef",
+    "Overlay",
+    "PastTree",
+    "Places",
+    "Resolver",
+    "Snapshot",
+    "Spelling",
+    "Tree",
+    "TreeLimits",
+    "Ttl",
+]

@@ -1,0 +1,382 @@
+"""What an overlay knows of an exact tree: a cell per path it met, and what changed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final, cast
+
+from fornix.errors import ObjectInTheWay, TreeConflict
+from fornix.state.paths import Place, key_of
+from fornix.state.tree import EVER, Branch, Tree
+from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
+from fornix.values import Path, Value
+
+UNKNOWN: Final = 0
+"""Nobody asked the base yet; what lies below may be known all the same."""
+NOTHING: Final = 1
+OBJECT: Final = 2
+VALUE: Final = 3
+
+KEPT: Final = 0
+MOVED: Final = 1
+"""Its expiry was changed, and nothing else."""
+WRITTEN: Final = 2
+"""It was created or put."""
+
+NO_CUT: Final = 0
+CUT_BELOW: Final = 1
+"""What the base has below it was cleared."""
+CUT_WHOLE: Final = 2
+"""What the base has here was deleted, whatever stands here since."""
+
+ATOMS = frozenset({type(None), bool, int, float, str, bytes})
+"""Types of values that nobody can change, which need no copy."""
+
+
+class Fields:
+    """What is known below an object.
+
+    Attributes:
+        below: Every cell known, also of what is not there.
+        kept: Fields that the base has and that were not deleted, in its order; None: not listed.
+        added: Fields made since, in order. The same dict as *below* where the base has nothing.
+        mortal: A field may have an expiry.
+    """
+
+    __slots__ = ("added", "below", "kept", "mortal")
+
+    def __init__(self, *, based: bool) -> None:
+        self.added: dict[str, Cell] = {}
+        self.below: dict[str, Cell] = {} if based else self.added
+        self.kept: dict[str, Cell] | None = None if based else {}
+        self.mortal = False
+
+    def changed(self) -> Iterator[tuple[str, Cell]]:
+        """Yield what differs from the base: first its own fields, then new ones in order."""
+        if self.below is not self.added:
+            for name, cell in self.below.items():
+                if cell.dirty and name not in self.added:
+                    yield name, cell
+        yield from self.added.items()
+
+
+class Cell:
+    """What is known of one path.
+
+    Attributes:
+        base: What the base has here and a store would have to be told about; None: nothing.
+        cut: What of *base* was removed.
+        change: What was done since, or instead.
+        dirty: It, or a cell below it, differs from the base.
+        size: Bytes of a list that grew here, so that growing it needs no second count; 0: unknown.
+    """
+
+    __slots__ = (
+        "base", "change", "cut", "dirty", "expires", "fields", "name", "parent", "size", "state",
+        "value",
+    )  # fmt: skip
+
+    def __init__(self, name: str, parent: Cell | None) -> None:
+        self.name, self.parent = name, parent
+        self.state = UNKNOWN
+        self.value: Value = None
+        self.expires: int | None = None
+        self.base: Node | None = None
+        self.cut = NO_CUT
+        self.change = KEPT
+        self.dirty = False
+        self.size = 0
+        self.fields: Fields | None = None
+
+    def take(self, node: Node | None) -> None:
+        """Note what the base has here."""
+        self.base = node
+        if node is None or not node.is_object:
+            self.fields = None
+            self.state = NOTHING if node is None else VALUE
+        else:
+            self.fields = self.fields or Fields(based=True)
+            self.state = OBJECT
+        if node is not None:
+            self.value, self.expires = node.value, node.expires
+            if node.expires is not None:
+                self.show_mortal()
+
+    def become(self, state: int, value: Value, expires: int | None) -> None:
+        """Be a new object, or a value; it is attached already."""
+        self.state, self.value, self.expires = state, value, expires
+        self.change, self.size = WRITTEN, 0
+        self.fields = Fields(based=False) if state == OBJECT else None
+        if expires is not None:
+            self.show_mortal()
+        self.mark()
+
+    def move(self, expires: int | None) -> None:
+        """Have another expiry."""
+        self.expires = expires
+        if self.change == KEPT:
+            self.change = MOVED
+        if expires is not None:
+            self.show_mortal()
+        self.mark()
+
+    def vanish(self) -> None:
+        """Be nothing, and be listed no more; in the base it is cut."""
+        parent = self.parent
+        if parent is None or parent.fields is None:
+            return
+        self.state, self.value, self.expires, self.fields = NOTHING, None, None, None
+        self.change = KEPT
+        parent.fields.added.pop(self.name, None)
+        if parent.fields.kept:
+            parent.fields.kept.pop(self.name, None)
+        if self.base is not None:
+            self.cut = CUT_WHOLE
+        self.mark()
+
+    def empty(self) -> None:
+        """Be an object without fields."""
+        if self.fields is not None and self.fields.below is not self.fields.added:
+            self.cut = CUT_BELOW
+        self.fields = Fields(based=False)
+        self.mark()
+
+    def mark(self) -> None:
+        """Note, up to the root, that something changed."""
+        cell: Cell | None = self
+        while cell is not None and not cell.dirty:
+            cell.dirty = True
+            cell = cell.parent
+
+    def fill(self, branch: Branch, expires: int | None) -> None:
+        """Be an object with these fields; it is a new one without any."""
+        for name, inner in branch.fields:
+            if self.fields is not None:
+                cell = self.fields.added[name] = Cell(name, self)
+                if isinstance(inner, Branch):
+                    cell.become(OBJECT, None, expires)
+                    cell.fill(inner, expires)
+                else:
+                    cell.become(VALUE, inner, expires)
+
+    def show_mortal(self) -> None:
+        """Note in the parent that one of its fields can expire."""
+        if self.parent is not None and self.parent.fields is not None:
+            self.parent.fields.mortal = True
+
+    def deltas(self, path: Path, now: int) -> Iterator[TreeDelta]:
+        """Yield what leads from the base to this cell, which is at *path*, and all below it.
+
+        What was written and has expired by *now* is deleted, as far as it was ever there.
+        """
+        if self.expires is not None and self.expires <= now:
+            if self.base is not None and (self.cut or self.change == WRITTEN):
+                yield Delete(path)
+            return
+        if self.cut:
+            yield Delete(path) if self.cut == CUT_WHOLE else Clear(path)
+        if self.change:
+            yield self._changed(path)
+        if self.fields is not None:
+            for name, cell in self.fields.changed():
+                yield from cell.deltas((*path, name), now)
+
+    def _changed(self, path: Path) -> TreeDelta:
+        if self.change == MOVED:
+            return Refresh(path, self.expires)
+        if self.state == OBJECT:
+            return Create(path, self.expires)
+        return Put(path, copied(self.value), self.expires)
+
+
+def copied(value: Value) -> Value:
+    """Return a deep copy of *value*, which was checked before."""
+    if type(value) is list:
+        return [v if type(v) in ATOMS else copied(v) for v in value]
+    if type(value) is dict:
+        return {k: v if type(v) in ATOMS else copied(v) for k, v in value.items()}
+    return value
+
+
+class Cells:
+    """All cells of one overlay. Not safe for threads.
+
+    Attributes:
+        root: The cell of the root.
+        plain: By key: values that need no copy and never expire; the fast path to them.
+        clock: Tells the time that decides what has expired.
+    """
+
+    __slots__ = ("_tree", "clock", "plain", "root")
+
+    def __init__(self, tree: Tree | None, clock: Callable[[], int]) -> None:
+        self._tree, self.clock = tree, clock
+        self.root = Cell("", None)
+        self.root.state, self.root.fields = OBJECT, Fields(based=tree is not None)
+        self.plain: dict[str, Cell] = {}
+
+    # --- finding ---
+
+    def alive(self, path: Path) -> Cell | None:
+        """Return the cell of what is at *path* now."""
+        cell = self.known(path)
+        if cell is None or cell.expires is None or cell.expires > self.clock():
+            return cell
+        return None
+
+    def known(self, path: Path) -> Cell | None:
+        """Return the cell of what is at *path*, expired or not; asks the tree at most once."""
+        cell = self.root
+        for name in path:
+            fields = cell.fields
+            if fields is None:
+                if cell.state != UNKNOWN:
+                    return None
+                fields = cell.fields = Fields(based=True)
+            below = fields.below.get(name)
+            if below is None:
+                if fields.kept is not None:
+                    return None
+                below = fields.below[name] = Cell(name, cell)
+            cell = below
+        if cell.state == UNKNOWN:
+            self._ask(cell, path)
+        return None if cell.state == NOTHING else cell
+
+    def _ask(self, cell: Cell, path: Path) -> None:
+        cell.take(None if self._tree is None else self._tree.node(path, EVER))
+
+    def listed(self, cell: Cell, path: Path) -> Fields:
+        """Return the fields of an object, once all that the tree has of them are known."""
+        fields = cast("Fields", cell.fields)
+        if fields.kept is None and self._tree is not None:
+            kept: dict[str, Cell] = {}
+            for name, node in self._tree.children(path, EVER):
+                known = fields.below.get(name)
+                if known is None:
+                    known = fields.below[name] = Cell(name, cell)
+                if known.state == UNKNOWN:
+                    known.take(node)
+                if known.state != NOTHING and name not in fields.added:
+                    kept[name] = known
+            fields.kept = kept
+        return fields
+
+    def cells_in(self, cell: Cell | None, path: Path, now: int) -> list[tuple[str, Cell]]:
+        """Return the fields that are there at *now* of what is at *path*, in order."""
+        if cell is None or cell.state != OBJECT:
+            return []
+        fields = self.listed(cell, path)
+        every = chain((fields.kept or {}).items(), fields.added.items())
+        return [pair for pair in every if (end := pair[1].expires) is None or end > now]
+
+    # --- changing ---
+
+    def place_value(self, place: Place, value: Value, expires: int | None) -> None:
+        """Put a checked value at *place*; raise `TreeConflict` where it cannot be."""
+        cell = self.alive(place.path)
+        if cell is None:
+            cell = self._grown(place, expires)
+        elif cell.state == OBJECT:
+            raise in_the_way(place)
+        elif _later(expires, cell.expires):
+            self.outlive(cell.parent, place.path[:-1], expires)
+        cell.become(VALUE, value, expires)
+        if expires is None and type(value) in ATOMS:
+            self.plain[place.key] = cell
+        else:
+            self.plain.pop(place.key, None)
+
+    def place_object(self, place: Place, expires: int | None) -> Cell:
+        """Return the object at *place*, made where nothing or a value is."""
+        cell = self.alive(place.path)
+        if cell is not None and cell.state == OBJECT:
+            self.outlive(cell, place.path, expires)
+            return cell
+        if cell is None:
+            cell = self._grown(place, expires)
+        elif _later(expires, cell.expires):
+            self.outlive(cell.parent, place.path[:-1], expires)
+        cell.become(OBJECT, None, expires)
+        self.plain.pop(place.key, None)
+        return cell
+
+    def _grown(self, place: Place, expires: int | None) -> Cell:
+        """Return a cell at *place*, where nothing is, in objects that last until *expires*."""
+        path = place.path
+        have = len(path) - 1
+        while (cell := self.alive(path[:have])) is None:
+            have -= 1
+        if cell.state != OBJECT:
+            blocker = ".".join(path[:have])
+            raise TreeConflict(
+                place.text,
+                f"{blocker!r} holds a value ({type(cell.value).__name__}), which has no fields; "
+                f"new_object({blocker!r}, overwrite=True) replaces it by an object",
+            )
+        self.outlive(cell, path[:have], expires)
+        for depth in range(have + 1, len(path)):
+            cell = self._attached(cell, path[:depth])
+            cell.become(OBJECT, None, expires)
+        return self._attached(cell, path)
+
+    def _attached(self, parent: Cell, path: Path) -> Cell:
+        """Return a cell for a new field of *parent*, last in its order."""
+        fields, name = cast("Fields", parent.fields), path[-1]
+        cell = fields.below.get(name)
+        if cell is None:
+            cell = fields.below[name] = Cell(name, parent)
+        elif cell.state != NOTHING:  # it expired
+            self.bury(cell, key_of(path))
+            fields.below[name] = cell
+        fields.added[name] = cell
+        return cell
+
+    def bury(self, cell: Cell | None, key: str) -> None:
+        """Remove what is there, and all below it."""
+        if cell is not None:
+            self._forget(cell, key)
+            cell.vanish()
+
+    def clear(self, cell: Cell | None, key: str) -> None:
+        """Remove all below an object."""
+        if cell is not None and cell.state == OBJECT:
+            self._forget(cell, key)
+            cell.empty()
+
+    def _forget(self, cell: Cell, key: str) -> None:
+        """Drop the fast path to *cell* and all below it."""
+        plain = self.plain
+        plain.pop(key, None)
+        if cell.fields is not None:
+            for name, below in cell.fields.below.items():
+                inner = key_of((name,))
+                self._forget(below, f"{key}.{inner}" if key else inner)
+
+    def move(self, cell: Cell | None, key: str, expires: int | None) -> None:
+        """Give what is there another expiry."""
+        if cell is not None and cell.parent is not None:
+            self.plain.pop(key, None)
+            cell.move(expires)
+
+    def outlive(self, cell: Cell | None, path: Path, expires: int | None) -> None:
+        """Let the object at *path*, and those it is in, last at least until *expires*."""
+        while cell is not None and path:
+            if cell.state == UNKNOWN:
+                self._ask(cell, path)
+            if not _later(expires, cell.expires):
+                return  # and those it is in last longer still
+            cell.move(expires)
+            cell, path = cell.parent, path[:-1]
+
+
+def _later(expires: int | None, than: int | None) -> bool:
+    return than is not None and (expires is None or expires > than)
+
+
+def in_the_way(place: Place) -> ObjectInTheWay:
+    """Return the error for a value that was to be set where an object is."""
+    return ObjectInTheWay(
+        place.text, "an object is there; delete it first, or write to a field of it"
+    )

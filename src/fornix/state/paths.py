@@ -1,0 +1,245 @@
+"""Paths into an exact tree, parsed once, and references to what lies there.
+
+A path is dotted text (``"user.name"``) or a tuple of names, which may then hold dots. ``""`` and
+``()`` are the object itself. Everything that can be wrong with a path is found here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias, cast
+
+from fornix.errors import InvalidInput, InvalidPath, TooLarge
+from fornix.values import MAX_NAME, Path, Value
+
+MAX_LEVELS = 100
+"""Names in one path, counted from the root; far below Python's recursion limit of 1,000."""
+
+MAX_PLACES = 16_384
+"""Parsed paths that one memory keeps; past that it begins anew."""
+
+Spelling: TypeAlias = "str | Path"
+"""A path as it is shown: dotted text, or a tuple where a name holds a dot."""
+
+_NO_TEXT = "\ud800"
+"""Stands for a dot inside a name, in keys only: as a lone surrogate no name can hold it."""
+
+
+class MemoryKind(StrEnum):
+    """Which exact memory of a key: that of one run, or the lasting one."""
+
+    SENSORY = "sensory"
+    SHORT_TERM = "short_term"
+
+
+def names_of(path: object) -> Path:
+    """Return the names that *path* is made of; ``()`` for ``""``.
+
+    Raises:
+        InvalidPath: Neither text nor a tuple, or with an empty name, or with a lone surrogate.
+        TooLarge: A name beyond `MAX_NAME` characters, or more than `MAX_LEVELS` of them.
+    """
+    if isinstance(path, str):
+        names = tuple(str.__str__(path).split(".")) if path else ()
+    elif isinstance(path, tuple):
+        path = cast("tuple[object, ...]", path)
+        names = tuple([_name(name, path) for name in path])
+    else:
+        raise InvalidPath(path, f"must be a str or a tuple of names, not {_kind(path)}")
+    if len(names) > MAX_LEVELS:
+        raise TooLarge(f"a path has {len(names)} names; at most {MAX_LEVELS} are accepted")
+    if "" in names:
+        raise InvalidPath(path, "holds an empty name")
+    text = "".join(names)
+    if len(text) > MAX_NAME or not text.isascii():
+        for name in names:
+            _check(name, cast("object", path))
+    return names
+
+
+def _name(name: object, path: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidPath(path, f"the name {name!r} must be a str, not {_kind(name)}")
+    return str.__str__(name)
+
+
+def _check(name: str, path: object) -> None:
+    if len(name) > MAX_NAME:
+        raise TooLarge(f"a name in a path has {len(name)} characters; the most is {MAX_NAME}")
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InvalidPath(path, "holds a lone surrogate, which is not text") from None
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def spelled(names: Path) -> Spelling:
+    """Return *names* as dotted text, or as they are where the text would mean another path."""
+    text = ".".join(names)
+    return text if text.count(".") == len(names) - 1 or not names else names
+
+
+def key_of(names: Path) -> str:
+    """Return a text that no other path has."""
+    return ".".join([name.replace(".", _NO_TEXT) for name in names])
+
+
+# --- references -------------------------------------------------------------------------------
+
+
+class _Readable(Protocol):
+    """What can be asked for what a reference points to: a MemoryObject."""
+
+    def get(self, path: MemoryRef, default: object = None) -> Any:  # noqa: ANN401 - as published
+        """Return what *path* points to."""
+        ...
+
+
+class Resolver(Protocol):
+    """What has both exact memories of one key: the context of an action."""
+
+    @property
+    def sensory_memory(self) -> _Readable:
+        """Return the root of the run's memory."""
+        ...
+
+    @property
+    def short_term_memory(self) -> _Readable:
+        """Return the root of the key's memory."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRef:
+    """A pointer into an exact memory: small, hashable, and the same after a trip through JSON.
+
+    It is looked up when it is resolved: what is at the path by then, or None.
+
+    Attributes:
+        kind: The memory it points into.
+        path: From the root; dotted text, or a tuple of names where a name holds a dot.
+    """
+
+    kind: MemoryKind
+    path: Spelling
+
+    def __post_init__(self) -> None:
+        """Check both, and bring the path into its one spelling."""
+        object.__setattr__(self, "kind", _memory_kind(self.kind))
+        object.__setattr__(self, "path", spelled(names_of(self.path)))
+
+    @classmethod
+    def create(cls, kind: MemoryKind | str, path: Spelling) -> MemoryRef:
+        """Return a reference to *path* in the memory *kind*, whether or not anything is there."""
+        return cls(_memory_kind(kind), path)
+
+    @property
+    def names(self) -> Path:
+        """The names from the root down."""
+        return names_of(self.path)
+
+    def resolve(self, context: Resolver) -> Any:  # noqa: ANN401 - as published by flink-agents
+        """Return what is there now, in the memory of *context* that it points into, or None."""
+        if self.kind is MemoryKind.SENSORY:
+            return context.sensory_memory.get(self)
+        return context.short_term_memory.get(self)
+
+    def to_json(self) -> dict[str, Value]:
+        """Return a storable dict that `from_json` understands."""
+        path: Value = self.path if isinstance(self.path, str) else list(self.path)
+        return {"memory_type": self.kind.value, "path": path}
+
+    @classmethod
+    def from_json(cls, value: object) -> MemoryRef:
+        """Return the reference that *value*, a dict made by `to_json`, stands for.
+
+        Raises:
+            InvalidPath: It is not such a dict.
+        """
+        fields = cast("dict[object, object]", value if isinstance(value, dict) else {})
+        if "path" not in fields:
+            raise InvalidPath(fields, 'a reference is a dict like {"memory_type": …, "path": …}')
+        path = fields["path"]
+        names = tuple(cast("list[object]", path)) if isinstance(path, list) else path
+        kind = fields.get("memory_type", MemoryKind.SHORT_TERM)
+        return cls(_memory_kind(kind), spelled(names_of(names)))
+
+
+def _memory_kind(kind: object) -> MemoryKind:
+    try:
+        return MemoryKind(cast("str", kind))
+    except ValueError:
+        known = " or ".join(repr(k.value) for k in MemoryKind)
+        raise InvalidInput(f"a kind of exact memory is {known}, not {kind!r}") from None
+
+
+# --- parsed paths -----------------------------------------------------------------------------
+
+
+class Place:
+    """A path that was parsed: where it leads from the root, and what is made of it only once.
+
+    Attributes:
+        path: The names from the root.
+        key: `key_of` them.
+        ref: The reference to it.
+        below: Places by the path that leads to them from here; filled by `Places.find`.
+    """
+
+    __slots__ = ("below", "key", "path", "ref")
+
+    def __init__(self, path: Path, key: str, ref: MemoryRef) -> None:
+        self.path, self.key, self.ref = path, key, ref
+        self.below: dict[Spelling, Place] = {}
+
+    @property
+    def text(self) -> str:
+        """The path as an error shows it."""
+        return str(self.ref.path)
+
+
+class Places:
+    """The places of one memory: each path is parsed once, as long as it is in use."""
+
+    __slots__ = ("_made", "kind", "root")
+
+    def __init__(self, kind: MemoryKind) -> None:
+        self.kind = kind
+        self.root = Place((), "", MemoryRef(kind, ""))
+        self._made = 0
+
+    def find(self, start: Place, path: object) -> Place:
+        """Return the place that *path* leads to from *start*; *start* for the empty path.
+
+        Raises:
+            InvalidPath: See `names_of`.
+            TooLarge: See `names_of`; the levels of *start* count.
+        """
+        names = names_of(path)
+        if not names:
+            return start
+        place = self._place(start.path + names)
+        if self._made >= MAX_PLACES:
+            self._made = 0
+            self.root.below.clear()
+            start.below.clear()
+        self._made += 1
+        if type(path) is str:
+            start.below[path] = place
+        else:
+            start.below[names] = place
+        return place
+
+    def _place(self, names: Path) -> Place:
+        if len(names) > MAX_LEVELS:
+            raise TooLarge(f"a path has {len(names)} names; at most {MAX_LEVELS} are accepted")
+        text = spelled(names)
+        ref = object.__new__(MemoryRef)  # its names were checked above; this is half of a write
+        object.__setattr__(ref, "kind", self.kind)
+        object.__setattr__(ref, "path", text)
+        return Place(names, text if isinstance(text, str) else key_of(names), ref)

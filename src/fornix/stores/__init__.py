@@ -1,0 +1,1 @@
+"""Backends of the store promise, one module each, blind to each other."""

@@ -1,0 +1,200 @@
+"""What a `RamStore` is made of: versions of nodes and items, sets, and a commit on its way."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+from fornix.store import Commit, Definition, Feature, Node, Record, Scope, SetRef
+from fornix.values import Path, Value
+
+ROW_BITS = 20
+"""Rows begun by commit n are n << 20 and up: at most 1,048,576 changes a batch."""
+
+
+@dataclass(slots=True, eq=False)
+class NodeRow:
+    """One version of a node. What stands below an object, or stood there, hangs on its row."""
+
+    begun: int
+    is_object: bool
+    value: Value = None
+    expires: int | None = None
+    position: int = 0
+    ended: int | None = None
+    swept: bool = False
+    live: dict[str, NodeRow] = field(default_factory=dict[str, "NodeRow"])
+    versions: dict[str, list[NodeRow]] = field(default_factory=dict[str, "list[NodeRow]"])
+
+    def below(self, name: str, at: int | None) -> NodeRow | None:
+        """Return the version of a field that lives now, or lived after commit *at*."""
+        if at is None:
+            return self.live.get(name)
+        versions = self.versions.get(name, [])
+        place = bisect_right(versions, at, key=lambda row: row.begun)
+        row = versions[place - 1] if place else None
+        return row if row is not None and (row.ended is None or row.ended > at) else None
+
+    def expired(self, now: int) -> bool:
+        """Whether it has itself expired by *now*."""
+        return self.expires is not None and self.expires <= now
+
+    def node(self) -> Node:
+        """Return a copy of it."""
+        return Node(self.is_object, deepcopy(self.value), self.expires)
+
+
+@dataclass(slots=True, eq=False)
+class ItemRow:
+    """One version of an item. `record` is exchanged when its vectors come."""
+
+    row: int
+    first: int
+    home: SetRows
+    begun: int
+    version: int
+    created: int
+    updated: int
+    time: int
+    record: Record
+    ended: int | None = None
+
+    def lives(self, at: int | None) -> bool:
+        """Whether it lives now, or lived after commit *at*."""
+        if at is None:
+            return self.ended is None
+        return self.begun <= at and (self.ended is None or self.ended > at)
+
+    def is_meant(self) -> bool:
+        """Whether search by meaning reaches it: by vectors, or what they can be made of."""
+        r = self.record
+        has_words = bool((r.text or "").strip()) or "caption" in json.loads(r.metadata)
+        return r.vectors != b"" or has_words
+
+    def bytes(self) -> int:
+        """Return what it counts for in the size of its set."""
+        texts = (self.record.value, self.record.text, self.record.metadata)
+        return sum(len(text.encode()) for text in texts if text is not None)
+
+    def feature(self) -> Feature:
+        """Return what search reads of it."""
+        r = self.record
+        # fmt: off
+        return Feature(
+            self.row, self.first, r.id, self.begun, self.ended, self.time, r.importance, r.speaker,
+            r.role, r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+        )
+        # fmt: on
+
+
+@dataclass(slots=True, eq=False)
+class SetRows:
+    """A set: all rows, the versions of each id, and the live rows by (time, first)."""
+
+    number: int
+    ref: SetRef
+    definition: Definition
+    rows: list[ItemRow] = field(default_factory=list[ItemRow])
+    versions: dict[str, list[ItemRow]] = field(default_factory=dict[str, list[ItemRow]])
+    order: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    live: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
+    bytes: int = 0
+
+    def last(self, item_id: str) -> ItemRow | None:
+        """Return the last version of an id, live or ended."""
+        versions = self.versions.get(item_id)
+        return versions[-1] if versions else None
+
+    def begin(self, row: ItemRow) -> None:
+        """Take in a row, which is live."""
+        insort(self.rows, row, key=number_of)
+        insort(self.versions.setdefault(row.record.id, []), row, key=number_of)
+        self.enlist(row)
+
+    def drop(self, row: ItemRow) -> None:
+        """Take out a live row as if it had never been."""
+        self.delist(row)
+        del self.rows[bisect_left(self.rows, row.row, key=number_of)]
+        self.versions[row.record.id].remove(row)
+
+    def enlist(self, row: ItemRow) -> None:
+        """Make a row one of the live ones."""
+        row.ended = None
+        insort(self.order, (row.time, row.first))
+        self.live[row.first] = row
+        self.bytes += row.bytes()
+
+    def delist(self, row: ItemRow) -> None:
+        """Make a row one of those that ended."""
+        del self.order[bisect_left(self.order, (row.time, row.first))]
+        del self.live[row.first]
+        self.bytes -= row.bytes()
+
+
+def number_of(row: ItemRow) -> int:
+    """Return what rows are ordered by."""
+    return row.row
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """A row of the journal: references to what a commit changed."""
+
+    commit: Commit
+    scope: Scope
+    request: bytes | None
+    put: list[tuple[Path, NodeRow]]
+    removed: list[tuple[Path, NodeRow]]
+    begun: list[ItemRow]
+    ended: list[ItemRow]
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """One commit on its way: what it did, and the steps that take it back."""
+
+    number: int
+    time: int
+    positions: int = 0
+    put: dict[Path, NodeRow] = field(default_factory=dict[Path, NodeRow])
+    removed: list[tuple[Path, NodeRow]] = field(default_factory=list[tuple[Path, NodeRow]])
+    begun: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
+    ended: list[ItemRow] = field(default_factory=list[ItemRow])
+    grown: dict[SetRef, SetRows] = field(default_factory=dict[SetRef, SetRows])
+    made: int = 0
+    undo: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
+
+    def begin(self, home: SetRows, record: Record, last: ItemRow | None, *, version: int) -> None:
+        """Begin a version: of the item that *last* is a version of, or of a new one."""
+        number = (self.number << ROW_BITS) + self.made
+        self.made += 1
+        time = self.time if record.time is None else record.time
+        row = ItemRow(
+            row=number,
+            first=number if last is None else last.first,
+            home=home,
+            begun=self.number,
+            version=version,
+            created=self.time if last is None else last.created,
+            updated=self.time,
+            time=time,
+            record=replace(record, time=time),
+        )
+        home.begin(row)
+        self.begun[number] = row
+        self.undo.append(lambda: home.drop(row))
+
+    def end(self, row: ItemRow) -> None:
+        """End a version; one that this very commit began never existed."""
+        if row.begun == self.number:
+            del self.begun[row.row]
+            row.home.drop(row)
+            self.undo.append(lambda: row.home.begin(row))
+            return
+        row.home.delist(row)
+        row.ended = self.number
+        self.ended.append(row)
+        self.undo.append(lambda: row.home.enlist(row))

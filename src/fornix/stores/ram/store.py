@@ -1,0 +1,481 @@
+"""The store promise in plain Python: all of it is gone with the process.
+
+It is also the reference that random tests compare other stores with, so each part is the simplest
+thing that keeps the promise: rows that know the commits they began and ended at, one lock, and a
+list of steps that takes a failed batch back.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from datetime import timedelta
+from itertools import islice
+from threading import RLock
+
+from fornix.errors import (
+    EmbedderConflict,
+    ForkedStore,
+    IdempotencyConflict,
+    InvalidInput,
+    StaleRun,
+    StoreClosed,
+    TooLarge,
+)
+from fornix.store import (
+    Batch,
+    Change,
+    ChangeKind,
+    Commit,
+    Effects,
+    Feature,
+    Lease,
+    Node,
+    Pending,
+    Scope,
+    SetInfo,
+    SetRef,
+    StoredItem,
+    StoreStats,
+)
+from fornix.stores.ram.rows import ROW_BITS, Entry, ItemRow, SetRows, Work, number_of
+from fornix.stores.ram.sets import Sets, info_of
+from fornix.stores.ram.tree import Tree
+from fornix.stores.ram.vectors import Vectors
+from fornix.values import Path
+
+OP_RETENTION = timedelta(days=90)
+"""How long the name of an op is kept; then `sweep` forgets that it was ever committed."""
+
+
+def _everyone(owner: str) -> bool:
+    return bool(owner)
+
+
+class RamStore:
+    """A `Store` in the memory of one process, for tests, trials and what need not last.
+
+    Args:
+        alive: Tells whether the owner of a lease still lives; by default every one does.
+        log_lines: How many lines the change log keeps.
+    """
+
+    location = ":memory:"
+    read_only = False
+
+    def __init__(
+        self, *, alive: Callable[[str], bool] = _everyone, log_lines: int = 100_000
+    ) -> None:
+        self._alive = alive
+        self._lock = RLock()
+        self._process = os.getpid()
+        self._closed = False
+        self._salt = secrets.token_bytes(16)
+        self._journal: list[Entry] = []
+        self._ops: dict[bytes, Entry] = {}
+        self._keys: dict[str, list[str]] = {}
+        self._trees: dict[Scope, Tree] = {}
+        self._sets = Sets()
+        self._rows: dict[int, ItemRow] = {}
+        self._accessed: dict[int, int] = {}
+        self._vectors = Vectors()
+        self._log: deque[Change] = deque(maxlen=log_lines)
+        self._seq = 0
+        self._leases: dict[Scope, tuple[str | None, int]] = {}
+        self._notes: dict[str, str] = {}
+
+    def _ready(self) -> RLock:
+        """Return the lock, if this handle can be used here."""
+        if os.getpid() != self._process:
+            raise ForkedStore("this RamStore was made before a fork; make another one here")
+        if self._closed:
+            raise StoreClosed("this RamStore was closed, and what it held is gone; make another")
+        return self._lock
+
+    # --- writing
+
+    def commit(self, batch: Batch) -> Commit:
+        """Apply *batch* whole, or leave everything as it was; see `Ledger.commit`."""
+        with self._ready():
+            if batch.op is not None:
+                earlier = self.adopted(batch.op, request=batch.request, label=batch.label)
+                if earlier is not None:
+                    return earlier
+            last = self._journal[-1].commit.time if self._journal else batch.time
+            work = Work(len(self._journal) + 1, max(batch.time, last))
+            try:
+                self._guard(batch)
+                self._apply(batch, work)
+                return self._finish(batch, work)
+            except BaseException:
+                for step in reversed(work.undo):
+                    step()
+                raise
+
+    def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
+        """Return the commit that took *op*, or None; see `Ledger.adopted`."""
+        with self._ready():
+            entry = self._ops.get(op)
+            if entry is None:
+                return None
+            if request is not None and request != entry.request:
+                raise IdempotencyConflict(label)
+            return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result))
+
+    def _guard(self, batch: Batch) -> None:
+        self._expect(batch.expects)
+        key = batch.scope.key or batch.scope.space
+        owner, epoch = self._leases.get(batch.scope, (None, 0))
+        if batch.epoch is not None and (owner is None or epoch != batch.epoch):
+            raise StaleRun(key, expected=batch.epoch, found=epoch, what="epoch")
+        if batch.state and batch.base is None:
+            raise InvalidInput("a batch that changes the exact tree needs a base")
+        head = self._tree(batch.scope).head
+        if batch.base is not None and batch.base != head:
+            raise StaleRun(key, expected=batch.base, found=head)
+        for change in (*batch.define, *batch.items):
+            if change.set.scope != batch.scope and change.set.scope.key is not None:
+                raise InvalidInput(f"a batch of {batch.scope} cannot change {change.set.scope}")
+        if max(len(batch.state), len(batch.items)) >> ROW_BITS:
+            raise TooLarge(f"a batch holds at most {1 << ROW_BITS:,} changes; commit in parts")
+
+    def _expect(self, expects: Sequence[tuple[str, str]]) -> None:
+        for name, text in expects:
+            found = self._notes.get(name)
+            if found != text:
+                raise EmbedderConflict(name, asked=text, found=str(found))
+
+    def _apply(self, batch: Batch, work: Work) -> None:
+        if batch.state:
+            tree = self._trees.setdefault(batch.scope, Tree())
+            work.positions = tree.positions
+            for delta in batch.state:
+                tree.apply(delta, work)
+        self._sets.apply(batch, work)
+
+    def _finish(self, batch: Batch, work: Work) -> Commit:
+        """Write the journal row and the change log; nothing here can fail."""
+        result = deepcopy(batch.result)
+        commit = Commit(work.number, work.time, adopted=False, result=result)
+        begun = list(work.begun.values())
+        put = list(work.put.items())
+        entry = Entry(commit, batch.scope, batch.request, put, work.removed, begun, work.ended)
+        self._journal.append(entry)
+        if batch.op is not None:
+            self._ops[batch.op] = entry
+        if batch.state:
+            self._trees[batch.scope].head = work.number
+        if batch.scope.key is not None:
+            keys = self._keys.setdefault(batch.scope.space, [])
+            place = bisect_left(keys, batch.scope.key)
+            if keys[place : place + 1] != [batch.scope.key]:
+                keys.insert(place, batch.scope.key)
+        for row in begun:
+            self._rows[row.row] = row
+            self._vectors.begin(row)
+            self._line(row, "added")
+        for row in work.ended:
+            self._line(row, "ended")
+        return replace(commit, result=deepcopy(result))
+
+    def _line(self, row: ItemRow, kind: ChangeKind) -> None:
+        self._seq += 1
+        self._log.append(Change(self._seq, row.home.number, row.row, kind))
+
+    # --- the exact tree
+
+    def _tree(self, scope: Scope) -> Tree:
+        return self._trees.get(scope) or Tree()
+
+    def head(self, scope: Scope) -> int:
+        """Return the number of the last commit that changed the tree of *scope*; 0: none yet."""
+        with self._ready():
+            return self._tree(scope).head
+
+    def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
+        """Return a copy of the node at *path*, or None; see `Ledger.node`."""
+        with self._ready():
+            row = self._tree(scope).find(path, at, now)
+            return None if row is None else row.node()
+
+    def children(
+        self, scope: Scope, path: Path, *, at: int | None, now: int
+    ) -> list[tuple[str, Node]]:
+        """Return copies of the direct fields of the object at *path*, in the order made."""
+        with self._ready():
+            row = self._tree(scope).find(path, at, now)
+            if row is None:
+                return []
+            found = [
+                (name, row.below(name, at)) for name in (row.live if at is None else row.versions)
+            ]
+            there = [(n, r) for n, r in found if r is not None and not r.expired(now)]
+            return [(n, r.node()) for n, r in sorted(there, key=lambda pair: pair[1].position)]
+
+    # --- the journal
+
+    def effects(self, number: int) -> Effects | None:
+        """Return what commit *number* changed; None if there is no such commit."""
+        with self._ready():
+            if not 0 < number <= len(self._journal):
+                return None
+            entry = self._journal[number - 1]
+            return Effects(
+                replace(entry.commit, result=deepcopy(entry.commit.result)),
+                entry.scope,
+                put=[(path, row.node()) for path, row in entry.put if not row.swept],
+                removed=[path for path, row in entry.removed if not row.swept],
+                begun=[self._stored(row) for row in entry.begun],
+                ended=[self._stored(row) for row in entry.ended],
+            )
+
+    def commit_at(self, time: int) -> int:
+        """Return the number of the last commit at or before *time*; 0: none."""
+        with self._ready():
+            return bisect_right(self._journal, time, key=lambda entry: entry.commit.time)
+
+    def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        """Return keys of *space* that were ever committed to, in order, past *after*."""
+        with self._ready():
+            keys = self._keys.get(space, [])
+            start = 0 if after is None else bisect_right(keys, after)
+            return keys[start : start + limit]
+
+    def spaces(self) -> list[str]:
+        """Return the spaces that hold a key, by name."""
+        with self._ready():
+            return sorted(self._keys)
+
+    # --- items
+
+    def _stored(self, row: ItemRow) -> StoredItem:
+        """Return a row without what only search reads of it."""
+        return StoredItem(
+            row=row.row,
+            first=row.first,
+            set=row.home.ref,
+            begun=row.begun,
+            ended=row.ended,
+            version=row.version,
+            created=row.created,
+            updated=row.updated,
+            accessed=self._accessed.get(row.first),
+            record=replace(row.record, terms=b"", tokens=0, temporal=0, vectors=b""),
+        )
+
+    def set_info(self, ref: SetRef) -> SetInfo | None:
+        """Return the set, or None while nobody added to it."""
+        with self._ready():
+            found = self._sets.named(ref)
+            return None if found is None else info_of(found)
+
+    def set_infos(self, scope: Scope) -> list[SetInfo]:
+        """Return the sets of *scope*, by name."""
+        with self._ready():
+            return [info_of(found) for found in self._sets.of(scope)]
+
+    def get(
+        self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
+    ) -> list[StoredItem | None]:
+        """Return the live version of each id, in the order asked; after commit *at* if given."""
+        with self._ready():
+            home = self._sets.named(ref)
+            versions = {} if home is None else home.versions
+            found = [[r for r in versions.get(item_id, []) if r.lives(at)] for item_id in ids]
+            return [self._stored(rows[0]) if rows else None for rows in found]
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 256,
+        newest_first: bool = False,
+        at: int | None = None,
+    ) -> list[StoredItem]:
+        """Return up to *limit* items by (time, first), past *after*, in either direction."""
+        with self._ready():
+            home = self._sets.named(ref)
+            if home is None:
+                return []
+            there = home.live if at is None else {r.first: r for r in home.rows if r.lives(at)}
+            order = home.order if at is None else sorted((r.time, r.first) for r in there.values())
+            if newest_first:
+                order = order[: None if after is None else bisect_left(order, after)][::-1]
+            elif after is not None:
+                order = order[bisect_right(order, after) :]
+            return [self._stored(there[first]) for _, first in order[:limit]]
+
+    def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
+        """Return every version of an id ever committed and kept, oldest first."""
+        with self._ready():
+            home = self._sets.named(ref)
+            rows = [] if home is None else home.versions.get(item_id, [])
+            return [self._stored(row) for row in rows]
+
+    def touch(self, rows: Sequence[int], *, time: int) -> None:
+        """Note that items (by `StoredItem.first`) were read; the latest time stands."""
+        with self._ready():
+            for first in rows:
+                self._accessed[first] = max(time, self._accessed.get(first, time))
+
+    # --- leases, notes, upkeep
+
+    def lease(self, scope: Scope, owner: str) -> Lease | None:
+        """Take the right to run *scope* for *owner*, or None while a live owner has it."""
+        with self._ready():
+            holder, epoch = self._leases.get(scope, (None, 0))
+            if holder != owner:
+                if holder is not None and self._alive(holder):
+                    return None
+                epoch += 1
+                self._leases[scope] = (owner, epoch)
+            return Lease(scope, owner, epoch)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back; nothing happens if it was taken over."""
+        with self._ready():
+            if self._leases.get(lease.scope) == (lease.owner, lease.epoch):
+                self._leases[lease.scope] = (None, lease.epoch)
+
+    def note(self, name: str) -> str | None:
+        """Return what was noted under *name*, or None."""
+        with self._ready():
+            return self._notes.get(name)
+
+    def put_note(self, name: str, text: str | None, *, expected: str | None) -> bool:
+        """Note *text* if what stands there is *expected*; return whether it did."""
+        with self._ready():
+            if self._notes.get(name) != expected:
+                return False
+            if text is None:
+                self._notes.pop(name, None)
+            else:
+                self._notes[name] = text
+            return True
+
+    def sweep(self, *, now: int) -> int:
+        """Remove what has expired, and names of ops past their retention; return how much."""
+        with self._ready():
+            oldest = now - OP_RETENTION // timedelta(microseconds=1)
+            late = [op for op, entry in self._ops.items() if entry.commit.time <= oldest]
+            for op in late:
+                del self._ops[op]
+            return len(late) + sum(tree.sweep(now) for tree in self._trees.values())
+
+    def stats(self) -> StoreStats:
+        """Return figures of the store."""
+        with self._ready():
+            sets = self._sets.every()
+            since = [self._journal[begun - 1].commit.time for begun in self._vectors.begun()]
+            held = [Lease(s, owner, n) for s, (owner, n) in self._leases.items() if owner]
+            return StoreStats(
+                commits=len(self._journal),
+                keys=sum(map(len, self._keys.values())),
+                sets=len(sets),
+                items=sum(len(s.live) for s in sets),
+                item_versions=len(self._rows),
+                nodes=sum(tree.size() for tree in self._trees.values()),
+                pending=len(since),
+                oldest_pending=min(since, default=None),
+                file_bytes=0,
+                wal_bytes=0,
+                leases=held,
+            )
+
+    def salt(self) -> bytes:
+        """Return 16 random bytes, made with the store."""
+        with self._ready():
+            return self._salt
+
+    def close(self) -> None:
+        """Close: what the store held is gone. Closing twice is fine."""
+        if os.getpid() == self._process:
+            with self._lock:
+                self._closed = True
+
+    # --- what search reads
+
+    def seq(self) -> int:
+        """Return the number of the last line of the change log; 0: none yet."""
+        with self._ready():
+            return self._seq
+
+    def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
+        """Return lines past *since*, in order; None if the log no longer goes back that far."""
+        with self._ready():
+            dropped = self._seq - len(self._log)
+            if since < dropped:
+                return None
+            start = since - dropped
+            return list(islice(self._log, start, start + limit))
+
+    def features(
+        self, set_number: int, *, after: int = 0, at: int | None = None
+    ) -> Iterator[Feature]:
+        """Return features of live items with rows past *after*, by row, as they are now."""
+        with self._ready():
+            home = self._sets.numbered(set_number)
+            rows = [] if home is None else home.rows
+            start = bisect_right(rows, after, key=number_of)
+            return iter([row.feature() for row in rows[start:] if row.lives(at)])
+
+    def features_of(self, set_number: int, rows: Sequence[int]) -> list[Feature]:
+        """Return the features of the rows that exist in the set, live or ended."""
+        with self._ready():
+            found = [self._rows[row] for row in rows if row in self._rows]
+            return [row.feature() for row in found if row.home.number == set_number]
+
+    def stored(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Return the versions of the rows that exist, in the order asked."""
+        with self._ready():
+            return [self._stored(self._rows[row]) for row in rows if row in self._rows]
+
+    def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:
+        """Return versions that wait for their vectors, live ones and earlier ones first."""
+        with self._ready():
+            return self._vectors.waiting(limit, set_numbers)
+
+    def embed(
+        self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """Fill in vectors where they are missing; see `Finder.embed`."""
+        with self._ready():
+            self._expect(expects)
+            for row in self._vectors.fill(vectors):
+                self._line(row, "embedded")
+
+    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[Pending]:
+        """Return versions of sets that have no staged vectors yet; see `Finder.unstaged`."""
+        with self._ready():
+            return self._vectors.unstaged(self._numbered(set_numbers), limit)
+
+    def stage(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
+        """Keep vectors beside those in use, as (set number, row, vectors)."""
+        with self._ready():
+            self._vectors.staged.update({row: new for _, row, new in vectors})
+
+    def unstage(self) -> None:
+        """Drop everything staged."""
+        with self._ready():
+            self._vectors.staged.clear()
+
+    def swap(
+        self, set_numbers: Sequence[int], *, notes: Sequence[tuple[str, str | None, str]]
+    ) -> bool:
+        """Put the staged vectors of sets in place, and change notes; see `Finder.swap`."""
+        with self._ready():
+            if any(self._notes.get(name) != expected for name, expected, _ in notes):
+                return False
+            self._notes.update({name: text for name, _, text in notes})
+            for row in self._vectors.swap(self._numbered(set_numbers)):
+                self._line(row, "embedded")
+            return True
+
+    def _numbered(self, set_numbers: Sequence[int]) -> list[SetRows]:
+        return [home for home in self._sets.every() if home.number in set_numbers]

@@ -1,0 +1,130 @@
+"""The exact tree of one key, every version of it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
+from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
+from fornix.stores.ram.rows import NodeRow, Work
+from fornix.values import Path
+
+
+class Tree:
+    """The exact tree of one key: what stands below its root, and stood there."""
+
+    def __init__(self) -> None:
+        self.head = 0
+        self.root = NodeRow(begun=0, is_object=True)
+        self.positions = 0
+
+    def find(self, path: Path, at: int | None, now: int) -> NodeRow | None:
+        """Return the node at *path*, unless it or an object above it is not there."""
+        row = self.root
+        for name in path:
+            below = row.below(name, at)
+            if below is None or below.expired(now):
+                return None
+            row = below
+        return row
+
+    def apply(self, delta: TreeDelta, work: Work) -> None:
+        """Apply one delta; what does not fit is a `TreeConflict`."""
+        if not delta.path and not isinstance(delta, Clear):
+            raise InvalidPath(delta.path, "the root itself cannot be changed; name a field of it")
+        match delta:
+            case Put(path, value, expires):
+                self._put(path, NodeRow(work.number, False, deepcopy(value), expires), work)  # noqa: FBT003 - a field
+            case Create(path, expires):
+                self._put(path, NodeRow(work.number, True, None, expires), work)  # noqa: FBT003 - a field
+            case Delete(path):
+                self._delete(path, work)
+            case Clear(path):
+                row = self.find(path, None, work.time)
+                for name in [] if row is None else list(row.live):
+                    self._delete((*path, name), work)
+            case Refresh(path, expires):
+                row = self.find(path, None, work.time)
+                if row is not None:
+                    before = row.expires
+                    work.undo.append(lambda: setattr(row, "expires", before))
+                    row.expires = expires
+
+    def _put(self, path: Path, row: NodeRow, work: Work) -> None:
+        """Begin *row* at *path*: in place of a value, or as the last field of its parent."""
+        parent = self.find(path[:-1], None, work.time)
+        if parent is None or not parent.is_object:
+            what = "nothing" if parent is None else "a value"
+            raise NotAnObject(".".join(path[:-1]), f"an object was needed, but {what} is here")
+        name = path[-1]
+        there = parent.live.get(name)
+        if there is not None and there.expired(work.time):
+            self._delete(path, work)
+            there = None
+        if there is None:
+            self.positions += 1
+            row.position = self.positions
+        elif not there.is_object:
+            row.position = there.position
+            self._end(parent, name, work)
+        elif row.is_object:
+            return
+        else:
+            raise ObjectInTheWay(".".join(path), "an object is here; delete it first")
+        parent.versions.setdefault(name, []).append(row)
+        parent.live[name] = row
+        work.put[path] = row
+        work.undo.append(lambda: (parent.versions[name].pop(), parent.live.pop(name)))
+
+    def _delete(self, path: Path, work: Work) -> None:
+        """End the node at *path*; what is below it goes out of reach with it."""
+        parent = self.find(path[:-1], None, work.time)
+        if parent is None or path[-1] not in parent.live:
+            return
+        found = [(path, parent.live[path[-1]])]
+        for place, row in found:  # grows while it is walked
+            work.put.pop(place, None)
+            if row.position <= work.positions:
+                work.removed.append((place, row))
+            found.extend(((*place, name), below) for name, below in row.live.items())
+        self._end(parent, path[-1], work)
+
+    def _end(self, parent: NodeRow, name: str, work: Work) -> None:
+        """End a version; one that this very commit began never existed."""
+        row = parent.live.pop(name)
+        versions = parent.versions[name]
+        row.ended = work.number
+        if row.begun == work.number:
+            versions.pop()
+
+        def take_back() -> None:
+            row.ended = None
+            parent.live[name] = row
+            if row.begun == work.number:
+                versions.append(row)
+
+        work.undo.append(take_back)
+
+    def sweep(self, now: int) -> int:
+        """Remove every version that expired, with what is below it; return how many."""
+        swept = 0
+        stack = [(self.root, False)]
+        while stack:
+            row, gone = stack.pop()
+            for versions in row.versions.values():
+                stack.extend((version, gone or version.expired(now)) for version in versions)
+            if gone:
+                swept += 1
+                row.swept = True
+                continue
+            row.live = {n: r for n, r in row.live.items() if not r.expired(now)}
+            kept = {n: [v for v in vs if not v.expired(now)] for n, vs in row.versions.items()}
+            row.versions = {n: vs for n, vs in kept.items() if vs}
+        return swept
+
+    def size(self) -> int:
+        """Return the number of live nodes."""
+        rows = list(self.root.live.values())
+        for row in rows:  # grows while it is walked
+            rows.extend(row.live.values())
+        return len(rows)

@@ -1,0 +1,364 @@
+"""A batch as SQL: everything here runs inside the write transaction of the one writer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+import apsw
+
+from fornix import wire
+from fornix.errors import (
+    DuplicateItem,
+    InvalidInput,
+    KeyFull,
+    SetDefinitionConflict,
+    SetFull,
+    StaleItem,
+    StaleRun,
+    TooLarge,
+)
+from fornix.store import (
+    Add,
+    Batch,
+    Commit,
+    Define,
+    Definition,
+    ItemChange,
+    Record,
+    Replace,
+    Retire,
+    Scope,
+    SetRef,
+)
+from fornix.stores.sqlite.connection import Row, first, query
+from fornix.stores.sqlite.journal import adopted
+from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
+from fornix.stores.sqlite.staging import expect
+from fornix.stores.sqlite.tree import apply_tree
+
+
+_VERSIONS = """
+    SELECT EXISTS (SELECT 1 FROM item WHERE set_id = ?1 AND id = ?2 AND ended IS NULL),
+        ifnull((SELECT max(version) FROM item
+            WHERE set_id = ?1 AND id = ?2 AND ended IS NOT NULL), 0)
+"""
+
+
+@dataclass
+class Known:
+    """What was read of the file and still holds: dropped when another connection wrote."""
+
+    version: int = -1
+    number: int = 0
+    time: int = 0
+    scopes: dict[Scope, int] = field(default_factory=dict[Scope, int])
+    notes: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    sets: dict[SetRef, tuple[int, Definition]] = field(
+        default_factory=dict[SetRef, tuple[int, Definition]]
+    )
+
+
+class Transaction:
+    """Applies batches, one after the other, on a connection whose transaction is open.
+
+    `known` is updated as it goes; whoever rolls back must drop it.
+    """
+
+    def __init__(self, connection: apsw.Connection, known: Known) -> None:
+        self._db = connection
+        self._known = known
+        version = connection.pragma("data_version")
+        if version != known.version:
+            known.__init__(version=int(version or 0))
+            row = connection.execute("SELECT n, time FROM journal ORDER BY n DESC LIMIT 1").get
+            known.number, known.time = row or (0, 0)
+
+    def apply(self, batch: Batch) -> Commit:
+        """Apply one batch, or adopt the commit that its op names."""
+        if batch.op is not None:
+            earlier = adopted(self._db, batch.op, request=batch.request, label=batch.label)
+            if earlier is not None:
+                return earlier
+        number = self._known.number + 1
+        time = max(batch.time, self._known.time)
+        scope = self._scope(batch.scope)
+        expect(self._db, batch.expects, known=self._known.notes)
+        self._guard(batch, scope, number)
+        changes = Changes(self, batch, number, time)
+        nodes = apply_tree(self._db, scope, batch.state, number=number, now=time)
+        changes.run()
+        ended = {name: rows for name, rows in (("nodes", nodes), ("items", changes.ended)) if rows}
+        self._db.execute(
+            "INSERT INTO journal (n, time, scope, op, request, result, ended) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                number,
+                time,
+                scope,
+                batch.op,
+                batch.request,
+                None if batch.result is None else wire.encode(batch.result),
+                json.dumps(ended) if ended else None,
+            ),
+        )
+        self._known.number, self._known.time = number, time
+        return Commit(number, time, adopted=False, result=batch.result)
+
+    def _guard(self, batch: Batch, scope: int, number: int) -> None:
+        key = batch.scope.key or batch.scope.space
+        if batch.epoch is not None:
+            found = self._db.execute("SELECT epoch FROM lease WHERE scope = ?", (scope,)).get
+            if found != batch.epoch:
+                raise StaleRun(key, expected=batch.epoch, found=found or 0, what="epoch")
+        if batch.state and batch.base is None:
+            raise InvalidInput("a batch that changes the exact tree needs a base")
+        if batch.base is None:
+            return
+        moved = number if batch.state else batch.base
+        self._db.execute(
+            "UPDATE scope SET head = ? WHERE id = ? AND head = ?", (moved, scope, batch.base)
+        )
+        if not self._db.changes():
+            head = self._db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
+            raise StaleRun(key, expected=batch.base, found=head)
+
+    def _scope(self, scope: Scope) -> int:
+        if scope in self._known.scopes:
+            return self._known.scopes[scope]
+        found = scope_id(self._db, scope)
+        if found is None:
+            self._db.execute(
+                "INSERT INTO scope (space, key) VALUES (?, ?)", (scope.space, scope.key or "")
+            )
+            found = self._db.last_insert_rowid()
+        self._known.scopes[scope] = found
+        return found
+
+    def set_known(self, ref: SetRef) -> tuple[int, Definition] | None:
+        """Return the number and definition of a set; None: there is none."""
+        if ref in self._known.sets:
+            return self._known.sets[ref]
+        row = self._db.execute(
+            "SELECT id, definition FROM memory_set WHERE scope = ? AND name = ?",
+            (self._scope(ref.scope), ref.name),
+        ).get
+        if row is None:
+            return None
+        self._known.sets[ref] = (row[0], Definition(**json.loads(row[1])))
+        return self._known.sets[ref]
+
+    def define(self, define: Define) -> None:
+        """Make a set, or with *replace* change its definition."""
+        known = self.set_known(define.set)
+        if known is not None and not define.replace:
+            if known[1] != define.definition:
+                raise SetDefinitionConflict(
+                    define.set.name, asked=define.definition, found=known[1]
+                )
+            return
+        text = json.dumps(asdict(define.definition))
+        if known is None:
+            self._db.execute(
+                "INSERT INTO memory_set (scope, name, definition) VALUES (?, ?, ?)",
+                (self._scope(define.set.scope), define.set.name, text),
+            )
+            number = self._db.last_insert_rowid()
+        else:
+            number = known[0]
+            self._db.execute("UPDATE memory_set SET definition = ? WHERE id = ?", (text, number))
+        self._known.sets[define.set] = (number, define.definition)
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The connection whose transaction this is."""
+        return self._db
+
+
+class Changes:
+    """The item changes of one batch: rows are gathered and inserted many at a time."""
+
+    def __init__(self, tx: Transaction, batch: Batch, number: int, time: int) -> None:
+        self._tx, self._db, self._batch = tx, tx.connection, batch
+        self._number, self._time = number, time
+        self._next = number << ROW_BITS
+        self._items: list[Row] = []
+        self._features: list[Row] = []
+        self._buffered: set[tuple[int, str]] = set()
+        self._grown: dict[SetRef, int] = {}
+        self.ended: list[int] = []
+
+    def run(self) -> None:
+        """Apply definitions, item changes, capacities and limits."""
+        for define in self._batch.define:
+            self._tx.define(define)
+        if not self._batch.items:
+            return
+        for change in self._batch.items:
+            self._change(change)
+        self._flush()
+        for ref, number in self._grown.items():
+            self._hold_capacity(ref, number)
+        if self._grown and self._batch.limits is not None:
+            self._hold_limits()
+
+    def _change(self, change: ItemChange) -> None:
+        number = self._set(change)
+        if isinstance(change, Add):
+            self._grown[change.set] = number
+            self._add(number, change)
+        elif isinstance(change, Replace):
+            row, first, created = self._live(number, change.record.id, change.version)
+            self._end(number, row)
+            self._insert(
+                number,
+                change.record,
+                version=change.version + 1,
+                first=first,
+                created=created,
+            )
+        else:
+            row, _, _ = self._live(number, change.id, change.version)
+            self._end(number, row)
+
+    def _set(self, change: ItemChange) -> int:
+        known = self._tx.set_known(change.set)
+        if known is None:
+            if not isinstance(change, Add):
+                raise StaleItem(_id(change), expected=change.version, found=None)
+            self._tx.define(Define(change.set, Definition()))
+            known = self._tx.set_known(change.set)
+            assert known is not None  # noqa: S101 - just made
+        return known[0]
+
+    def _add(self, number: int, add: Add) -> None:
+        version = 1
+        if (number, add.record.id) in self._buffered:
+            raise DuplicateItem(add.record.id, set_name=add.set.name)
+        if not add.fresh:
+            live, last = first(self._db, _VERSIONS, number, add.record.id)
+            if live:
+                raise DuplicateItem(add.record.id, set_name=add.set.name)
+            version = last + 1
+        self._buffered.add((number, add.record.id))
+        self._insert(number, add.record, version=version, first=None, created=None)
+
+    def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
+        if (number, item_id) in self._buffered:
+            self._flush()
+        live = first(
+            self._db,
+            "SELECT version, row, first, created FROM item "
+            "WHERE set_id = ? AND id = ? AND ended IS NULL",
+            number,
+            item_id,
+        )
+        if live is None:
+            raise StaleItem(item_id, expected=version, found=None)
+        if live[0] != version:
+            raise StaleItem(item_id, expected=version, found=live[0])
+        return live[1], live[2], live[3]
+
+    def _insert(
+        self, number: int, record: Record, *, version: int, first: int | None, created: int | None
+    ) -> None:
+        row = self._next
+        self._next += 1
+        if self._next >> ROW_BITS != self._number:
+            raise TooLarge(f"a batch may change at most {1 << ROW_BITS:,} items; commit in parts")
+        r, commit, now = record, self._number, self._time
+        time = now if r.time is None else r.time
+        first = row if first is None else first
+        created = now if created is None else created
+        sources = json.dumps(r.sources) if r.sources else None
+        # fmt: off
+        self._items.append((
+            row, number, r.id, first, version, commit, time, created, now, r.value, r.text,
+            r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
+        ))
+        self._features.append((
+            number, 0, row, first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,
+            r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+        ))
+        # fmt: on
+
+    def _flush(self) -> None:
+        if not self._items:
+            return
+        try:
+            self._db.executemany(
+                "INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, "
+                "value, text, metadata, importance, speaker, role, session, sources, compacted) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                self._items,
+            )
+        except apsw.ConstraintError as error:
+            raise self._duplicate() from error
+        self._db.executemany(
+            "INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, "
+            "role, session, metadata, terms, tokens, temporal, vectors) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            self._features,
+        )
+        self._items, self._features = [], []
+        self._buffered.clear()
+
+    def _duplicate(self) -> DuplicateItem:
+        """Say which fresh id was taken after all."""
+        for change in self._batch.items:
+            if isinstance(change, Add) and change.fresh:
+                number = self._set(change)
+                row = (number, change.record.id)
+                sql = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND begun < ?"
+                if self._db.execute(sql, (*row, self._number)).get:
+                    return DuplicateItem(change.record.id, set_name=change.set.name)
+        raise InvalidInput("a batch adds one id twice")
+
+    def _end(self, number: int, row: int) -> None:
+        if row >> ROW_BITS == self._number:  # begun by this very commit: it never existed
+            self._db.execute("DELETE FROM item WHERE row = ?", (row,))
+            self._db.execute(
+                "DELETE FROM feature WHERE set_id = ? AND ended = 0 AND row = ?", (number, row)
+            )
+            return
+        self._db.execute("UPDATE item SET ended = ? WHERE row = ?", (self._number, row))
+        self._db.execute(
+            "UPDATE feature SET ended = ? WHERE set_id = ? AND ended = 0 AND row = ?",
+            (self._number, number, row),
+        )
+        self.ended.append(row)
+
+    def _hold_capacity(self, ref: SetRef, number: int) -> None:
+        known = self._tx.set_known(ref)
+        capacity = None if known is None else known[1].capacity
+        if known is None or capacity is None:
+            return
+        items = self._db.execute("SELECT items FROM memory_set WHERE id = ?", (number,)).get
+        if items <= capacity:
+            return
+        if known[1].compaction == "reject":
+            raise SetFull(ref.name, capacity=capacity)
+        oldest = query(
+            self._db,
+            "SELECT row FROM item WHERE set_id = ? AND ended IS NULL ORDER BY time, first LIMIT ?",
+            number,
+            items - capacity,
+        )
+        for (row,) in oldest:
+            self._end(number, row)
+
+    def _hold_limits(self) -> None:
+        limits, key = self._batch.limits, self._batch.scope.key
+        if limits is None or key is None or all(ref.scope.key is None for ref in self._grown):
+            return
+        items, size = self._db.execute(
+            "SELECT sum(items), sum(bytes) FROM memory_set WHERE scope = ?",
+            (scope_id(self._db, self._batch.scope),),
+        ).get
+        for what, found, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
+            if limit is not None and found > limit:
+                raise KeyFull(key, what=what, limit=limit)
+
+
+def _id(change: Replace | Retire) -> str:
+    return change.record.id if isinstance(change, Replace) else change.id

@@ -1,0 +1,161 @@
+"""Connections to one database file, set up alike, and SQLite's errors in our words."""
+
+from __future__ import annotations
+
+import array
+import functools
+from collections.abc import Callable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+
+import apsw
+
+from fornix.errors import (
+    FornixError,
+    NotAStore,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    TooLarge,
+    Unavailable,
+)
+
+APPLICATION_ID = 0x666F726E
+"""``forn``: tells a fornix store from other SQLite files."""
+
+SCHEMA = 1
+"""The newest schema this code knows; `migrations/` has a file for each number."""
+
+BUSY_MS = 10_000
+"""How long SQLite itself waits for a lock; ours are waited for outside it."""
+
+CACHE_KIB = 16_384
+"""Page cache of one connection."""
+
+Row: TypeAlias = tuple[Any, ...]
+"""A row as SQLite gives it: the query beside its use says what each column is."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def translated(function: Callable[P, R]) -> Callable[P, R]:
+    """Make *function* raise fornix's errors in place of SQLite's."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except (apsw.SQLError, apsw.BindingsError, apsw.MisuseError):
+            raise  # a fault of ours, not of the caller's or the machine's
+        except (apsw.Error, OSError) as error:
+            raise in_our_words(error) from error
+
+    return call
+
+
+def in_our_words(error: apsw.Error | OSError) -> FornixError:
+    """Return the fornix error that says what *error* means for the caller."""
+    kinds: list[tuple[type[Exception], type[FornixError], str]] = [
+        (apsw.FullError, StoreFull, "the disk is full; free some room and try again"),
+        (apsw.ReadOnlyError, StoreReadOnly, "the store cannot be written"),
+        (apsw.CantOpenError, StoreReadOnly, "the store's files cannot be opened"),
+        (apsw.PermissionsError, StoreReadOnly, "the store's files may not be opened"),
+        (apsw.AuthError, StoreReadOnly, "the store may not be opened"),
+        (PermissionError, StoreReadOnly, "the store's files may not be written"),
+        (apsw.BusyError, StoreBusy, "another program holds the database; try again"),
+        (apsw.LockedError, StoreBusy, "the database is locked; try again"),
+        (apsw.ConnectionClosedError, StoreClosed, "the store was closed; open it again"),
+        (apsw.TooBigError, TooLarge, "a value is over SQLite's limit of 1 GB; store it in parts"),
+    ]
+    for theirs, ours, words in kinds:
+        if isinstance(error, theirs):
+            return ours(f"{words} ({error})")
+    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+        return NotAStore("the store", f"is not a fornix store, or is damaged ({error})")
+    if isinstance(error, OSError) and error.errno == 28:  # noqa: PLR2004 - ENOSPC
+        return StoreFull(f"the disk is full; free some room and try again ({error})")
+    return Unavailable(f"the store could not be used: {type(error).__name__}: {error}")
+
+
+def query(db: apsw.Connection, sql: str, *bindings: object) -> list[Row]:
+    """Return all rows of a query."""
+    return db.execute(sql, cast("Any", bindings)).fetchall()
+
+
+def first(db: apsw.Connection, sql: str, *bindings: object) -> Any:  # noqa: ANN401 - as the query says
+    """Return the first row of a query, or its only column; None: no row."""
+    return db.execute(sql, cast("Any", bindings)).get
+
+
+def numbers(values: Sequence[int]) -> object:
+    """Return whole numbers as a binding for ``carray(?)``."""
+    return apsw.carray(array.array("q", values or [0]))
+
+
+def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> apsw.Connection:
+    """Return a connection that is set up as every one of fornix is."""
+    flags = apsw.SQLITE_OPEN_READWRITE
+    name = str(path)
+    if read_only:
+        flags = apsw.SQLITE_OPEN_READONLY
+    if immutable:
+        flags |= apsw.SQLITE_OPEN_URI
+        name = f"{path.as_uri()}?immutable=1"
+    connection = apsw.Connection(name, flags=flags, statementcachesize=200)
+    connection.set_busy_timeout(BUSY_MS)
+    for pragma in (
+        f"cache_size = -{CACHE_KIB}",
+        "temp_store = MEMORY",
+        "recursive_triggers = OFF",
+        "wal_autocheckpoint = 0",
+        "trusted_schema = OFF",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def check(connection: apsw.Connection, path: Path) -> int:
+    """Return the schema number of an open file; 0: empty.
+
+    Raises:
+        NotAStore: It is some other SQLite file.
+        StoreTooNew: Its schema is newer than `SCHEMA`.
+    """
+    found = connection.pragma("user_version")
+    empty = not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+    if empty and found == 0:
+        return 0
+    if connection.pragma("application_id") != APPLICATION_ID:
+        raise NotAStore(path, "is an SQLite file, but not a fornix store; choose another path")
+    if not isinstance(found, int) or found > SCHEMA:
+        raise StoreTooNew(path, found=int(found or 0), known=SCHEMA)
+    return found
+
+
+def migrate(connection: apsw.Connection, *, found: int) -> None:
+    """Bring an open file from schema *found* to `SCHEMA`, in one transaction.
+
+    A new file gets `schema.sql`, which is the whole of it.
+    """
+    names = ["schema.sql"] if found == 0 else [f for n, f in migrations().items() if n > found]
+    with connection:
+        for name in names:
+            connection.execute(sql(name))
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", SCHEMA)
+
+
+def migrations() -> dict[int, str]:
+    """Return the migration scripts: for each schema number the file that leads to it."""
+    folder = resources.files(__package__).joinpath("migrations")
+    names = sorted(f.name for f in folder.iterdir() if f.name.endswith(".sql"))
+    return {int(name.split("_", 1)[0]): f"migrations/{name}" for name in names}
+
+
+def sql(name: str) -> str:
+    """Return the text of an .sql file of this package."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,269 @@
+"""An open database file: its connections, its locks, and what happens to them at a fork."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, Self, TypeAlias
+
+import apsw
+
+from fornix.errors import (
+    ForkedStore,
+    FornixError,
+    NotFound,
+    StoreBusy,
+    StoreClosed,
+    StoreReadOnly,
+)
+from fornix.stores.sqlite.apply import Known
+from fornix.stores.sqlite.connection import BUSY_MS, check, connect, migrate, translated
+from fornix.stores.sqlite.files import (
+    Owners,
+    WriteLock,
+    create_private,
+    neutralise,
+    private_folder,
+    refuse_unsupported,
+)
+
+Durability: TypeAlias = Literal["full", "normal"]
+
+CHECKPOINT_PAGES = 4_000
+"""Pages in the write-ahead log (16 MB) past which the writer moves them into the main file."""
+
+TOUCHES = 1_000
+"""Most access times flushed with one group of commits."""
+
+_open_files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
+
+
+class SqliteFile:
+    """One writer at a time, readers beside it; opened by `open`."""
+
+    def __init__(
+        self, path: Path, *, read_only: bool, durability: Durability, wait_s: float, immutable: bool
+    ) -> None:
+        self._path, self._read_only, self._immutable = path, read_only, immutable
+        self._state: Literal["open", "closed", "forked"] = "open"
+        self._readers: list[apsw.Connection] = []
+        self._known = Known()
+        self._touched: dict[int, int] = {}
+        self._wal_pages = 0
+        self._salt: bytes | None = None
+        self._writer: apsw.Connection | None = None
+        self._lock: WriteLock | None = None
+        self._owners: Owners | None = None
+        if not read_only:
+            folder = private_folder(self.folder)
+            self._lock = WriteLock(folder, wait_s=wait_s)
+            self._owners = Owners(folder)
+            self._writer = self._open_writer(durability)
+        _open_files.add(self)
+
+    @classmethod
+    @translated
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        read_only: bool = False,
+        durability: Durability = "full",
+        wait_s: float = 10,
+        still: bool = False,
+    ) -> Self:
+        """Open the store at *path*; make it if it is not there and may be written.
+
+        Args:
+            durability: "full": a commit that returned survives loss of power. "normal": it
+                survives the death of any process, but loss of power may take the last ones.
+            wait_s: Longest wait for other writers.
+            still: Nobody writes meanwhile: a store at rest is read without making a file.
+
+        Raises:
+            NotFound: Nothing is there, and it is to be opened read-only.
+            NotAStore: Something else is there.
+            StoreTooNew: A newer fornix made it.
+            StoreReadOnly: It cannot be written; ``mode="ro"`` may still open it.
+            Unsupported: The platform or file system has no locks to rely on.
+        """
+        path = Path(os.path.realpath(path))
+        refuse_unsupported(path)
+        immutable = False
+        if read_only:
+            if not path.exists():
+                raise NotFound(f"{path}: there is no store here; open it writable once to make it")
+            at_rest = not Path(f"{path}-wal").exists()
+            immutable = at_rest and (still or not os.access(path.parent, os.W_OK))
+        elif not path.parent.is_dir():
+            raise NotFound(f"{path.parent}: there is no such folder; make it first")
+        else:
+            create_private(path)
+        store = cls(
+            path, read_only=read_only, durability=durability, wait_s=wait_s, immutable=immutable
+        )
+        try:
+            with store._reader() as db:
+                check(db, path)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    # --- the handle ---------------------------------------------------------------------------
+
+    @property
+    def location(self) -> str:
+        """The path of the file."""
+        return str(self._path)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether commits are refused."""
+        return self._read_only
+
+    @property
+    def folder(self) -> Path:
+        """The folder beside the database: locks, and side files that can be dropped."""
+        return Path(f"{self._path}.fornix")
+
+    def _check(self) -> None:
+        if self._state == "closed":
+            raise StoreClosed(f"{self._path} was closed; open it again")
+        if self._state == "forked":
+            raise ForkedStore(f"{self._path} was opened before a fork; open it again in the child")
+
+    def _open_writer(self, durability: Durability) -> apsw.Connection:
+        assert self._lock is not None  # noqa: S101 - only called where it was made
+        writer = connect(self._path)
+        with self._lock.held():
+            found = check(writer, self._path)
+            writer.execute("PRAGMA journal_mode = WAL")
+            writer.execute(f"PRAGMA synchronous = {durability}")
+            migrate(writer, found=found)
+            writer.execute(
+                "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
+                (os.urandom(16).hex(),),
+            )
+        writer.set_wal_hook(self._count_pages)
+        return writer
+
+    def _count_pages(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    @contextmanager
+    def _reader(self) -> Generator[apsw.Connection]:
+        self._check()
+        try:
+            db = self._readers.pop()
+        except IndexError:
+            db = connect(self._path, read_only=True, immutable=self._immutable)
+        try:
+            yield db
+        finally:
+            if self._state == "open":
+                self._readers.append(db)
+            elif self._state == "closed":
+                db.close()
+
+    @contextmanager
+    def _writing(self) -> Generator[apsw.Connection]:
+        """Give the writer inside a transaction, which commits unless the block raises."""
+        self._check()
+        if self._writer is None or self._lock is None:
+            raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
+        with self._lock.held():
+            self._check()
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                yield self._writer
+                self._writer.execute("COMMIT")
+            except BaseException:
+                self._known = Known()
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+            if self._wal_pages > CHECKPOINT_PAGES:
+                self._checkpoint()
+
+    @contextmanager
+    def _alone(self) -> Generator[apsw.Connection]:
+        """Give the writer, outside a transaction, while nobody else has the store open.
+
+        SQLite tells: it gives up the write-ahead log only for its last user.
+        """
+        self._check()
+        if self._writer is None or self._lock is None:
+            raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
+        with self._lock.held():
+            while self._readers:
+                self._readers.pop().close()
+            self._writer.set_busy_timeout(0)
+            try:
+                self._writer.execute("PRAGMA journal_mode = DELETE")
+                yield self._writer
+            except apsw.BusyError as error:
+                raise StoreBusy(f"{self._path} is open elsewhere; close it there first") from error
+            finally:
+                self._writer.set_busy_timeout(BUSY_MS)
+                self._writer.execute("PRAGMA journal_mode = WAL")
+                migrate(self._writer, found=check(self._writer, self._path))
+
+    def _checkpoint(self) -> None:
+        """Move the write-ahead log into the main file, as far as readers allow."""
+        assert self._writer is not None  # noqa: S101 - the caller writes
+        with suppress(apsw.BusyError):
+            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self._wal_pages = 0
+
+    def close(self) -> None:
+        """Flush touches, close every connection and drop every lock; twice is fine."""
+        if self._state != "open":
+            return
+        if self._writer is not None and self._touched:
+            with suppress(FornixError, apsw.Error), self._writing() as db:
+                self._flush_touches(db)
+        self._state = "closed"
+        if self._owners is not None:
+            self._owners.close()
+        while self._readers:
+            self._readers.pop().close()
+        if self._writer is not None and self._lock is not None:
+            # The last connection checkpoints as it closes, so it queues with the writers.
+            with suppress(FornixError), self._lock.held():
+                self._writer.close()
+            self._lock.close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of what the parent has, without touching it."""
+        self._state = "forked"
+        neutralise(self._path)
+        if self._lock is not None:
+            self._lock.close()
+        if self._owners is not None:
+            self._owners.abandon()
+
+    def _flush_touches(self, db: apsw.Connection) -> None:
+        if not self._touched:
+            return
+        rows = list(self._touched.items())[:TOUCHES]
+        db.executemany(
+            "INSERT INTO access (first, time) VALUES (?, ?) "
+            "ON CONFLICT DO UPDATE SET time = max(time, excluded.time)",
+            rows,
+        )
+        for first, time in rows:
+            if self._touched.get(first) == time:
+                self._touched.pop(first, None)
+
+
+def _abandon_all() -> None:
+    for file in list(_open_files):
+        file.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_all)

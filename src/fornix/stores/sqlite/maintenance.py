@@ -1,0 +1,134 @@
+"""Care of a store: what expired, figures, checks, copies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import apsw
+
+from fornix.errors import NotFound
+from fornix.store import Lease, Scope, StoreStats
+from fornix.stores.sqlite.connection import check, connect, query
+
+OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000
+"""How long repetitions of an op are recognised."""
+
+CHANGES_KEPT = 200_000
+"""Lines of the change log that are kept; a cache that is further behind is built anew."""
+
+BACKUP_PAGES = 2_000
+
+
+def sweep(db: apsw.Connection, *, now: int) -> int:
+    """Remove expired nodes, names of old ops and old lines of the change log."""
+    before = db.total_changes()
+    db.execute("DELETE FROM node WHERE expires <= ?", (now,))
+    db.execute(
+        "UPDATE journal SET op = NULL, request = NULL WHERE op IS NOT NULL AND time <= ?",
+        (now - OP_RETENTION_US,),
+    )
+    done = db.total_changes() - before
+    db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))
+    return done
+
+
+def stats(db: apsw.Connection, path: Path) -> StoreStats:
+    """Return figures of the store."""
+    commits = db.execute("SELECT ifnull(max(n), 0) FROM journal").get
+    keys = db.execute("SELECT count(*) FROM scope WHERE key != ''").get
+    sets, items = db.execute("SELECT count(*), ifnull(sum(items), 0) FROM memory_set").get
+    pending, oldest = db.execute(
+        "SELECT count(*), min(updated) FROM feature JOIN item ON item.row = feature.row "
+        "WHERE vectors IS NULL"
+    ).get
+    leases = query(
+        db,
+        "SELECT space, key, owner, epoch FROM lease JOIN scope ON scope.id = lease.scope "
+        "WHERE owner IS NOT NULL ORDER BY space, key",
+    )
+    return StoreStats(
+        commits=commits,
+        keys=keys,
+        sets=sets,
+        items=items,
+        item_versions=db.execute("SELECT count(*) FROM item").get,
+        nodes=db.execute("SELECT count(*) FROM node WHERE ended IS NULL").get,
+        pending=pending,
+        oldest_pending=oldest,
+        file_bytes=_size(path),
+        wal_bytes=_size(Path(f"{path}-wal")),
+        leases=[Lease(Scope(s, k or None), owner, epoch) for s, k, owner, epoch in leases],
+        details={"sqlite": apsw.sqlite_lib_version()},
+    )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def problems(db: apsw.Connection) -> list[str]:
+    """Return what is wrong with the file; empty: nothing."""
+    found = [str(row[0]) for row in db.execute("PRAGMA integrity_check") if row[0] != "ok"]
+    checks = {
+        "items without features": "SELECT count(*) FROM item "
+        "WHERE NOT EXISTS (SELECT 1 FROM feature WHERE set_id = item.set_id "
+        "AND feature.ended = ifnull(item.ended, 0) AND feature.row = item.row)",
+        "features without items": "SELECT count(*) FROM feature WHERE NOT EXISTS "
+        "(SELECT 1 FROM item WHERE item.row = feature.row)",
+        "sets whose count is wrong": "SELECT count(*) FROM memory_set WHERE items != "
+        "(SELECT count(*) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
+        "nodes whose parent is no object": "SELECT count(*) FROM node AS child "
+        "WHERE ended IS NULL AND parent != '' AND NOT EXISTS (SELECT 1 FROM node "
+        "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "
+        "AND iif(parent = '', name, parent || '.' || name) = child.parent)",
+    }
+    for what, sql in checks.items():
+        count = db.execute(sql).get
+        if count:
+            found.append(f"{count} {what}")
+    return found
+
+
+def backup(db: apsw.Connection, target: Path) -> None:
+    """Copy the store as it is now; the copy appears whole, or not at all."""
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    copy = apsw.Connection(str(part))
+    try:
+        with db:  # one snapshot for the whole copy, whatever is written meanwhile
+            db.execute("SELECT 1 FROM note").fetchall()
+            with copy.backup("main", db, "main") as work:
+                while not work.done:
+                    work.step(BACKUP_PAGES)
+        copy.execute("PRAGMA journal_mode = DELETE")
+    finally:
+        copy.close()
+    part.replace(target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def restore(db: apsw.Connection, source: Path) -> None:
+    """Replace the contents of an open store by those of a backup, in one transaction.
+
+    Lines of the change log start past all earlier ones, so that every cache is built anew.
+    """
+    if not source.exists():
+        raise NotFound(f"{source}: there is no backup here")
+    copy = connect(source, read_only=True, immutable=not Path(f"{source}-wal").exists())
+    try:
+        check(copy, source)
+        seq = max(c.execute("SELECT ifnull(max(seq), 0) FROM change").get for c in (db, copy))
+        with db.backup("main", copy, "main") as work:
+            while not work.done:
+                work.step(BACKUP_PAGES)
+    finally:
+        copy.close()
+    with db:
+        db.execute("DELETE FROM change")
+        db.execute(
+            "INSERT INTO change (seq, set_id, row, kind) VALUES (?, 0, 0, 3)", (seq + 1_000_000,)
+        )

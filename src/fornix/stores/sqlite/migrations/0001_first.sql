@@ -1,0 +1,165 @@
+-- The first schema.
+-- Rows are versioned: `begun` and `ended` are commit numbers, a live row has no end.
+-- `node.id` and `item.row` are made as (commit number << 20 | position in the commit): unique,
+-- never reused, rising, and all that one commit began lies in one range. Times: microseconds, UTC.
+
+CREATE TABLE note (            -- small facts: the salt, the embedder of each space
+    name TEXT NOT NULL PRIMARY KEY,
+    text TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE scope (           -- a key of a space; key '' is a knowledge (a key is never empty)
+    id INTEGER PRIMARY KEY,
+    space TEXT NOT NULL,
+    key TEXT NOT NULL,
+    head INTEGER NOT NULL DEFAULT 0,   -- the last commit that changed its exact tree
+    UNIQUE (space, key)
+) STRICT;
+
+CREATE TABLE lease (           -- the right to run a key; a higher epoch fences the earlier owner
+    scope INTEGER PRIMARY KEY REFERENCES scope,
+    owner TEXT,
+    epoch INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE journal (         -- one row per commit; what it changed is found by reference
+    n INTEGER PRIMARY KEY,
+    time INTEGER NOT NULL,
+    scope INTEGER NOT NULL REFERENCES scope,
+    op BLOB,                   -- digest of its name, while repetitions are recognised
+    request BLOB,              -- digest of what was asked
+    result TEXT,               -- what a repetition is told
+    ended TEXT                 -- JSON: {"nodes": [id, …], "items": [row, …]} that it ended
+) STRICT;
+
+CREATE UNIQUE INDEX journal_op ON journal (op) WHERE op IS NOT NULL;
+
+CREATE TABLE node (            -- one version of one node of an exact tree
+    id INTEGER PRIMARY KEY,
+    scope INTEGER NOT NULL REFERENCES scope,
+    parent TEXT NOT NULL,      -- path of the object above, names escaped and dotted; '' is the root
+    name TEXT NOT NULL,        -- escaped
+    place INTEGER NOT NULL,    -- order among its siblings: the id of the version that made it
+    value TEXT,                -- wire form; NULL: an object
+    expires INTEGER,
+    begun INTEGER NOT NULL,
+    ended INTEGER
+) STRICT;
+
+CREATE UNIQUE INDEX node_live ON node (scope, parent, name) WHERE ended IS NULL;
+CREATE INDEX node_ended ON node (scope, parent, ended) WHERE ended IS NOT NULL;
+CREATE INDEX node_expires ON node (expires) WHERE expires IS NOT NULL;
+
+CREATE TABLE memory_set (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused: caches and side files know sets by it
+    scope INTEGER NOT NULL REFERENCES scope,
+    name TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    items INTEGER NOT NULL DEFAULT 0,      -- live; kept by triggers, so that no path forgets
+    bytes INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (scope, name)
+) STRICT;
+
+CREATE TABLE item (            -- one version of one item
+    row INTEGER PRIMARY KEY,
+    set_id INTEGER NOT NULL REFERENCES memory_set,
+    id TEXT NOT NULL,
+    first INTEGER NOT NULL,    -- row of its first version: orders items of equal time
+    version INTEGER NOT NULL,
+    begun INTEGER NOT NULL,
+    ended INTEGER,
+    time INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    updated INTEGER NOT NULL,
+    value TEXT,                -- wire form; NULL: a str, the same as text
+    text TEXT,
+    metadata TEXT NOT NULL,
+    importance REAL NOT NULL,
+    speaker TEXT,
+    role TEXT,
+    session TEXT,
+    sources TEXT,              -- JSON list of ids; NULL: none
+    compacted INTEGER NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX item_live ON item (set_id, id) WHERE ended IS NULL;
+CREATE INDEX item_order ON item (set_id, time, first) WHERE ended IS NULL;
+CREATE INDEX item_past ON item (set_id, id, version) WHERE ended IS NOT NULL;
+CREATE INDEX item_ended ON item (set_id, ended) WHERE ended IS NOT NULL;
+
+CREATE TRIGGER item_begins AFTER INSERT ON item BEGIN
+    UPDATE memory_set SET items = items + 1, bytes = bytes
+        + ifnull(octet_length(new.value), 0) + ifnull(octet_length(new.text), 0)
+        + octet_length(new.metadata)
+    WHERE id = new.set_id;
+END;
+
+CREATE TRIGGER item_ends AFTER UPDATE OF ended ON item
+WHEN old.ended IS NULL AND new.ended IS NOT NULL BEGIN
+    UPDATE memory_set SET items = items - 1, bytes = bytes
+        - ifnull(octet_length(old.value), 0) - ifnull(octet_length(old.text), 0)
+        - octet_length(old.metadata)
+    WHERE id = old.set_id;
+END;
+
+CREATE TRIGGER item_vanishes AFTER DELETE ON item WHEN old.ended IS NULL BEGIN
+    UPDATE memory_set SET items = items - 1, bytes = bytes
+        - ifnull(octet_length(old.value), 0) - ifnull(octet_length(old.text), 0)
+        - octet_length(old.metadata)
+    WHERE id = old.set_id;
+END;
+
+CREATE TABLE access (          -- when an item was last read; flushed with later commits
+    first INTEGER PRIMARY KEY,
+    time INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE feature (         -- what search reads of a version, clustered by set, live ones first
+    set_id INTEGER NOT NULL,
+    ended INTEGER NOT NULL,    -- 0: live
+    row INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    begun INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    importance REAL NOT NULL,
+    speaker TEXT,
+    role TEXT,
+    session TEXT,
+    metadata TEXT NOT NULL,
+    terms BLOB NOT NULL,       -- term hashes (u32) then counts (u8)
+    tokens INTEGER NOT NULL,
+    temporal INTEGER NOT NULL,
+    vectors BLOB,              -- int8 rows; NULL: waits for the embedder; empty: never
+    PRIMARY KEY (set_id, ended, row)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX feature_pending ON feature (ended, row) WHERE vectors IS NULL;
+
+CREATE TABLE staged (          -- vectors of another embedder, until they take their places
+    row INTEGER PRIMARY KEY,
+    vectors BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE change (          -- what happened to features; the oldest lines are dropped
+    seq INTEGER PRIMARY KEY,
+    set_id INTEGER NOT NULL,
+    row INTEGER NOT NULL,
+    kind INTEGER NOT NULL      -- 0 added, 1 ended, 2 embedded, 3 removed
+) STRICT;
+
+CREATE TRIGGER feature_added AFTER INSERT ON feature BEGIN
+    INSERT INTO change (set_id, row, kind) VALUES (new.set_id, new.row, 0);
+END;
+
+CREATE TRIGGER feature_ended AFTER UPDATE OF ended ON feature BEGIN
+    INSERT INTO change (set_id, row, kind) VALUES (new.set_id, new.row, 1);
+END;
+
+CREATE TRIGGER feature_embedded AFTER UPDATE OF vectors ON feature BEGIN
+    INSERT INTO change (set_id, row, kind) VALUES (new.set_id, new.row, 2);
+END;
+
+CREATE TRIGGER feature_removed AFTER DELETE ON feature BEGIN
+    INSERT INTO change (set_id, row, kind) VALUES (old.set_id, old.row, 3);
+END;

@@ -1,0 +1,268 @@
+"""The reads of the store: each borrows a connection for the length of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import apsw
+
+from fornix.store import (
+    Change,
+    Commit,
+    Effects,
+    Feature,
+    Node,
+    Pending,
+    Scope,
+    SetInfo,
+    SetRef,
+    StoredItem,
+    StoreStats,
+)
+from fornix.stores.sqlite import journal, maintenance, shapes, staging
+from fornix.stores.sqlite.connection import Row, numbers, query, translated
+from fornix.stores.sqlite.handle import SqliteFile
+from fornix.stores.sqlite.scopes import scope_id
+from fornix.stores.sqlite.tree import read_children, read_node
+from fornix.values import Path as TreePath
+
+
+class SqliteReads(SqliteFile):
+    """What `Ledger` and `Finder` promise of reading."""
+
+    # --- reading: the exact tree --------------------------------------------------------------
+
+    @translated
+    def head(self, scope: Scope) -> int:
+        """See `Ledger.head`."""
+        with self._reader() as db:
+            sql = "SELECT head FROM scope WHERE space = ? AND key = ?"
+            return db.execute(sql, (scope.space, scope.key or "")).get or 0
+
+    @translated
+    def node(self, scope: Scope, path: TreePath, *, at: int | None, now: int) -> Node | None:
+        """See `Ledger.node`."""
+        if not path:
+            return Node(is_object=True)
+        with self._reader() as db:
+            number = self._number_of(db, scope)
+            return None if number is None else read_node(db, number, path, at=at, now=now)
+
+    @translated
+    def children(
+        self, scope: Scope, path: TreePath, *, at: int | None, now: int
+    ) -> list[tuple[str, Node]]:
+        """See `Ledger.children`."""
+        with self._reader() as db:
+            number = self._number_of(db, scope)
+            return [] if number is None else read_children(db, number, path, at=at, now=now)
+
+    def _number_of(self, db: apsw.Connection, scope: Scope) -> int | None:
+        return self._known.scopes.get(scope) or scope_id(db, scope)
+
+    # --- reading: the journal -----------------------------------------------------------------
+
+    @translated
+    def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
+        """See `Ledger.adopted`."""
+        with self._reader() as db:
+            return journal.adopted(db, op, request=request, label=label)
+
+    @translated
+    def effects(self, number: int) -> Effects | None:
+        """See `Ledger.effects`."""
+        with self._reader() as db:
+            return journal.effects(db, number)
+
+    @translated
+    def commit_at(self, time: int) -> int:
+        """See `Ledger.commit_at`."""
+        with self._reader() as db:
+            return journal.commit_at(db, time)
+
+    @translated
+    def note(self, name: str) -> str | None:
+        """See `Ledger.note`."""
+        with self._reader() as db:
+            return db.execute("SELECT text FROM note WHERE name = ?", (name,)).get
+
+    def salt(self) -> bytes:
+        """See `Ledger.salt`."""
+        self._check()
+        if self._salt is None:
+            self._salt = bytes.fromhex(self.note("salt") or "")
+        return self._salt
+
+    @translated
+    def stats(self) -> StoreStats:
+        """See `Ledger.stats`."""
+        with self._reader() as db:
+            return maintenance.stats(db, self._path)
+
+    # --- reading: sets ------------------------------------------------------------------------
+
+    @translated
+    def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        """See `Ledger.keys`."""
+        with self._reader() as db:
+            rows = db.execute(
+                "SELECT key FROM scope WHERE space = ? AND key > ? ORDER BY key LIMIT ?",
+                (space, after or "", limit),
+            )
+            return [key for (key,) in rows]
+
+    @translated
+    def spaces(self) -> list[str]:
+        """See `Ledger.spaces`."""
+        with self._reader() as db:
+            sql = "SELECT DISTINCT space FROM scope WHERE key != '' ORDER BY space"
+            return [space for (space,) in db.execute(sql)]
+
+    @translated
+    def set_info(self, ref: SetRef) -> SetInfo | None:
+        """See `Ledger.set_info`."""
+        return next((info for info in self._infos(ref.scope, ref.name)), None)
+
+    @translated
+    def set_infos(self, scope: Scope) -> list[SetInfo]:
+        """See `Ledger.set_infos`."""
+        return self._infos(scope, None)
+
+    def _infos(self, scope: Scope, name: str | None) -> list[SetInfo]:
+        with self._reader() as db:
+            rows = db.execute(
+                "SELECT id, name, definition, items, bytes FROM memory_set "
+                "WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?) "
+                "AND name = ifnull(?, name) ORDER BY name",
+                (scope.space, scope.key or "", name),
+            )
+            return list(shapes.set_infos(rows, scope))
+
+    def _set_number(self, db: apsw.Connection, ref: SetRef) -> int | None:
+        known = self._known.sets.get(ref)
+        if known is not None:
+            return known[0]
+        return db.execute(
+            "SELECT id FROM memory_set WHERE name = ? AND scope = "
+            "(SELECT id FROM scope WHERE space = ? AND key = ?)",
+            (ref.name, ref.scope.space, ref.scope.key or ""),
+        ).get
+
+    @translated
+    def get(
+        self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
+    ) -> list[StoredItem | None]:
+        """See `Ledger.get`."""
+        with self._reader() as db:
+            number = self._set_number(db, ref)
+            if number is None:
+                return [None] * len(ids)
+            return [self._one(db, ref, number, item_id, at) for item_id in ids]
+
+    def _one(
+        self, db: apsw.Connection, ref: SetRef, number: int, item_id: str, at: int | None
+    ) -> StoredItem | None:
+        if at is None:
+            row = db.execute(shapes.BY_ID, (number, item_id)).get
+            return None if row is None else self._stored(row, ref)
+        row = db.execute(shapes.BY_ID_AT, (number, item_id, at)).get
+        return None if row is None else self._stored(row, ref)
+
+    def _stored(self, row: Row, ref: SetRef) -> StoredItem:
+        return shapes.stored(row, ref, self._touched.get(row[1]))
+
+    @translated
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 256,
+        newest_first: bool = False,
+        at: int | None = None,
+    ) -> list[StoredItem]:
+        """See `Ledger.page`."""
+        sql = shapes.page_sql(newest_first=newest_first, at=at is not None, after=after is not None)
+        with self._reader() as db:
+            number = self._set_number(db, ref)
+            if number is None:
+                return []
+            bindings = (number, limit, *(after or (None, None)), at)
+            used = 5 if at is not None else 4 if after is not None else 2
+            rows = db.execute(sql, bindings[:used])
+            return [self._stored(row, ref) for row in rows]
+
+    @translated
+    def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
+        """See `Ledger.versions`."""
+        with self._reader() as db:
+            number = self._set_number(db, ref)
+            rows = db.execute(shapes.VERSIONS, (number, item_id))
+            return [self._stored(row, ref) for row in rows]
+
+    # --- reading: what search needs -----------------------------------------------------------
+
+    @translated
+    def seq(self) -> int:
+        """See `Finder.seq`."""
+        with self._reader() as db:
+            return db.execute("SELECT max(seq) FROM change").get or 0
+
+    @translated
+    def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
+        """See `Finder.changes`."""
+        with self._reader() as db:
+            floor = db.execute("SELECT min(seq) FROM change").get
+            if floor is not None and floor > since + 1:
+                return None
+            rows = db.execute(
+                "SELECT seq, set_id, row, kind FROM change WHERE seq > ? ORDER BY seq LIMIT ?",
+                (since, limit),
+            )
+            return [shapes.change(row) for row in rows]
+
+    def features(
+        self, set_number: int, *, after: int = 0, at: int | None = None
+    ) -> Iterator[Feature]:
+        """See `Finder.features`."""
+        while chunk := self._features(set_number, after, at):
+            yield from chunk
+            after = chunk[-1].row
+
+    @translated
+    def _features(self, set_number: int, after: int, at: int | None) -> list[Feature]:
+        with self._reader() as db:
+            if at is None:
+                rows = db.execute(shapes.LIVE_FEATURES, (set_number, after, 5_000))
+            else:
+                rows = db.execute(shapes.FEATURES_AT, (set_number, at, after, 5_000))
+            return [shapes.feature(row) for row in rows]
+
+    @translated
+    def features_of(self, set_number: int, rows: Sequence[int]) -> list[Feature]:
+        """See `Finder.features_of`."""
+        with self._reader() as db:
+            found = (db.execute(shapes.FEATURE_ROW, (set_number, row)).get for row in rows)
+            return [shapes.feature(row) for row in found if row is not None]
+
+    @translated
+    def stored(self, rows: Sequence[int]) -> list[StoredItem]:
+        """See `Finder.stored`."""
+        if not rows:
+            return []
+        with self._reader() as db:
+            found = query(db, shapes.BY_ROW, numbers(rows))
+            names = {number: shapes.set_ref(db, number) for number in {row[19] for row in found}}
+            return shapes.in_order((self._stored(row, names[row[19]]) for row in found), rows)
+
+    @translated
+    def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:
+        """See `Finder.pending`."""
+        with self._reader() as db:
+            return staging.pending(db, set_numbers, limit)
+
+    @translated
+    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[Pending]:
+        """See `Finder.unstaged`."""
+        with self._reader() as db:
+            return staging.unstaged(db, set_numbers, limit)

@@ -1,0 +1,132 @@
+"""Rows of the database as the values of `fornix.store`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import apsw
+
+from fornix.store import (
+    Change,
+    ChangeKind,
+    Definition,
+    Feature,
+    Record,
+    Scope,
+    SetInfo,
+    SetRef,
+    StoredItem,
+)
+from fornix.stores.sqlite.connection import Row, first
+
+ITEM = """
+    SELECT item.row, item.first, item.begun, item.ended, item.version, item.created, item.updated,
+        (SELECT access.time FROM access WHERE access.first = item.first), item.id, item.value, item.text, item.metadata, item.importance, item.speaker,
+        item.role, item.session, item.time, item.sources, item.compacted, item.set_id
+    FROM item
+"""
+
+BY_ID = f"{ITEM} WHERE item.set_id = ?1 AND item.id = ?2 AND item.ended IS NULL"
+
+PAST = f"{ITEM} WHERE item.set_id = ?1 AND item.id = ?2 AND item.ended IS NOT NULL"
+
+BY_ID_AT = f"""{BY_ID} AND item.begun <= ?3
+    UNION ALL {PAST} AND item.begun <= ?3 AND item.ended > ?3"""
+
+VERSIONS = f"{BY_ID} UNION ALL {PAST} ORDER BY 5"
+
+BY_ROW = f"{ITEM} WHERE item.row IN (SELECT value FROM carray(?))"  # noqa: S608 - ours
+
+KINDS: tuple[ChangeKind, ...] = ("added", "ended", "embedded", "removed")
+
+_FEATURE = """
+    SELECT row, first, id, begun, nullif(ended, 0), time, importance, speaker, role, session,
+        metadata, terms, tokens, temporal, vectors
+    FROM feature
+"""
+
+LIVE_FEATURES = f"{_FEATURE} WHERE set_id = ? AND ended = 0 AND row > ? ORDER BY row LIMIT ?"
+
+FEATURES_AT = f"""{_FEATURE} WHERE set_id = ?1 AND (ended = 0 OR ended > ?2) AND begun <= ?2
+    AND row > ?3 ORDER BY row LIMIT ?4"""
+
+FEATURE_ROW = f"""{_FEATURE} WHERE set_id = ?1 AND row = ?2
+    AND ended = (SELECT ifnull(ended, 0) FROM item WHERE row = ?2)"""  # noqa: S608 - ours
+
+
+def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
+    """Return the query for a page of a set: live rows, and for the past those that ended since."""
+    order = "DESC" if newest_first else "ASC"
+    past = f"AND (item.time, item.first) {'<' if newest_first else '>'} (?3, ?4)" if after else ""
+    live = f"{ITEM} WHERE item.set_id = ?1 AND item.ended IS NULL {past}"
+    tail = f"ORDER BY 17 {order}, 2 {order} LIMIT ?2"
+    if not at:
+        return f"{live} {tail}"
+    since = f"{ITEM} WHERE item.set_id = ?1 AND item.ended > ?5 AND item.begun <= ?5 {past}"
+    return f"{live} AND item.begun <= ?5 UNION ALL {since} {tail}"
+
+
+def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
+    """Return the item version that a row of `ITEM` holds."""
+    accessed = row[7] if touched is None else max(touched, row[7] or 0)
+    record = Record(
+        id=row[8],
+        value=row[9],
+        text=row[10],
+        metadata=row[11],
+        importance=row[12],
+        speaker=row[13],
+        role=row[14],
+        session=row[15],
+        time=row[16],
+        sources=tuple(json.loads(row[17])) if row[17] else (),
+        compacted=bool(row[18]),
+    )
+    return StoredItem(
+        row=row[0],
+        first=row[1],
+        set=ref,
+        begun=row[2],
+        ended=row[3],
+        version=row[4],
+        created=row[5],
+        updated=row[6],
+        accessed=accessed,
+        record=record,
+    )
+
+
+def feature(row: Row) -> Feature:
+    """Return the feature that a row of `_FEATURE` holds."""
+    return Feature(*row)
+
+
+def change(row: Row) -> Change:
+    """Return a line of the change log."""
+    return Change(row[0], row[1], row[2], KINDS[row[3]])
+
+
+def set_ref(connection: apsw.Connection, number: int) -> SetRef:
+    """Return the name of a set that exists."""
+    space, key, name = first(
+        connection,
+        "SELECT space, key, name FROM memory_set JOIN scope ON scope.id = scope "
+        "WHERE memory_set.id = ?",
+        number,
+    )
+    return SetRef(Scope(space, key or None), name)
+
+
+def set_infos(rows: Iterable[Row], scope: Scope) -> Iterator[SetInfo]:
+    """Yield sets from rows of (id, name, definition, items, bytes)."""
+    for number, name, definition, items, size in rows:
+        yield SetInfo(
+            number, SetRef(scope, name), Definition(**json.loads(definition)), items, size
+        )
+
+
+def in_order(items: Iterable[StoredItem], rows: Sequence[int]) -> list[StoredItem]:
+    """Return *items* as *rows* asks for them; what is missing is left out."""
+    found = {item.row: item for item in items}
+    return [found[row] for row in rows if row in found]

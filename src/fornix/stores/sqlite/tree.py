@@ -1,0 +1,256 @@
+"""Exact trees as SQL: one row per version of a node, found by its parent's path and its name."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+
+import apsw
+
+from fornix import wire
+from fornix.errors import NotAnObject, ObjectInTheWay, TooLarge
+from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
+from fornix.stores.sqlite.connection import Row, first, query
+from fornix.values import Path
+
+MOST = 1 << 20
+"""Nodes one batch may make: their ids lie between two commit numbers."""
+
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+_NAME = re.compile(r"(?:[^\\.]|\\.)+", re.DOTALL)
+
+_ALWAYS = (1 << 62) - 1
+"""Past every commit number."""
+
+_BELOW = """
+    WITH RECURSIVE below (id, begun, path, value) AS (
+        SELECT id, begun, iif(parent = '', name, parent || '.' || name), value
+        FROM node WHERE scope = ?1 AND parent = ?2 AND ended IS NULL
+        UNION ALL
+        SELECT node.id, node.begun, below.path || '.' || node.name, node.value
+        FROM below JOIN node
+        ON node.scope = ?1 AND node.parent = below.path AND node.ended IS NULL
+        WHERE below.value IS NULL
+    )
+    SELECT id, begun FROM below
+"""
+
+
+@functools.lru_cache(maxsize=16_384)
+def escaped(name: str) -> str:
+    """Return a name as it stands in a path: dots and backslashes escaped."""
+    return name.replace("\\", "\\\\").replace(".", "\\.")
+
+
+def unescaped(name: str) -> str:
+    """Return the name that `escaped` made *name* from."""
+    return _ESCAPE.sub(r"\1", name) if "\\" in name else name
+
+
+def joined(path: Path) -> str:
+    """Return the text of a path; ``""`` is the root."""
+    return ".".join(map(escaped, path))
+
+
+def split(text: str) -> Path:
+    """Return the path that `joined` made *text* from."""
+    return tuple(map(unescaped, _NAME.findall(text)))
+
+
+def apply_tree(
+    db: apsw.Connection, scope: int, deltas: Sequence[TreeDelta], *, number: int, now: int
+) -> list[int]:
+    """Apply deltas in order; return the ids of the node versions they ended.
+
+    Raises:
+        TreeConflict: A parent is no object, or a value would replace an object.
+    """
+    if not deltas:
+        return []
+    return _Writer(db, scope, number, now).run(deltas)
+
+
+class _Writer:
+    def __init__(self, db: apsw.Connection, scope: int, number: int, now: int) -> None:
+        self._db, self._scope, self._number, self._now = db, scope, number, now
+        self._next = number << 20
+        self._objects: set[Path] = {()}
+        self._ended: list[int] = []
+
+    def run(self, deltas: Sequence[TreeDelta]) -> list[int]:
+        for delta in deltas:
+            if isinstance(delta, (Put, Create)):
+                self._put(delta)
+            elif isinstance(delta, Delete):
+                self._delete(delta.path)
+            elif isinstance(delta, Clear):
+                self._clear(delta.path)
+            else:
+                self._refresh(delta)
+        return self._ended
+
+    def _latest(self, path: Path) -> tuple[int, int, str | None, int | None, int] | None:
+        parent = joined(path[:-1])
+        row = first(
+            self._db,
+            "SELECT id, place, value, expires, begun FROM node "
+            "WHERE scope = ? AND parent = ? AND name = ? AND ended IS NULL",
+            self._scope,
+            parent,
+            escaped(path[-1]),
+        )
+        return row
+
+    def _put(self, delta: Put | Create) -> None:
+        path = delta.path
+        self._need_object(path[:-1])
+        found = self._latest(path)
+        place = None
+        if found is not None:
+            row, place, value, expires, begun = found
+            if expires is not None and expires <= self._now:
+                self._delete(path)
+                place = None
+            elif value is None:
+                if isinstance(delta, Put):
+                    raise ObjectInTheWay(joined(path), "an object is here; delete it first")
+                return
+            else:
+                self._end(row, begun)
+        self._insert(delta, place)
+
+    def _insert(self, delta: Put | Create, place: int | None) -> None:
+        row = self._next
+        self._next += 1
+        if self._next >> 20 != self._number:
+            raise TooLarge(f"a batch may change at most {MOST:,} nodes; commit in parts")
+        value = wire.encode(delta.value) if isinstance(delta, Put) else None
+        self._db.execute(
+            "INSERT INTO node (id, scope, parent, name, place, value, expires, begun) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                row,
+                self._scope,
+                joined(delta.path[:-1]),
+                escaped(delta.path[-1]),
+                row if place is None else place,
+                value,
+                delta.expires,
+                self._number,
+            ),
+        )
+        if value is None:
+            self._objects.add(delta.path)
+
+    def _need_object(self, path: Path) -> None:
+        if path in self._objects:
+            return
+        self._need_object(path[:-1])
+        found = self._latest(path)
+        expired = found is not None and found[3] is not None and found[3] <= self._now
+        if found is None or expired or found[2] is not None:
+            what = "nothing" if found is None or expired else "a value"
+            raise NotAnObject(joined(path), f"an object was needed, but {what} is here")
+        self._objects.add(path)
+
+    def _delete(self, path: Path) -> None:
+        found = self._latest(path)
+        if found is None:
+            return
+        if found[2] is None:
+            self._clear(path)
+            self._objects.discard(path)
+        self._end(found[0], found[4])
+
+    def _clear(self, path: Path) -> None:
+        below = query(self._db, _BELOW, self._scope, joined(path))
+        self._objects = {p for p in self._objects if p[: len(path)] != path or p == path}
+        for row, begun in below:
+            self._end(row, begun)
+
+    def _end(self, row: int, begun: int) -> None:
+        if begun == self._number:  # made by this very commit: it never existed
+            self._db.execute("DELETE FROM node WHERE id = ?", (row,))
+            return
+        self._db.execute("UPDATE node SET ended = ? WHERE id = ?", (self._number, row))
+        self._ended.append(row)
+
+    def _refresh(self, delta: Refresh) -> None:
+        found = self._latest(delta.path)
+        if found is not None and (found[3] is None or found[3] > self._now):
+            self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, found[0]))
+
+
+def read_node(
+    db: apsw.Connection, scope: int, path: Path, *, at: int | None, now: int
+) -> Node | None:
+    """Return the node at *path* after commit *at*.
+
+    Its ancestors are not looked at: they are there as long as it is, and expire no earlier.
+    """
+    parent, name = joined(path[:-1]), escaped(path[-1])
+    row = first(
+        db,
+        "SELECT value, expires, begun FROM node "
+        "WHERE scope = ? AND parent = ? AND name = ? AND ended IS NULL",
+        scope,
+        parent,
+        name,
+    )
+    if at is not None and (row is None or row[2] > at):
+        row = first(
+            db,
+            "SELECT value, expires FROM node "
+            "WHERE scope = ? AND parent = ? AND ended > ? AND begun <= ? AND name = ?",
+            scope,
+            parent,
+            at,
+            at,
+            name,
+        )
+    if row is None or (row[1] is not None and row[1] <= now):
+        return None
+    return _node(row[0], row[1])
+
+
+def read_children(
+    db: apsw.Connection, scope: int, path: Path, *, at: int | None, now: int
+) -> list[tuple[str, Node]]:
+    """Return the direct fields of the object at *path*, in the order they were made."""
+    parent = joined(path)
+    rows = query(
+        db,
+        "SELECT place, name, value, expires FROM node "
+        "WHERE scope = ? AND parent = ? AND ended IS NULL AND begun <= ?",
+        scope,
+        parent,
+        _ALWAYS if at is None else at,
+    )
+    if at is not None:
+        rows += query(
+            db,
+            "SELECT place, name, value, expires FROM node "
+            "WHERE scope = ? AND parent = ? AND ended > ? AND begun <= ?",
+            scope,
+            parent,
+            at,
+            at,
+        )
+    rows.sort(key=_place)
+    return [
+        (unescaped(name), _node(value, expires))
+        for _, name, value, expires in rows
+        if expires is None or expires > now
+    ]
+
+
+def _place(row: Row) -> int:
+    return row[0]
+
+
+def _node(value: str | None, expires: int | None) -> Node:
+    if value is None:
+        return Node(is_object=True, expires=expires)
+    return Node(is_object=False, value=wire.decode(value), expires=expires)

@@ -1,0 +1,78 @@
+"""The promises of fornix as tests that anyone can run on a store of their own.
+
+Three lines hold a store to all of `fornix.store`::
+
+    class TestMine(StoreContract):
+        def open(self, path):
+            return MyStore(path)
+
+`store_machine` plays random batches on a store and on `RamStore` and compares every answer;
+`play_threads` and `replay` do so with batches that threads committed at the same time.
+All of it needs ``pip install pytest hypothesis``; fornix itself does not.
+"""
+
+from __future__ import annotations
+
+try:
+    import hypothesis as _hypothesis
+    import pytest as _pytest
+except ImportError as error:
+    message = f"fornix.testing needs {error.name}: pip install pytest hypothesis"
+    raise ImportError(message, name=error.name) from error
+
+_LAWS = (
+    "commits",
+    "effects",
+    "expiry",
+    "finder",
+    "handle",
+    "items",
+    "ops",
+    "persistence",
+    "sets",
+    "staging",
+    "threads",
+    "tree",
+)
+_pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in ("replay", "machine", *_LAWS)))
+
+from fornix.testing.batches import (  # noqa: E402 - their assertions are to be rewritten
+    ADA,
+    BOB,
+    HANDBOOK,
+    NOTES,
+    NOW,
+    add,
+    batch,
+    record,
+    write,
+)
+from fornix.testing.contract import (  # noqa: E402 - the same
+    PersistentStoreContract,
+    StoreContract,
+)
+from fornix.testing.machine import store_machine  # noqa: E402 - the same
+from fornix.testing.reads import Follower, differences, reads, tree  # noqa: E402 - the same
+from fornix.testing.replay import play_threads, replay  # noqa: E402 - the same
+
+__all__ = [
+    "ADA",
+    "BOB",
+    "HANDBOOK",
+    "NOTES",
+    "NOW",
+    "Follower",
+    "PersistentStoreContract",
+    "StoreContract",
+    "add",
+    "batch",
+    "differences",
+    "play_threads",
+    "reads",
+    "record",
+    "replay",
+    "store_machine",
+    "tree",
+    "write",
+]
+assert _hypothesis  # noqa: S101 - imported to say early that it is missing

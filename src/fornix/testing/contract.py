@@ -1,0 +1,46 @@
+"""The promise of a store, sentence by sentence, as two classes to inherit from."""
+
+from __future__ import annotations
+
+from fornix.testing.commits import CommitLaws
+from fornix.testing.effects import EffectsLaws
+from fornix.testing.expiry import ExpiryLaws
+from fornix.testing.finder import FinderLaws
+from fornix.testing.handle import HandleLaws
+from fornix.testing.items import ItemLaws
+from fornix.testing.ops import OpLaws
+from fornix.testing.persistence import PersistenceLaws
+from fornix.testing.sets import SetLaws
+from fornix.testing.staging import StagingLaws
+from fornix.testing.threads import ThreadLaws
+from fornix.testing.tree import TreeLaws
+
+
+class StoreContract(
+    CommitLaws,
+    OpLaws,
+    EffectsLaws,
+    TreeLaws,
+    ExpiryLaws,
+    ItemLaws,
+    SetLaws,
+    FinderLaws,
+    StagingLaws,
+    HandleLaws,
+    ThreadLaws,
+):
+    """What every `fornix.store.Store` promises.
+
+    A test class inherits from it and says how to open a store and how to end an owner::
+
+        class TestMine(StoreContract):
+            def open(self, path):
+                return MyStore(path)
+
+            def kill_owner(self, store, owner):
+                store.forget_owner(owner)
+    """
+
+
+class PersistentStoreContract(StoreContract, PersistenceLaws):
+    """What a store promises that keeps what it holds when it is closed."""

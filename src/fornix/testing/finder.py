@@ -1,0 +1,279 @@
+"""Laws of the Finder: features, the change log, and what waits for its vectors."""
+# ruff: noqa: S101 - these are tests, shipped as a library
+# ruff: noqa: PLR2004 - the number in an assertion is the law itself
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from fornix.store import Add, Feature, Put, Record, Replace, Retire, SetRef, Store
+from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, add, batch, record, write
+from fornix.testing.items import WHOLE, only
+from fornix.testing.laws import Laws
+from fornix.testing.reads import FAR, Follower
+from fornix.testing.sets import info
+
+OTHER = SetRef(ADA, "other")
+
+
+def waiting(item_id: str, text: str | None = None) -> Record:
+    """Return a record that waits for its vectors."""
+    return replace(record(item_id, text), vectors=None)
+
+
+def features(store: Store, ref: SetRef = NOTES, at: int | None = None) -> list[Feature]:
+    """Return what search reads of a set."""
+    return list(store.features(info(store, ref).number, at=at))
+
+
+def row(store: Store, item_id: str, ref: SetRef = NOTES) -> int:
+    """Return the row of a live item."""
+    return only(store, item_id, ref).row
+
+
+class FinderLaws(Laws):
+    """What search reads."""
+
+    def test_a_feature_says_all_that_search_needs(self, store: Store) -> None:
+        """Every field of it, as it was added."""
+        number = write(store, Add(NOTES, WHOLE)).number
+        found = features(store)[0]
+        for name in {f.name for f in fields(Feature)} & {f.name for f in fields(Record)}:
+            assert getattr(found, name) == getattr(WHOLE, name), name
+        item = only(store)
+        assert (found.row, found.first, found.begun, found.ended) == (
+            item.row,
+            item.row,
+            number,
+            None,
+        )
+
+    def test_a_feature_has_the_time_of_its_item(self, store: Store) -> None:
+        """The commit's where none was given."""
+        write(store, add("i"), time=NOW + SECOND)
+        assert features(store)[0].time == NOW + SECOND
+
+    def test_features_are_of_live_items_by_row(self, store: Store) -> None:
+        """One for each, of its live version, in the order of rows."""
+        write(store, add("z", time=NOW + 1), add("y", time=NOW), add("x"))
+        write(store, Replace(NOTES, 1, record("z", "new")), Retire(NOTES, "y", 1))
+        assert [f.id for f in features(store)] == ["x", "z"]
+        assert [f.row for f in features(store)] == [row(store, "x"), row(store, "z")]
+        assert [f.first for f in features(store)][1] == only(store, "z").first
+
+    def test_features_go_on_past_a_row(self, store: Store) -> None:
+        """Without it."""
+        write(store, add("i"), add("j"), add("k"))
+        number = info(store).number
+        found = store.features(number, after=row(store, "i"))
+        assert [f.id for f in found] == ["j", "k"]
+        assert list(store.features(number, after=row(store, "k"))) == []
+
+    def test_features_of_the_past_are_those_that_lived_then(self, store: Store) -> None:
+        """Begun by then, and not ended by then."""
+        first = write(store, add("i"), add("j")).number
+        second = write(store, Replace(NOTES, 1, record("i", "new")), Retire(NOTES, "j", 1)).number
+        third = write(store, add("k")).number
+        found = [
+            sorted((f.id, f.ended) for f in features(store, at=n))
+            for n in (0, first, second, third)
+        ]
+        assert found == [
+            [],
+            [("i", second), ("j", second)],
+            [("i", None)],
+            [("i", None), ("k", None)],
+        ]
+
+    def test_features_are_of_one_set(self, store: Store) -> None:
+        """Another set, key or knowledge has its own; an unknown number has none."""
+        refs = (NOTES, OTHER, SetRef(BOB, "notes"), SetRef(HANDBOOK, "notes"))
+        for i, ref in enumerate(refs):
+            write(store, *(add(f"{i}{j}", to=ref) for j in range(i + 1)), scope=ref.scope)
+        for i, ref in enumerate(refs):
+            assert [f.id for f in features(store, ref)] == [f"{i}{j}" for j in range(i + 1)]
+        unknown = max(info(store, ref).number for ref in refs) + 1
+        assert list(store.features(unknown)) == []
+
+    def test_reading_features_goes_on_while_others_write(self, store: Store) -> None:
+        """What lives all the time is seen once."""
+        write(store, *(add(f"{i}") for i in range(50)))
+        reader = iter(store.features(info(store).number))
+        found = [next(reader).id]
+        write(store, Retire(NOTES, "49", 1), add("new"))
+        found += [f.id for f in reader]
+        assert [f for f in found if f not in {"49", "new"}] == [f"{i}" for i in range(49)]
+
+    def test_features_of_rows_include_what_ended(self, store: Store) -> None:
+        """In the set asked for only; what never was is left out."""
+        write(store, add("i"), add("j", to=OTHER))
+        old = row(store, "i")
+        number = write(store, Replace(NOTES, 1, record("i", "new"))).number
+        rows = [old, row(store, "i"), row(store, "j", OTHER), 123_456]
+        found = {f.row: f.ended for f in store.features_of(info(store).number, rows)}
+        assert found == {old: number, row(store, "i"): None}
+        assert store.features_of(info(store).number, []) == []
+
+    def test_stored_answers_in_the_order_asked(self, store: Store) -> None:
+        """Live and ended, of any set; what never was is left out."""
+        write(store, add("i"), add("j", to=OTHER))
+        rows = [row(store, "j", OTHER), row(store, "i")]
+        write(store, Retire(NOTES, "i", 1))
+        found = store.stored([*rows, 123_456])
+        assert [(item.row, item.set) for item in found] == [(rows[0], OTHER), (rows[1], NOTES)]
+        assert store.stored(rows[::-1]) == found[::-1]
+        assert store.stored([]) == []
+
+    # --- the change log
+
+    def test_the_log_starts_empty(self, store: Store) -> None:
+        """At 0, and nothing is past it."""
+        assert store.seq() == 0
+        assert store.changes(0) == []
+
+    def test_items_write_lines_and_the_tree_does_not(self, store: Store) -> None:
+        """One for what begins and one for what ends, of their sets."""
+        write(store, add("i"), add("j", to=OTHER))
+        first = store.seq()
+        old = row(store, "i")
+        write(store, Put(("a",), 1))
+        store.commit(batch())
+        assert store.seq() == first
+        write(store, Replace(NOTES, 1, record("i", "new")))
+        lines = store.changes(first)
+        assert lines is not None
+        number = info(store).number
+        assert {(c.set_number, c.row, c.kind) for c in lines} == {
+            (number, old, "ended"),
+            (number, row(store, "i"), "added"),
+        }
+
+    def test_lines_are_numbered_upwards(self, store: Store) -> None:
+        """`seq` is the last; `changes` gives those past a number, so many at a time."""
+        write(store, *(add(f"{i}") for i in range(5)))
+        lines = store.changes(0)
+        assert lines is not None
+        numbers = [line.seq for line in lines]
+        assert numbers == sorted(set(numbers))
+        assert numbers[-1] == store.seq()
+        assert store.changes(numbers[1]) == lines[2:]
+        assert store.changes(numbers[1], limit=2) == lines[2:4]
+        assert store.changes(store.seq()) == []
+
+    def test_following_the_log_leads_to_the_features(self, store: Store) -> None:
+        """Of every set, however often and in whatever portions it is followed."""
+        follower = Follower()
+        write(store, add("i"), Add(NOTES, waiting("w")), add("k", to=OTHER), add("l"))
+        follower.catch_up(store, limit=1)
+        assert follower.agrees_with(store)
+        write(
+            store, Replace(NOTES, 1, waiting("i", "new")), Retire(NOTES, "l", 1), add("l", "again")
+        )
+        write(
+            store, add("x"), Retire(NOTES, "x", 1), add("y"), Replace(NOTES, 1, record("y", "new"))
+        )
+        follower.catch_up(store, limit=2)
+        assert follower.agrees_with(store)
+        store.embed([(p.set_number, p.row, b"\1") for p in store.pending(limit=9)])
+        write(store, Retire(OTHER, "k", 1), Retire(NOTES, "w", 1))
+        follower.catch_up(store)
+        assert follower.agrees_with(store)
+        anew = Follower()
+        anew.catch_up(store)
+        assert anew.agrees_with(store)
+        assert sum(map(len, follower.live.values())) == 3
+
+    # --- what waits
+
+    def test_what_has_no_vectors_waits(self, store: Store) -> None:
+        """Empty vectors are an answer: such an item never waits."""
+        write(store, Add(NOTES, waiting("i", "a text")), add("k"), Add(NOTES, WHOLE_J))
+        found = store.pending(limit=10)
+        assert [(p.set_number, p.row, p.text) for p in found] == [
+            (info(store).number, row(store, "i"), "a text")
+        ]
+
+    def test_live_and_earlier_ones_wait_first(self, store: Store) -> None:
+        """Then versions that ended, which searches of the past want too."""
+        write(store, Add(NOTES, waiting("i", "old")), Add(NOTES, waiting("j")), time=NOW)
+        write(store, Replace(NOTES, 1, waiting("i", "new")), Add(OTHER, waiting("k")))
+        found = [p.text for p in store.pending(limit=10)]
+        assert found == ["text of j", "new", "text of k", "old"]
+        assert [p.text for p in store.pending(limit=2)] == found[:2]
+
+    def test_pending_of_sets(self, store: Store) -> None:
+        """Those asked for alone; of no sets nothing."""
+        write(store, Add(NOTES, waiting("i")), Add(OTHER, waiting("j")))
+        numbers = [info(store).number, info(store, OTHER).number]
+        texts = [
+            [p.text for p in store.pending(limit=9, set_numbers=chosen)]
+            for chosen in ([numbers[1]], numbers, [])
+        ]
+        assert texts == [["text of j"], ["text of i", "text of j"], []]
+
+    def test_vectors_are_filled_in(self, store: Store) -> None:
+        """The feature has them, the item waits no longer, search is told."""
+        write(store, Add(NOTES, waiting("i")))
+        seq = store.seq()
+        place = (info(store).number, row(store, "i"))
+        store.embed([(*place, b"\0\xff")])
+        assert features(store)[0].vectors == b"\0\xff"
+        assert store.pending(limit=9) == []
+        lines = store.changes(seq)
+        assert lines is not None
+        assert [(c.set_number, c.row, c.kind) for c in lines] == [(*place, "embedded")]
+
+    def test_embedding_is_no_commit(self, store: Store) -> None:
+        """No number moves, the item does not change."""
+        number = write(store, Put(("a",), 1), Add(NOTES, waiting("i"))).number
+        before = only(store)
+        store.embed([(info(store).number, before.row, b"\1")])
+        assert only(store) == before
+        assert store.head(ADA) == store.commit_at(FAR) == number
+
+    def test_vectors_are_filled_in_once(self, store: Store) -> None:
+        """What is there stays, given early or late; an embedder that comes second is ignored."""
+        write(store, Add(NOTES, waiting("i")), Add(NOTES, replace(WHOLE_J, time=NOW)), add("k"))
+        number = info(store).number
+        store.embed([(number, row(store, "i"), b"")])
+        seq = store.seq()
+        store.embed([(number, row(store, item_id), b"late") for item_id in "ijk"])
+        assert [f.vectors for f in features(store)] == [b"", WHOLE_J.vectors, b""]
+        assert store.seq() == seq
+
+    def test_one_row_in_one_call_twice(self, store: Store) -> None:
+        """The first stands."""
+        write(store, Add(NOTES, waiting("i")))
+        place = (info(store).number, row(store, "i"))
+        store.embed([(*place, b"first"), (*place, b"second")])
+        assert features(store)[0].vectors == b"first"
+
+    def test_rows_that_are_gone_are_left_alone(self, store: Store) -> None:
+        """Or in another set; the others of the call are filled in."""
+        write(store, Add(NOTES, waiting("i")), add("k", to=OTHER))
+        place = row(store, "i")
+        seq = store.seq()
+        store.embed(
+            [(info(store).number, 123_456, b"\1"), (info(store, OTHER).number, place, b"\1")]
+        )
+        assert store.seq() == seq
+        assert [p.row for p in store.pending(limit=9)] == [place]
+        store.embed([(info(store).number, 123_456, b"\1"), (info(store).number, place, b"\2")])
+        assert features(store)[0].vectors == b"\2"
+
+    def test_an_ended_version_is_filled_in_too(self, store: Store) -> None:
+        """For searches of the past."""
+        first = write(store, Add(NOTES, waiting("i"))).number
+        old = row(store, "i")
+        write(store, Retire(NOTES, "i", 1))
+        store.embed([(info(store).number, old, b"\1")])
+        assert [f.vectors for f in features(store, at=first)] == [b"\1"]
+        assert store.pending(limit=9) == []
+
+    def test_embedding_nothing_is_no_error(self, store: Store) -> None:
+        """And no line."""
+        store.embed([])
+        assert store.seq() == 0
+
+
+WHOLE_J = replace(WHOLE, id="j")

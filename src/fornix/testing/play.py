@@ -1,0 +1,183 @@
+"""Random batches: enough alike to collide, odd enough to find what nobody thought of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from fornix.store import (
+    Add,
+    Batch,
+    Clear,
+    Create,
+    Define,
+    Definition,
+    Delete,
+    ItemChange,
+    Limits,
+    Put,
+    Record,
+    Refresh,
+    Replace,
+    Retire,
+    Scope,
+    SetRef,
+    Store,
+    TreeDelta,
+)
+from fornix.testing.batches import DAY, SECOND
+from fornix.values import Path, Value
+
+SCOPES = (Scope("app", "ada"), Scope("app", "b.o\0b"), Scope("app 2", "ada"), Scope("app", None))
+OBJECTS = ("a", "a.b", "\\", "x\0y", "🦊")
+LEAVES = ("leaf", "other leaf")
+"""Names that never become objects: only these expire, so that no object goes before its fields."""
+
+IDS = ("i", "j", "k", "🦊", "i\0")
+VALUES: tuple[Value, ...] = (
+    None,
+    True,
+    1,
+    1.0,
+    -0.0,
+    float("nan"),
+    10**40,
+    "text",
+    "naïve 🦊 \0 \\ $",
+    b"\0\xff",
+    [],
+    {},
+    {"$bytes": [1, {"b": None, "a": b""}], "": float("inf")},
+)
+TEXTS = ("short", "", "a longer text about nothing", "naïve 🦊 \0", "text")
+DEFINITIONS = (
+    Definition(),
+    Definition(capacity=2, compaction="reject"),
+    Definition(capacity=3),
+    Definition(capacity=1, compaction="summarise"),
+    Definition(signals={"speaker": 0.5}),
+)
+STEPS = (0, 0, 1, SECOND, 3 * SECOND, 60 * SECOND, -SECOND, -DAY)
+"""How far the caller's clock moves from one batch to the next."""
+
+
+@dataclass
+class Player:
+    """Makes up batches for a store, looking at it only to aim well.
+
+    Args:
+        rng: Where chance comes from.
+        clock: What the caller's clock says; it also goes back at times.
+    """
+
+    rng: Random
+    clock: int
+
+    def batch(self, store: Store) -> Batch:
+        """Return a batch that *store* takes more often than not."""
+        self.clock += self.rng.choice(STEPS)
+        scope = self.rng.choice(SCOPES)
+        state = [self._delta() for _ in range(self._few())] if scope.key is not None else []
+        items = [self._change(store, scope) for _ in range(self._few())]
+        named = self.rng.random() < 0.4  # noqa: PLR2004 - of the batches
+        number = self.rng.randrange(6)
+        asked = named and number % 2 == 0
+        return Batch(
+            scope=scope,
+            time=self.clock,
+            op=b"op %d" % number if named else None,
+            request=b"request %d" % self.rng.choice((1, 1, 1, 2)) if asked else None,
+            base=self._base(store, scope) if state or self._rarely() else None,
+            state=state,
+            define=[self._definition(scope)] if self._rarely() else [],
+            items=items,
+            limits=self._limits(),
+            result=self.rng.choice(VALUES),
+        )
+
+    def _few(self) -> int:
+        return self.rng.choice((0, 1, 1, 2, 3, 5))
+
+    def _rarely(self) -> bool:
+        return self.rng.random() < 0.15  # noqa: PLR2004 - about one in seven
+
+    def _base(self, store: Store, scope: Scope) -> int:
+        head = store.head(scope)
+        return self.rng.choice((0, head)) if self._rarely() else head
+
+    def _limits(self) -> Limits | None:
+        if not self._rarely():
+            return None
+        return self.rng.choice((Limits(items=3), Limits(bytes=60), Limits()))
+
+    def _set(self, scope: Scope) -> SetRef:
+        home = SCOPES[-1] if self._rarely() else scope
+        return SetRef(home, self.rng.choice(("notes", "no\0tes")))
+
+    def _definition(self, scope: Scope) -> Define:
+        replaces = self.rng.random() < 0.7  # noqa: PLR2004 - the rest mostly conflicts
+        return Define(self._set(scope), self.rng.choice(DEFINITIONS), replace=replaces)
+
+    def _path(self) -> Path:
+        return tuple(self.rng.choice(OBJECTS) for _ in range(self.rng.choice((0, 0, 1, 1, 2))))
+
+    def _expiry(self) -> int | None:
+        return self.clock + self.rng.choice((-1, 0, 1, SECOND, 90 * SECOND))
+
+    def _delta(self) -> TreeDelta:
+        objects = (*self._path(), self.rng.choice(OBJECTS))
+        leaf = (*self._path(), self.rng.choice(LEAVES))
+        value = self.rng.choice(VALUES)
+        deltas: tuple[TreeDelta, ...] = (
+            Create(objects),
+            Create(objects),
+            Put(leaf, value),
+            Put(leaf, value, self._expiry()),
+            Put(objects, value),
+            Delete(self.rng.choice((objects, leaf))),
+            Clear(self._path()),
+            Refresh(leaf, self.rng.choice((None, self._expiry()))),
+        )
+        return self.rng.choice(deltas)
+
+    def _change(self, store: Store, scope: Scope) -> ItemChange:
+        home, item_id = self._set(scope), self.rng.choice(IDS)
+        live = store.get(home, [item_id])[0]
+        if live is None and not self._rarely():
+            return Add(home, self._record(item_id))
+        version = 1 if live is None else live.version
+        version += self.rng.choice((0, 0, 0, 0, 1)) if self._rarely() else 0
+        changes: tuple[ItemChange, ...] = (
+            Retire(home, item_id, version),
+            Replace(home, version, self._record(item_id)),
+            Replace(home, version, self._record(item_id)),
+            Add(home, self._record(self.rng.choice(IDS))),
+        )
+        return self.rng.choice(changes)
+
+    def _record(self, item_id: str) -> Record:
+        made = Record(
+            item_id,
+            value=self.rng.choice((None, '"v"', '{"text":"é"}')),
+            text=self.rng.choice(TEXTS),
+            metadata=self.rng.choice(("{}", '{"topic":"é"}')),
+            importance=self.rng.choice((0.0, 0.5)),
+            sources=self.rng.choice(((), ("i", "j"))),
+            compacted=self.rng.choice((False, True)),
+            time=self.rng.choice((None, self.clock, self.clock - DAY)),
+            vectors=self.rng.choice((None, b"", b"\1\2")),
+        )
+        if self._rarely():
+            return replace(made, speaker="Ada", role="user", session="s1")
+        return replace(made, terms=b"\1\0\0\0\1", tokens=1, temporal=self.rng.choice((0, 255)))
+
+
+def vectors_of(text: str) -> bytes:
+    """Return made-up vectors that depend on the text alone, as an embedder's do."""
+    return text.encode()[:8].ljust(8, b"\1")
+
+
+def embed_some(store: Store, *, limit: int) -> None:
+    """Embed up to *limit* of what waits."""
+    waiting = store.pending(limit=limit)
+    store.embed([(p.set_number, p.row, vectors_of(p.text)) for p in waiting])

@@ -1,0 +1,208 @@
+"""What a store answers, in words that do not depend on its numbers, so that stores compare."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+
+from fornix import wire
+from fornix.store import Effects, Feature, Node, Scope, SetRef, Store, StoredItem
+from fornix.values import Path
+
+FAR = 1 << 60
+"""Later than every commit."""
+
+PAGE = 3
+"""Small, so that small tests turn pages too."""
+
+
+def shown(node: Node) -> tuple[str, int | None]:
+    """Return a node so that equal ones compare equal, NaN too, and 1, 1.0 and True do not."""
+    return ("object" if node.is_object else wire.encode(node.value), node.expires)
+
+
+def tree(
+    store: Store, scope: Scope, *, now: int, at: int | None = None
+) -> list[tuple[Path, tuple[str, int | None]]]:
+    """Return every node of an exact tree, as `shown`, in the order of a walk."""
+    found: list[tuple[Path, tuple[str, int | None]]] = []
+    stack: list[tuple[Path, Node]] = [((), Node(is_object=True))]
+    while stack:
+        path, node = stack.pop()
+        if path:
+            found.append((path, shown(node)))
+        fields = store.children(scope, path, at=at, now=now)
+        stack.extend(((*path, name), child) for name, child in reversed(fields))
+    return found
+
+
+def commits(store: Store) -> list[int]:
+    """Return the numbers of all commits."""
+    last = store.commit_at(FAR)
+    return [n for n in range(1, last + 1) if store.effects(n) is not None]
+
+
+def pages(
+    store: Store, ref: SetRef, *, newest_first: bool = False, at: int | None = None
+) -> list[StoredItem]:
+    """Return all items of a set, read page by page."""
+    found: list[StoredItem] = []
+    after = None
+    while page := store.page(ref, after=after, limit=PAGE, newest_first=newest_first, at=at):
+        found.extend(page)
+        after = (page[-1].record.time or 0, page[-1].first)
+    return found
+
+
+class _Names:
+    """Names for the commits and rows of one store that are the same in every store."""
+
+    def __init__(self, store: Store) -> None:
+        self.numbers = commits(store)
+        self.effects = [e for n in self.numbers if (e := store.effects(n)) is not None]
+        self.commits = {n: i for i, n in enumerate([0, *self.numbers])}
+        ids = {(item.set, item.record.id) for e in self.effects for item in e.begun}
+        self.versions = {key: store.versions(*key) for key in sorted(ids, key=repr)}
+        self.rows = {v.row: v for versions in self.versions.values() for v in versions}
+        self.firsts: dict[int, int] = {}
+        for version in self.rows.values():
+            earlier = self.firsts.get(version.first, version.version)
+            self.firsts[version.first] = min(earlier, version.version)
+
+    def item(self, item: StoredItem) -> tuple[object, ...]:
+        return (
+            item.set,
+            item.version,
+            self.firsts[item.first],
+            self.commits[item.begun],
+            None if item.ended is None else self.commits[item.ended],
+            item.created,
+            item.updated,
+            item.accessed if item.ended is None else None,
+            item.record,
+        )
+
+    def row(self, row: int) -> tuple[object, ...]:
+        version = self.rows[row]
+        return (version.set, version.record.id, version.version, self.commits[version.begun])
+
+    def feature(self, feature: Feature) -> tuple[object, ...]:
+        ended = None if feature.ended is None else self.commits[feature.ended]
+        begun = self.commits[feature.begun]
+        told = replace(feature, row=0, first=self.firsts[feature.first], begun=begun, ended=ended)
+        return (self.row(feature.row), told)
+
+    def commit(self, effects: Effects) -> tuple[object, ...]:
+        return (
+            effects.scope,
+            effects.commit.time,
+            wire.encode(effects.commit.result),
+            sorted((path, shown(node)) for path, node in effects.put),
+            sorted(effects.removed),
+            [self.item(item) for item in effects.begun],
+            sorted((self.item(item) for item in effects.ended), key=repr),
+        )
+
+
+def reads(
+    store: Store, *, now: int, at: Collection[int] | None = None, scopes: Iterable[Scope] = ()
+) -> dict[str, object]:
+    """Return all that *store* answers, under a name for each question.
+
+    Two stores to which the same batches were committed in one order give equal answers, whatever
+    numbers they chose for commits, rows and sets.
+
+    Args:
+        now: The time of the reading.
+        at: Which commits to read the past at, as positions in commit order from 1; None: all.
+        scopes: Scopes to read although no item or tree was written there.
+    """
+    names = _Names(store)
+    wanted = range(1, len(names.numbers) + 1) if at is None else sorted(at)
+    told: dict[str, object] = {"commits": [names.commit(e) for e in names.effects]}
+    told["times"] = [names.commits[store.commit_at(e.commit.time)] for e in names.effects]
+    told["spaces"] = store.spaces()
+    for space in told["spaces"]:
+        told[f"keys of {space}"] = store.keys(space)
+    there = {e.scope for e in names.effects} | {ref.scope for ref, _ in names.versions}
+    for scope in sorted(there | set(scopes), key=repr):
+        told[f"head of {scope}"] = names.commits[store.head(scope)]
+        told[f"tree of {scope}"] = tree(store, scope, now=now)
+        for i in wanted:
+            told[f"tree of {scope} at {i}"] = tree(store, scope, now=now, at=names.numbers[i - 1])
+        for info in store.set_infos(scope):
+            told[f"{info.ref}"] = (
+                info.definition,
+                info.items,
+                info.bytes,
+                store.set_info(info.ref) == info,
+            )
+            for i in [None, *wanted]:
+                told[f"{info.ref} at {i}"] = _set_reads(store, names, info.ref, info.number, i)
+    for key, versions in names.versions.items():
+        told[f"versions of {key}"] = [names.item(version) for version in versions]
+        told[f"get {key}"] = [item and names.item(item) for item in store.get(key[0], [key[1]])]
+    told["stored"] = [names.item(i) for i in store.stored(sorted(names.rows))]
+    told["pending"] = [(names.row(p.row), p.text, p.metadata) for p in store.pending(limit=FAR)]
+    numbers = [info.number for scope in there for info in store.set_infos(scope)]
+    told["unstaged"] = [names.row(p.row) for p in store.unstaged(numbers, limit=FAR)]
+    stats = store.stats()
+    told["stats"] = (stats.keys, stats.sets, stats.items, stats.item_versions, stats.pending)
+    told["oldest pending"] = stats.oldest_pending
+    return told
+
+
+def _set_reads(store: Store, names: _Names, ref: SetRef, number: int, i: int | None) -> object:
+    at = None if i is None else names.numbers[i - 1]
+    found = pages(store, ref, at=at)
+    backwards = pages(store, ref, at=at, newest_first=True)
+    again = store.get(ref, [item.record.id for item in found], at=at)
+    return (
+        [names.item(item) for item in found],
+        [names.item(item) for item in backwards],
+        [item and names.item(item) for item in again],
+        [names.feature(feature) for feature in store.features(number, at=at)],
+    )
+
+
+def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]:
+    """Return a line for every question to which two stores gave different answers."""
+    missing = object()
+    return [
+        f"{name}:\n   {ours.get(name)!r}\n   {theirs.get(name)!r}"
+        for name in [*ours, *(n for n in theirs if n not in ours)]
+        if ours.get(name, missing) != theirs.get(name, missing)
+    ]
+
+
+@dataclass
+class Follower:
+    """A copy of the live features of a store that keeps up by its change log alone.
+
+    This is what search does: `catch_up`, and compare with what the store says.
+    """
+
+    seq: int = 0
+    live: dict[int, dict[int, Feature]] = field(default_factory=dict[int, dict[int, Feature]])
+
+    def catch_up(self, store: Store, *, limit: int = 10_000) -> None:
+        """Take over what changed since last time; start anew where the log does not reach back."""
+        while True:
+            lines = store.changes(self.seq, limit=limit)
+            if lines is None:
+                raise LookupError("the change log no longer goes back to where this follower is")
+            for line in lines:
+                home = self.live.setdefault(line.set_number, {})
+                home.pop(line.row, None)
+                for feature in store.features_of(line.set_number, [line.row]):
+                    if feature.ended is None:
+                        home[line.row] = feature
+                self.seq = line.seq
+            if not lines:
+                return
+
+    def agrees_with(self, store: Store) -> bool:
+        """Whether every set this has heard of has just the features that it knows."""
+        return all(
+            {f.row: f for f in store.features(number)} == home for number, home in self.live.items()
+        )

@@ -1,0 +1,236 @@
+"""Import: what the lines of a file say, committed in chunks, each of them once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+
+from fornix.errors import DuplicateItem, InvalidInput, StaleRun
+from fornix.items import Item, text_of
+from fornix.keys import KeyBatch
+from fornix.memory import Memory
+from fornix.records import item_of
+from fornix.sets import OnExisting
+from fornix.store import Batch, Define, Scope, SetRef
+from fornix.transfer.export import item_fields
+from fornix.transfer.lines import (
+    Entry,
+    ItemLine,
+    Layout,
+    NodeLine,
+    SetLine,
+    Source,
+    Target,
+    entries,
+)
+from fornix.values import moment
+
+CHUNK = 500
+"""Lines that one commit holds."""
+
+TRIES = 20
+"""How often a chunk of exact memory is tried while others write to the same key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What an import did.
+
+    Attributes:
+        added: Items that are new.
+        kept: Items that were there already, and stay as they are.
+        updated: Items that were there already, and were replaced.
+        sets: Sets that were made, or got another definition.
+        values: Values and objects of exact memory that were written.
+        values_kept: Those that were there already, and stay.
+        expired: Those that expired before they could be written.
+    """
+
+    added: int = 0
+    kept: int = 0
+    updated: int = 0
+    sets: int = 0
+    values: int = 0
+    values_kept: int = 0
+    expired: int = 0
+
+    def plus(self, other: Loaded) -> Loaded:
+        """Return the sums."""
+        names = Loaded.__slots__
+        return Loaded(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+def check(source: Source, layout: Layout, target: Target | None) -> int:
+    """Return how many entries a file has, after reading all of it; nothing is written.
+
+    Raises:
+        InvalidInput: A line cannot be used, or names an item or a field a second time.
+    """
+    count = 0
+    seen: dict[int, int] = {}
+    for number, entry in entries(source, layout, target):
+        count += 1
+        named = _named(entry)
+        first = seen.setdefault(hash(named), number)
+        if len(seen) < count:
+            problem = f"{named[-1]!r} was there before, on line {first}"
+            raise source.wrong(number, problem, "remove one, or give it another id")
+    return count
+
+
+def _named(entry: Entry) -> tuple[object, ...]:
+    if isinstance(entry, ItemLine):
+        return ("item", entry.key, entry.set, entry.item.id)
+    if isinstance(entry, SetLine):
+        return ("set", entry.key, entry.set)
+    return ("node", entry.key, entry.path)
+
+
+class Load:
+    """An import into one memory; `run` may be repeated, and adds nothing twice."""
+
+    def __init__(self, memory: Memory, *, on_existing: OnExisting = "keep") -> None:
+        if on_existing not in ("error", "keep", "update"):
+            raise InvalidInput(
+                f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}"
+            )
+        self._memory = memory
+        self._on_existing: OnExisting = on_existing
+        self.done = Loaded()
+
+    def run(
+        self,
+        source: Source,
+        layout: Layout,
+        target: Target | None = None,
+        *,
+        progress: Callable[[int], None] = lambda _count: None,
+    ) -> Loaded:
+        """Import a file that was checked; each chunk is atomic, and durable when it is counted.
+
+        If it fails on the way, the error has a note of how far it came.
+
+        Args:
+            progress: Called with the number of entries done since the last call.
+        """
+        last = 0
+        try:
+            for chunk in _chunks(entries(source, layout, target)):
+                self.done = self.done.plus(self._commit([entry for _, entry in chunk]))
+                last = chunk[-1][0]
+                progress(len(chunk))
+        except BaseException as error:
+            error.add_note(
+                f"{source.name} was imported up to line {last}; "
+                "the same command again goes on from there and adds nothing twice"
+            )
+            raise
+        return self.done
+
+    def _commit(self, chunk: Sequence[Entry]) -> Loaded:
+        first = chunk[0]
+        if isinstance(first, SetLine):
+            return self._define(first)
+        if isinstance(first, ItemLine):
+            return self._add(first, [e.item for e in chunk if isinstance(e, ItemLine)])
+        return self._write(first.key, [e for e in chunk if isinstance(e, NodeLine)])
+
+    def _ref(self, line: SetLine | ItemLine) -> SetRef:
+        memory = self._memory
+        if line.key is None:
+            return SetRef(Scope(memory.knowledge.name, None), line.set)
+        return SetRef(Scope(memory.space, line.key), line.set)
+
+    def _define(self, line: SetLine) -> Loaded:
+        ref = self._ref(line)
+        info = self._memory.store.set_info(ref)
+        if info is not None and info.definition == line.definition:
+            return Loaded()
+        change = Define(ref, line.definition, replace=self._on_existing == "update")
+        now = time.time_ns() // 1000
+        self._memory.store.commit(Batch(scope=ref.scope, time=now, define=[change]))
+        return Loaded(sets=1)
+
+    # --- items --------------------------------------------------------------------------------
+
+    def _add(self, line: ItemLine, items: Sequence[Item]) -> Loaded:
+        ref = self._ref(line)
+        found = self._memory.store.get(ref, [item.id or "" for item in items])
+        old = {s.record.id: item_of(s) for s in found if s is not None}
+        if old and self._on_existing == "error":
+            raise DuplicateItem(next(iter(old)), set_name=line.set)
+        changed = [
+            item
+            for item in items
+            if item.id not in old
+            or (self._on_existing == "update" and _differs(item, old[item.id]))
+        ]
+        owner = self._memory.knowledge if line.key is None else self._memory.key(line.key)
+        if changed:
+            owner.set(line.set).add_many(changed, on_existing=self._on_existing)
+        updated = sum(item.id in old for item in changed)
+        return Loaded(added=len(changed) - updated, updated=updated, kept=len(items) - len(changed))
+
+    # --- exact memory -------------------------------------------------------------------------
+
+    def _write(self, key: str, nodes: Sequence[NodeLine]) -> Loaded:
+        for left in reversed(range(TRIES)):
+            try:
+                with self._memory.key(key).batch() as batch:
+                    return self._put_all(batch, nodes)
+            except StaleRun:
+                if not left:
+                    raise
+        raise AssertionError  # the last try returns or raises
+
+    def _put_all(self, batch: KeyBatch, nodes: Sequence[NodeLine]) -> Loaded:
+        written = kept = expired = 0
+        now = time.time_ns() // 1000
+        for line in nodes:
+            if line.node.expires is not None and line.node.expires <= now:
+                expired += 1
+            elif self._put(batch, line):
+                written += 1
+            else:
+                kept += 1
+        return Loaded(values=written, values_kept=kept, expired=expired)
+
+    def _put(self, batch: KeyBatch, line: NodeLine) -> bool:
+        """Write one node, unless something is there that is to stay; return whether it did."""
+        tree, node = batch.short_term, line.node
+        if line.path in tree and (node.is_object or self._on_existing != "update"):
+            if self._on_existing == "error":
+                raise InvalidInput(f"key {line.key!r} has something at {line.path!r} already")
+            return False
+        expires = None if node.expires is None else moment(node.expires)
+        if node.is_object:
+            tree.new_object(line.path, expires_at=expires)
+        else:
+            tree.set(line.path, node.value, expires_at=expires)
+        return True
+
+
+def _differs(item: Item, old: Item) -> bool:
+    whole = replace(
+        item,
+        text=text_of(item.value) if item.text is None else item.text,
+        time=item.time or old.time,
+        set_name=old.set_name,
+    )
+    return item_fields(whole, key=None) != item_fields(old, key=None)
+
+
+def _chunks(lines: Iterable[tuple[int, Entry]]) -> Iterator[list[tuple[int, Entry]]]:
+    """Yield runs of entries that one commit takes."""
+    for _, like in groupby(lines, key=lambda line: _place(line[1])):
+        while chunk := list(islice(like, CHUNK)):
+            yield chunk
+
+
+def _place(entry: Entry) -> tuple[object, ...]:
+    if isinstance(entry, NodeLine):
+        return ("node", entry.key)
+    kind = "set" if isinstance(entry, SetLine) else "item"
+    return (kind, entry.key, entry.set)

@@ -1,0 +1,87 @@
+"""Storable values as JSON text and back, and digests of them.
+
+JSON has no bytes, no NaN or infinities, and readers that lose large ints, so these travel as
+one-field objects: ``{"$bytes": base64}``, ``{"$float": "nan" | "inf" | "-inf"}`` and
+``{"$int": hex}``. A user's own keys that start with ``$`` are written with a second ``$``.
+`decode(encode(v))` equals *v*, with the same types and the same order of dict keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from hashlib import blake2b
+from typing import cast
+
+from fornix.values import Value
+
+_DIGITS = 600
+"""Python refuses to parse ints of over 640 digits where its limit is set low."""
+
+_LONG_INT = re.compile(rf"\d{{{_DIGITS}}}")
+
+_BIG = 1 << 1900
+
+_compact = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode
+_sorted = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
+).encode
+
+
+def encode(value: Value) -> str:
+    """Return *value*, which must be a checked one, as compact JSON."""
+    try:
+        text = _compact(value)
+    except (TypeError, ValueError):  # bytes, NaN, or a very large int
+        return _compact(_escaped(value))
+    if '"$' in text or (len(text) > _DIGITS and _LONG_INT.search(text)):
+        return _compact(_escaped(value))
+    return text
+
+
+def decode(text: str) -> Value:
+    """Return the value that *text*, made by `encode`, stands for."""
+    plain = json.loads(text)
+    return _restored(plain) if '"$' in text else cast("Value", plain)
+
+
+def digest(value: Value, *, salt: bytes) -> bytes:
+    """Return 16 bytes that tell *value* from others; equal dicts in any order digest alike."""
+    return blake2b(_sorted(_escaped(value)).encode(), digest_size=16, key=salt).digest()
+
+
+def _escaped(value: Value) -> Value:
+    if isinstance(value, bytes):
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": repr(value)}
+    if isinstance(value, int) and not -_BIG < value < _BIG:
+        return {"$int": hex(value)}
+    if isinstance(value, list):
+        return [_escaped(v) for v in value]
+    if isinstance(value, dict):
+        return {f"${k}" if k.startswith("$") else k: _escaped(v) for k, v in value.items()}
+    return value
+
+
+def _restored(value: Value) -> Value:
+    if isinstance(value, list):
+        return [_restored(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        if isinstance(inner, str) and name in _SPECIAL:
+            return _SPECIAL[name](inner)
+    return {k.removeprefix("$"): _restored(v) for k, v in value.items()}
+
+
+def _hexadecimal(text: str) -> int:
+    return int(text, 16)
+
+
+_SPECIAL = {"$bytes": base64.b64decode, "$float": float, "$int": _hexadecimal}

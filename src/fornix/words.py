@@ -1,0 +1,283 @@
+"""What words read: text becomes terms, and terms become bytes.
+
+A term is a stem, as a 32-bit number that is the same on every machine. Where words are written
+with spaces, tokens come from SQLite's `unicode61` (letters and digits, lower case, no diacritics)
+and stems from its `porter`; stop words go before stemming. Where they are written without
+(ideographs, kana, hangul, Thai, Lao, Khmer, Burmese), terms are pairs of characters, and for
+ideographs the single ones too.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import threading
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple, cast
+from zlib import crc32
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_COUNT = 255
+"""Most occurrences of a term, and most temporal words, that are told apart."""
+
+CACHED_TERMS = 65_536
+"""Stems kept per process; about 10 MB at most."""
+
+_LONGEST_STEMMED = 64
+"""Characters of a token that is stemmed and cached; `porter` itself leaves longer ones alone."""
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
+
+STOP_WORDS = frozenset(
+    """
+    a about above after again against all am an and any are as at be because been before being below
+    between both but by can could did do does doing down during each few for from further had has
+    have having he her here hers herself him himself his how i if in into is it its itself just me
+    more most my myself no nor not now of off on once only or other our ours ourselves out over own
+    same she should so some such than that the their theirs them themselves then there these they
+    this those through to too under until up very was we were what when where which while who whom
+    why will with would you your yours yourself yourselves s t don ve ll re d m
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Left out of texts and queries. `s` is among them, so "Ada's" is "Ada"."""
+
+_TEMPORAL_WORDS = frozenset(
+    """
+    yesterday today tonight tomorrow last next ago week weeks weekend weekends month months year
+    years day days recently since just monday tuesday wednesday thursday friday saturday sunday
+    january february march april june july august september october november december
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+"""Words that answer "when?"; "may" is not among them, and is mostly a verb."""
+
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_UNSPACED = re.compile(
+    f"[{_HAN}\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uac00-\ud7a3"
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0eff\u1000-\u109f\u1780-\u17d3]+"
+)
+_IDEOGRAPH = re.compile(f"[{_HAN}]")
+_VARIANTS = re.compile("[\u1100-\u11ff\u3040-\u30ff\uff00-\uffef]+")
+"""Full- and half-width forms and split hangul and kana, which have one form that is searched.
+
+Only these are normalised: on a long run of other combining marks `normalize` takes quadratic time.
+"""
+_NUMERIC_DATE = re.compile(
+    r"(?<![\d.-])(?:\d{4}-(\d\d)-(\d\d)|(\d\d?)\.(\d\d?)\.\d{4})(?![\d-])", re.ASCII
+)
+_Tokenizer = Callable[[bytes], "list[str]"]
+
+
+class Terms(NamedTuple):
+    """What words read of one text, ready for a `Record`.
+
+    Attributes:
+        packed: See `pack`.
+        tokens: How many words there are, with repetitions and without stop words.
+        temporal: How many temporal words the text has, at most `MAX_COUNT`.
+    """
+
+    packed: bytes
+    tokens: int
+    temporal: int
+
+
+def analyse(
+    text: str,
+    time: datetime | None = None,
+    speaker: str | None = None,
+    caption: str | Sequence[str] | None = None,
+) -> Terms:
+    """Return what words read of `document(text, …)`; any text has an answer.
+
+    Takes time in proportion to the text: about 15 µs for 30 words.
+    """
+    found, times = _read(text)
+    if caption:
+        found = found + _read(_image(caption))[0]
+    if speaker:
+        found = found + _read(speaker)[0]
+    if time:
+        found = found + _clock(time)
+    packed, tokens = pack(_hashed(found))
+    return Terms(packed, tokens, times)
+
+
+def document(
+    text: str,
+    *,
+    time: datetime | None = None,
+    speaker: str | None = None,
+    caption: str | Sequence[str] | None = None,
+) -> str:
+    """Return what words read: ``[1:56 pm on 8 May, 2023] Speaker: text [image: caption]``.
+
+    The date is in UTC and in English on every machine; what is not known is left out. That date
+    is worth 2 points of recall (LoCoMo, R@10).
+    """
+    label = f"{speaker}: " if speaker else ""
+    image = f" {_image(caption)}" if caption else ""
+    if time is None:
+        return f"{label}{text}{image}"
+    hour, minute, half, on, day, month, year = _clock(time)
+    return f"[{hour}:{minute} {half} {on} {day} {month.title()}, {year}] {label}{text}{image}"
+
+
+def _clock(time: datetime) -> list[str]:
+    utc = time.astimezone(UTC) if time.tzinfo else time
+    later, hour = divmod(utc.hour, 12)
+    half, month = "pm" if later else "am", MONTHS[utc.month - 1].lower()
+    return [f"{hour or 12}", f"{utc.minute:02}", half, "on", f"{utc.day}", month, f"{utc.year}"]
+
+
+def _image(caption: str | Sequence[str]) -> str:
+    return f"[image: {caption if isinstance(caption, str) else '; '.join(caption)}]"
+
+
+def terms(text: str) -> list[int]:
+    """Return the terms of a query, each once, in their order."""
+    return list(dict.fromkeys(_hashed(_read(text)[0])))
+
+
+def temporal(text: str) -> int:
+    """Return how many temporal words *text* has, at most `MAX_COUNT`.
+
+    These are words such as "yesterday", months (not "may"), weekdays, numbers of four digits.
+    """
+    return _read(text)[1]
+
+
+def is_unspaced(text: str) -> bool:
+    """Return whether *text* has characters of a script that puts no spaces between words."""
+    return _UNSPACED.search(text) is not None
+
+
+def pack(found: Sequence[int]) -> tuple[bytes, int]:
+    """Return terms as bytes, and how many they were.
+
+    The bytes are n unsigned 32-bit little-endian terms in rising order, then their n counts of a
+    byte each; so n is a fifth of their length.
+    """
+    unique = sorted(set(found))
+    if len(unique) == len(found):
+        counts = b"\x01" * len(found)
+    else:
+        seen = dict.fromkeys(unique, 0)
+        for term in found:
+            seen[term] += 1
+        counts = bytes([min(n, MAX_COUNT) for n in seen.values()])
+    return struct.pack(f"<{len(unique)}I", *unique) + counts, len(found)
+
+
+def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """Return the terms in rising order and their counts; they share the memory of *packed*."""
+    n = len(packed) // 5
+    return np.frombuffer(packed, "<u4", n), np.frombuffer(packed, np.uint8, n, 4 * n)
+
+
+def _read(text: str) -> tuple[list[str], int]:
+    """Return the tokens of *text*, stop words among them, and how many are temporal."""
+    pairs: list[str] = []
+    if not text.isascii():
+        text = _VARIANTS.sub(_normalized, text)
+        if _UNSPACED.search(text):
+            pairs = _pairs(text)
+            text = _UNSPACED.sub(" ", text)
+    found = _tokenizers().split(text.encode(errors="replace"))
+    times = sum(map(_TEMPORAL_WORDS.__contains__, found))
+    years = sum([token.isdecimal() for token in found if len(token) == len("2023")])
+    if years:
+        found = found + _spelled(text)
+    return found + pairs if pairs else found, min(times + years, MAX_COUNT)
+
+
+def _normalized(found: re.Match[str]) -> str:
+    return unicodedata.normalize("NFKC", found[0])
+
+
+def _pairs(text: str) -> list[str]:
+    """Return pairs of neighbours in each run without spaces, a lone character, ideographs."""
+    pairs = _IDEOGRAPH.findall(text)
+    for run in _UNSPACED.findall(text):
+        pairs += [run[i : i + 2] for i in range(len(run) - 1)]
+        if len(run) == 1 and not _IDEOGRAPH.match(run):
+            pairs.append(run)
+    return pairs
+
+
+def _spelled(text: str) -> list[str]:
+    """Return the months, and days without a zero before them, of dates in numbers.
+
+    So ``29.12.2023`` and ``2023-12-29`` are found by "29 December 2023", and it by them.
+    """
+    found: list[str] = []
+    for date in _NUMERIC_DATE.finditer(text):
+        month, day = (date[1], date[2]) if date[1] else (date[4], date[3])
+        if 1 <= int(month) <= len(MONTHS):
+            found.append(MONTHS[int(month) - 1].lower())
+            if day.startswith("0"):
+                found.append(day[1:])
+    return found
+
+
+def _hashed(tokens: Iterable[str]) -> list[int]:
+    """Return the terms of *tokens* in order, without stop words."""
+    return list(filter(None, map(_stems().__getitem__, tokens)))
+
+
+class _Stems(dict[str, int]):
+    """Terms by token, 0 for a stop word; filled as asked, emptied when full."""
+
+    def __missing__(self, token: str) -> int:
+        if len(token) > _LONGEST_STEMMED:
+            return _hash(token)
+        if len(self) >= CACHED_TERMS:
+            self.clear()
+        stem = " ".join(_tokenizers().stem(token.encode(errors="replace"))) or token
+        self[token] = term = 0 if token in STOP_WORDS else _hash(stem)
+        return term
+
+
+@lru_cache(maxsize=1)
+def _stems() -> _Stems:
+    return _Stems()
+
+
+def _hash(stem: str) -> int:
+    """Return a number of 32 bits for *stem*, never 0, the same on every machine."""
+    return crc32(stem.encode(errors="replace")) or 1
+
+
+class _PerThread(threading.local):
+    """SQLite's tokenizers, opened by each thread for itself: no lock is ever held over a fork."""
+
+    def __init__(self) -> None:
+        connection = apsw.Connection(":memory:")
+        folding = ["unicode61", "remove_diacritics", "2"]
+        self.split = _tokenizer(connection, folding)
+        self.stem = _tokenizer(connection, ["porter", *folding])
+
+
+@lru_cache(maxsize=1)
+def _tokenizers() -> _PerThread:
+    return _PerThread()
+
+
+def _tokenizer(connection: apsw.Connection, name: Sequence[str]) -> _Tokenizer:
+    tokenize = connection.fts5_tokenizer(name[0], list(name[1:]))
+
+    def tokens(utf8: bytes) -> list[str]:
+        answer = tokenize(
+            utf8, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False
+        )
+        return cast("list[str]", answer)
+
+    return tokens

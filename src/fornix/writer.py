@@ -1,0 +1,286 @@
+"""Where the changes of a memory go: the promise a set and a tree write to, and its plain keeper.
+
+`CommitWriter` makes each call a commit of its own. A batch (`fornix.batch`) and, inside an action,
+a run gather calls instead and commit them together.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import blake2b
+from itertools import count
+from typing import Protocol, TypeAlias
+
+from fornix import wire
+from fornix.embedding import EmbeddingWorker
+from fornix.errors import DuplicateItem, StaleItem
+from fornix.items import Hits, Item
+from fornix.recall import Recall, SearchOptions
+from fornix.records import Recorder
+from fornix.store import (
+    Batch,
+    Define,
+    ItemChange,
+    Limits,
+    Record,
+    Retire,
+    Scope,
+    SetInfo,
+    SetRef,
+    Store,
+    StoredItem,
+)
+from fornix.values import Value, checked_name, counted, microseconds, moment
+
+Where: TypeAlias = Mapping[str, object]
+AsOf: TypeAlias = int | datetime
+"""A moment of the past: a commit number, or a time with a zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one call changes, and what it answers.
+
+    Attributes:
+        retry: Built on what was read: when that has moved on, building it again is right.
+    """
+
+    items: Sequence[ItemChange]
+    result: Value
+    define: Sequence[Define] = ()
+    retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as the user made it: how a repetition under one idempotency key is recognised."""
+
+    name: str
+    arguments: Callable[[], Value]
+    idempotency_key: str | None = None
+
+
+class Writer(Protocol):
+    """Where a set's changes go: a commit of their own, or a batch; reads see what it wrote."""
+
+    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+        """Build a change (given a maker of ids), keep it, and return its result."""
+        ...
+
+    def records(self, items: Sequence[tuple[str, Item]]) -> list[Record]:
+        """Return what a store keeps of items."""
+        ...
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
+        """Return live versions in the order asked."""
+        ...
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: int | None,
+    ) -> list[StoredItem]:
+        """Return up to *limit* items by (time, first)."""
+        ...
+
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """Return every version of an id, and when each was retired."""
+        ...
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """Return the set as it is now."""
+        ...
+
+    def commit_of(self, moment: AsOf) -> int:
+        """Return the commit number that *moment* means."""
+        ...
+
+    def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
+        """Search sets together."""
+        ...
+
+    def touch(self, items: Sequence[StoredItem]) -> None:
+        """Note that items were read."""
+        ...
+
+
+# --- ids --------------------------------------------------------------------------------------
+
+
+def new_id() -> str:
+    """Return a UUID of version 7: unique, and rising with time (RFC 9562, method 3)."""
+    ns = time.time_ns()
+    ms, fraction = divmod(ns, 1_000_000)
+    random = int.from_bytes(os.urandom(8)) & ((1 << 62) - 1)
+    sub_ms = (fraction << 12) // 1_000_000
+    return _uuid((ms & ((1 << 48) - 1)) << 80 | 7 << 76 | sub_ms << 64 | 2 << 62 | random)
+
+
+def derived_ids(op: bytes) -> Callable[[], str]:
+    """Return a maker of ids that follow from the name of an op: the same for a repetition."""
+    numbers = count()
+
+    def make() -> str:
+        digest = blake2b(op + next(numbers).to_bytes(8), digest_size=16).digest()
+        bits = int.from_bytes(digest) & ~(0xF << 76) & ~(3 << 62)
+        return _uuid(bits | 8 << 76 | 2 << 62)
+
+    return make
+
+
+def _uuid(bits: int) -> str:
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+# --- the engine -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What an open memory works with; made once by `Memory.open`, shared by all its handles.
+
+    Attributes:
+        expects: Notes that say which embedder this memory's space and knowledge remember.
+        wait_s: How long a call tries again while others change what it is based on.
+        lanes: A lock per key: its outside writes to the exact tree go one after the other.
+    """
+
+    store: Store
+    recorder: Recorder
+    recall: Recall
+    worker: EmbeddingWorker
+    clock: Callable[[], int]
+    limits: Limits | None
+    wait_s: float
+    expects: tuple[tuple[str, str], ...] = ()
+    lanes: dict[Scope, threading.RLock] = field(default_factory=dict[Scope, threading.RLock])
+
+    def op(self, scope: Scope, idempotency_key: str) -> bytes:
+        """Return the name of the op that a caller's idempotency key stands for."""
+        checked_name(idempotency_key, "an idempotency key")
+        return wire.digest(
+            ["idempotency key", scope.space, scope.key, idempotency_key], salt=self.store.salt()
+        )
+
+    def request(self, plain: Value) -> bytes:
+        """Return the digest that tells a request from others."""
+        return wire.digest(plain, salt=self.store.salt())
+
+    def lane(self, scope: Scope) -> threading.RLock:
+        """Return the lock of a key."""
+        return self.lanes.setdefault(scope, threading.RLock())
+
+    def written(self, items: Sequence[ItemChange]) -> None:
+        """Have what waits for its vectors embedded, now that it is committed."""
+        if any(not isinstance(i, Retire) and i.record.vectors is None for i in items):
+            self.worker.notify()
+
+
+class Reads:
+    """The reads of a writer that has nothing of its own: straight from the store."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def records(self, items: Sequence[tuple[str, Item]]) -> list[Record]:
+        """See `Writer.records`."""
+        return self._engine.recorder.records(items, now=self._engine.clock())
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
+        """See `Writer.get`."""
+        return self._engine.store.get(ref, ids, at=at)
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: int | None,
+    ) -> list[StoredItem]:
+        """See `Writer.page`."""
+        return self._engine.store.page(
+            ref, after=after, limit=limit, newest_first=newest_first, at=at
+        )
+
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.versions`."""
+        store = self._engine.store
+        found: list[tuple[StoredItem, datetime | None]] = []
+        for stored in store.versions(ref, item_id):
+            end = None if stored.ended is None else store.effects(stored.ended)
+            found.append((stored, None if end is None else moment(end.commit.time)))
+        return found
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `Writer.info`."""
+        return self._engine.store.set_info(ref)
+
+    def commit_of(self, moment: AsOf) -> int:
+        """See `Writer.commit_of`."""
+        if isinstance(moment, int):
+            return counted(moment, "as_of", least=0)
+        return self._engine.store.commit_at(microseconds(moment, "as_of"))
+
+    def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
+        """See `Writer.search`."""
+        return self._engine.recall.search(refs, query, options)
+
+    def touch(self, items: Sequence[StoredItem]) -> None:
+        """See `Writer.touch`."""
+        if items:
+            self._engine.store.touch([s.first for s in items], time=self._engine.clock())
+
+
+class CommitWriter(Reads):
+    """Makes each call a commit of its own: atomic, durable when it returns."""
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        super().__init__(engine)
+        self._scope = scope
+
+    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+        """See `Writer.write`."""
+        engine, op, request = self._engine, None, None
+        if call.idempotency_key is not None:
+            op = engine.op(self._scope, call.idempotency_key)
+            request = engine.request([call.name, call.arguments()])
+            earlier = engine.store.adopted(op, request=request, label=call.idempotency_key)
+            if earlier is not None:
+                return earlier.result
+        deadline = time.monotonic() + engine.wait_s
+        while True:
+            change = build(new_id if op is None else derived_ids(op))
+            if not (change.items or change.define or op):
+                return change.result
+            batch = Batch(
+                scope=self._scope,
+                time=engine.clock(),
+                op=op,
+                request=request,
+                label=call.idempotency_key or "",
+                expects=engine.expects if change.items else (),
+                define=change.define,
+                items=change.items,
+                limits=engine.limits,
+                result=change.result if op is not None else None,
+            )
+            try:
+                commit = engine.store.commit(batch)
+            except (StaleItem, DuplicateItem):
+                if not change.retry or time.monotonic() > deadline:
+                    raise
+                continue
+            engine.written(change.items)
+            return commit.result if commit.adopted else change.result

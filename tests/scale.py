@@ -1,0 +1,46 @@
+"""How much the random, kill and contention tests do: the one place that says so.
+
+`FORNIX_TEST_SCALE=quick` (the default, `make check`) keeps the everyday run short;
+`full` (`make test`, CI) repeats the same laws many more times.
+A test asks for the count it needs and never looks at the environment itself::
+
+    from scale import COUNTS
+
+    for seed in range(COUNTS.kills):
+        ...
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What one test may do at most.
+
+    Attributes:
+        kills: Processes that are killed and started again.
+        random_ops: Steps of a random walk over a store, a tree or a set.
+        fuzz_examples: Inputs that hypothesis makes up for one property.
+        contention_s: Seconds for which processes or threads get in each other's way.
+    """
+
+    kills: int
+    random_ops: int
+    fuzz_examples: int
+    contention_s: float
+
+
+SCALES = {
+    "quick": Counts(kills=12, random_ops=2_000, fuzz_examples=60, contention_s=1.0),
+    "full": Counts(kills=200, random_ops=50_000, fuzz_examples=500, contention_s=15.0),
+}
+
+SCALE = os.environ.get("FORNIX_TEST_SCALE", "quick")
+if SCALE not in SCALES:
+    message = f"FORNIX_TEST_SCALE is {SCALE!r}; it can be one of {', '.join(SCALES)}"
+    raise ValueError(message)
+
+COUNTS = SCALES[SCALE]

@@ -1,0 +1,192 @@
+"""Processes are killed with SIGKILL at random moments; what they were told stands."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from crash_worker import MANY, MODES, SlowEmbedder
+from fornix import KeyMemory, Memory
+from fornix.embed import dequantise, quantise
+from fornix.store import Scope
+from fornix.stores.sqlite import SqliteStore
+from scale import COUNTS
+
+WORKER = Path(__file__).with_name("crash_worker.py")
+
+
+class Victim:
+    """A worker process, and what it acknowledged."""
+
+    def __init__(self, path: Path, mode: str, name: str, start: int) -> None:
+        self.mode, self.name, self.start = mode, name, start
+        self.children: list[int] = []
+        command = [sys.executable, str(WORKER), str(path), mode, name, str(start)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self.lines = self.process.stdout
+        assert self.lines is not None
+        assert self.lines.readline() == b"ready\n", "the worker did not come up"
+
+    def kill(self) -> int:
+        """Kill it now; return the last step that it acknowledged, or the one before its first."""
+        self.process.send_signal(signal.SIGKILL)
+        assert self.lines is not None
+        self.process.wait()
+        os.set_blocking(self.lines.fileno(), False)  # a child left behind may hold the other end
+        done = self.start - 1
+        with self.lines:
+            written = self.lines.read() or b""
+        for line in written.decode().splitlines():
+            word, number = line.split()
+            if word == "child":
+                self.children.append(int(number))
+            else:
+                done = int(number)
+        return done
+
+
+def check(key: KeyMemory, mode: str, done: int) -> int:
+    """Assert that steps up to *done* are there, and at most one more, whole; return the next."""
+    return globals()[f"check_{mode}"](key, done)
+
+
+def check_add(key: KeyMemory, done: int) -> int:
+    found = {item.id: item for item in key.list()}
+    assert all(f"add-{step}" in found for step in range(done + 1))
+    assert len(found) - done - 1 in (0, 1)
+    for item in found.values():
+        assert item.text == f"{key.key} item {item.metadata['step']}"
+    return len(found)
+
+
+def check_many(key: KeyMemory, done: int) -> int:
+    found = {item.id for item in key.set("many").list()}
+    steps = len(found) // MANY
+    assert len(found) == steps * MANY, "a batch is there in part"
+    assert steps - done - 1 in (0, 1)
+    return steps
+
+
+def check_update(key: KeyMemory, done: int) -> int:
+    item = key.set("updated").get("it")
+    if item is None:
+        assert done == -1
+        return 0
+    step = item.metadata["step"]
+    assert isinstance(step, int)
+    assert item.text == f"version {step}"
+    assert item.version == step + 1 == len(key.set("updated").history("it"))
+    assert step - done in (0, 1)
+    return step + 1
+
+
+def check_delete(key: KeyMemory, done: int) -> int:
+    steps = sorted(int(str(item.id)[4:]) for item in key.set("deleted").list())
+    assert steps in ([done], [done, done + 1], [done + 1]) or (done == -1 and not steps)
+    return steps[-1] if steps and steps[-1] > done else done + 1
+
+
+def check_tree(key: KeyMemory, done: int) -> int:
+    state = key.short_term.to_dict()
+    steps = len(key.set("tree"))
+    assert steps - done - 1 in (0, 1)
+    if steps:
+        assert state == {
+            "a": {"step": steps - 1},
+            "b": {"c": {"step": steps - 1}},
+            "log": list(range(steps)),
+        }
+    return steps
+
+
+def check_once(key: KeyMemory, done: int) -> int:
+    texts = [item.text for item in key.set("once").list()]
+    assert len(texts) == len(set(texts)), "one request was carried out twice"
+    assert len(texts) - done - 1 in (0, 1)
+    return done + 1
+
+
+def check_fork(key: KeyMemory, done: int) -> int:
+    found = {item.id for item in key.set("forked").list()}
+    assert all(f"fork-{step}" in found for step in range(done + 1))
+    assert len(found) - done - 1 in (0, 1)
+    return len(found)
+
+
+def check_store(memory: Memory) -> None:
+    """Assert that the file is sound, and that every row is embedded rightly or pending."""
+    store = memory.store
+    assert isinstance(store, SqliteStore)
+    assert store.problems() == []
+    embedder = SlowEmbedder()
+    waiting = {pending.row for pending in store.pending(limit=10**6)}
+    for name in memory.keys():
+        for info in store.set_infos(Scope(memory.space, name)):
+            features = {f.row: f for f in store.features(info.number)}
+            for stored in store.stored(list(features)):
+                vectors = features[stored.row].vectors
+                if vectors is None:
+                    assert stored.row in waiting
+                else:
+                    expected = quantise(embedder.row(stored.record.text or "")[None, :])
+                    assert (dequantise(vectors, 32) == dequantise(expected, 32)).all()
+
+
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_what_was_acknowledged_survives_kill(tmp_path: Path, mode: str) -> None:
+    """Killed at any moment: every acknowledged write is there, none in part, and writing goes on."""
+    chance = random.Random(mode)
+    path, next_step = tmp_path / "app.db", 0
+    for _ in range(max(2, COUNTS.kills // len(MODES))):
+        victim = Victim(path, mode, "ada", next_step)
+        time.sleep(chance.random() ** 2 * 0.12)
+        done = victim.kill()
+        try:
+            with Memory.open(path, embedder=SlowEmbedder(), wait_s=5) as memory:
+                next_step = check(memory.key("ada"), mode, done)
+                check_store(memory)
+        finally:
+            for child in victim.children:
+                os.kill(child, signal.SIGKILL)
+
+
+def test_two_processes_are_killed_at_once(tmp_path: Path) -> None:
+    """Two processes write to one file; killed together, each finds what it was told."""
+    chance = random.Random(2)
+    path, steps = tmp_path / "app.db", {"ada": 0, "bob": 0}
+    modes = {"ada": "tree", "bob": "add"}
+    for _ in range(max(2, COUNTS.kills // len(MODES))):
+        victims = [Victim(path, modes[name], name, start) for name, start in steps.items()]
+        time.sleep(chance.random() ** 2 * 0.12)
+        done = {victim.name: victim.kill() for victim in victims}
+        with Memory.open(path, embedder=SlowEmbedder(), wait_s=5) as memory:
+            for name in steps:
+                steps[name] = check(memory.key(name), modes[name], done[name])
+            check_store(memory)
+
+
+def test_what_was_pending_is_embedded_in_the_end(tmp_path: Path) -> None:
+    """Killed while embedding, again and again: the next one goes on, and nothing is missed."""
+    path, next_step = tmp_path / "app.db", 0
+    for _ in range(3):
+        victim = Victim(path, "many", "ada", next_step)
+        time.sleep(0.1)
+        done = victim.kill()
+        with Memory.open(path, embedder=SlowEmbedder()) as memory:
+            next_step = check(memory.key("ada"), "many", done)
+    with Memory.open(path, embedder=SlowEmbedder()) as memory:
+        assert memory.settle(wait_s=60)
+        assert memory.stats().pending == 0
+        check_store(memory)
+        hits = memory.key("ada").search(f"ada {next_step - 1}", limit=MANY)
+        assert not hits.partial
+        assert {hit.item.text for hit in hits} == {f"ada {next_step - 1}"}

@@ -1,0 +1,350 @@
+"""The laws of the house that no other tool holds: sizes, names, reasons, pages, links."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import io
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from pages import ROOT, files, pages, prose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+FILE_LINES = 500
+NAMELESS = re.compile(r"(utils?|helpers?|common|misc|base|core|managers?|handlers?)")
+SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|CREATE|ALTER|DROP|WITH)\s")
+
+DIRECTIVE = re.compile(
+    r"#\s*(?P<name>noqa|ruff:|pyright:|type:\s*ignore|pragma:\s*no\s*(?:cover|branch))",
+    re.IGNORECASE,
+)
+REASONED = re.compile(
+    r"""\#\s*(?>
+        noqa:\s[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*
+      | ruff:\s*noqa:\s[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*
+      | pyright:\s*ignore\[\w+(,\s*\w+)*\]
+      | pyright:\s*\w+\s*=\s*\w+
+      | pragma:\s*no\s*(cover|branch)
+    )(\s+|\s*[-:;#(–—]).*[^\W\d_]{3,}""",
+    re.VERBOSE,
+)
+
+MACHINE_PATH = re.compile(r"(?<![\w.~/])/(tmp|root|work|farm|home)/")
+REGISTRY = re.compile(
+    r"pythonhosted\.org|pypi\.org/simple|registry\.npmjs|/packages/[0-9a-f]{2}/[0-9a-f]{2}/"
+    r"|--(?:extra-)?index[-]url"
+)
+
+LINK = re.compile(
+    r"!?\[[^\]]*\]\((?P<inline>[^()\s]+)(?:\s+\"[^\"]*\")?\)|^\[[^\]]+\]:\s*(?P<ref>\S+)"
+)
+CODE_SPAN = re.compile(r"`[^`]*`")
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def sources(*folders: str) -> list[Path]:
+    """The Python files of the repository that lie in one of *folders*."""
+    return [
+        path
+        for path in files()
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in folders
+    ]
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def texts() -> Iterator[tuple[Path, list[str]]]:
+    """Every text file of the repository with its lines."""
+    for path in files():
+        content = path.read_bytes()
+        if b"\0" not in content[:8192]:
+            yield path, content.decode("utf-8", "replace").splitlines()
+
+
+def at(path: Path, node: ast.AST) -> str:
+    return f"{name(path)}:{getattr(node, 'lineno', 0)}"
+
+
+def expect_none(found: Iterable[str]) -> None:
+    """Fail with every one of *found* on a line of its own: there should be none."""
+    if listed := "\n".join(found):
+        pytest.fail(listed, pytrace=False)
+
+
+def comments(path: Path) -> Iterator[tuple[int, str]]:
+    with io.BytesIO(path.read_bytes()) as source:
+        for token in tokenize.tokenize(source.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+# --- the rooms ---------------------------------------------------------------------------------
+
+
+def test_no_file_outgrows_its_reader():
+    """A file has one reason to change, and at most 500 lines to say it in."""
+    code = [path for path in files() if name(path).startswith("src/")]
+    lengths = {
+        name(path): len(path.read_text(encoding="utf-8").splitlines())
+        for path in code
+        if path.suffix in {".py", ".sql"}
+    }
+    expect_none(f"{path}: {lines} lines" for path, lines in lengths.items() if lines > FILE_LINES)
+
+
+def test_every_room_has_a_name_of_its_own():
+    """A room is a noun of the glossary or the step it does; what is called utils has no owner."""
+    rooms = {path: path.relative_to(ROOT).with_suffix("").parts for path in sources("src")}
+    expect_none(name(path) for path, parts in rooms.items() if any(map(NAMELESS.fullmatch, parts)))
+
+
+def test_an_optional_package_is_imported_in_one_room():
+    """What may be missing is asked for in one place, where its absence has an answer."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [need for extra in project["optional-dependencies"].values() for need in extra]
+    always = {_import_name(need) for need in project["dependencies"]}
+    for optional in {_import_name(need) for need in wanted} - always:
+        rooms = [name(path) for path in sources("src") if optional in _imported(path)]
+        assert len(rooms) <= 1, f"{optional} is imported in {rooms}"
+
+
+def _import_name(requirement: str) -> str:
+    published = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+    return {"apache-flink": "pyflink"}.get(published, published.replace("-", "_"))
+
+
+def _imported(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+# --- the code ----------------------------------------------------------------------------------
+
+
+def test_nothing_is_pickled():
+    """Bytes of a store are data; unpickling them would run them."""
+    picklers = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
+    everywhere = sources("src", "tests", "tools", "bench")
+    expect_none(name(path) for path in everywhere if _imported(path) & picklers)
+
+
+def test_no_error_is_swallowed():
+    """Failure is never silence: `except Exception: pass` has no place, under any name."""
+    expect_none(
+        at(path, node)
+        for path in sources("src", "tests", "tools", "bench")
+        for node in ast.walk(tree(path))
+        if _swallows(node)
+    )
+
+
+def _swallows(node: ast.AST) -> bool:
+    if isinstance(node, ast.ExceptHandler):
+        return _is_broad(node.type) and all(map(_does_nothing, node.body))
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+        return any(map(_is_broad, node.args))
+    return False
+
+
+def _is_broad(caught: ast.expr | None) -> bool:
+    if isinstance(caught, ast.Tuple):
+        return any(map(_is_broad, caught.elts))
+    return caught is None or ast.unparse(caught) in {"Exception", "BaseException"}
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Pass() | ast.Continue() | ast.Expr(value=ast.Constant()) | ast.Return(value=None):
+            return True
+        case ast.Return(value=ast.Constant(value=value)):
+            return not value
+        case ast.Return(value=ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[])):
+            return True
+        case _:
+            return False
+
+
+def test_sql_is_never_put_together_from_values():
+    """SQL is a file or a literal and its values are bound; where text is joined, S608 says why."""
+    expect_none(
+        at(path, node)
+        for path in sources("src")
+        for node in ast.walk(tree(path))
+        if _joins_sql(node) and not _excused(path, node, "S608")
+    )
+
+
+def _joins_sql(node: ast.AST) -> bool:
+    match node:
+        case ast.JoinedStr(values=[ast.Constant(value=str(start)), *rest]):
+            return bool(rest and SQL.match(start))
+        case ast.BinOp(left=ast.Constant(value=str(start)), op=ast.Add() | ast.Mod()):
+            return bool(SQL.match(start))
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(start)), attr="format")):
+            return bool(SQL.match(start))
+        case _:
+            return False
+
+
+def _excused(path: Path, node: ast.AST, rule: str) -> bool:
+    assert isinstance(node, ast.expr)
+    lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return any(number in lines and rule in comment for number, comment in comments(path))
+
+
+def test_every_exception_to_a_rule_has_a_reason():
+    """What is switched off is named, and says why: `# noqa: PLR0913 - published by LangGraph`."""
+    expect_none(
+        f"{name(path)}:{number} {comment}"
+        for path in sources("src", "tests", "tools", "bench")
+        for number, comment in comments(path)
+        for found in DIRECTIVE.finditer(comment)
+        if not REASONED.match(comment, found.start())
+    )
+
+
+def test_nothing_names_the_machine_it_was_written_on():
+    """A path of one machine is wrong on every other."""
+    expect_none(_found_outside_tests(MACHINE_PATH))
+
+
+def test_nothing_names_a_package_registry():
+    """Where packages come from is the user's choice; no lock file, no address."""
+    expect_none(_found_outside_tests(REGISTRY))
+
+
+def _found_outside_tests(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{name(path)}:{number}"
+        for path, lines in texts()
+        if path.relative_to(ROOT).parts[0] not in {"tests", ".ci"}
+        for number, line in enumerate(lines, start=1)
+        if pattern.search(line)
+    ]
+
+
+# --- the pages ---------------------------------------------------------------------------------
+
+
+def test_every_public_name_is_on_a_page():
+    """What `fornix` exports is explained to its users, by that name."""
+    fornix = importlib.import_module("fornix")
+    read = "\n".join(page.read_text(encoding="utf-8") for page in pages())
+    expect_none(public for public in fornix.__all__ if not re.search(rf"\b{public}\b", read))
+
+
+def test_what_is_listed_is_what_is_there():
+    """`from fornix import x` works for every listed name, and nothing else looks public."""
+    fornix = importlib.import_module("fornix")
+    expect_none(public for public in fornix.__all__ if not hasattr(fornix, public))
+    listed = set(fornix.__all__)
+    expect_none(
+        public
+        for public, value in vars(fornix).items()
+        if _is_public(public, value) and public not in listed
+    )
+
+
+def _is_public(public: str, value: object) -> bool:
+    comes_from_fornix = getattr(value, "__module__", "fornix").startswith("fornix")
+    return not public.startswith("_") and not isinstance(value, ModuleType) and comes_from_fornix
+
+
+def test_every_command_is_on_the_page_of_commands():
+    """The command line has no secrets: each command is in docs/cli.md, in full."""
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    cli = importlib.import_module("fornix.cli")
+    groups = [value for value in vars(cli).values() if isinstance(value, click.Group)]
+    inner = {id(command) for group in groups for command in group.commands.values()}
+    (root,) = {group for group in groups if id(group) not in inner}
+    expect_none(
+        command
+        for command in _commands(root, "fornix")
+        if not re.search(rf"\b{re.escape(command)}(?![\w-])", page)
+    )
+
+
+def _commands(group: click.Group, so_far: str) -> Iterator[str]:
+    context = click.Context(group)
+    for word in group.list_commands(context):
+        command = group.get_command(context, word)
+        if command is None or command.hidden:
+            continue
+        yield f"{so_far} {word}"
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{so_far} {word}")
+
+
+def test_generated_pages_are_fresh():
+    """A generated page is what its generator writes today; `make docs` writes it again."""
+    command = [sys.executable, "tools/make_docs.py", "--check"]
+    answer = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "NOTICE"]
+)
+def test_the_front_page_is_there(page: str):
+    """Somebody who finds the repository finds these, with something in them."""
+    path = ROOT / page
+    assert path.is_file()
+    assert path.read_text(encoding="utf-8").strip()
+
+
+def test_every_link_leads_somewhere():
+    """A relative link of a page names a file that is there, and a heading that is in it."""
+    known = set(files())
+    markdown = [path for path in known if path.suffix == ".md"]
+    expect_none(
+        f"{name(page)}:{number} {target}"
+        for page in sorted(markdown)
+        for number, line in enumerate(prose(page), start=1)
+        for link in LINK.finditer(CODE_SPAN.sub("", line))
+        if not ELSEWHERE.match(target := link["inline"] or link["ref"])
+        if not _leads_somewhere(page, target, known)
+    )
+
+
+def _leads_somewhere(page: Path, target: str, known: set[Path]) -> bool:
+    file, _, heading = target.partition("#")
+    path = (page.parent / file).resolve() if file else page
+    if path not in known:
+        return path.is_dir() and any(path in other.parents for other in known)
+    return not heading or path.suffix != ".md" or heading in _anchors(path)
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that a Markdown renderer gives the headings of *page*."""
+    found: set[str] = set()
+    for line in prose(page):
+        found |= set(re.findall(r"<a (?:id|name)=\"([^\"]+)\"", line))
+        heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line)
+        if heading:
+            words = re.sub(r"[^\w\- ]", "", heading[1].lower()).replace(" ", "-")
+            same = sum(1 for known in found if re.fullmatch(rf"{re.escape(words)}(-\d+)?", known))
+            found.add(f"{words}-{same}" if same else words)
+    return found

@@ -1,0 +1,59 @@
+"""Every store keeps the same promise; and `RamStore`, what is its own."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from fornix.store import Put
+from fornix.stores.ram import RamStore
+from fornix.stores.sqlite import SqliteStore
+from fornix.testing import (
+    ADA,
+    NOTES,
+    NOW,
+    PersistentStoreContract,
+    StoreContract,
+    add,
+    write,
+)
+
+
+class TestRam(StoreContract):
+    def open(self, path):
+        self.dead = set()
+        return RamStore(alive=lambda owner: owner not in self.dead)
+
+    def kill_owner(self, store, owner):
+        self.dead.add(owner)
+
+
+class TestSqlite(PersistentStoreContract):
+    def open(self, path):
+        return SqliteStore.open(path)
+
+    def kill_owner(self, store, owner):
+        store._owners.dismiss(owner)
+
+
+def test_a_log_that_was_cut_says_so():
+    """None: whoever is further behind has to start anew."""
+    store = RamStore(log_lines=3)
+    write(store, *(add(f"{i}") for i in range(5)))
+    assert store.changes(0) is None
+    assert store.changes(1) is None
+    assert [line.seq for line in store.changes(2)] == [3, 4, 5]
+    assert store.changes(5) == []
+
+
+def test_a_failure_of_the_store_itself_is_undone_too():
+    """A value that cannot be copied, in the last delta, takes the batch with it."""
+
+    class Stubborn:
+        def __deepcopy__(self, memo):
+            raise RuntimeError("no copies")
+
+    store = RamStore()
+    with suppress(RuntimeError):
+        write(store, Put(("a",), 1), Put(("b",), Stubborn()), add("i"))
+    assert store.children(ADA, (), at=None, now=NOW) == []
+    assert store.set_info(NOTES) is None

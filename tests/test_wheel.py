@@ -1,0 +1,113 @@
+"""What a user gets from `pip install fornix`: the wheel, alone, in an empty environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pages import ROOT, Block, blocks, files, prose
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel")]
+
+CLOSURE = {"fornix", "numpy", "apsw", "click", "rich", "markdown-it-py", "mdurl", "pygments"}
+"""fornix, its four dependencies, and what rich needs to show text."""
+
+INSTALLERS = {"pip", "setuptools", "wheel"}
+"""What a new environment may hold before anything is installed into it."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment that holds the wheel and what it asked for, nothing else."""
+
+    folder: Path
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Run *program* of this environment in an empty folder; return what it prints."""
+        empty = self.folder / "empty"
+        empty.mkdir(exist_ok=True)
+        return run(str(self.folder / "bin" / program), *arguments, folder=empty)
+
+
+def run(*command: str, folder: Path) -> str:
+    """Return what *command* prints, run apart from this process's Python settings."""
+    ours = ("PYTHON", "COV", "VIRTUAL_ENV", "PYTEST")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    answer = subprocess.run(
+        command, cwd=folder, env=environment, check=False, capture_output=True, text=True
+    )
+    said = f"{' '.join(command)}\n{answer.stdout}{answer.stderr}"
+    assert answer.returncode == 0, said
+    return answer.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the source archive, as a release would be."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), folder=ROOT)
+    (built,) = folder.glob("fornix-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    folder = tmp_path_factory.mktemp("empty-environment")
+    run(sys.executable, "-m", "venv", str(folder), folder=ROOT)
+    environment = Environment(folder)
+    install = ("-m", "pip", "install", "-c", str(ROOT / "constraints.txt"), str(wheel))
+    environment.run("python", *install)
+    return environment
+
+
+def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path):
+    """SQL, vocabularies and `py.typed` travel with the code; tests and pages stay at home."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {path for path in archive.namelist() if ".dist-info/" not in path}
+    package = {
+        str(path.relative_to(ROOT / "src")) for path in files() if ROOT / "src" in path.parents
+    }
+    assert packed == package
+
+
+def test_installing_brings_little(installed: Environment):
+    """Four dependencies and what they need: no extra is pulled in by accident."""
+    listing = json.loads(installed.run("python", "-m", "pip", "list", "--format=json"))
+    assert {package["name"].lower() for package in listing} - INSTALLERS == CLOSURE
+
+
+def test_the_command_line_answers(installed: Environment):
+    """`fornix` is on the path, and knows its version and its commands."""
+    assert "0." in installed.run("fornix", "version")
+    assert "Usage" in installed.run("fornix", "--help")
+
+
+def test_the_quick_start_runs(installed: Environment):
+    """The first thing a newcomer copies from the README works as it stands, with nothing else."""
+    block = quick_start()
+    program = installed.folder / "quick_start.py"
+    program.write_text(block.code, encoding="utf-8")
+    installed.run("python", str(program))
+
+
+def quick_start() -> Block:
+    """The first Python block of the README below a heading that says quick start."""
+    readme = ROOT / "README.md"
+    headings = [
+        number
+        for number, line in enumerate(prose(readme), start=1)
+        if line.startswith("#") and "quick start" in line.lower().replace("-", " ")
+    ]
+    assert headings, "README.md has no heading 'Quick start'"
+    python = [block for block in blocks(readme) if block.language == "python"]
+    return next(block for block in python if block.line > headings[0])
