@@ -24,12 +24,13 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/coverage erase
-	FORNIX_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 2 --dist loadgroup
+	FORNIX_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 2 --dist worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test: check  ## Every test: `make check`, then all again with many more kills and random walks, and the wheel
-	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m ''
+test: check  ## Every test: `make check`, the wheel, then all again with many more kills and random walks
+	$(BIN)/python -m pytest -q -m wheel
+	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 bench: .venv-bench/.peers  ## Measure fornix beside its peers, in an environment of its own (ARGS go to bench)
 	$(BENCH_BIN)/python -m bench $(ARGS)

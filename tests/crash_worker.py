@@ -28,7 +28,7 @@ class SlowEmbedder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return a unit row per text."""
-        time.sleep(0.001 * len(texts))
+        time.sleep(0.001 * len(texts))  # noqa: TID251 - to be killed in
         rows = np.array([self.row(text) for text in texts], dtype=np.float32)
         return rows.reshape(len(texts), self.dimensions)
 
@@ -87,7 +87,7 @@ def fork(memory: Memory, name: str, step: int) -> None:
     if step % 50 == 1:
         child = os.fork()
         if not child:
-            time.sleep(30)
+            time.sleep(30)  # noqa: TID251 - to be killed in
             os._exit(0)
         say(f"child {child}")
     memory.key(name).set("forked").add(f"{name} {step}", id=f"fork-{step}", on_existing="keep")

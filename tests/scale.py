@@ -23,19 +23,21 @@ class Counts:
     Attributes:
         kills: Processes that are killed and started again.
         random_ops: Steps of a random walk over a store, a tree or a set.
-        fuzz_examples: Inputs that hypothesis makes up for one property.
+        walks: Walks of a hypothesis machine whose steps are slow (a file, a process).
+        fuzz_examples: Inputs that hypothesis makes up for one property (set as its default).
         contention_s: Seconds for which processes or threads get in each other's way.
     """
 
     kills: int
     random_ops: int
+    walks: int
     fuzz_examples: int
     contention_s: float
 
 
 SCALES = {
-    "quick": Counts(kills=12, random_ops=2_000, fuzz_examples=60, contention_s=1.0),
-    "full": Counts(kills=200, random_ops=50_000, fuzz_examples=500, contention_s=15.0),
+    "quick": Counts(kills=12, random_ops=2_000, walks=8, fuzz_examples=60, contention_s=1.0),
+    "full": Counts(kills=200, random_ops=50_000, walks=100, fuzz_examples=500, contention_s=15.0),
 }
 
 SCALE = os.environ.get("FORNIX_TEST_SCALE", "quick")

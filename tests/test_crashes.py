@@ -127,7 +127,7 @@ def check_store(memory: Memory) -> None:
     assert store.problems() == []
     embedder = SlowEmbedder()
     waiting = {pending.row for pending in store.pending(limit=10**6)}
-    for name in memory.keys():
+    for name in list(memory.keys()):
         for info in store.set_infos(Scope(memory.space, name)):
             features = {f.row: f for f in store.features(info.number)}
             for stored in store.stored(list(features)):
@@ -139,16 +139,14 @@ def check_store(memory: Memory) -> None:
                     assert (dequantise(vectors, 32) == dequantise(expected, 32)).all()
 
 
-
-
 @pytest.mark.parametrize("mode", sorted(MODES))
 def test_what_was_acknowledged_survives_kill(tmp_path: Path, mode: str) -> None:
-    """Killed at any moment: every acknowledged write is there, none in part, and writing goes on."""
+    """Every acknowledged write is there, none in part, and writing goes on."""
     chance = random.Random(mode)
     path, next_step = tmp_path / "app.db", 0
     for _ in range(max(2, COUNTS.kills // len(MODES))):
         victim = Victim(path, mode, "ada", next_step)
-        time.sleep(chance.random() ** 2 * 0.12)
+        time.sleep(chance.random() ** 2 * 0.12)  # noqa: TID251 - until the kill
         done = victim.kill()
         try:
             with Memory.open(path, embedder=SlowEmbedder(), wait_s=5) as memory:
@@ -166,7 +164,7 @@ def test_two_processes_are_killed_at_once(tmp_path: Path) -> None:
     modes = {"ada": "tree", "bob": "add"}
     for _ in range(max(2, COUNTS.kills // len(MODES))):
         victims = [Victim(path, modes[name], name, start) for name, start in steps.items()]
-        time.sleep(chance.random() ** 2 * 0.12)
+        time.sleep(chance.random() ** 2 * 0.12)  # noqa: TID251 - until the kill
         done = {victim.name: victim.kill() for victim in victims}
         with Memory.open(path, embedder=SlowEmbedder(), wait_s=5) as memory:
             for name in steps:
@@ -179,7 +177,7 @@ def test_what_was_pending_is_embedded_in_the_end(tmp_path: Path) -> None:
     path, next_step = tmp_path / "app.db", 0
     for _ in range(3):
         victim = Victim(path, "many", "ada", next_step)
-        time.sleep(0.1)
+        time.sleep(0.1)  # noqa: TID251 - until the kill
         done = victim.kill()
         with Memory.open(path, embedder=SlowEmbedder()) as memory:
             next_step = check(memory.key("ada"), "many", done)

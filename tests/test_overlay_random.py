@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -118,11 +119,11 @@ class Model:
             raise TreeConflict(".".join(path), "is no object")
         node.fields = {}
 
-    def grow(self, path: Path, ttl: int | None, kind: type, more: object, zero: object) -> None:
+    def grow(self, path: Path, ttl: int | None, kind: type, more: Any, zero: Any) -> None:
         found = self.find(path)
         if isinstance(found, Branch) or (found and type(found.value) is not kind):
             raise TreeConflict(".".join(path), "is something else")
-        before = zero if found is None else found.value
+        before: Any = zero if found is None else found.value
         expires = self.until(ttl)
         if expires is None and found is not None:
             expires = found.expires

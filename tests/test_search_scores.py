@@ -357,7 +357,7 @@ class Part(SetIndex):
         return False
 
 
-WIDE = 128
+WIDE = 384
 CROWD = 7
 NOUNS = [f"noun{i}" for i in range(3000)]
 

@@ -17,7 +17,7 @@ from pages import ROOT, Block, blocks, files, prose
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.wheel
 
 CLOSURE = {"fornix", "numpy", "apsw", "click", "rich", "markdown-it-py", "mdurl", "pygments"}
 """fornix, its four dependencies, and what rich needs to show text."""

@@ -239,9 +239,26 @@ def reference_layer(tensors: Mapping[str, Doubles], name: str, rows: Doubles) ->
 
 
 def normal_distribution(numbers: Doubles) -> Doubles:
-    """Return how likely a normal variable is below each number."""
-    error_function = np.frompyfunc(math.erf, 1, 1)
-    return (1 + error_function(numbers / math.sqrt(2)).astype(np.float64)) / 2
+    """Return how likely a normal variable is below each number, to 1e-14.
+
+    From the nearest of 1,281 known points by five terms of Taylor's series: `math.erf` takes one
+    number at a time, and there are a billion.
+    """
+    near = np.rint(np.clip(numbers, -10, 10) * 64)
+    point = near / 64
+    step = np.clip(numbers, -10, 10) - point
+    known = np.array([math.erfc(-at / 64 / math.sqrt(2)) / 2 for at in range(-640, 641)])
+    square = point * point
+    series = 1 + step * (
+        -point / 2
+        + step
+        * (
+            (square - 1) / 6
+            + step * (point * (3 - square) / 24 + step * ((square * (square - 6) + 3) / 120))
+        )
+    )
+    density = np.exp(-square / 2) / math.sqrt(2 * math.pi)
+    return known[near.astype(np.intp) + 640] + step * density * series
 
 
 # --- the table of `static` --------------------------------------------------------------------
@@ -314,7 +331,7 @@ def sentences(count: int) -> list[str]:
     return texts + [" ".join(texts[at : at + 40]) for at in range(100, 260, 40)]
 
 
-NASTY = (
+NASTY: tuple[str, ...] = (
     "",
     " \t\r\n ",
     "?!",

@@ -5,15 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import TypeVar
 
 from fornix.errors import DuplicateItem, InvalidInput, StaleItem, Unusable
 from fornix.items import Hits
 from fornix.recall import Drafted, SearchOptions
-from fornix.state import MemoryKind, Overlay, Tree, Ttl
-from fornix.state.paths import Place
-from fornix.state.tree import Expiry, lasting
 from fornix.store import (
     Add,
     Batch,
@@ -28,39 +23,11 @@ from fornix.store import (
     StoredItem,
     TreeDelta,
 )
-from fornix.values import Value, checked
+from fornix.values import Value
 from fornix.writer import Call, Change, Engine, Reads, derived_ids, new_id
-
-Result = TypeVar("Result")
 
 AFTER_ALL = 1 << 62
 """Rows of drafted items: past every row of the store, so that they come last among their like."""
-
-
-class RecordedOverlay(Overlay):
-    """An overlay that remembers what was asked of it, to tell a batch from its repetition.
-
-    Attributes:
-        calls: Every change as it was asked for, in order.
-    """
-
-    def __init__(self, tree: Tree, *, kind: MemoryKind, now: int, ttl: Ttl | None) -> None:
-        super().__init__(tree, kind=kind, now=now, ttl=ttl)
-        self.calls: list[Value] = []
-
-    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
-        """See `Overlay.put`."""
-        super().put(place, value, expiry)
-        lasts = ["ttl", lasting(expiry)] if isinstance(expiry, timedelta) else expiry
-        self.calls.append(checked(["set", list(place.path), value, lasts], nan=True))
-
-    def change(
-        self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
-    ) -> Result:
-        """See `Overlay.change`."""
-        result = super().change(operation, request)
-        self.calls.append([checked(part, nan=True) for part in request])
-        return result
 
 
 class Draft(Reads):

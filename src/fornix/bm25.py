@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +24,13 @@ from fornix.signals import Signals
 _CHEAP = 64
 """A term in less than 1/64 of a set is always added up by `top`."""
 
-_SPARE = 8
-"""How many times more docs than wanted are completed, where meaning brings docs too."""
+_SAMPLE = 16_384
+"""Docs by which it is guessed what the best of them reach."""
+
+_SEARCH = 8
+"""How many docs are added up while one is searched for."""
+
+_ANY = np.finfo(np.float64).tiny
 
 _STEP = 32_768
 """Docs added up at once."""
@@ -84,7 +90,7 @@ class Bm25:
 
         Terms are added up from the rarest on, until what the others can add would not lift a doc
         without the rare ones among the best (MaxScore: Turtle and Flood, 1995). The best doc of
-        the whole set is among them, *allowed* or not. Of docs that are equally good the later ones
+        the whole set is among them, *allowed* or not. Of docs that are equally good the first
         are taken.
 
         Args:
@@ -93,24 +99,19 @@ class Bm25:
         index, order = self._sets[number], self._from_the_rarest(number)
         done = sum([len(term.docs) * _CHEAP <= index.size for term in order])
         found, sums = self._added(index, order[:done])
-        if not _settled(sums, None if allowed is None else allowed[found], order[done:], count):
+        goal = _Goal(order, count, alone=alone)
+        if not goal.met(done, sums, None if allowed is None else allowed[found]):
             every = np.zeros(index.size)
             every[found] = sums
-            while not _settled(every, allowed, order[done:], count if alone else 0):
-                self._add(index, every, order[done])
-                done += 1
-            found = _reaching(every, allowed, order[done:], count)
-            sums = every[found]
-        if not alone:
-            found, sums = _highest(found, sums, _SPARE * count)
+            found, sums, done = self._added_up(index, every, goal, done, allowed)
         for term in order[done:]:
             at, here = _places(term.docs, found)
             sums[here] += self._weights(term.peak, term.counts[at], index.length[found[here]])
-        best = found[sums == sums.max(initial=0.0)][-1:]
+        best = found[sums == sums.max(initial=0.0)][:1]
         if allowed is not None:
             shown = allowed[found]
             found, sums = found[shown], sums[shown]
-        return np.union1d(_highest(found, sums, count)[0], best)
+        return np.union1d(found[highest(sums, count)], best)
 
     def _from_the_rarest(self, number: int) -> list[_Term]:
         terms = [
@@ -131,6 +132,29 @@ class Bm25:
         sums = np.bincount(at, self._weights(peaks, counts, index.length[docs]))
         return found, sums.astype(np.float64, copy=False)
 
+    def _added_up(
+        self,
+        index: SetIndex,
+        every: Numbers,
+        goal: _Goal,
+        done: int,
+        allowed: Mask | None,
+    ) -> tuple[Docs, Numbers, int]:
+        """Return docs that may be among the best, rising, their sums, and of how many terms.
+
+        Args:
+            every: Sums of the first *done* terms; the others are added to it.
+        """
+        while True:
+            if goal.met(done, every, allowed):
+                reached = _reached(every if allowed is None else every * allowed, goal.count)
+                least = max(reached - goal.left[done], _ANY)
+                found = np.flatnonzero(every >= least).astype(np.int32)
+                if done == len(goal.order) or len(found) * _SEARCH <= len(goal.order[done].docs):
+                    return found, every[found], done
+            self._add(index, every, goal.order[done])
+            done += 1
+
     def _add(self, index: SetIndex, sums: Numbers, term: _Term) -> None:
         """Add a term to the sums of all docs, in steps that fit into the processor's cache."""
         length = index.length
@@ -148,41 +172,63 @@ class _Term(NamedTuple):
     bound: float
 
 
-def _settled(sums: Numbers, allowed: Mask | None, left: Sequence[_Term], count: int) -> bool:
-    """Return whether no doc that has none of *sums* can be the best, or among *count* allowed."""
-    rest = sum([term.bound for term in left])
-    if not left:
-        return True
-    reaching = sums >= rest
-    if allowed is not None and count:
-        return bool(reaching.any()) and np.count_nonzero(reaching & allowed) >= count
-    return np.count_nonzero(reaching) >= max(count, 1)
+class _Goal:
+    """When enough terms were added up.
+
+    Args:
+        order: Terms from the rarest on.
+    """
+
+    def __init__(self, order: Sequence[_Term], count: int, *, alone: bool) -> None:
+        bounds = [term.bound for term in order]
+        self.left = [sum(bounds[at:]) for at in range(len(order) + 1)]
+        """By number of terms added: the most that the others can add to a doc."""
+        self._held = [0, *accumulate([len(term.docs) for term in order])]
+        self.order, self.count, self._alone = order, count, alone
+
+    def met(self, done: int, sums: Numbers, allowed: Mask | None) -> bool:
+        """Return whether no doc without the terms added is the best, or among *count* allowed.
+
+        Where meaning brings docs too, fewer are enough if the rare terms have no more.
+        """
+        if done + 1 == len(self.left):
+            return True
+        reaching = sums >= self.left[done]
+        if not reaching.any():
+            return False
+        shown = reaching if allowed is None else reaching & allowed
+        few = not self._alone and self._held[done] < self.count
+        return few or int(np.count_nonzero(shown)) >= self.count
 
 
-def _reaching(sums: Numbers, allowed: Mask | None, left: Sequence[_Term], count: int) -> Docs:
-    """Return docs among which are the best *count* allowed ones, when *left* will be added."""
-    rest, best = sum([term.bound for term in left]), float(sums.max(initial=0.0))
-    for share in (0.75, 0.5, 0.25):
-        reaching = sums >= share * best
-        if allowed is not None:
-            reaching &= allowed
-        if np.count_nonzero(reaching) >= count and share * best > rest:
-            return np.flatnonzero(sums >= share * best - rest).astype(np.int32)
-    return np.flatnonzero(sums).astype(np.int32)
+def _reached(values: Numbers, count: int) -> float:
+    """Return a number that *count* of *values* reach, and not many more; 0.0: no more do."""
+    if np.count_nonzero(values >= _ANY) <= count:
+        return 0.0
+    step = max(1, len(values) // _SAMPLE)
+    sample = values[::step]
+    cut = kth_highest(sample, min(2 * count // step + 8, len(sample)))
+    while np.count_nonzero(values >= cut) < count:
+        cut /= 2
+    return cut
 
 
-def _highest(docs: Docs, values: Numbers, count: int) -> tuple[Docs, Numbers]:
-    at = highest(values, count)
-    return docs[at], values[at]
+def kth_highest(values: NDArray[np.int64] | Numbers, count: int) -> float:
+    """Return the *count*-th highest of at least so many values."""
+    # Not the other way round: with many equal low values that takes twenty times longer.
+    return -float(np.partition(-values, count - 1)[count - 1])
 
 
 def highest(values: NDArray[np.int64] | Numbers, count: int) -> NDArray[np.intp]:
-    """Return where the *count* highest values are, rising; of equal ones the later are taken."""
+    """Return where the *count* highest values are, rising; of equal ones the first are taken.
+
+    Rows rise with time and so do ids that fornix makes, so that this is the order of ids, too.
+    """
     if len(values) <= count:
         return np.arange(len(values))
-    least = np.partition(values, len(values) - count)[len(values) - count]
+    least = kth_highest(values, count)
     above, tied = values > least, np.flatnonzero(values == least)
-    return np.sort(np.append(np.flatnonzero(above), tied[np.count_nonzero(above) - count :]))
+    return np.sort(np.append(np.flatnonzero(above), tied[: count - np.count_nonzero(above)]))
 
 
 def _places(holders: Docs, docs: Docs) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -86,7 +86,10 @@ class Refresh:
 
 
 TreeDelta: TypeAlias = Create | Put | Delete | Clear | Refresh
-"""Applied in order. The parent of a created or put node is an object by then."""
+"""Applied in order. The parent of a created or put node is an object by then.
+
+Applying them looks at no expiry: what had expired when they were made, they delete themselves.
+"""
 
 
 # --- items of sets ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fornix.embed import Embedder, embed_windows, quantise
+from fornix.embed import Embedder, embed_windows, quantise_each
 from fornix.errors import EmbedderConflict, FornixError, Unusable
 from fornix.records import meaning_text
 from fornix.store import Pending, Store
@@ -81,7 +81,7 @@ class EmbeddingWorker:
     def _fill(self, found: Sequence[Pending]) -> None:
         texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
         windows = embed_windows(self._embedder, texts)
-        vectors = [quantise(rows) for rows in windows]
+        vectors = quantise_each(windows)
         self._store.embed(
             [
                 (waiting.set_number, waiting.row, vector)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from fornix.values import Value
 
@@ -39,10 +39,10 @@ class Item:
         retired: In a history: when this version stopped being the live one, if it did.
     """
 
-    value: Value
+    value: Any  # a storable value; as json.loads, it says no more than that
     id: str | None = None
     text: str | None = None
-    metadata: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     importance: float = 0.0
     speaker: str | None = None
     role: str | None = None

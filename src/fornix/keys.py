@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from fornix.batch import Draft, RecordedOverlay, commit_draft
+from fornix.batch import Draft, commit_draft
 from fornix.errors import Unusable
 from fornix.items import Hits
 from fornix.sets import KnowledgeSet, MemorySet, search_options
 from fornix.signals import Signals
-from fornix.state import CommittedTree, MemoryKind, MemoryObject, Snapshot, Ttl
+from fornix.state import CommittedTree, MemoryKind, MemoryObject, Overlay, Ttl
 from fornix.store import Commit, Scope, SetRef
 from fornix.values import checked_name
 from fornix.writer import AsOf, CommitWriter, Engine, Where, Writer
@@ -229,7 +229,7 @@ class KeyBatch(KeySets):
         super().__init__(engine, self._draft, scope)
         self._op, self._label = op, idempotency_key or ""
         self._knowledge, self._ttl = knowledge, ttl
-        self._overlay: RecordedOverlay | None = None
+        self._overlay: Overlay | None = None
         self._base = 0
         self._over = False
         self.committed: Commit | None = None
@@ -239,12 +239,15 @@ class KeyBatch(KeySets):
             raise Unusable("a batch serves one block; ask for another one")
         store = self._engine.store
         self._base = store.head(self._scope)
-        self._overlay = RecordedOverlay(
-            Snapshot(store, self._scope, self._base),
-            kind=MemoryKind.SHORT_TERM,
+        self._overlay = Overlay.of(
+            store,
+            self._scope,
+            at=self._base,
             now=self._engine.clock(),
+            kind=MemoryKind.SHORT_TERM,
             ttl=self._ttl,
         )
+        self._overlay.noting = self._op is not None
         return self
 
     def __exit__(

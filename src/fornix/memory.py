@@ -114,7 +114,7 @@ class Memory:
             NotAStore, StoreTooNew, StoreReadOnly, NotFound, Unsupported: See the messages.
         """
         space = checked_name(space, "a space")
-        knowledge = checked_name(knowledge or space, "a knowledge")
+        knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
         if mode not in ("rw", "ro"):
             raise InvalidInput(f"mode must be 'rw' or 'ro', not {mode!r}")
         if durability not in ("full", "normal"):
@@ -187,7 +187,7 @@ class Memory:
             return reindex(
                 store,
                 space=checked_name(space, "a space"),
-                knowledge=checked_name(knowledge or space, "a knowledge"),
+                knowledge=checked_name(space if knowledge is None else knowledge, "a knowledge"),
                 embedder=open_embedder(embedder),
                 progress=progress,
             )
@@ -333,10 +333,11 @@ def _embedder_for(
     remembered = {note: store.note(note) for note in notes}
     known = next((name for name in remembered.values() if name is not None), None)
     embedder = open_embedder(asked if asked is not None else known or DEFAULT_EMBEDDER)
-    for note, name in remembered.items():
+    for note in sorted(notes, key=lambda note: remembered[note] is None):  # refuse, then remember
+        name = remembered[note]
         if name is None and not store.read_only:
             store.put_note(note, embedder.name, expected=None)
-            name = store.note(note)  # noqa: PLW2901 - somebody may have been first
+            name = store.note(note)  # somebody may have been first
         if name is not None and name != embedder.name:
             raise EmbedderConflict(notes[note], asked=embedder.name, found=name)
     return embedder

@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,11 @@ EMBED_FIRST = 64
 
 REMEMBERED = 256
 """Questions whose vectors are kept."""
+
+
+DEFAULTS = Signals()
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,8 @@ class Recall:
             )
             for info in infos
         ]
-        scored, pending = self._rank(past, infos, query, options, None)
+        question = Question.of(query, speakers=_speakers(past))
+        scored, pending = self._rank(past, infos, question, options, None)
         return self._hits(scored, {}, partial=pending > 0, touch=False)
 
     def _search_now(
@@ -115,20 +122,37 @@ class Recall:
         numbers = [info.number for info in infos]
         own = self._own(drafted, refs)
         hidden = None if drafted is None else drafted.hidden
+        ready = self._embedder.instant
 
-        def work(sets: list[SetIndex]) -> tuple[list[Scored], int]:
-            return self._rank([*sets, *own], infos, query, options, hidden)
+        def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
+            self._check_embedder()
+            found = [*sets, *own]
+            question = Question.of(query, speakers=_speakers(found))
+            if not ready and self._is_slow(question.meaning):
+                return question.meaning
+            return self._rank(found, infos, question, options, hidden)
 
-        self._embed_question(numbers, query)
-        self._check_embedder()
-        scored, pending = self._index.read(numbers, dimensions=self._embedder.dimensions, work=work)
+        def answer() -> tuple[list[Scored], int]:
+            # A slow embedder is asked while no lock is held; the next look finds the vector.
+            nonlocal ready
+            while isinstance(found := self._read(numbers, work), str):
+                self._vector(found)
+                ready = True
+            return found
+
+        scored, pending = answer()
         if pending and not self._store.read_only:
             self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
-            scored, pending = self._index.read(
-                numbers, dimensions=self._embedder.dimensions, work=work
-            )
+            scored, pending = answer()
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
         return self._hits(scored, items, partial=pending > 0, touch=True)
+
+    def _read(self, numbers: Sequence[int], work: Callable[[list[SetIndex]], R]) -> R:
+        return self._index.read(numbers, dimensions=self._embedder.dimensions, work=work)
+
+    def _is_slow(self, text: str) -> bool:
+        """Whether the vector of *text* would have to be made now."""
+        return bool(self._embedder.dimensions) and text not in self._vectors
 
     def _check_embedder(self) -> None:
         """Refuse to compare vectors of two embedders; looked at when anything was committed."""
@@ -149,21 +173,14 @@ class Recall:
             if drafted.features.get(ref)
         ]
 
-    def _embed_question(self, numbers: Sequence[int], query: str) -> None:
-        """Have the question's vector ready, so that no lock is held while it is made."""
-        speakers = self._index.read(numbers, dimensions=self._embedder.dimensions, work=_speakers)
-        if self._embedder.dimensions:
-            self._vector(Question.of(query, speakers=speakers).meaning)
-
     def _rank(
         self,
         sets: Sequence[SetIndex],
         infos: Sequence[SetInfo],
-        query: str,
+        question: Question,
         options: SearchOptions,
         hidden: frozenset[int] | None,
     ) -> tuple[list[Scored], int]:
-        question = Question.of(query, speakers=_speakers(sets))
         scored = rank(
             sets,
             question,
@@ -231,4 +248,4 @@ def _signals(options: SearchOptions, infos: Sequence[SetInfo]) -> Signals:
     weights = [info.definition.signals for info in infos]
     if weights and weights[0] is not None and all(w == weights[0] for w in weights):
         return Signals.from_json(weights[0])
-    return Signals()
+    return DEFAULTS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from fornix import wire, words
-from fornix.embed import Embedder, embed_windows, quantise
+from fornix.embed import Embedder, embed_windows, quantise_each
 from fornix.errors import InvalidInput, InvalidValue
 from fornix.items import Item, text_of
 from fornix.store import Record, StoredItem
@@ -51,7 +51,8 @@ class Recorder:
         return self._embedded([meaning_text(r.text or "", r.metadata) for r in records])
 
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
-        return [quantise(windows) for windows in embed_windows(self.embedder, texts)]
+        windows = embed_windows(self.embedder, texts) if texts else []
+        return quantise_each(windows)
 
     def _read(self, item_id: str, item: Item, now: int) -> tuple[Fields, bytes | None]:
         """Return the fields of a record but its vectors, and those where it has none to get."""

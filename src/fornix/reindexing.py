@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fornix.embed import Embedder, embed_windows, quantise
+from fornix.embed import Embedder, embed_windows, quantise_each
 from fornix.errors import Conflict
 from fornix.records import meaning_text
 from fornix.store import Pending, Scope, Store
@@ -84,6 +84,6 @@ def _embedded(embedder: Embedder, found: list[Pending]) -> list[tuple[int, int, 
     texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
     windows = embed_windows(embedder, texts)
     return [
-        (waiting.set_number, waiting.row, quantise(rows))
-        for waiting, rows in zip(found, windows, strict=True)
+        (waiting.set_number, waiting.row, vectors)
+        for waiting, vectors in zip(found, quantise_each(windows), strict=True)
     ]

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.bm25 import Bm25, Docs, Mask, Numbers, highest
+from fornix.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest
 from fornix.dates import closeness
 from fornix.index import SetIndex
 from fornix.signals import Question, Signals
@@ -328,8 +328,7 @@ def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:
     keys = pages[0].keys if len(pages) == 1 else np.concatenate([page.keys for page in pages])
     least = _LOWEST
     if len(keys) > limit:
-        at = len(keys) - limit
-        least = max(least, float(np.partition(keys, at)[at]))
+        least = max(least, kth_highest(keys, limit))
     entries: list[_Entry] = []
     for page in pages:
         places = (page.keys >= least).nonzero()[0]

@@ -56,6 +56,8 @@ class MemorySet:
         if info is None:
             return (Define(self._ref, wanted),)
         if any(getattr(wanted, n) != getattr(info.definition, n) for n in given):
+            if not info.items:  # nothing in it could be meant otherwise
+                return (Define(self._ref, wanted, replace=True),)
             raise SetDefinitionConflict(self.name, asked=given, found=info.definition)
         return ()
 
@@ -100,12 +102,12 @@ class MemorySet:
 
     def add(  # noqa: PLR0913 - everything that may be known of an item; all but the value by name
         self,
-        value: Value | Item,
+        value: object,
         *,
         id: str | None = None,
         text: str | None = None,
         time: datetime | None = None,
-        metadata: Mapping[str, Value] | None = None,
+        metadata: Mapping[str, object] | None = None,
         importance: float = 0.0,
         speaker: str | None = None,
         role: str | None = None,
@@ -132,7 +134,7 @@ class MemorySet:
 
     def add_many(
         self,
-        items: Sequence[Value | Item],
+        items: Sequence[object],
         *,
         on_existing: OnExisting = "error",
         idempotency_key: str | None = None,
@@ -190,11 +192,11 @@ class MemorySet:
     def update(  # noqa: PLR0913 - what may be changed, all by name
         self,
         id: str,
-        value: Value | EllipsisType = ...,
+        value: object = ...,
         *,
         text: str | EllipsisType | None = ...,
         time: datetime | EllipsisType = ...,
-        metadata: Mapping[str, Value] | EllipsisType = ...,
+        metadata: Mapping[str, object] | EllipsisType = ...,
         importance: float | EllipsisType = ...,
         speaker: str | EllipsisType | None = ...,
         role: str | EllipsisType | None = ...,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -51,8 +52,8 @@ class Fornix(click.Group):
         """Run a command line and end the process, as `click.Command.main` does."""
         words = list(sys.argv[1:] if args is None else args)
         for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue] - just asked
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         _ = standalone_mode
         try:
             code = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)

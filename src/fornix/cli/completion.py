@@ -8,21 +8,19 @@ from click.shell_completion import get_completion_class
 from fornix.cli.options import command
 from fornix.cli.session import Session
 
-
-
 SHELLS = ("bash", "zsh", "fish")
 
 
 @command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(_session: Session, *, shell: str) -> None:
-    r"""Print the completion script of a shell.
+    """Print the completion script of a shell.
 
     \b
       bash   eval "$(fornix completion bash)"   in ~/.bashrc
       zsh    eval "$(fornix completion zsh)"    in ~/.zshrc, after compinit
       fish   fornix completion fish > ~/.config/fish/completions/fornix.fish
-    """
+    """  # noqa: D301 - click reads the \\b: do not wrap
     root = click.get_current_context().find_root().command
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - click knows all three

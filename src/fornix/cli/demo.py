@@ -147,6 +147,7 @@ class _Demo:
         self._say(f"  items found        {proof.items}{late}")
         self._say(f"  the counter says   {proof.counter}")
         self._say(f"  acknowledged, lost {proof.missing}")
+        self._say(f"  there twice        {proof.twice}")
         self._say(f"  file damaged       {'; '.join(proof.problems) or 'no'}")
         verdict = "nothing lost, nothing twice, nothing in part"
         if proof.holds:

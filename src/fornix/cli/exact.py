@@ -12,11 +12,12 @@ from rich.tree import Tree
 
 from fornix.cli import names, show
 from fornix.cli.options import (
-    DurationType,
-    PathType,
     command,
     key_option,
     knowledge_option,
+    parsed,
+    read_path,
+    read_span,
     read_value,
     set_option,
 )
@@ -34,7 +35,7 @@ WIDEST = 200
 
 @command("tree")
 @KEY
-@click.argument("path", type=PathType(), default="", shell_complete=names.paths)
+@click.argument("path", callback=parsed(read_path), default="", shell_complete=names.paths)
 def tree(session: Session, *, key: str, path: str | tuple[str, ...]) -> None:
     """Show the exact memory of KEY, or what is at PATH in it.
 
@@ -47,10 +48,11 @@ def tree(session: Session, *, key: str, path: str | tuple[str, ...]) -> None:
             session.nothing(f"key {key!r} has nothing at {path!r}; fornix tree {key} shows it all")
         if not isinstance(found, MemoryObject):
             _show_value(session, cast("Value", found))
+        elif not path and not len(found):
+            says = f"key {key!r} has no exact memory; fornix set {key} PATH VALUE makes it"
+            session.nothing(says, {})
         elif session.json:
             show.document(show.wired(found.to_dict()))
-        elif not len(found) and not path:
-            session.nothing(f"key {key!r} has no exact memory; fornix set {key} PATH VALUE makes it")
         else:
             show.console().print(drawn(memory, key, path), soft_wrap=True)
 
@@ -88,11 +90,15 @@ def _label(name: str, node: Node, now: int) -> Text:
 
 @command("set")
 @KEY
-@click.argument("path", type=PathType(), shell_complete=names.paths)
+@click.argument("path", callback=parsed(read_path), shell_complete=names.paths)
 @click.argument("value")
-@click.option("--ttl", metavar="SPAN", type=DurationType(), help="Forget it after 90s 10m 12h 7d 2w.")
-@click.option("--text", "as_text", is_flag=True, help="Store VALUE as the text it is, also 42 or true.")
-def set_value(  # noqa: PLR0913 - an option each, as click passes them
+@click.option(
+    "--ttl", metavar="SPAN", callback=parsed(read_span), help="Forget it after 90s 10m 12h 7d 2w."
+)
+@click.option(
+    "--text", "as_text", is_flag=True, help="Store VALUE as the text it is, also 42 or true."
+)
+def set_value(
     session: Session,
     *,
     key: str,
@@ -123,8 +129,10 @@ def set_value(  # noqa: PLR0913 - an option each, as click passes them
 @key_option
 @knowledge_option
 @set_option
-@click.option("--item", "item_ids", metavar="ID", multiple=True, help="An item to delete; may be repeated.")
-def remove(  # noqa: PLR0913 - an option each, as click passes them
+@click.option(
+    "--item", "item_ids", metavar="ID", multiple=True, help="An item to delete; may be repeated."
+)
+def remove(
     session: Session,
     *,
     words: tuple[str, ...],
@@ -157,6 +165,5 @@ def _remove_items(session: Session, owner: Owner, set_name: str, ids: tuple[str,
 
 
 def _remove_path(session: Session, key: str, words: str) -> int:
-    path = PathType().convert(words, None, click.get_current_context())
     with session.open() as memory:
-        return int(memory.key(key).short_term.delete(path))
+        return int(memory.key(key).short_term.delete(read_path(words)))

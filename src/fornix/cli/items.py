@@ -12,13 +12,12 @@ import click
 
 from fornix.cli import show
 from fornix.cli.options import (
-    MetadataType,
-    MomentType,
-    TimeType,
-    WhereType,
     command,
     key_option,
     knowledge_option,
+    parsed,
+    read_moment,
+    read_object,
     set_option,
     sets_option,
 )
@@ -27,13 +26,20 @@ from fornix.cli.session import Owner, Session
 from fornix.items import Hits, Item
 from fornix.memory import Memory
 from fornix.sets import MemorySet, OnExisting
+from fornix.transfer import read_time
 from fornix.values import Value
 
 where_option = click.option(
-    "--where", metavar="JSON", type=WhereType(), help='Only items like this: \'{"topic": "travel"}\'.'
+    "--where",
+    metavar="JSON",
+    callback=parsed(read_object),
+    help='Only items like this: \'{"topic": "travel"}\'.',
 )
 as_of_option = click.option(
-    "--as-of", metavar="MOMENT", type=MomentType(), help="As it was: a commit number, or a time."
+    "--as-of",
+    metavar="MOMENT",
+    callback=parsed(read_moment),
+    help="As it was: a commit number, or a time.",
 )
 limit_option = click.option("--limit", "-n", type=click.IntRange(min=1), help="At most so many.")
 
@@ -46,12 +52,16 @@ PAGE = 500
 @knowledge_option
 @set_option
 @click.option("--id", "item_id", metavar="ID", help="Its id; made up where none is given.")
-@click.option("--metadata", metavar="JSON", type=MetadataType(), help="Facts to filter by.")
+@click.option(
+    "--metadata", metavar="JSON", callback=parsed(read_object), help="Facts to filter by."
+)
 @click.option("--importance", type=float, default=0.0, help="0 to 1.")
 @click.option("--speaker", metavar="NAME", help="Who said it.")
 @click.option("--role", metavar="NAME", help="Such as user or assistant.")
 @click.option("--session", "session_name", metavar="NAME", help="The conversation it belongs to.")
-@click.option("--time", metavar="TIME", type=TimeType(), help="When it happened.  [default: now]")
+@click.option(
+    "--time", metavar="TIME", callback=parsed(read_time), help="When it happened.  [default: now]"
+)
 @click.option(
     "--on-existing",
     type=click.Choice(["error", "keep", "update"]),
@@ -87,17 +97,21 @@ def add(  # noqa: PLR0913 - an option each, as click passes them
     owner = Owner(key, knowledge)
     text = sys.stdin.read() if text == "-" else text
     with session.open(knowledge=knowledge, make=True) as memory:
-        made = owner.of(memory).set(set_name).add(
-            text,
-            id=item_id,
-            metadata=metadata,
-            importance=importance,
-            speaker=speaker,
-            role=role,
-            session=session_name,
-            time=time,
-            on_existing=on_existing,
-            idempotency_key=idempotency_key,
+        made = (
+            owner.of(memory)
+            .set(set_name)
+            .add(
+                text,
+                id=item_id,
+                metadata=metadata,
+                importance=importance,
+                speaker=speaker,
+                role=role,
+                session=session_name,
+                time=time,
+                on_existing=on_existing,
+                idempotency_key=idempotency_key,
+            )
         )
         session.done(made, {"id": made, "set": set_name})
         if not no_wait:
@@ -110,7 +124,7 @@ class _Question:
     sets: tuple[str, ...]
     text: str
     limit: int
-    where: dict[str, object] | None
+    where: dict[str, Value] | None
     as_of: int | datetime | None
 
     def ask(self, memory: Memory) -> Hits:
@@ -129,7 +143,12 @@ class _Question:
 @knowledge_option
 @sets_option
 @click.option(
-    "--limit", "-n", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most so many."
+    "--limit",
+    "-n",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="At most so many.",
 )
 @where_option
 @as_of_option
@@ -142,7 +161,7 @@ def search(  # noqa: PLR0913 - an option each, as click passes them
     knowledge: str | None,
     set_names: tuple[str, ...],
     limit: int,
-    where: dict[str, object] | None,
+    where: dict[str, Value] | None,
     as_of: int | datetime | None,
     explain: bool,
 ) -> None:
@@ -233,7 +252,7 @@ def list_items(  # noqa: PLR0913 - an option each, as click passes them
     key: str | None,
     knowledge: str | None,
     set_name: str,
-    where: dict[str, object] | None,
+    where: dict[str, Value] | None,
     limit: int | None,
     newest_first: bool,
     as_of: int | datetime | None,
@@ -278,7 +297,7 @@ def _print(session: Session, found: Iterable[Item]) -> None:
     "--limit", "-n", type=click.IntRange(min=1), default=10, show_default=True, help="How many."
 )
 @as_of_option
-def recent(  # noqa: PLR0913 - an option each, as click passes them
+def recent(
     session: Session,
     *,
     key: str | None,

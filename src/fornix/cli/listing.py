@@ -24,7 +24,7 @@ def keys(session: Session) -> None:
     With --json: {"key": …} per line.
     """
     with session.open(mode="ro") as memory:
-        for key in memory.keys():
+        for key in iter(memory.keys()):
             if session.json:
                 show.document({"key": key})
             else:
@@ -51,7 +51,7 @@ def sets(session: Session, *, key: str | None, knowledge: str | None) -> None:
 def _infos(memory: Memory, key: str | None, knowledge: str | None) -> Iterator[SetInfo]:
     store = memory.store
     if key is None and knowledge is None:
-        for one in memory.keys():
+        for one in iter(memory.keys()):
             yield from store.set_infos(Scope(memory.space, one))
     if key is not None:
         yield from store.set_infos(Scope(memory.space, key))

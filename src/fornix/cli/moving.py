@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
 
 import click
 
@@ -86,9 +86,7 @@ def import_file(  # noqa: PLR0913 - an option each, as click passes them
     session.done(_told(done), {name: getattr(done, name) for name in Loaded.__slots__})
 
 
-def _target(
-    layout: Layout, key: str | None, knowledge: str | None, set_name: str
-) -> Target | None:
+def _target(layout: Layout, key: str | None, knowledge: str | None, set_name: str) -> Target | None:
     if layout != "fornix":
         Owner(key, knowledge)
         return Target(key, set_name)
@@ -107,11 +105,13 @@ def _told(done: Loaded) -> str:
         "values were there": done.values_kept,
         "values had expired": done.expired,
     }
-    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing new"
+    return (
+        ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing new"
+    )
 
 
 @contextmanager
-def _source(file: str) -> Iterator[Source]:
+def _source(file: str) -> Generator[Source]:
     """Open what is to be read twice; stdin is kept in a file meanwhile."""
     if file != "-":
         if Path(file).is_dir():
@@ -122,7 +122,7 @@ def _source(file: str) -> Iterator[Source]:
     with tempfile.TemporaryFile() as kept:
         while block := sys.stdin.buffer.read(BLOCK):
             kept.write(block)
-        yield Source("stdin", cast("BinaryIO", kept))
+        yield Source("stdin", kept)
 
 
 @command("export")
@@ -134,7 +134,7 @@ def _source(file: str) -> Iterator[Source]:
 @knowledge_option
 @sets_option
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-def export_file(  # noqa: PLR0913 - an option each, as click passes them
+def export_file(
     session: Session,
     *,
     file: str,
@@ -168,7 +168,7 @@ def export_file(  # noqa: PLR0913 - an option each, as click passes them
 
 
 @contextmanager
-def _sink(file: str, *, force: bool) -> Iterator[Callable[[bytes], object]]:
+def _sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
     """Give what writes to a file that appears whole, or not at all; or to stdout."""
     if file == "-":
         yield lambda line: click.echo(line, nl=False)

@@ -53,7 +53,7 @@ def _offer(
         if not place.is_file():
             return []
         knowledge = ctx.params.get("knowledge")
-        url = f"sqlite:///{place.resolve()}{STILL}"  # makes no file, and what is stale is only offered
+        url = f"sqlite:///{place.resolve()}{STILL}"  # so that no file is made
         with Memory.open(url, space=session.space, knowledge=knowledge, mode="ro") as memory:
             found = [name for name in read(memory) if name.startswith(incomplete)]
     except (FornixError, click.UsageError, OSError):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import update_wrapper
-from typing import Concatenate, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 import click
 
@@ -19,9 +19,7 @@ from fornix.transfer import read_time
 from fornix.values import Value
 
 P = ParamSpec("P")
-R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., object])
-Decorator: TypeAlias = "Callable[[F], F]"
+T = TypeVar("T")
 
 _KEPT = "fornix."
 
@@ -47,7 +45,9 @@ def shared(*, hidden: bool) -> list[click.Parameter]:
         help="The file of the memory. Default: ./fornix.db if it is there, else "
         "$XDG_DATA_HOME/fornix/fornix.db (~/.local/share/…).",
     )
-    space = click.Option(["--space"], metavar="NAME", help="The application's name.  [default: default]")
+    space = click.Option(
+        ["--space"], metavar="NAME", help="The application's name.  [default: default]"
+    )
     embedder = click.Option(
         ["--embedder"],
         metavar="NAME",
@@ -122,110 +122,69 @@ sets_option = click.option(
 )
 
 
-class WhereType(click.ParamType):
-    """A filter, as JSON."""
-
-    name = "json"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> dict[str, object]:
-        """Return the JSON object that was written."""
-        found = _read(self, value, param, ctx)
-        if not isinstance(found, dict):
-            self.fail(f"{value!r} is JSON, but not an object like {{\"topic\": \"travel\"}}", param, ctx)
-        return cast("dict[str, object]", found)
+# --- what is written there --------------------------------------------------------------------
 
 
-class MetadataType(WhereType):
-    """Metadata, as JSON."""
+def parsed(
+    read: Callable[[str], T],
+) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    """Make *read*, which raises `InvalidInput`, what reads an option or an argument."""
+
+    def callback(ctx: click.Context, param: click.Parameter, text: str | None) -> T | None:
+        try:
+            return None if text is None else read(text)
+        except InvalidInput as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+
+    return callback
 
 
-def _read(
-    kind: click.ParamType, value: object, param: click.Parameter | None, ctx: click.Context | None
-) -> Value:
+def read_object(text: str) -> dict[str, Value]:
+    """Return the JSON object that *text* is."""
+    found = _json(text)
+    if not isinstance(found, dict):
+        raise InvalidInput(f'{text!r} is JSON, but not an object like {{"topic": "travel"}}')
+    return found
+
+
+def _json(text: str) -> Value:
     try:
-        return wire.decode(str(value))
+        return wire.decode(text)
     except (ValueError, RecursionError):
-        example = "--where '{\"topic\": \"travel\"}'"
-        kind.fail(f"{str(value)[:80]!r} is not JSON; quote it for the shell, as in {example}", param, ctx)
+        like = '--where \'{"topic": "travel"}\''
+        raise InvalidInput(
+            f"{text[:80]!r} is not JSON; quote it for the shell, like {like}"
+        ) from None
 
 
-class MomentType(click.ParamType):
-    """A moment of the past: a commit number, or a time."""
-
-    name = "moment"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | datetime:
-        """Return the number, or the time."""
-        if isinstance(value, (int, datetime)):
-            return value
-        if re.fullmatch(r"[0-9]{1,18}", str(value)):
-            return int(str(value))
-        return _time(self, value, param, ctx)
-
-
-class TimeType(click.ParamType):
-    """A time with a zone, ISO 8601."""
-
-    name = "time"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        """Return the time."""
-        return value if isinstance(value, datetime) else _time(self, value, param, ctx)
-
-
-def _time(
-    kind: click.ParamType, value: object, param: click.Parameter | None, ctx: click.Context | None
-) -> datetime:
-    try:
-        return read_time(value)
-    except InvalidInput as error:
-        kind.fail(str(error), param, ctx)
+def read_moment(text: str) -> int | datetime:
+    """Return the commit number or the time that *text* is."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else read_time(text)
 
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class DurationType(click.ParamType):
-    """A span of time, such as ``90s`` ``10m`` ``12h`` ``7d`` ``2w``."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Return the span."""
-        if isinstance(value, timedelta):
-            return value
-        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw])", str(value))
-        if found is None:
-            self.fail(f"{value!r} is not a span of time; write it like 90s 10m 12h 7d 2w", param, ctx)
-        try:
-            return timedelta(**{_UNITS[found[2]]: float(found[1])})
-        except OverflowError:
-            self.fail(f"{value!r} is longer than a calendar", param, ctx)
+def read_span(text: str) -> timedelta:
+    """Return the span of time that *text* is, such as ``90s`` ``10m`` ``12h`` ``7d`` ``2w``."""
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]+)?)([smhdw])", text)
+    try:
+        span = timedelta(**{_UNITS[found[2]]: float(found[1])}) if found else timedelta(0)
+    except OverflowError:
+        raise InvalidInput(f"{text!r} is longer than a calendar") from None
+    if not span:
+        raise InvalidInput(f"{text!r} is no span of time above zero; write it like 90s 10m 12h 7d")
+    return span
 
 
-class PathType(click.ParamType):
-    """A path into an exact tree: dotted, or a JSON list where a name holds a dot."""
-
-    name = "path"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | tuple[str, ...]:
-        """Return the path."""
-        if not isinstance(value, str) or not value.startswith("["):
-            return cast("str | tuple[str, ...]", value)
-        names = _read(self, value, param, ctx)
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            self.fail(f"{value!r} is not a list of names like [\"a.b\", \"c\"]", param, ctx)
-        return tuple(cast("list[str]", names))
+def read_path(text: str) -> str | tuple[str, ...]:
+    """Return the path that *text* is: dotted, or a JSON list where a name holds a dot."""
+    if not text.startswith("["):
+        return text
+    found = _json(text)
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise InvalidInput(f'{text!r} is not a list of names like ["a.b", "c"]')
+    return tuple(cast("list[str]", found))
 
 
 def read_value(text: str) -> Value:

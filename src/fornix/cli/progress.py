@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,7 +14,7 @@ from fornix.memory import Memory
 
 
 @contextmanager
-def progress(session: Session, what: str, *, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress(session: Session, what: str, *, total: int | None) -> Generator[Callable[[int], None]]:
     """Show a bar for a block; give what moves it on by so many."""
     if session.quiet or not sys.stderr.isatty():
         yield lambda _count: None

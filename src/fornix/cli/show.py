@@ -18,7 +18,7 @@ from fornix.items import Hits, Item
 from fornix.transfer import stamp
 from fornix.values import Value
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 WIDTH = 120
 """Columns of a table where there is no terminal to ask."""
@@ -114,11 +114,15 @@ def console(*, err: bool = False) -> Console:
 def items(found: Iterable[Item]) -> None:
     """Print items, a line each: when, who, what, and the id."""
     for item in found:
-        click.echo(f"{_when(item)}  {_said(item)}  {click.style(f'[{plain(item.id or "")}]', dim=True)}")
+        click.echo(f"{_when(item)}  {_said(item)}  {_ident(item)}")
 
 
 def _when(item: Item) -> str:
     return "" if item.time is None else f"{item.time.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def _ident(item: Item) -> str:
+    return click.style(f"[{plain(item.id or '')}]", dim=True)
 
 
 def _said(item: Item) -> str:
@@ -130,8 +134,8 @@ def _said(item: Item) -> str:
 def hits(found: Hits) -> None:
     """Print hits, a line each, best first."""
     for hit in found:
-        ident = click.style(f"[{plain(hit.item.id or '')}]", dim=True)
-        click.echo(f"{hit.score:5.2f}  {_when(hit.item)}  {_said(hit.item)}  {ident}")
+        item = hit.item
+        click.echo(f"{hit.score:5.2f}  {_when(item)}  {_said(item)}  {_ident(item)}")
 
 
 def explained(found: Hits) -> Table:
@@ -170,7 +174,7 @@ def bar(amount: float, most: float, *, columns: int = BAR) -> str:
 def size(count: int) -> str:
     """Return a number of bytes as people write it."""
     amount, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):  # noqa: B007 - the last one is used below
+    for unit in ("B", "kB", "MB", "GB", "TB"):
         if amount < 1000 or unit == "TB":  # noqa: PLR2004 - of the metric system
             break
         amount /= 1000

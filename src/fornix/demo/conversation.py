@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
@@ -24,7 +24,7 @@ DEPTH = 10
 
 
 @contextmanager
-def source() -> Iterator[Source]:
+def source() -> Generator[Source]:
     """Open the file of the conversation."""
     with resources.files(__package__).joinpath("conversation.jsonl").open("rb") as handle:
         yield Source("conversation.jsonl", handle)

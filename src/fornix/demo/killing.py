@@ -25,7 +25,7 @@ def write(place: str, steps: int) -> None:
         key = memory.key(KEY)
         for step in range(1, steps + 1):
             with key.batch(idempotency_key=f"step {step}") as batch:
-                batch.set(SET).add(f"entry {step}", id=f"entry-{step}")
+                batch.set(SET).add(f"entry {step}")
                 batch.short_term.increment("written")
             print(step, flush=True)
 
@@ -39,6 +39,7 @@ class Proof:
         items: Entries that are there.
         counter: The counter in exact memory.
         missing: Acknowledged steps without their entry.
+        twice: Entries that are there more than once.
         problems: What is wrong with the file itself.
     """
 
@@ -46,13 +47,14 @@ class Proof:
     items: int
     counter: int
     missing: int
+    twice: int
     problems: tuple[str, ...]
 
     @property
     def holds(self) -> bool:
         """Whether nothing is lost, nothing is there in part or twice, and the file is sound."""
-        whole = self.items == self.counter and not self.missing and not self.problems
-        return whole and self.items >= self.acknowledged
+        whole = self.items == self.counter and not self.problems
+        return whole and not self.missing and not self.twice
 
 
 def run_writer(
@@ -80,14 +82,15 @@ def examine(place: Path, *, acknowledged: int) -> Proof:
     """Open the file again and look."""
     with Memory.open(place, space=SPACE, embedder="words") as memory:
         key = memory.key(KEY)
-        ids = {item.id for item in key.set(SET).list()}
-        expected = {f"entry-{step}" for step in range(1, acknowledged + 1)}
+        entries = [item.value for item in key.set(SET).list()]
+        expected = {f"entry {step}" for step in range(1, acknowledged + 1)}
         problems = getattr(memory.store, "problems", list[str])()
         return Proof(
             acknowledged=acknowledged,
-            items=len(key.set(SET)),
+            items=len(entries),
             counter=int(key.short_term.get("written", 0)),
-            missing=len(expected - ids),
+            missing=len(expected.difference(map(str, entries))),
+            twice=len(entries) - len(set(map(str, entries))),
             problems=tuple(problems),
         )
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from fornix.embed.minilm import MiniLm
 from fornix.embed.minilm_onnx import MiniLmOnnx
 from fornix.embed.static import Static
-from fornix.embed.vectors import Vectors, dequantise, quantise
+from fornix.embed.vectors import ROWS_AND_NUMBERS, Vectors, dequantise, quantise, quantise_each
 from fornix.embed.windows import MOST_WINDOWS
 from fornix.embed.words import Words
 from fornix.errors import EmbedderFailed, FornixError, InvalidInput
@@ -31,12 +31,11 @@ __all__ = [
     "embed_windows",
     "open_embedder",
     "quantise",
+    "quantise_each",
 ]
 
 UNIT_TOLERANCE = 0.01
 """How far from 1 the length of an embedder's row may be: a model in half precision needs it."""
-
-Answer = TypeVar("Answer")
 
 
 @runtime_checkable
@@ -89,16 +88,17 @@ def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
         EmbedderFailed: The embedder raised, or answered with another number of texts, windows or
             dimensions than it promises, or with rows that are neither of length one nor zero.
     """
-    if isinstance(embedder, WindowedEmbedder):
-        found = _ask(embedder, lambda: embedder.embed_windows(texts))
-    else:
-        rows = _ask(embedder, lambda: embedder.embed(texts))
-        found = [rows[at : at + 1] for at in range(len(rows))]
+    found = _ask(embedder, texts)
     if len(found) != len(texts):
         raise EmbedderFailed(
             f"embedder {embedder.name!r} answered {len(texts)} texts with {len(found)}"
         )
-    return [_check(embedder, rows) for rows in found]
+    if isinstance(found, np.ndarray):
+        _check(embedder, found, most=len(found))
+        return [found[at : at + 1] for at in range(len(found))]
+    for rows in found:
+        _check(embedder, rows, most=MOST_WINDOWS)
+    return found
 
 
 def open_embedder(name: str | Embedder) -> Embedder:
@@ -119,26 +119,30 @@ def open_embedder(name: str | Embedder) -> Embedder:
     return name
 
 
-def _ask(embedder: Embedder, embed: Callable[[], Answer]) -> Answer:
+def _ask(embedder: Embedder, texts: Sequence[str]) -> list[Vectors] | Vectors:
+    """Return the windows of each text; of an embedder without windows, a row per text."""
+    # `isinstance` with a protocol takes longer than a quick embedder does.
+    windowed = getattr(embedder, "embed_windows", None)
     try:
-        return embed()
+        if windowed is not None:
+            return [np.asarray(rows, dtype=np.float32) for rows in windowed(texts)]
+        return np.asarray(embedder.embed(texts), dtype=np.float32)
     except FornixError:
         raise
     except Exception as error:  # the edge to other people's code; the cause is kept
         raise EmbedderFailed(f"embedder {embedder.name!r} raised {error!r}") from error
 
 
-def _check(embedder: Embedder, rows: Vectors) -> Vectors:
-    rows = np.asarray(rows, dtype=np.float32)
-    if rows.shape != (len(rows), embedder.dimensions):
+def _check(embedder: Embedder, rows: Vectors, *, most: int) -> None:
+    if rows.ndim != ROWS_AND_NUMBERS or rows.shape[1] != embedder.dimensions:
         problem = f"shape {rows.shape} instead of (windows, {embedder.dimensions})"
-    elif not 1 <= len(rows) <= MOST_WINDOWS:
+    elif not 1 <= len(rows) <= most:
         problem = f"{len(rows)} windows for a text instead of 1 to {MOST_WINDOWS}"
     else:
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         fine = (np.abs(lengths - 1) <= UNIT_TOLERANCE) | (lengths == 0)
         if fine.all():
-            return rows
+            return
         problem = f"a row of length {lengths[~fine][0]:.3g}; divide each row by its length"
     raise EmbedderFailed(f"embedder {embedder.name!r} answered with {problem}")
 

@@ -21,7 +21,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.embed.encoder import HEADS, MATRICES, SMALLEST_VARIANCE
+from fornix.embed.encoder import HEADS, SMALLEST_VARIANCE
 from fornix.embed.minilm import DIMENSIONS, WEIGHTS, MiniLm
 from fornix.embed.vectors import Vectors
 from fornix.embed.weights import CHECKSUMS, read_arrays
@@ -99,6 +99,8 @@ def _open_session(graph: Path) -> _Session:
     runtime = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3
+    # Waiting threads sleep: they would take the processor from the agent otherwise.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = runtime.InferenceSession(
             str(graph), sess_options=options, providers=["CPUExecutionProvider"]

@@ -43,6 +43,18 @@ def quantise(vectors: Vectors) -> bytes:
     return np.rint(vectors * (LARGEST / largest)).astype(np.int8).tobytes()
 
 
+def quantise_each(windows: Sequence[Vectors]) -> list[bytes]:
+    """Return `quantise` of each of several arrays of one width; quicker than one at a time."""
+    if not windows:
+        return []
+    packed = quantise(np.concatenate(windows))
+    width, parts, at = windows[0].shape[1], list[bytes](), 0
+    for rows in windows:
+        parts.append(packed[at : at + len(rows) * width])
+        at += len(rows) * width
+    return parts
+
+
 def dequantise(blob: bytes, dimensions: int) -> NDArray[np.int8]:
     """Return the int8 rows that `quantise` wrote, shape (rows, *dimensions*), read-only.
 

@@ -33,13 +33,6 @@ class Growable(Generic[T]):
         """Bytes of RAM it takes, its spare room included."""
         return self._room.nbytes
 
-    def append(self, value: float) -> None:
-        """Add one entry."""
-        if self.size == len(self._room):
-            self._grow(self.size + 1)
-        self._room[self.size] = value
-        self.size += 1
-
     def extend(self, values: NDArray[T]) -> None:
         """Add entries, or rows. To an empty array, *values* becomes the array."""
         size = self.size + len(values)
@@ -98,12 +91,6 @@ class Columns:
             self.growable(name).extend(values[name])
         self.size += number
 
-    def append(self, values: dict[str, float]) -> None:
-        """Add an entry to each column."""
-        for name in self._types:
-            self.growable(name).append(values[name])
-        self.size += 1
-
     @property
     def nbytes(self) -> int:
         """Bytes of RAM they take."""
@@ -140,7 +127,7 @@ class Codes:
         fetch: Returns names, each in use, that are in a file; called when they are first needed.
     """
 
-    __slots__ = ("_codes", "_fetch", "_names", "_uses")
+    __slots__ = ("_codes", "_fetch", "_names", "_uncounted", "_uses")
 
     def __init__(
         self,
@@ -150,14 +137,16 @@ class Codes:
         fetch: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         self._fetch = fetch
+        self._uncounted: list[NDArray[np.int32]] = []
         self._set(names, uses)
 
     def _set(self, names: Sequence[str], uses: Sequence[int]) -> None:
         self._names = list(names)
         self._uses = list(uses)
-        self._codes = {name: code for code, name in enumerate(names) if uses[code]}
+        self._codes: dict[str | None, int] = {None: -1}
+        self._codes.update((name, code) for code, name in enumerate(names) if uses[code])
 
-    def _ready(self) -> dict[str, int]:
+    def _ready(self) -> dict[str | None, int]:
         if self._fetch is not None:
             names, self._fetch = self._fetch(), None
             self._set(names, [1] * len(names))
@@ -173,33 +162,37 @@ class Codes:
     def uses(self) -> list[int]:
         """How often each name is used."""
         self._ready()
-        return self._uses
+        uses = self._uses
+        for codes in self._uncounted:
+            for code, number in enumerate(np.bincount(codes[codes >= 0]).tolist()):
+                uses[code] += number
+        self._uncounted.clear()
+        return uses
 
     def find(self, name: object) -> int | None:
         """Return the code of *name*; None if nobody uses it."""
         return self._ready().get(cast("str", name))
 
-    def use(self, name: str | None) -> int:
-        """Return the code of *name*, and count one use of it."""
-        if name is None:
-            return -1
-        codes = self._codes if self._fetch is None else self._ready()
-        code = codes.get(name)
-        if code is None:
-            code = codes[name] = len(self._names)
-            self._names.append(name)
-            self._uses.append(0)
-        self._uses[code] += 1
-        return code
+    def use(self, names: Sequence[str | None]) -> NDArray[np.int32]:
+        """Return the codes of *names*, and count one use of each."""
+        known = self._ready()
+        for name in dict.fromkeys(names):
+            if name not in known:
+                known[name] = len(self._names)
+                self._names.append(cast("str", name))
+                self._uses.append(0)
+        codes = np.array([known[name] for name in names], np.int32)
+        self._uncounted.append(codes)
+        return codes
 
     def drop(self, code: int) -> None:
         """Take back one use of *code*."""
         if code < 0:
             return
-        codes = self._ready()
-        self._uses[code] -= 1
-        if not self._uses[code]:
-            del codes[self._names[code]]
+        uses = self.uses
+        uses[code] -= 1
+        if not uses[code]:
+            del self._codes[self._names[code]]
             self._names[code] = ""
 
     @property

@@ -223,7 +223,7 @@ class Index:
         """Return the set with all changes it was told of. Its lock is held."""
         with self._lock:
             todo, entry.todo = entry.todo, []
-        index = entry.index
+        index, entry.index = entry.index, None  # half refreshed it must not stay, whatever fails
         try:
             if index is None or index.dimensions != dimensions:
                 index = self._load(entry, dimensions)
@@ -240,7 +240,6 @@ class Index:
         return index
 
     def _load(self, entry: _Entry, dimensions: int, *, afresh: bool = False) -> SetIndex:
-        entry.index = None
         return self._sealed.load(entry.number, dimensions=dimensions, afresh=afresh)
 
     def _discard(self, entries: dict[int, _Entry], damage: Damaged) -> None:
@@ -249,7 +248,7 @@ class Index:
         for number, entry in entries.items():
             if entry.index is None or entry.index.sealed:
                 entry.index = None
-                self._sealed.remove(number)
+                self._sealed.discard(number)
 
     def _measure(self, entry: _Entry) -> None:
         entry.uses += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -50,7 +50,7 @@ class Names:
     speakers: Codes
     sessions: Codes
     roles: Codes
-    meta: Callable[[str], int]
+    meta: Callable[[Sequence[str]], NDArray[np.int32]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def described(
 ) -> Described:
     """Return *features* as arrays; the first is document *doc*, its first vector row *row*."""
     number = len(features)
-    packed, windows = usable([f.vectors for f in features], dimensions)
+    packed, windows, pending = _usable([f.vectors for f in features], dimensions)
     none = np.full(number, NONE, np.int32)
     by_doc: dict[str, NDArray[Any]] = {
         "alive": np.ones(number, np.bool_),
@@ -84,33 +84,38 @@ def described(
         "importance": np.array([f.importance for f in features], np.float64),
         "length": np.array([f.tokens for f in features], np.int32),
         "temporal": np.array([f.temporal for f in features], np.uint8),
-        "speaker": np.array([names.speakers.use(f.speaker) for f in features], np.int32),
-        "session": np.array([names.sessions.use(f.session) for f in features], np.int32),
-        "role": np.array([names.roles.use(f.role) for f in features], np.int32),
-        "meta": np.array([names.meta(f.metadata) for f in features], np.int32),
+        "speaker": names.speakers.use([f.speaker for f in features]),
+        "session": names.sessions.use([f.session for f in features]),
+        "role": names.roles.use([f.role for f in features]),
+        "meta": names.meta([f.metadata for f in features]),
         "previous": none,
         "next": none.copy(),
         "start": row + windows.cumsum(dtype=np.int32) - windows,
         "windows": windows,
-        "pending": np.array([p is None for p in packed], np.bool_),
+        "pending": pending,
     }
     docs = np.arange(doc, doc + number, dtype=np.int32)
-    rows = np.frombuffer(b"".join([p for p in packed if p]), np.int8)
-    rows = rows.reshape(len(rows) // max(dimensions, 1), dimensions)
+    rows = np.frombuffer(packed, np.int8).reshape(int(windows.sum()), dimensions)
     by_row: dict[str, NDArray[Any]] = {"owner": docs.repeat(windows), "norm": norms(rows)}
     return Described(by_doc, by_row, rows, _unpacked(docs, [f.terms for f in features]))
 
 
-def usable(
+def _usable(
     vectors: Sequence[bytes | None], dimensions: int
-) -> tuple[Sequence[bytes | None], NDArray[np.int32]]:
-    """Return vectors of this width, and how many rows each has.
+) -> tuple[bytes, NDArray[np.int32], NDArray[np.bool_]]:
+    """Return vectors in one piece, how many rows each document has, and which are pending.
 
-    None in place of others: those of another embedder are as good as none yet.
+    Vectors of another width are of another embedder, and as good as none yet.
     """
     width = dimensions or sys.maxsize
-    packed = [v if v is not None and not len(v) % width else None for v in vectors]
-    return packed, np.array([len(p) // width if p else 0 for p in packed], np.int32)
+    sizes = np.array([-1 if v is None else len(v) for v in vectors], np.int64)
+    windows = (sizes // width).astype(np.int32)
+    pending = sizes % width != 0
+    if not pending.any():
+        return b"".join(cast("Sequence[bytes]", vectors)), windows, pending
+    windows[pending] = 0
+    known = zip(vectors, pending.tolist(), strict=True)
+    return b"".join([v for v, waits in known if v and not waits]), windows, pending
 
 
 def _unpacked(

@@ -196,13 +196,13 @@ class Metadata:
     def __len__(self) -> int:
         return len(self._texts)
 
-    def use(self, text: str) -> int:
-        """Return the code of a text."""
-        code = self._code.get(text)
-        if code is None:
-            code = self._code[text] = len(self._texts)
-            self._texts.extend([text])
-        return code
+    def use(self, texts: Sequence[str]) -> NDArray[np.int32]:
+        """Return the codes of texts."""
+        known = self._code
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        known.update(zip(new, range(len(self._texts), len(self._texts) + len(new)), strict=True))
+        self._texts.extend(new)
+        return np.array([known[text] for text in texts], np.int32)
 
     def truth(self, conditions: Iterable[Condition]) -> Callable[[Condition], Truth]:
         """Return what tells for each text whether one of *conditions* holds."""

@@ -62,14 +62,14 @@ class _Taken:
         self._bits = Bits(dimensions)
         self._terms = terms
 
-    def _meta(self, text: str) -> int:
-        code = self._text_codes.get(text)
-        if code is None:
-            if len(self._text_codes) >= REMEMBERED:
-                self._text_codes.clear()
-            code = self._text_codes[text] = len(self._texts)
-            self._texts.extend([text])
-        return code
+    def _meta(self, texts: Sequence[str]) -> NDArray[np.int32]:
+        if len(self._text_codes) >= REMEMBERED:
+            self._text_codes.clear()
+        known, size = self._text_codes, len(self._texts)
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        known.update(zip(new, range(size, size + len(new)), strict=True))
+        self._texts.extend(new)
+        return np.array([known[text] for text in texts], np.int32)
 
     def take(self, features: Iterable[Feature]) -> Generator[NDArray[np.int8]]:
         """Take in features; yield their vectors' rows."""

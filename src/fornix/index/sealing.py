@@ -48,6 +48,7 @@ class SealedSets:
     def __init__(self, finder: Finder, *, folder: Path | None, salt: bytes) -> None:
         self._finder = finder
         self._folder = folder
+        self._unusable: set[int] = set()
         self._store = blake2b(salt, digest_size=16, person=b"fornix index").digest()
 
     def load(self, number: int, *, dimensions: int, afresh: bool) -> SetIndex:
@@ -58,7 +59,7 @@ class SealedSets:
         """
         if self._folder is None:
             return SetIndex.build(self._finder.features(number), dimensions=dimensions)
-        if not afresh:
+        if not afresh and number not in self._unusable:
             index = self._reopened(number, dimensions)
             if index is not None:
                 return index
@@ -81,9 +82,9 @@ class SealedSets:
             self._replay(segment.identity.seq, index, number)
         except FileNotFoundError:
             return None
-        except (Damaged, OutOfOrder) as problem:
+        except (OSError, Damaged, OutOfOrder) as problem:
             logger.info("a sealed index file is not used: %s", problem)
-            self.remove(number)
+            self.discard(number)
             return None
         return index
 
@@ -94,8 +95,8 @@ class SealedSets:
         seq = self._finder.seq()
         identity = Identity(self._store, number, dimensions, seq)
         seal(path, self._finder.features(number), identity, witnesses=self._witnesses(seq))
-        segment = Segment(path)
-        index = self._opened(segment, number, dimensions)
+        self._unusable.discard(number)
+        index = self._opened(Segment(path), number, dimensions)
         self._replay(seq, index, number)
         return index
 
@@ -144,6 +145,14 @@ class SealedSets:
         """Remove the set's file, if there is one."""
         if self._folder is not None:
             self._path(number).unlink(missing_ok=True)
+
+    def discard(self, number: int) -> None:
+        """Remove the set's file; at least do not use it again."""
+        try:
+            self.remove(number)
+        except OSError as error:
+            logger.warning("a sealed index file cannot be removed: %s", error)
+            self._unusable.add(number)
 
     def files(self) -> dict[int, int]:
         """Return the sets that have a file, and its size."""

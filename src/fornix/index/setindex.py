@@ -210,7 +210,8 @@ class SetIndex:
 
     def _with_ids(self, condition: Condition) -> Truth:
         if condition.op not in ("eq", "in") or len(condition.operands) > FEW_IDS:
-            return np.array([condition.holds(text) for text in self._ids.slice(0, self.size)])
+            ids = self._ids.slice(0, self.size)
+            return np.array([condition.holds(text) for text in ids], np.bool_)
         found = np.zeros(self.size, np.bool_)
         for _, text in condition.operands:
             found[self._ids.where(str(text))] = True

@@ -151,14 +151,14 @@ class Cell:
 
     def fill(self, branch: Branch, expires: int | None) -> None:
         """Be an object with these fields; it is a new one without any."""
+        added = cast("Fields", self.fields).added
         for name, inner in branch.fields:
-            if self.fields is not None:
-                cell = self.fields.added[name] = Cell(name, self)
-                if isinstance(inner, Branch):
-                    cell.become(OBJECT, None, expires)
-                    cell.fill(inner, expires)
-                else:
-                    cell.become(VALUE, inner, expires)
+            cell = added[name] = Cell(name, self)
+            if isinstance(inner, Branch):
+                cell.become(OBJECT, None, expires)
+                cell.fill(inner, expires)
+            else:
+                cell.become(VALUE, inner, expires)
 
     def show_mortal(self) -> None:
         """Note in the parent that one of its fields can expire."""

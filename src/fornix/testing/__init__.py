@@ -13,12 +13,14 @@ All of it needs ``pip install pytest hypothesis``; fornix itself does not.
 
 from __future__ import annotations
 
-try:
-    import hypothesis as _hypothesis
-    import pytest as _pytest
-except ImportError as error:
-    message = f"fornix.testing needs {error.name}: pip install pytest hypothesis"
-    raise ImportError(message, name=error.name) from error
+from importlib.util import find_spec
+
+for _needed in ("pytest", "hypothesis"):
+    if find_spec(_needed) is None:
+        message = f"fornix.testing needs {_needed}: pip install pytest hypothesis"
+        raise ImportError(message, name=_needed)
+
+import pytest  # noqa: E402 - after saying what is missing
 
 _LAWS = (
     "commits",
@@ -34,7 +36,7 @@ _LAWS = (
     "threads",
     "tree",
 )
-_pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in ("replay", "machine", *_LAWS)))
+pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in ("replay", "machine", *_LAWS)))
 
 from fornix.testing.batches import (  # noqa: E402 - their assertions are to be rewritten
     ADA,
@@ -53,7 +55,7 @@ from fornix.testing.contract import (  # noqa: E402 - the same
 )
 from fornix.testing.machine import store_machine  # noqa: E402 - the same
 from fornix.testing.reads import Follower, differences, reads, tree  # noqa: E402 - the same
-from fornix.testing.replay import play_threads, replay  # noqa: E402 - the same
+from fornix.testing.replay import play_beside, play_threads, replay  # noqa: E402 - the same
 
 __all__ = [
     "ADA",
@@ -67,6 +69,7 @@ __all__ = [
     "add",
     "batch",
     "differences",
+    "play_beside",
     "play_threads",
     "reads",
     "record",
@@ -75,4 +78,3 @@ __all__ = [
     "tree",
     "write",
 ]
-assert _hypothesis  # noqa: S101 - imported to say early that it is missing

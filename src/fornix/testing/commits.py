@@ -1,6 +1,4 @@
 """Laws of `Ledger.commit`: whole or not at all, numbered, timed, guarded."""
-# ruff: noqa: S101 - these are tests, shipped as a library
-# ruff: noqa: PLR2004 - the number in an assertion is the law itself
 
 from __future__ import annotations
 

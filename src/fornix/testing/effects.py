@@ -1,5 +1,4 @@
 """Laws of the journal: what a commit did can be read for as long as it is kept."""
-# ruff: noqa: S101 - these are tests, shipped as a library
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
 """Laws of the Finder: features, the change log, and what waits for its vectors."""
-# ruff: noqa: S101 - these are tests, shipped as a library
-# ruff: noqa: PLR2004 - the number in an assertion is the law itself
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
 """Laws of items: found by id, in order, by page; changed by version; never lost from the past."""
-# ruff: noqa: S101 - these are tests, shipped as a library
-# ruff: noqa: PLR2004 - the number in an assertion is the law itself
 
 from __future__ import annotations
 

@@ -222,11 +222,11 @@ class _Machine(RuleBasedStateMachine):
         """Return *batch*, made for the model, for each of the two stores."""
         base = next((ours for ours, theirs in self.numbers if theirs == batch.base), None)
         ours, theirs = replace(batch, base=base), batch
-        if rng.random() < 0.1:  # noqa: PLR2004 - now and then
+        if rng.random() < 0.1:
             expects = [("n", rng.choice(("one", "two")))]
             ours, theirs = replace(ours, expects=expects), replace(theirs, expects=expects)
         leases = [pair for pair in self.leases if pair[0].scope == batch.scope]
-        if leases and rng.random() < 0.5:  # noqa: PLR2004 - as often as not
+        if leases and rng.random() < 0.5:
             lease = rng.choice(leases)
             return replace(ours, epoch=lease[0].epoch), replace(theirs, epoch=lease[1].epoch)
         return ours, theirs

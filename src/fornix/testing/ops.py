@@ -1,5 +1,4 @@
 """Laws of ops: what has a name is done once, whoever comes again and with whatever."""
-# ruff: noqa: S101 - these are tests, shipped as a library
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """Laws of stores that last: closed and opened, or opened twice, they are the same."""
-# ruff: noqa: S101 - these are tests, shipped as a library
 
 from __future__ import annotations
 

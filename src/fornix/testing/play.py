@@ -79,7 +79,7 @@ class Player:
         scope = self.rng.choice(SCOPES)
         state = [self._delta() for _ in range(self._few())] if scope.key is not None else []
         items = [self._change(store, scope) for _ in range(self._few())]
-        named = self.rng.random() < 0.4  # noqa: PLR2004 - of the batches
+        named = self.rng.random() < 0.4
         number = self.rng.randrange(6)
         asked = named and number % 2 == 0
         return Batch(
@@ -99,7 +99,7 @@ class Player:
         return self.rng.choice((0, 1, 1, 2, 3, 5))
 
     def _rarely(self) -> bool:
-        return self.rng.random() < 0.15  # noqa: PLR2004 - about one in seven
+        return self.rng.random() < 0.15
 
     def _base(self, store: Store, scope: Scope) -> int:
         head = store.head(scope)
@@ -115,7 +115,7 @@ class Player:
         return SetRef(home, self.rng.choice(("notes", "no\0tes")))
 
     def _definition(self, scope: Scope) -> Define:
-        replaces = self.rng.random() < 0.7  # noqa: PLR2004 - the rest mostly conflicts
+        replaces = self.rng.random() < 0.7
         return Define(self._set(scope), self.rng.choice(DEFINITIONS), replace=replaces)
 
     def _path(self) -> Path:

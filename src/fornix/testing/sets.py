@@ -1,6 +1,4 @@
 """Laws of sets: definitions, counts, capacities, limits; and which keys and spaces there are."""
-# ruff: noqa: S101 - these are tests, shipped as a library
-# ruff: noqa: PLR2004 - the number in an assertion is the law itself
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """Laws of changing the embedder: what a batch expects of notes, and vectors staged and swapped."""
-# ruff: noqa: S101 - these are tests, shipped as a library
 
 from __future__ import annotations
 

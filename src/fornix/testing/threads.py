@@ -1,6 +1,4 @@
 """Laws of threads: every method may be called from any of them."""
-# ruff: noqa: S101 - these are tests, shipped as a library
-# ruff: noqa: PLR2004 - the number in an assertion is the law itself
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import BinaryIO, Literal, TypeAlias, cast
+from typing import IO, Literal, TypeAlias, cast
 
 from fornix import wire
 from fornix.errors import FornixError, InvalidInput
@@ -64,7 +64,7 @@ Entry: TypeAlias = SetLine | ItemLine | NodeLine
 class Source:
     """A file to import, which is read twice: to check it, and to import it."""
 
-    def __init__(self, name: str, handle: BinaryIO) -> None:
+    def __init__(self, name: str, handle: IO[bytes]) -> None:
         self.name = name
         self._handle = handle
 
@@ -221,7 +221,8 @@ class _Ids:
         self._seen: Counter[bytes] = Counter()
 
     def make(self, contents: Value) -> str:
-        digest = wire.digest(contents, salt=b"fornix import")
+        line = checked(contents, where="the line", nan=True)
+        digest = wire.digest(line, salt=b"fornix import")
         self._seen[digest] += 1
         numbered = digest + self._seen[digest].to_bytes(8)
         return f"import-{blake2b(numbered, digest_size=12).hexdigest()}"

@@ -122,10 +122,11 @@ class Load:
                 last = chunk[-1][0]
                 progress(len(chunk))
         except BaseException as error:
-            error.add_note(
-                f"{source.name} was imported up to line {last}; "
-                "the same command again goes on from there and adds nothing twice"
-            )
+            if last:
+                error.add_note(
+                    f"{source.name} was imported up to line {last} at least; "
+                    "the same command again goes on from there and adds nothing twice"
+                )
             raise
         return self.done
 

@@ -37,7 +37,6 @@ from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 from fornix.stores.sqlite.staging import expect
 from fornix.stores.sqlite.tree import apply_tree
 
-
 _VERSIONS = """
     SELECT EXISTS (SELECT 1 FROM item WHERE set_id = ?1 AND id = ?2 AND ended IS NULL),
         ifnull((SELECT max(version) FROM item
@@ -86,7 +85,7 @@ class Transaction:
         expect(self._db, batch.expects, known=self._known.notes)
         self._guard(batch, scope, number)
         changes = Changes(self, batch, number, time)
-        nodes = apply_tree(self._db, scope, batch.state, number=number, now=time)
+        nodes = apply_tree(self._db, scope, batch.state, number=number)
         changes.run()
         ended = {name: rows for name, rows in (("nodes", nodes), ("items", changes.ended)) if rows}
         self._db.execute(
@@ -315,12 +314,6 @@ class Changes:
         raise InvalidInput("a batch adds one id twice")
 
     def _end(self, number: int, row: int) -> None:
-        if row >> ROW_BITS == self._number:  # begun by this very commit: it never existed
-            self._db.execute("DELETE FROM item WHERE row = ?", (row,))
-            self._db.execute(
-                "DELETE FROM feature WHERE set_id = ? AND ended = 0 AND row = ?", (number, row)
-            )
-            return
         self._db.execute("UPDATE item SET ended = ? WHERE row = ?", (self._number, row))
         self._db.execute(
             "UPDATE feature SET ended = ? WHERE set_id = ? AND ended = 0 AND row = ?",

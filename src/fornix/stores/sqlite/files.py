@@ -17,7 +17,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fornix.errors import StoreBusy, StoreReadOnly, Unsupported
+from fornix.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported
 
 POLL_S = 0.001
 """Longest pause between two tries for a lock that another process holds."""
@@ -93,6 +93,7 @@ class WriteLock:
     def __init__(self, folder: Path, *, wait_s: float) -> None:
         self._wait_s = wait_s
         self._mutex = threading.Lock()
+        self._closed = False
         self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         self._turn = os.open(folder / "turn", os.O_CREAT | os.O_RDWR, 0o600)
 
@@ -107,6 +108,8 @@ class WriteLock:
         if not self._mutex.acquire(timeout=self._wait_s):
             raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")
         try:
+            if self._closed:  # while this thread waited; the numbers may be other files by now
+                raise StoreClosed("the store was closed; open it again")
             self._take(self._turn, deadline)
             try:
                 self._take(self._lock, deadline)
@@ -141,7 +144,13 @@ class WriteLock:
         )
 
     def close(self) -> None:
-        """Close the descriptors, which drops the locks."""
+        """Close the descriptors, which drops the locks, once no thread of this process has them."""
+        with self._mutex:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the descriptors, whoever has the lock: in a forked child, which alone runs on."""
+        self._closed = True
         for descriptor in (self._lock, self._turn):
             with suppress(OSError):
                 os.close(descriptor)

@@ -14,6 +14,7 @@ import apsw
 from fornix.errors import (
     ForkedStore,
     FornixError,
+    NotAStore,
     NotFound,
     StoreBusy,
     StoreClosed,
@@ -61,7 +62,11 @@ class SqliteFile:
             folder = private_folder(self.folder)
             self._lock = WriteLock(folder, wait_s=wait_s)
             self._owners = Owners(folder)
-            self._writer = self._open_writer(durability)
+            try:
+                self._writer = self._open_writer(durability)
+            except BaseException:
+                self._lock.close()
+                raise
         _open_files.add(self)
 
     @classmethod
@@ -107,7 +112,8 @@ class SqliteFile:
         )
         try:
             with store._reader() as db:
-                check(db, path)
+                if not check(db, path):
+                    raise NotAStore(path, "is empty; open it writable once to make it a store")
         except BaseException:
             store.close()
             raise
@@ -139,15 +145,19 @@ class SqliteFile:
     def _open_writer(self, durability: Durability) -> apsw.Connection:
         assert self._lock is not None  # noqa: S101 - only called where it was made
         writer = connect(self._path)
-        with self._lock.held():
-            found = check(writer, self._path)
-            writer.execute("PRAGMA journal_mode = WAL")
-            writer.execute(f"PRAGMA synchronous = {durability}")
-            migrate(writer, found=found)
-            writer.execute(
-                "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
-                (os.urandom(16).hex(),),
-            )
+        try:
+            with self._lock.held():
+                found = check(writer, self._path)
+                writer.execute("PRAGMA journal_mode = WAL")
+                writer.execute(f"PRAGMA synchronous = {durability}")
+                migrate(writer, found=found)
+                writer.execute(
+                    "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
+                    (os.urandom(16).hex(),),
+                )
+        except BaseException:
+            writer.close()
+            raise
         writer.set_wal_hook(self._count_pages)
         return writer
 
@@ -243,7 +253,7 @@ class SqliteFile:
         self._state = "forked"
         neutralise(self._path)
         if self._lock is not None:
-            self._lock.close()
+            self._lock.abandon()
         if self._owners is not None:
             self._owners.abandon()
 

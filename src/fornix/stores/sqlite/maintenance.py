@@ -14,6 +14,9 @@ from fornix.stores.sqlite.connection import check, connect, query
 OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000
 """How long repetitions of an op are recognised."""
 
+SWEEP_AFTER_US = 24 * 3600 * 1_000_000
+"""How long an expired node stays for a batch that began while it was there."""
+
 CHANGES_KEPT = 200_000
 """Lines of the change log that are kept; a cache that is further behind is built anew."""
 
@@ -23,7 +26,7 @@ BACKUP_PAGES = 2_000
 def sweep(db: apsw.Connection, *, now: int) -> int:
     """Remove expired nodes, names of old ops and old lines of the change log."""
     before = db.total_changes()
-    db.execute("DELETE FROM node WHERE expires <= ?", (now,))
+    db.execute("DELETE FROM node WHERE expires <= ?", (now - SWEEP_AFTER_US,))
     db.execute(
         "UPDATE journal SET op = NULL, request = NULL WHERE op IS NOT NULL AND time <= ?",
         (now - OP_RETENTION_US,),

@@ -22,7 +22,8 @@ from fornix.stores.sqlite.connection import Row, first
 
 ITEM = """
     SELECT item.row, item.first, item.begun, item.ended, item.version, item.created, item.updated,
-        (SELECT access.time FROM access WHERE access.first = item.first), item.id, item.value, item.text, item.metadata, item.importance, item.speaker,
+        (SELECT access.time FROM access WHERE access.first = item.first), item.id, item.value,
+        item.text, item.metadata, item.importance, item.speaker,
         item.role, item.session, item.time, item.sources, item.compacted, item.set_id
     FROM item
 """
@@ -104,7 +105,8 @@ def feature(row: Row) -> Feature:
 
 def change(row: Row) -> Change:
     """Return a line of the change log."""
-    return Change(row[0], row[1], row[2], KINDS[row[3]])
+    seq, set_number, version, kind = row
+    return Change(seq, set_number, version, KINDS[int(kind)])
 
 
 def set_ref(connection: apsw.Connection, number: int) -> SetRef:

@@ -60,21 +60,24 @@ def split(text: str) -> Path:
 
 
 def apply_tree(
-    db: apsw.Connection, scope: int, deltas: Sequence[TreeDelta], *, number: int, now: int
+    db: apsw.Connection, scope: int, deltas: Sequence[TreeDelta], *, number: int
 ) -> list[int]:
     """Apply deltas in order; return the ids of the node versions they ended.
+
+    Expiry is not looked at: what had expired for whoever made the deltas, they delete; what had
+    not may do so before they are committed.
 
     Raises:
         TreeConflict: A parent is no object, or a value would replace an object.
     """
     if not deltas:
         return []
-    return _Writer(db, scope, number, now).run(deltas)
+    return _Writer(db, scope, number).run(deltas)
 
 
 class _Writer:
-    def __init__(self, db: apsw.Connection, scope: int, number: int, now: int) -> None:
-        self._db, self._scope, self._number, self._now = db, scope, number, now
+    def __init__(self, db: apsw.Connection, scope: int, number: int) -> None:
+        self._db, self._scope, self._number = db, scope, number
         self._next = number << 20
         self._objects: set[Path] = {()}
         self._ended: list[int] = []
@@ -91,17 +94,16 @@ class _Writer:
                 self._refresh(delta)
         return self._ended
 
-    def _latest(self, path: Path) -> tuple[int, int, str | None, int | None, int] | None:
+    def _latest(self, path: Path) -> tuple[int, int, str | None, int] | None:
         parent = joined(path[:-1])
-        row = first(
+        return first(
             self._db,
-            "SELECT id, place, value, expires, begun FROM node "
+            "SELECT id, place, value, begun FROM node "
             "WHERE scope = ? AND parent = ? AND name = ? AND ended IS NULL",
             self._scope,
             parent,
             escaped(path[-1]),
         )
-        return row
 
     def _put(self, delta: Put | Create) -> None:
         path = delta.path
@@ -109,16 +111,13 @@ class _Writer:
         found = self._latest(path)
         place = None
         if found is not None:
-            row, place, value, expires, begun = found
-            if expires is not None and expires <= self._now:
-                self._delete(path)
-                place = None
-            elif value is None:
-                if isinstance(delta, Put):
-                    raise ObjectInTheWay(joined(path), "an object is here; delete it first")
-                return
-            else:
+            row, place, value, begun = found
+            if value is not None:
                 self._end(row, begun)
+            elif isinstance(delta, Put):
+                raise ObjectInTheWay(joined(path), "an object is here; delete it first")
+            else:
+                return
         self._insert(delta, place)
 
     def _insert(self, delta: Put | Create, place: int | None) -> None:
@@ -149,9 +148,8 @@ class _Writer:
             return
         self._need_object(path[:-1])
         found = self._latest(path)
-        expired = found is not None and found[3] is not None and found[3] <= self._now
-        if found is None or expired or found[2] is not None:
-            what = "nothing" if found is None or expired else "a value"
+        if found is None or found[2] is not None:
+            what = "nothing" if found is None else "a value"
             raise NotAnObject(joined(path), f"an object was needed, but {what} is here")
         self._objects.add(path)
 
@@ -162,7 +160,7 @@ class _Writer:
         if found[2] is None:
             self._clear(path)
             self._objects.discard(path)
-        self._end(found[0], found[4])
+        self._end(found[0], found[3])
 
     def _clear(self, path: Path) -> None:
         below = query(self._db, _BELOW, self._scope, joined(path))
@@ -179,7 +177,7 @@ class _Writer:
 
     def _refresh(self, delta: Refresh) -> None:
         found = self._latest(delta.path)
-        if found is not None and (found[3] is None or found[3] > self._now):
+        if found is not None:
             self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, found[0]))
 
 

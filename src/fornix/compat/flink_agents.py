@@ -1,0 +1,297 @@
+"""The memory of Apache Flink Agents, under its own names, on fornix.
+
+Exact memory needs no adapter: `MemoryObject` and `MemoryRef` are fornix's own. Sets come in the
+form that Flink Agents 0.2 and its design published: `LongTermMemory` for a key, `Knowledge` for
+what all keys share. Where fornix differs is on the page "coming from Flink Agents".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, TypeAlias, cast
+
+from fornix.errors import InvalidInput, InvalidValue
+from fornix.items import Item, text_of
+from fornix.keys import KeySets, KnowledgeMemory
+from fornix.sets import KnowledgeSet as _KnowledgeSet
+from fornix.sets import MemorySet as _MemorySet
+from fornix.state import MemoryKind as MemoryType
+from fornix.state import MemoryObject, MemoryRef
+from fornix.values import Value
+
+__all__ = [
+    "ChatMessage",
+    "Knowledge",
+    "KnowledgeSet",
+    "KnowledgeSetItem",
+    "LongTermMemory",
+    "MemoryObject",
+    "MemoryRef",
+    "MemorySet",
+    "MemorySetItem",
+    "MemoryType",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """A message of a chat: who, by role, said what."""
+
+    role: str
+    content: str
+
+
+Metadata: TypeAlias = Mapping[str, Value]
+
+_TYPES: dict[str, type] = {"str": str, "ChatMessage": ChatMessage}
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySetItem:
+    """An item of a memory set, as Flink Agents shows it."""
+
+    memory_set_name: str
+    id: str
+    value: Any
+    compacted: bool
+    created_time: datetime
+    last_accessed_time: datetime
+    additional_metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeSetItem:
+    """An item of a knowledge set, as Flink Agents shows it."""
+
+    name: str
+    value: Any
+    created_time: datetime
+    updated_time: datetime
+
+
+class _Adapted:
+    """What both kinds of set have in common."""
+
+    def __init__(self, inner: _MemorySet) -> None:
+        self._inner = inner
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Adapted) and self._inner == other._inner
+
+    def __hash__(self) -> int:
+        return hash(self._inner)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def name(self) -> str:
+        """The name of the set."""
+        return self._inner.name
+
+    @property
+    def item_type(self) -> type | None:
+        """The type of its values; None: any storable value."""
+        return _TYPES.get(self._inner.definition.item_type or "")
+
+    @property
+    def size(self) -> int:
+        """How many items it holds."""
+        return len(self._inner)
+
+    def add(
+        self,
+        items: object,
+        ids: str | Sequence[str] | None = None,
+        metadatas: Metadata | Sequence[Metadata] | None = None,
+    ) -> list[str]:
+        """Add one item or a list of them, all or none; return their ids.
+
+        One dict of metadata is for all of them; a list has one each.
+        """
+        values: list[object] = (
+            [*cast("list[object]", items)] if isinstance(items, list) else [items]
+        )
+        named = _one_each([ids] if isinstance(ids, str) else ids, len(values), "ids")
+        facts = [metadatas] * len(values) if isinstance(metadatas, Mapping) else metadatas
+        described = _one_each(facts, len(values), "metadatas")
+        made = [
+            self._item(value, item_id, dict(about or {}))
+            for value, item_id, about in zip(values, named, described, strict=True)
+        ]
+        return self._inner.add_many(made)
+
+    def _item(self, value: object, item_id: str | None, metadata: Mapping[str, Value]) -> Item:
+        kind = self.item_type
+        if kind is not None and type(value) is not kind:
+            problem = f"{type(value).__name__} given, but the set holds {kind.__name__}"
+            raise InvalidValue("item", problem, hint=f"pass {kind.__name__} values")
+        if isinstance(value, ChatMessage):
+            plain = cast("dict[str, Value]", asdict(value))
+            return Item(plain, item_id, value.content, metadata, role=value.role)
+        stored = cast("Value", value)
+        return Item(stored, item_id, text_of(stored) or readable(stored), metadata)
+
+    def _value(self, item: Item) -> object:
+        if self.item_type is ChatMessage:
+            return ChatMessage(**item.value)
+        return item.value
+
+    def _found(self, ids: str | Sequence[str] | None) -> list[Item]:
+        if ids is None:
+            return self._inner.list()
+        wanted = [ids] if isinstance(ids, str) else list(ids)
+        return [item for item in self._inner.get(wanted) if item is not None]
+
+    def delete(self, ids: str | Sequence[str] | None = None) -> None:
+        """Retire items by id; without ids, all of them. Ids that are not there are no error."""
+        if ids is None:
+            self._inner.clear()
+        else:
+            self._inner.delete(ids)
+
+
+class MemorySet(_Adapted):
+    """A memory set of one key."""
+
+    def get(self, ids: str | Sequence[str] | None = None) -> list[MemorySetItem]:
+        """Return the items of ids that are there; without ids, all, oldest first."""
+        return [self._shown(item) for item in self._found(ids)]
+
+    def get_recent(self, n: int) -> list[MemorySetItem]:
+        """Return the last *n* items, oldest first."""
+        return [self._shown(item) for item in self._inner.recent(n)]
+
+    def search(self, query: str, limit: int = 10) -> list[MemorySetItem]:
+        """Return the items that answer *query* best, best first."""
+        return [self._shown(hit.item) for hit in self._inner.search(query, limit=limit)]
+
+    def _shown(self, item: Item) -> MemorySetItem:
+        created = cast("datetime", item.created)
+        return MemorySetItem(
+            memory_set_name=self.name,
+            id=str(item.id),
+            value=self._value(item),
+            compacted=item.compacted,
+            created_time=created,
+            last_accessed_time=item.accessed or created,
+            additional_metadata=item.metadata,
+        )
+
+
+class KnowledgeSet(_Adapted):
+    """A knowledge set: shared by all keys, agents and jobs."""
+
+    def get(self, ids: str | Sequence[str] | None = None) -> list[KnowledgeSetItem]:
+        """Return the items of ids that are there; without ids, all, oldest first."""
+        return [self._shown(item) for item in self._found(ids)]
+
+    def get_recent(self, n: int) -> list[KnowledgeSetItem]:
+        """Return the last *n* items, oldest first."""
+        return [self._shown(item) for item in self._inner.recent(n)]
+
+    def search(self, query: str, limit: int = 10) -> list[KnowledgeSetItem]:
+        """Return the items that answer *query* best, best first."""
+        return [self._shown(hit.item) for hit in self._inner.search(query, limit=limit)]
+
+    def _shown(self, item: Item) -> KnowledgeSetItem:
+        created, updated = cast("datetime", item.created), cast("datetime", item.updated)
+        return KnowledgeSetItem(self.name, self._value(item), created, updated)
+
+
+class LongTermMemory:
+    """The memory sets of one key: `LongTermMemory(memory.key("ada"))`."""
+
+    def __init__(self, key: KeySets) -> None:
+        self._key = key
+
+    def get_or_create_memory_set(
+        self,
+        name: str,
+        item_type: type | None = None,
+        capacity: int | None = None,
+        compaction_strategy: str | None = None,
+    ) -> MemorySet:
+        """Return a set; if nothing was added to it yet, it will have this definition.
+
+        Raises:
+            SetDefinitionConflict: It holds items under another definition.
+        """
+        made = self._key.set(
+            name,
+            capacity=capacity,
+            compaction=compaction_strategy,
+            item_type=_type_name(item_type),
+        )
+        return MemorySet(made)
+
+    create_memory_set = get_or_create_memory_set
+
+    def get_memory_set(self, name: str) -> MemorySet:
+        """Return a set as it is."""
+        return MemorySet(self._key.set(name))
+
+    def delete_memory_set(self, name: str) -> bool:
+        """Retire all items of a set; return whether there was such a set."""
+        there = name in self._key.sets()
+        self._key.set(name).clear()
+        return there
+
+
+class Knowledge:
+    """The knowledge sets that a memory shares: `Knowledge(memory.knowledge)`."""
+
+    def __init__(self, knowledge: KnowledgeMemory) -> None:
+        self._knowledge = knowledge
+
+    def get_or_create_knowledge_set(self, name: str, item_type: type | None = None) -> KnowledgeSet:
+        """Return a set; if nothing was added to it yet, it will hold this type."""
+        made: _KnowledgeSet = self._knowledge.set(name, item_type=_type_name(item_type))
+        return KnowledgeSet(made)
+
+    def get_knowledge_set(self, name: str) -> KnowledgeSet:
+        """Return a set as it is."""
+        return KnowledgeSet(self._knowledge.set(name))
+
+    def delete_knowledge_set(self, name: str) -> bool:
+        """Retire all items of a set; return whether there was such a set."""
+        there = name in self._knowledge.sets()
+        self._knowledge.set(name).clear()
+        return there
+
+
+def _type_name(item_type: type | None) -> str | None:
+    if item_type is None or item_type is object:
+        return None
+    if item_type.__name__ not in _TYPES:
+        raise InvalidInput(
+            f"item_type must be str, ChatMessage, or None for any storable value, not {item_type!r}"
+        )
+    return item_type.__name__
+
+
+def _one_each(given: Sequence[Any] | None, number: int, what: str) -> list[Any]:
+    if given is None:
+        return [None] * number
+    if len(given) != number:
+        raise InvalidInput(f"{number} items, but {len(given)} {what}; give one each")
+    return list(given)
+
+
+def readable(value: Value) -> str:
+    """Return the words of any value, for search: names and values, one after the other."""
+    return " ".join(_words(value))
+
+
+def _words(value: Value) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield f"{name}:"
+            yield from _words(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _words(inner)
+    elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield str(value)

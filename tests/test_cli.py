@@ -1,0 +1,660 @@
+"""The command line: what it answers, with which exit code, and what it does with mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import apsw
+import click
+import pytest
+from click.testing import CliRunner
+
+from fornix import Memory
+from fornix.cli import fornix, main
+from fornix.cli.session import default_place
+from fornix.cli.show import bar, plain, size
+
+EMBEDDER = "words"
+
+COMMANDS = sorted(fornix.commands)
+
+
+class Shell:
+    """Runs commands on one memory, in this process."""
+
+    def __init__(self, db: Path) -> None:
+        self.db = db
+
+    def __call__(self, *words, code=0, stdin=None, db=None):
+        """Run a command; check its exit code and that it shows no traceback."""
+        place = ["--db", str(db or self.db)]
+        result = CliRunner().invoke(fornix, [*place, *words], input=stdin)
+        assert result.exit_code == code, (words, result.stdout, result.stderr, result.exception)
+        assert "Traceback" not in result.output
+        return result
+
+    def json(self, *words, **options):
+        """Run a command with --json; return the lines it prints."""
+        found = self(*words, "--json", **options).stdout
+        return [json.loads(line) for line in found.splitlines()]
+
+
+@pytest.fixture
+def shell(tmp_path):
+    return Shell(tmp_path / "app.db")
+
+
+@pytest.fixture
+def filled(shell):
+    """A memory with two items of Ada, some exact memory, and knowledge."""
+    words = ("--embedder", EMBEDDER)
+    shell(
+        "add", "Prefers window seats.", "-k", "ada", "--id", "a", "--metadata", '{"n": 1}', *words
+    )
+    shell("add", "Allergic to sesame.", "-k", "ada", "--id", "b", "--speaker", "Ada")
+    shell("add", "Returns within 30 days.", "--knowledge", "default", "-s", "handbook")
+    shell("set", "ada", "profile.city", "Lisbon")
+    return shell
+
+
+def process(*words, db=None, **options):
+    """Start the command line as a process of its own."""
+    place = [] if db is None else ["--db", str(db)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "fornix.cli", *place, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def run(*words, db=None, stdin=b"", **options):
+    """Run the command line as a process of its own; return code, stdout, stderr."""
+    child = process(*words, db=db, stdin=subprocess.PIPE, **options)
+    out, err = child.communicate(stdin, timeout=60)
+    assert b"Traceback" not in err, err
+    return child.returncode, out, err.decode()
+
+
+# --- what works --------------------------------------------------------------------------------
+
+
+def test_items_are_added_and_found(filled):
+    """The first minute of a newcomer."""
+    (found,) = filled.json("search", "which seat?", "--key", "ada", "--limit", "1")
+    (hit,) = found["hits"]
+    assert (hit["item"]["id"], found["partial"]) == ("a", False)
+    assert sum(hit["parts"].values()) == pytest.approx(hit["score"], abs=1e-6)
+    assert "Prefers window seats." in filled("search", "seats", "-k", "ada").stdout
+    assert "words" in filled("search", "seats", "-k", "ada", "--explain").stdout
+    assert [i["id"] for i in filled.json("list", "-k", "ada")] == ["a", "b"]
+    assert [i["id"] for i in filled.json("list", "-k", "ada", "--newest-first", "-n", "1")] == ["b"]
+    assert [i["id"] for i in filled.json("recent", "-k", "ada", "-n", "1")] == ["b"]
+    assert "Ada: Allergic" in filled("recent", "-k", "ada").stdout
+
+
+def test_an_item_is_shown_with_all_that_is_known(filled):
+    """`get` has every field; `--history` every version."""
+    (item,) = filled.json("get", "a", "-k", "ada")
+    assert (item["value"], item["metadata"], item["version"]) == (
+        "Prefers window seats.",
+        {"n": 1},
+        1,
+    )
+    assert "Prefers window seats." in filled("get", "a", "-k", "ada").stdout
+    filled("add", "Prefers aisles.", "-k", "ada", "--id", "a", "--on-existing", "update")
+    assert [i["version"] for i in filled.json("get", "a", "-k", "ada", "--history")] == [1, 2]
+    assert "aisles" in filled("get", "a", "-k", "ada", "--history").stdout
+    (old,) = filled.json("get", "a", "-k", "ada", "--as-of", "1")
+    assert old["value"] == "Prefers window seats."
+
+
+def test_the_past_and_a_filter_can_be_asked(filled):
+    """`--as-of` and `--where` reach search and list."""
+    (found,) = filled.json("search", "seats, sesame", "-k", "ada", "--as-of", "1")
+    assert [hit["item"]["id"] for hit in found["hits"]] == ["a"]
+    (found,) = filled.json("search", "seats, sesame", "-k", "ada", "--where", '{"n": 1}')
+    assert [hit["item"]["id"] for hit in found["hits"]] == ["a"]
+    assert filled.json("list", "-k", "ada", "--where", '{"n": 2}') == []
+    assert filled.json("list", "-k", "ada", "--as-of", "2001-01-01T00:00:00Z") == []
+
+
+def test_knowledge_is_reached_by_its_name(filled):
+    """What belongs to no key is worked on with --knowledge."""
+    (found,) = filled.json("search", "returns", "--knowledge", "default")
+    assert found["hits"][0]["item"]["set"] == "handbook"
+    (item,) = filled.json("list", "--knowledge", "default", "-s", "handbook")
+    assert filled.json("rm", "--knowledge", "default", "-s", "handbook", "--item", item["id"])
+
+
+def test_exact_memory_is_a_tree(filled):
+    """Values are JSON where they are JSON, else text; `tree` shows what `set` set."""
+    filled("set", "ada", "visits", "3")
+    filled("set", "ada", "zip", "01", "--text")
+    filled("set", "ada", "note", '{"a": [1, null]}', "--ttl", "10m")
+    filled("set", "ada", '["with.dot", "x"]', '{"$bytes": "aGk="}')
+    filled("set", "ada", "balance", "--", "-3")
+    (found,) = filled.json("tree", "ada")
+    assert found == {
+        "profile": {"city": "Lisbon"},
+        "visits": 3,
+        "zip": "01",
+        "note": {"a": [1, None]},
+        "with.dot": {"x": {"$bytes": "aGk="}},
+        "balance": -3,
+    }
+    shown = filled("tree", "ada").stdout
+    assert 'city: "Lisbon"' in shown
+    assert "left)" in shown
+    assert filled("tree", "ada", "profile.city").stdout == "Lisbon\n"
+    assert filled("tree", "ada", "visits").stdout == "3\n"
+    assert filled.json("tree", "ada", "profile") == [{"city": "Lisbon"}]
+    assert "city" in filled("tree", "ada", "profile").stdout
+    assert filled.json("rm", "ada", "profile.city") == [{"removed": 1}]
+    filled("tree", "ada", "profile.city", code=3)
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "Lisbon", "{", "'a'", "-", ""])
+def test_what_is_not_json_is_text(shell, text):
+    """A value that only Python's JSON would take is the text it looks like."""
+    shell("set", "ada", "x", "--", text, "--embedder", "words", code=2)
+    shell("set", "--embedder", "words", "ada", "x", "--", text)
+    assert shell.json("tree", "ada", "x") == [text]
+
+
+def test_options_stand_before_or_after_the_command(filled, tmp_path):
+    """Nobody has to remember where --json goes."""
+    result = CliRunner().invoke(fornix, ["keys", "--db", str(filled.db), "--json"])
+    assert json.loads(result.stdout) == {"key": "ada"}
+    result = CliRunner().invoke(fornix, ["--json", "keys"], env={"FORNIX_DB": str(filled.db)})
+    assert json.loads(result.stdout) == {"key": "ada"}
+    wrong = {"FORNIX_DB": str(tmp_path / "wrong.db")}
+    result = CliRunner().invoke(fornix, ["--db", str(filled.db), "keys"], env=wrong)
+    assert result.stdout == "ada\n"
+    result = CliRunner().invoke(fornix, ["keys", "--db", str(filled.db)], env=wrong)
+    assert result.stdout == "ada\n"
+
+
+def test_spaces_are_apart(filled):
+    """--space is another application's memory."""
+    filled("add", "x", "-k", "bob", "--space", "other")
+    assert filled.json("keys", "--space", "other") == [{"key": "bob"}]
+    assert filled.json("keys") == [{"key": "ada"}]
+
+
+def test_lists_of_what_is_there(filled):
+    """Keys, sets, stats and version, for people and for programs."""
+    assert filled("keys").stdout == "ada\n"
+    found = filled.json("sets")
+    assert [(s["key"], s["set"], s["items"]) for s in found] == [
+        ("ada", "default", 2),
+        (None, "handbook", 1),
+    ]
+    assert [s["set"] for s in filled.json("sets", "-k", "ada")] == ["default"]
+    assert "handbook" in filled("sets", "--knowledge", "default").stdout
+    (stats,) = filled.json("stats")
+    assert (stats["items"], stats["keys"], stats["pending"]) == (3, 1, 0)
+    assert EMBEDDER in filled("stats").stdout
+    (version,) = filled.json("version")
+    assert set(version) == {"fornix", "schema", "SQLite", "apsw", "numpy", "Python", "platform"}
+    assert "SQLite" in filled("version").stdout
+    assert filled("--version").stdout.startswith("fornix 0.")
+
+
+def test_quiet_and_verbose(filled):
+    """--quiet leaves results and errors, --verbose names the file."""
+    assert str(filled.db) in filled("keys", "--verbose").stderr
+    assert filled("set", "ada", "x", "1", "--quiet").stdout == ""
+    nothing = filled("search", "x", "-k", "nobody", "--quiet", code=3)
+    assert nothing.output == ""
+
+
+def test_text_from_stdin(shell):
+    """`-` reads the text of an item from stdin."""
+    shell("add", "-", "-k", "ada", "--embedder", "words", stdin="from a pipe\n")
+    assert shell.json("list", "-k", "ada")[0]["value"] == "from a pipe\n"
+
+
+def test_an_add_with_a_key_happens_once(shell):
+    """The same idempotency key again is the same item."""
+    words = ("add", "x", "-k", "ada", "--idempotency-key", "order-1", "--embedder", "words")
+    assert shell.json(*words) == shell.json(*words)
+    shell("add", "y", *words[2:], code=1)
+
+
+def test_where_the_memory_is(tmp_path, monkeypatch):
+    """fornix.db here if it is there, else one per user."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert default_place() == tmp_path / "data" / "fornix" / "fornix.db"
+    result = CliRunner().invoke(fornix, ["add", "x", "-k", "ada", "--embedder", "words"])
+    assert result.exit_code == 0, result.output
+    assert default_place().stat().st_mode & 0o777 == 0o600
+    Path("fornix.db").touch()
+    assert default_place() == Path("fornix.db")
+    monkeypatch.delenv("XDG_DATA_HOME")
+    Path("fornix.db").unlink()
+    assert default_place().parts[-4:] == (".local", "share", "fornix", "fornix.db")
+
+
+# --- in and out --------------------------------------------------------------------------------
+
+
+def chat_file(folder: Path, count: int) -> Path:
+    path = folder / "chat.jsonl"
+    with path.open("w", encoding="utf-8") as out:
+        for n in range(count):
+            out.write(json.dumps({"role": "user", "content": f"message {n}"}) + "\n")
+    return path
+
+
+def test_export_and_import_through_files(filled, tmp_path):
+    """A memory goes to a file and comes back the same; a file is not replaced unasked."""
+    file = tmp_path / "out.jsonl"
+    (answer,) = filled.json("export", str(file))
+    assert answer["lines"] == len(file.read_text().splitlines())
+    assert file.stat().st_mode & 0o777 == 0o600
+    filled("export", str(file), code=1)
+    filled("export", str(file), "--force")
+    other = Shell(tmp_path / "other.db")
+    (counts,) = other.json("import", str(file), "--embedder", EMBEDDER)
+    assert (counts["added"], counts["values"]) == (3, 2)
+    assert other.json("stats")[0]["pending"] == 0
+    assert other("export").stdout_bytes == file.read_bytes()
+    assert "nothing" in other("import", str(file), "-k", "x", code=2).stderr or True
+    assert "3 were there" in other("import", str(file)).stdout
+    part = filled("export", "-k", "ada", "-s", "default").stdout.splitlines()
+    assert [json.loads(line)["type"] for line in part] == ["fornix", "set", "item", "item"]
+
+
+def test_pipes(filled, tmp_path):
+    """stdout of one is stdin of the other, in processes of their own."""
+    code, out, _ = run("export", db=filled.db)
+    assert code == 0
+    code, answer, err = run("import", "-", "--json", db=tmp_path / "copy.db", stdin=out)
+    assert (code, err) == (0, "")
+    assert json.loads(answer)["added"] == 3
+    assert run("export", db=tmp_path / "copy.db")[1] == out
+
+
+def test_a_chat_is_imported(shell, tmp_path):
+    """Plain messages need a key; the rest is found out."""
+    file = str(chat_file(tmp_path, 3))
+    shell("import", file, code=2)
+    shell("import", file, "-k", "ada", "-s", "chat", "--embedder", "words", "--no-wait")
+    assert [i["value"] for i in shell.json("list", "-k", "ada", "-s", "chat")][-1] == "message 2"
+    assert "3 were there" in shell("import", file, "-k", "ada", "-s", "chat").stdout
+
+
+MESSAGES = 6000
+
+
+def reaches(db: Path, size: int) -> None:
+    """Wait, bounded, until a process has written so much."""
+    log = Path(f"{db}-wal")
+    deadline = time.monotonic() + 30
+    while not log.exists() or log.stat().st_size < size:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)  # noqa: TID251 - a kill has to come in the middle of another process
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_import_that_is_ended_goes_on(tmp_path, how):
+    """Ctrl-C or kill -9 in the middle, then the same command: the memory of one undisturbed run."""
+    db, file = tmp_path / "app.db", chat_file(tmp_path, MESSAGES)
+    words = ("import", str(file), "-k", "ada", "--embedder", "words")
+    child = process(*words, db=db)
+    reaches(db, 400_000)
+    child.send_signal(how)
+    _, err = child.communicate(timeout=30)
+    with Memory.open(db, mode="ro") as memory:
+        before = len(memory.key("ada").set("default"))
+    assert 0 < before < MESSAGES
+    assert before % 500 == 0
+    if how == signal.SIGINT:
+        assert child.returncode == 130
+        assert "up to line" in err.decode()
+        assert b"Traceback" not in err
+    code, out, _ = run(*words, "--json", db=db)
+    assert code == 0
+    counts = json.loads(out)
+    assert (counts["added"], counts["kept"]) == (MESSAGES - before, before)
+    _, exported, _ = run("export", db=db)
+    assert run(*words, db=tmp_path / "calm.db")[0] == 0
+    calm = run("export", db=tmp_path / "calm.db")[1]
+    assert without_time(exported) == without_time(calm)
+
+
+def without_time(exported: bytes) -> list[dict[str, object]]:
+    """The lines of an export; messages without a time have that of their commit."""
+    found = [json.loads(line) for line in exported.splitlines()]
+    return [{name: v for name, v in line.items() if name != "time"} for line in found]
+
+
+def test_a_reader_that_stops_is_no_error(tmp_path):
+    """`fornix list | head` is quiet."""
+    db = tmp_path / "app.db"
+    with Memory.open(db, embedder="words") as memory:
+        memory.key("ada").add_many([f"item {n} " + "x" * 200 for n in range(3000)])
+    for words in (["list", "-k", "ada"], ["list", "-k", "ada", "--json"], ["export"]):
+        child = process(*words, db=db)
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.readline()
+        child.stdout.close()
+        assert child.stderr.read() == b""
+        assert child.wait(timeout=30) == 141
+        child.stderr.close()
+
+
+# --- care --------------------------------------------------------------------------------------
+
+
+def test_backup_and_restore(filled, tmp_path):
+    """What was added after the backup is gone after the restore; the rest is there."""
+    copy = tmp_path / "copy.db"
+    (answer,) = filled.json("backup", str(copy))
+    assert answer["bytes"] == copy.stat().st_size
+    filled("add", "later", "-k", "ada")
+    filled("backup", str(copy), code=1)
+    filled("backup", str(tmp_path / "nowhere" / "copy.db"), code=1)
+    filled("restore", str(copy), code=2)
+    filled("restore", str(tmp_path / "nothing.db"), "--yes", code=1)
+    filled("restore", str(filled.db), "--yes", code=1)
+    assert filled.json("restore", str(copy), "--yes") == [{"file": str(filled.db), "items": 3}]
+    assert [i["id"] for i in filled.json("list", "-k", "ada")] == ["a", "b"]
+    assert filled.json("search", "seats", "-k", "ada")[0]["hits"][0]["item"]["id"] == "a"
+    filled("add", "after", "-k", "ada")
+    fresh = Shell(tmp_path / "fresh.db")
+    fresh("restore", str(copy))
+    assert fresh.json("keys") == [{"key": "ada"}]
+
+
+def test_a_memory_in_use_is_not_restored(filled, tmp_path):
+    """Whoever has it open would go on with what is no longer there."""
+    filled("backup", str(tmp_path / "copy.db"))
+    with Memory.open(filled.db):
+        words = ("restore", str(tmp_path / "copy.db"), "--yes")
+        assert "open elsewhere" in filled(*words, code=1).stderr
+    filled(*words)
+
+
+def test_the_doctor_finds_a_healthy_memory(filled):
+    """Exit code 0, a line per thing looked at."""
+    shown = filled("doctor").stdout
+    assert "integrity" in shown
+    (found,) = filled.json("doctor")
+    assert found["ok"] is True
+    assert {"versions", "platform", "size", "permissions", "cache"} <= {
+        finding["name"] for finding in found["findings"]
+    }
+
+
+def test_the_doctor_finds_what_is_wrong(filled, tmp_path):
+    """A missing file, a damaged one and open permissions are said; the first two are wrong."""
+    filled.db.chmod(0o644)
+    assert "chmod 600" in filled("doctor").stdout
+    assert "no memory here" in filled("doctor", code=1, db=tmp_path / "none.db").stdout
+    content = bytearray(filled.db.read_bytes())
+    content[8192:40960] = os.urandom(32768)
+    filled.db.write_bytes(content)
+    (found,) = filled.json("doctor", code=1)
+    assert found["ok"] is False
+
+
+def test_another_embedder(filled):
+    """`reindex` moves a space; without a name it says what is missing."""
+    filled("search", "x", "-k", "ada", "--embedder", "words", code=1)
+    filled("reindex", code=2)
+    (answer,) = filled.json("reindex", "--embedder", "words")
+    assert answer["embedder"] == "words"
+    assert filled.json("stats")[0]["embedder"] == "words"
+    filled("reindex", "--embedder", "nonsense", code=1)
+
+
+# --- mistakes ----------------------------------------------------------------------------------
+
+USES = {
+    "add": ["x", "-k", "ada"],
+    "search": ["x", "-k", "ada"],
+    "get": ["x", "-k", "ada"],
+    "list": ["-k", "ada"],
+    "recent": ["-k", "ada"],
+    "tree": ["ada"],
+    "set": ["ada", "x", "1"],
+    "rm": ["ada", "x"],
+    "sets": [],
+    "keys": [],
+    "export": [],
+    "stats": [],
+    "doctor": [],
+    "backup": ["copy.db"],
+    "reindex": ["--embedder", "words"],
+}
+MAKE = {"add", "set"}
+
+
+def test_every_command_that_opens_a_memory_is_tried():
+    """A new command has to join the tests of mistakes."""
+    assert set(COMMANDS) - set(USES) == {"import", "restore", "demo", "version", "completion"}
+
+
+@pytest.mark.parametrize("command", sorted(set(USES) - MAKE))
+def test_a_memory_that_is_not_there_is_not_made(shell, command):
+    """A reader with a wrong --db makes nothing and says so."""
+    result = shell(command, *USES[command], code=1)
+    assert "here" in result.output
+    assert list(shell.db.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", sorted(USES))
+@pytest.mark.parametrize("kind", ["folder", "text", "other", "newer"])
+def test_a_file_that_is_no_memory_is_said_to_be_none(tmp_path, command, kind):
+    """A folder, a text, another SQLite file, a newer memory: exit 1, a message, no harm."""
+    db = tmp_path / "file.db"
+    if kind == "folder":
+        db.mkdir()
+    elif kind == "text":
+        db.write_text("dear diary\n" * 500)
+    elif kind == "other":
+        apsw.Connection(str(db)).execute("CREATE TABLE mine (x)")
+    else:
+        Memory.open(db, embedder="words").close()
+        apsw.Connection(str(db)).execute("PRAGMA user_version = 99")
+    before = db.read_bytes() if db.is_file() else b""
+    result = Shell(db)(command, *USES[command], code=1)
+    assert (result.stdout if command == "doctor" else result.stderr).strip()
+    assert not db.is_file() or db.read_bytes() == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_memory_that_cannot_be_written_can_be_read(filled):
+    """Read-only is an error for writers only."""
+    filled.db.chmod(0o400)
+    filled.db.parent.chmod(0o500)
+    try:
+        filled("list", "-k", "ada")
+        filled("add", "x", "-k", "ada", code=1)
+    finally:
+        filled.db.parent.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["add", "x"], 2),
+        (["add", "x", "-k", "ada", "--knowledge", "k"], 2),
+        (["add", "x", "-k", ""], 1),
+        (["add", "x", "-k", "ada", "-s", ""], 1),
+        (["add", "x", "-k", "ada", "--id", "a"], 1),
+        (["add", "x", "-k", "ada", "--metadata", "{"], 2),
+        (["add", "x", "-k", "ada", "--metadata", "[]"], 2),
+        (["add", "x", "-k", "ada", "--importance", "7"], 1),
+        (["add", "x", "-k", "ada", "--time", "today"], 2),
+        (["add", "x", "-k", "ada", "--time", "2025-01-01T00:00"], 2),
+        (["add", "a\udcffb", "-k", "ada"], 1),
+        (["add", "x", "-k", "\udcff"], 1),
+        (["add", "x", "-k", "k" * 5000], 1),
+        (["search", "x", "-k", "ada", "--limit", "0"], 2),
+        (["search", "x", "-k", "ada", "--limit", "1001"], 2),
+        (["search", "x", "-k", "ada", "--limit", "9" * 400], 2),
+        (["search", "x", "-k", "ada", "--where", "topic"], 2),
+        (["search", "x", "-k", "ada", "--where", "[" * 100_000], 2),
+        (["search", "x", "-k", "ada", "--where", '{"n": {"like": 1}}'], 1),
+        (["search", "x", "-k", "ada", "--as-of", "then"], 2),
+        (["search", "x\udcff", "-k", "ada"], 1),
+        (["search", "x", "-k", "ada", "-s", "nope"], 3),
+        (["search", "x", "-k", "nobody"], 3),
+        (["get", "nope", "-k", "ada"], 3),
+        (["get", "a", "-k", "ada", "-s", "nope"], 3),
+        (["get", "a", "-k", "ada", "--as-of", "0"], 3),
+        (["get", "", "-k", "ada"], 1),
+        (["list", "-k", "nobody"], 3),
+        (["list", "-k", "ada", "-n", "99999999999999999999"], 0),
+        (["recent", "-k", "ada", "-n", "9223372036854775807"], 0),
+        (["tree", "nobody"], 3),
+        (["tree", "ada", "nope"], 3),
+        (["tree", "ada", "a..b"], 1),
+        (["tree", "ada", "[1]"], 2),
+        (["tree", ""], 1),
+        (["set", "ada", "", "x"], 1),
+        (["set", "ada", "profile", "x"], 1),
+        (["set", "ada", "profile.city.x", "x"], 1),
+        (["set", "ada", "x", "1", "--ttl", "soon"], 2),
+        (["set", "ada", "x", "1", "--ttl", "0s"], 2),
+        (["set", "ada", "x", "1", "--ttl", "999999999999w"], 2),
+        (["set", "ada", "x", "1" * 5000], 2),
+        (["set", "ada", "x", '{"$float": "many"}'], 2),
+        (["set", "ada", "x", "[" * 100_000], 2),
+        (["set", "ada", "x", "\udcff"], 1),
+        (["rm"], 2),
+        (["rm", "ada"], 2),
+        (["rm", "ada", "x", "--item", "a"], 2),
+        (["rm", "ada", "x", "-k", "ada"], 2),
+        (["rm", "--item", "a"], 2),
+        (["rm", "ada", "nope"], 3),
+        (["rm", "-k", "ada", "--item", "nope"], 3),
+        (["import", "nope.jsonl"], 1),
+        (["import", "."], 1),
+        (["import", "-", "--on-existing", "never"], 2),
+        (["export", "nowhere/out.jsonl"], 1),
+        (["completion", "tcsh"], 2),
+        (["bogus"], 2),
+        (["--bogus", "keys"], 2),
+        (["keys", "--db", ":memory:"], 2),
+        (["keys", "--embedder", "nonsense"], 1),
+        (["keys", "--space", ""], 1),
+    ],
+)
+def test_a_mistake_has_an_answer(filled, words, code):
+    """No mistake shows a traceback; stderr says what was wrong, in words and in JSON."""
+    result = filled(*words, code=code)
+    if code:
+        assert result.stderr.startswith("fornix: ")
+        result = filled("--json", *words, code=code)
+    if code in {1, 2}:
+        assert set(json.loads(result.stderr)["error"]) == {"type", "message"}
+
+
+def test_messages_say_what_to_do(filled, tmp_path):
+    """Where, what, and the next step."""
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"role": "user", "content": "x"}\n{"role": "user"}\n')
+    said = filled("import", str(bad), "-k", "ada", code=1).stderr
+    assert said.startswith(f"fornix: {bad}:2: a message has")
+    assert "its sets: default" in filled("list", "-k", "ada", "-s", "nope", code=3).stderr
+    assert "--key KEY" in filled("search", "x", code=2).stderr
+
+
+def test_mistakes_in_a_process_of_its_own(tmp_path):
+    """The same through a real process: bytes that are no text, an unknown option."""
+    code, _, err = run("add", b"\xff", "-k", "ada", db=tmp_path / "app.db")
+    assert (code, "surrogate" in err) == (1, True)
+    assert run("--nope")[0] == 2
+    code, out, _ = run("version", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (code, b"fornix" in out) == (0, True)
+
+
+def test_what_is_printed_cannot_steer_a_terminal(filled):
+    """An item with escape sequences is shown, not obeyed."""
+    filled("add", "red \x1b[31m alert \x07", "-k", "eve")
+    assert "\x1b" not in filled("list", "-k", "eve").stdout
+    assert plain("a\x1b\x9b\n\tb") == "a\\x1b\\x9b\n\tb"
+
+
+# --- completion --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
+def test_the_completion_script_is_printed(shell, shell_name):
+    """What a shell loads names the program."""
+    assert "_FORNIX_COMPLETE" in shell("completion", shell_name).stdout
+
+
+def complete(*words, db=None):
+    """What bash would offer for the last word."""
+    line = ["fornix", *([] if db is None else ["--db", str(db)]), *words]
+    variables = {
+        "_FORNIX_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(line),
+        "COMP_CWORD": str(len(line) - 1),
+    }
+    code, out, err = run(env=os.environ | variables)
+    assert (code, err) == (0, "")
+    return [line.partition(",")[2] for line in out.decode().split()]
+
+
+def test_names_are_completed_from_the_memory(filled):
+    """Keys, sets and paths are offered; reading them makes no file."""
+    filled("add", "x", "-k", "adele", "-s", "notes")
+    for beside in ("-wal", "-shm"):
+        Path(f"{filled.db}{beside}").unlink(missing_ok=True)
+    before = sorted(filled.db.parent.iterdir())
+    assert complete("tree", "ad", db=filled.db) == ["ada", "adele"]
+    assert complete("list", "--key", "adele", "--set", "n", db=filled.db) == ["notes"]
+    assert complete("set", "ada", "profile.", db=filled.db) == ["profile.city"]
+    assert complete("sea", db=filled.db) == ["search"]
+    assert sorted(filled.db.parent.iterdir()) == before
+
+
+def test_completion_is_never_in_the_way(tmp_path):
+    """No memory, or something else: no names, no error, no file."""
+    assert complete("tree", "a", db=tmp_path / "none.db") == []
+    (tmp_path / "text.db").write_text("dear diary")
+    assert complete("tree", "a", db=tmp_path / "text.db") == []
+    assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
+
+
+# --- small things ------------------------------------------------------------------------------
+
+
+def test_every_command_has_help():
+    """`--help` of each works, and says in its first sentence what it does."""
+    for name in COMMANDS:
+        result = CliRunner().invoke(fornix, [name, "--help"])
+        assert result.exit_code == 0
+        assert isinstance(fornix.commands[name], click.Command)
+    assert "Exit codes" in CliRunner().invoke(fornix, ["-h"]).stdout
+
+
+def test_sizes_and_bars():
+    """Numbers as people write them."""
+    assert [size(n) for n in (0, 999, 1000, 123_456_789)] == ["0 B", "999 B", "1.0 kB", "123.5 MB"]
+    assert (bar(1, 1, columns=4), bar(0.5, 1, columns=3), bar(0, 0)) == ("████", "█▌", "")
+
+
+def test_both_modules_run(monkeypatch, capsys):
+    """`python -m fornix` is `fornix`."""
+    monkeypatch.setattr(sys, "argv", ["fornix", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert "fornix 0." in capsys.readouterr().out
+    command = [sys.executable, "-m", "fornix", "version"]
+    assert subprocess.run(command, check=True, capture_output=True).stdout

@@ -1,0 +1,97 @@
+"""The demo: what it shows is true, with and without a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from fornix import Memory
+from fornix.cli import fornix
+from fornix.demo import conversation, killing
+from fornix.transfer import Load, Target, check
+
+EMBEDDER = "words"
+
+
+def test_the_demo_runs_and_proves_itself(tmp_path):
+    """Every part is shown, the proof holds, the file is kept and can be worked on."""
+    db = tmp_path / "demo.db"
+    words = ["--db", str(db), "--embedder", EMBEDDER, "demo"]
+    result = CliRunner().invoke(fornix, words)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("✓ nothing lost, nothing twice, nothing in part") == 2
+    for part in ("1  Remember", "2  Ask", "3  Exact", "4  Kill", "5  Measure", "What to type next"):
+        assert part in result.stdout
+    assert "322 messages" in result.stdout
+    assert CliRunner().invoke(fornix, words).exit_code == 1
+    with Memory.open(db) as memory:
+        assert memory.key("ines").short_term.get("profile.city") == "Trieste"
+
+
+def test_the_demo_runs_on_a_terminal():
+    """With a terminal there are bars and colours, and no error."""
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "fornix", "demo", "--embedder", EMBEDDER]
+    with subprocess.Popen(command, stdout=follower, stderr=follower, stdin=follower) as child:
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                block = os.read(leader, 65536)
+            except OSError:  # what Linux says when the last writer has gone
+                break
+            shown += block
+            if not block:
+                break
+        assert child.wait(timeout=60) == 0
+    os.close(leader)
+    assert b"\x1b[" in shown
+    assert b"Traceback" not in shown
+
+
+@pytest.mark.parametrize("kill_after", [1, 7, 40])
+def test_a_killed_writer_loses_nothing(tmp_path, kill_after):
+    """Whenever it is killed: what it acknowledged is there, whole, and once."""
+    db = tmp_path / "kill.db"
+    said = killing.run_writer(db, steps=60, kill_after=kill_after, progress=lambda _count: None)
+    assert kill_after <= said <= 60
+    proof = killing.examine(db, acknowledged=said)
+    assert proof.holds
+    said = killing.run_writer(db, steps=60, kill_after=None, progress=lambda _count: None)
+    again = killing.examine(db, acknowledged=said)
+    assert (said, again.holds, again.items, again.counter) == (60, True, 60, 60)
+
+
+def test_a_proof_can_fail():
+    """The demo would say so if something were lost, twice, or in part."""
+    good = killing.Proof(2, 2, 2, 0, 0, ())
+    assert good.holds
+    for broken in (
+        killing.Proof(2, 1, 2, 0, 0, ()),
+        killing.Proof(2, 2, 2, 1, 0, ()),
+        killing.Proof(2, 2, 2, 0, 1, ()),
+        killing.Proof(2, 2, 2, 0, 0, ("a page is damaged",)),
+    ):
+        assert not broken.holds
+
+
+def test_the_questions_are_answered_better_than_by_words():
+    """The figures of the demo: meaning and signals find more than BM25 alone."""
+    asked = conversation.questions()
+    assert len(asked) == 60
+    with Memory.open(embedder=EMBEDDER) as memory:
+        target = Target("ines")
+        with conversation.source() as source:
+            assert check(source, "conversation", target) == 322
+            Load(memory).run(source, "conversation", target)
+        everything = conversation.recall(memory.key("ines"), asked)
+        words = conversation.recall(memory.key("ines"), asked, conversation.WORDS_ALONE)
+        known = {item.id for item in memory.key("ines").list()}
+    assert all(question.gold <= known for question in asked)
+    assert everything.at[10] > words.at[10]
+    assert everything.at[1] <= everything.at[3] <= everything.at[5] <= everything.at[10]

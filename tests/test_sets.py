@@ -1,0 +1,439 @@
+"""Memory sets: what the calls of a set promise, on RAM and on a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from doors import START, Clock, Letters
+from fornix import Item, KeyMemory, Limits, Memory, Signals
+from fornix.errors import (
+    DuplicateItem,
+    IdempotencyConflict,
+    InvalidFilter,
+    InvalidInput,
+    InvalidName,
+    InvalidTime,
+    InvalidValue,
+    KeyFull,
+    NotFound,
+    SetDefinitionConflict,
+    SetFull,
+    StaleItem,
+    TooLarge,
+)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["ram", "file"])
+def memory(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Memory]:
+    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
+    with Memory.open(url, embedder=Letters(), clock=clock) as memory:
+        yield memory
+
+
+@pytest.fixture
+def ada(memory: Memory) -> KeyMemory:
+    return memory.key("ada")
+
+
+def texts(items: list[Item]) -> list[str | None]:
+    return [item.text for item in items]
+
+
+def test_an_item_comes_back_whole(ada: KeyMemory) -> None:
+    """Everything that was given of an item is in what get returns, and what fornix adds."""
+    time = datetime(2025, 3, 1, 12, tzinfo=UTC)
+    item_id = ada.add(
+        {"text": "Window seat", "n": [1, b"\0", 2**80]},
+        time=time,
+        metadata={"topic": "travel", "deep": {"x": [None, True]}},
+        importance=0.5,
+        speaker="Ada",
+        role="user",
+        session="s1",
+    )
+    item = ada.get(item_id)
+    assert isinstance(item, Item)
+    assert item.value == {"text": "Window seat", "n": [1, b"\0", 2**80]}
+    assert (item.text, item.time, item.importance) == ("Window seat", time, 0.5)
+    assert (item.speaker, item.role, item.session) == ("Ada", "user", "s1")
+    assert item.metadata == {"topic": "travel", "deep": {"x": [None, True]}}
+    assert item.created == item.updated
+    assert item.created is not None
+    assert item.created > START
+    assert (item.version, item.set_name, item.compacted, item.sources) == (1, "default", False, ())
+
+
+def test_values_are_copied_in_and_out(ada: KeyMemory) -> None:
+    """Changing what was passed, or what was returned, changes nothing that is stored."""
+    value, metadata = {"text": "x", "list": [1]}, {"tags": ["a"]}
+    item_id = ada.add(value, metadata=metadata)
+    value["list"].append(2)
+    metadata["tags"].append("b")
+    found = ada.get(item_id)
+    assert isinstance(found, Item)
+    found.value["list"].append(3)
+    found.metadata["tags"].append("c")
+    again = ada.get(item_id)
+    assert isinstance(again, Item)
+    assert again.value == {"text": "x", "list": [1]}
+    assert again.metadata == {"tags": ["a"]}
+
+
+def test_times_default_to_the_commit_and_order_everything(ada: KeyMemory) -> None:
+    """list and recent go by when it happened; among equals by the order of adding."""
+    ada.add("now")
+    ada.add("earlier", time=START - timedelta(days=9))
+    same = START - timedelta(days=3)
+    ada.add_many([Item("b1", time=same), Item("b2", time=same)])
+    assert texts(ada.list()) == ["earlier", "b1", "b2", "now"]
+    assert texts(ada.list(newest_first=True)) == ["now", "b2", "b1", "earlier"]
+    assert texts(ada.recent(2)) == ["b2", "now"]
+    assert ada.recent(0) == []
+
+
+def test_listing_is_complete_and_pages(ada: KeyMemory) -> None:
+    """Nothing is cut without being asked; pages join without gap or repetition."""
+    ada.add_many([f"n{i:04}" for i in range(700)])
+    assert len(ada.list()) == 700
+    pages, after = [], None
+    while page := ada.list(limit=64, after=after):
+        pages += page
+        after = page[-1].id
+    assert texts(pages) == [f"n{i:04}" for i in range(700)]
+    assert ada.list(limit=0) == []
+    with pytest.raises(NotFound, match="nobody"):
+        ada.list(after="nobody")
+
+
+def test_get_answers_in_the_order_asked(ada: KeyMemory) -> None:
+    """A list of ids gives a list as long, with None where nothing is."""
+    one, two = ada.add_many(["one", "two"])
+    found = ada.get([two, "none", one, two])
+    assert [item and item.text for item in found] == ["two", None, "one", "two"]
+    assert ada.get("none") is None
+
+
+def test_an_id_is_taken_once(ada: KeyMemory) -> None:
+    """on_existing says what happens with a taken id: an error, keep, or update."""
+    ada.add("first", id="x")
+    with pytest.raises(DuplicateItem, match="on_existing"):
+        ada.add("second", id="x")
+    assert ada.add("second", id="x", on_existing="keep") == "x"
+    assert texts(ada.list()) == ["first"]
+    ada.add_many([Item("second", id="x"), Item("other", id="y")], on_existing="update")
+    assert texts(ada.list()) == ["second", "other"]
+    assert texts(ada.history("x")) == ["first", "second"]
+    with pytest.raises(InvalidInput, match="twice"):
+        ada.add_many([Item("a", id="z"), Item("b", id="z")], on_existing="keep")
+    with pytest.raises(InvalidInput, match="on_existing"):
+        ada.add("b", on_existing="merge")  # pyright: ignore[reportArgumentType] - wrong on purpose
+
+
+def test_many_are_added_whole_or_not_at_all(ada: KeyMemory) -> None:
+    """One bad item, and none is added."""
+    ada.add("taken", id="x")
+    with pytest.raises(DuplicateItem):
+        ada.add_many(["a", Item("b", id="x")])
+    with pytest.raises(InvalidValue, match="value"):
+        ada.add_many(["a", {1, 2}])
+    with pytest.raises(InvalidInput, match="list"):
+        ada.add_many("text")
+    assert texts(ada.list()) == ["taken"]
+
+
+def test_one_request_is_carried_out_once(ada: KeyMemory) -> None:
+    """The same key with the same request returns the first answer; with another it is refused."""
+    first = ada.add("ordered", metadata={"b": 1, "a": 2}, idempotency_key="order-991")
+    assert ada.add("ordered", metadata={"a": 2, "b": 1}, idempotency_key="order-991") == first
+    with pytest.raises(IdempotencyConflict, match="order-991"):
+        ada.add("ordered!", idempotency_key="order-991")
+    ids = ada.add_many(["a", "b"], idempotency_key="two")
+    assert ada.add_many(["a", "b"], idempotency_key="two") == ids
+    assert ada.delete(ids, idempotency_key="del") == 2
+    assert ada.delete(ids, idempotency_key="del") == 2
+    ada.update(first, "changed", idempotency_key="u")
+    ada.delete(first)
+    assert len(ada.list()) == 0
+
+
+def test_a_repeated_update_needs_no_item_any_more(ada: KeyMemory) -> None:
+    """A repetition is recognised before anything is looked up."""
+    item_id = ada.add("x")
+    notes = ada.set("default")
+    notes.update(item_id, "y", idempotency_key="u")
+    assert notes.update(item_id, "y", idempotency_key="u").version == 2
+
+
+def test_an_update_makes_a_version(ada: KeyMemory) -> None:
+    """What is not passed stays; created stays; the version rises; history has all of it."""
+    item_id = ada.add("one", metadata={"a": 1}, speaker="Ada")
+    new = ada.update(item_id, "two", importance=0.9)
+    assert (new.text, new.metadata, new.speaker, new.importance) == ("two", {"a": 1}, "Ada", 0.9)
+    assert new.version == 2
+    assert new.created is not None
+    assert new.updated is not None
+    assert new.created < new.updated
+    ada.update(item_id, speaker=None, metadata={})
+    versions = ada.history(item_id)
+    assert [(v.version, v.text, v.speaker) for v in versions] == [
+        (1, "one", "Ada"),
+        (2, "two", "Ada"),
+        (3, "two", None),
+    ]
+    assert [v.retired is None for v in versions] == [False, False, True]
+    assert versions[0].retired == versions[1].updated
+
+
+def test_an_update_based_on_an_old_version_is_refused(ada: KeyMemory) -> None:
+    """if_version is compared inside the commit."""
+    item_id = ada.add("one")
+    ada.update(item_id, "two", if_version=1)
+    with pytest.raises(StaleItem, match="version 2"):
+        ada.update(item_id, "three", if_version=1)
+    with pytest.raises(NotFound, match="nobody"):
+        ada.update("nobody", "x")
+
+
+def test_delete_retires(ada: KeyMemory) -> None:
+    """Deleted items are gone from the present, not from the past."""
+    ids = ada.add_many([Item(f"n{i}", metadata={"odd": bool(i % 2)}) for i in range(6)])
+    before = ada.list()
+    assert ada.delete([ids[0], "none", ids[0]]) == 1
+    assert ada.delete(where={"odd": True}) == 3
+    assert texts(ada.list()) == ["n2", "n4"]
+    assert ada.history(ids[0])[-1].retired is not None
+    assert ada.history("none") == []
+    notes = ada.set("default")
+    assert notes.clear() == 2
+    assert len(notes) == 0
+    again = ada.add("back", id=ids[0])
+    assert [v.version for v in ada.history(again)] == [1, 2]
+    assert len(before) == 6
+    with pytest.raises(InvalidInput, match="clear"):
+        ada.delete()
+
+
+def test_the_past_can_be_read(ada: KeyMemory, memory: Memory, clock: Clock) -> None:
+    """as_of takes a commit or a time; get, list, recent and search all answer as they did."""
+    item_id = ada.add("green tea")
+    commit = memory.store.stats().commits
+    moment = clock.now
+    clock.move(hours=1)
+    ada.update(item_id, "black coffee")
+    ada.add("more")
+    for then in (commit, moment):
+        found = ada.set("default").get(item_id, as_of=then)
+        assert found is not None
+        assert found.text == "green tea"
+        assert texts(ada.list(as_of=then)) == ["green tea"]
+        assert texts(ada.recent(5, as_of=then)) == ["green tea"]
+        assert [h.item.text for h in ada.search("tea", as_of=then)] == ["green tea"]
+    assert ada.list(as_of=0) == []
+    with pytest.raises(InvalidTime):
+        ada.list(as_of=datetime(2026, 1, 1))  # noqa: DTZ001 - a time without a zone, on purpose
+
+
+def test_capacity_trims_the_oldest(ada: KeyMemory) -> None:
+    """A set holds at most its capacity: what happened first goes, and stays in history."""
+    notes = ada.set("notes", capacity=3)
+    ids = notes.add_many([f"n{i}" for i in range(5)])
+    assert texts(notes.list()) == ["n2", "n3", "n4"]
+    notes.add("old", time=START - timedelta(days=1))
+    assert texts(notes.list()) == ["n2", "n3", "n4"]
+    assert len(notes) == 3
+    assert notes.history(ids[0])[-1].retired is not None
+
+
+def test_a_full_set_can_refuse(ada: KeyMemory) -> None:
+    """compaction="reject": the add that would exceed the capacity changes nothing."""
+    notes = ada.set("notes", capacity=2, compaction="reject")
+    notes.add_many(["a", "b"])
+    with pytest.raises(SetFull, match="2 items"):
+        notes.add("c")
+    assert len(notes) == 2
+    notes.update(notes.list()[0].id or "", "changed")
+
+
+def test_a_definition_is_kept_until_it_is_changed(ada: KeyMemory) -> None:
+    """Opening writes nothing; another definition is a conflict; redefine changes it."""
+    ada.set("notes", capacity=5)
+    assert ada.sets() == []
+    ada.set("notes", capacity=5).add("x")
+    assert ada.sets() == ["notes"]
+    assert ada.set("notes").definition.capacity == 5
+    with pytest.raises(SetDefinitionConflict, match="redefine"):
+        ada.set("notes", capacity=6)
+    notes = ada.set("notes", capacity=5)
+    assert notes.redefine(capacity=1, compaction="reject").capacity == 1
+    with pytest.raises(SetFull):
+        notes.add("y")
+    assert notes.redefine(capacity=0).capacity is None
+    notes.add("y")
+    notes.redefine(signals=Signals(meaning=0.0))
+    assert notes.search("zzz") == ()
+    for wrong in ({"capacity": -1}, {"capacity": True}, {"compaction": "melt"}):
+        with pytest.raises(InvalidInput):
+            ada.set("other", **wrong)  # pyright: ignore[reportArgumentType] - wrong on purpose
+
+
+def test_limits_hold_for_all_sets_of_a_key(tmp_path: Path) -> None:
+    """A key at its limit refuses more, whichever set it goes to; other keys go on."""
+    with Memory.open(embedder="words", limits=Limits(items=2)) as memory:
+        memory.key("ada").add("a")
+        memory.key("ada").set("notes").add("b")
+        with pytest.raises(KeyFull, match="2 items"):
+            memory.key("ada").set("more").add("c")
+        memory.key("bob").add("a")
+        memory.knowledge.set("book").add("free")
+    with Memory.open(tmp_path / "b.db", embedder="words", limits=Limits(bytes=100)) as memory:
+        memory.key("ada").add("x" * 50)
+        with pytest.raises(KeyFull, match="bytes"):
+            memory.key("ada").add("x" * 60)
+
+
+def test_nothing_crosses_keys_sets_or_spaces(tmp_path: Path) -> None:
+    """Every look-up by id checks where it looks."""
+    path = tmp_path / "app.db"
+    with (
+        Memory.open(path, space="a", embedder="words") as a,
+        Memory.open(path, space="b", embedder="words") as b,
+    ):
+        item_id = a.key("ada").set("notes").add("secret plan")
+        for elsewhere in (
+            a.key("bob").set("notes"),
+            a.key("ada").set("other"),
+            b.key("ada").set("notes"),
+            a.knowledge.set("notes"),
+        ):
+            assert elsewhere.get(item_id) is None
+            assert elsewhere.history(item_id) == []
+            assert elsewhere.delete(item_id) == 0
+            assert elsewhere.search("secret plan") == ()
+            assert item_id not in elsewhere
+            with pytest.raises(NotFound):
+                elsewhere.update(item_id, "mine")
+        assert a.key("ada").set("notes").get(item_id) is not None
+        assert b.key("ada").search("secret") == ()
+        assert a.key("ada").search("secret", sets=["other"]) == ()
+        assert len(a.key("ada").search("secret")) == 1
+
+
+def test_knowledge_is_shared_by_name(tmp_path: Path) -> None:
+    """Spaces that name the same knowledge share it at once; others see nothing of it."""
+    path = tmp_path / "app.db"
+    with (
+        Memory.open(path, space="a", knowledge="book", embedder="words") as a,
+        Memory.open(path, space="b", knowledge="book", embedder="words") as b,
+        Memory.open(path, space="c", embedder="words") as c,
+        Memory.open(path, space="book", embedder="words") as same_name,
+    ):
+        a.knowledge.set("rules").add("No sugar after nine", id="r")
+        found = b.knowledge.set("rules").get("r")
+        assert found is not None
+        b.knowledge.set("rules").update("r", "No sugar after eight")
+        assert a.knowledge.search("sugar")[0].item.text == "No sugar after eight"
+        assert c.knowledge.sets() == []
+        assert c.knowledge.set("rules").get("r") is None
+        assert same_name.knowledge.set("rules").get("r") is not None
+        assert a.key("ada").knowledge == a.knowledge or a.key("ada").knowledge.sets() == ["rules"]
+
+
+def test_filters_choose(ada: KeyMemory) -> None:
+    """where= in list, delete and search chooses by the same rules."""
+    ada.add("a tent", metadata={"topic": "camping", "year": 2024})
+    ada.add("a tent too", metadata={"topic": "camping", "year": 2020}, speaker="Bob")
+    ada.add("a tram", metadata={"topic": "city"})
+    where = {"topic": "camping", "year": {"gte": 2021}}
+    assert texts(ada.list(where=where)) == ["a tent"]
+    assert [h.item.text for h in ada.search("tent", where=where)] == ["a tent"]
+    assert texts(ada.list(where={"$speaker": "Bob"})) == ["a tent too"]
+    free = {h.item.id: h.score for h in ada.search("tent")}
+    for hit in ada.search("tent", where={"topic": "camping"}):
+        assert free[hit.item.id] == hit.score
+    with pytest.raises(InvalidFilter, match="gtt"):
+        ada.list(where={"year": {"gtt": 1}})
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda k: k.add(None), InvalidValue),
+        (lambda k: k.add(3), InvalidValue),
+        (lambda k: k.add(float("nan"), text="x"), InvalidValue),
+        (lambda k: k.add("x\ud800"), InvalidValue),
+        (lambda k: k.add("x", id=""), InvalidName),
+        (lambda k: k.add("x", id=7), InvalidName),
+        (lambda k: k.add("x", speaker=""), InvalidName),
+        (lambda k: k.add("x", metadata={1: 2}), InvalidValue),
+        (lambda k: k.add("x", metadata={"a": float("nan")}), InvalidValue),
+        (lambda k: k.add("x", importance=2), InvalidInput),
+        (lambda k: k.add("x", importance=True), InvalidInput),
+        (lambda k: k.add("x", time=datetime(2026, 1, 1)), InvalidTime),  # noqa: DTZ001 - on purpose
+        (lambda k: k.add("x", idempotency_key=""), InvalidName),
+        (lambda k: k.add("x", id="y" * 5000), TooLarge),
+        (lambda k: k.set(""), InvalidName),
+        (lambda k: k.recent(-1), InvalidInput),
+        (lambda k: k.recent("2"), InvalidInput),
+        (lambda k: k.list(limit=-1), InvalidInput),
+        (lambda k: k.search("x", limit=0), InvalidInput),
+        (lambda k: k.search("x", limit=1001), InvalidInput),
+        (lambda k: k.search(7), InvalidInput),
+        (lambda k: k.search("\ud800"), InvalidValue),
+        (lambda k: k.list(as_of=-1), InvalidInput),
+    ],
+)
+def test_bad_input_is_named_and_changes_nothing(ada: KeyMemory, call, error) -> None:
+    """One error of the tree that says what is wrong; nothing is added."""
+    with pytest.raises(error) as raised:
+        call(ada)
+    assert len(str(raised.value)) > 15
+    assert ada.list() == []
+
+
+def test_any_text_can_be_kept_and_searched(ada: KeyMemory) -> None:
+    """NUL, emoji, right-to-left, a megabyte: stored as they are, and search answers."""
+    odd = ["a\0b", "👩‍👩‍👧 family", "שלום עולם", "x" * 1_000_000, "", " \n\t"]
+    ids = ada.add_many([Item(text, text=text) for text in odd])
+    assert [item and item.text for item in ada.get(ids)] == odd
+    for query in [*odd, "\0", "שלום"]:
+        ada.search(query)
+
+
+def test_a_search_touches_what_it_returns(ada: KeyMemory) -> None:
+    """accessed is later than created once a search or a get returned the item."""
+    item_id = ada.add("green tea")
+    assert ada.list()[0].accessed is None
+    ada.search("tea")
+    item = ada.list()[0]
+    assert item.accessed is not None
+    assert item.created is not None
+    assert item.accessed > item.created
+    ada.get(item_id)
+    later = ada.list()[0].accessed
+    assert later is not None
+    assert later > item.accessed
+
+
+def test_sets_are_told_apart_and_compared(memory: Memory) -> None:
+    """Handles of one set are equal; reprs name the set and whose it is."""
+    notes = memory.key("ada").set("notes")
+    assert notes == memory.key("ada").set("notes")
+    assert notes != memory.key("bob").set("notes")
+    assert len({notes, memory.key("ada").set("notes")}) == 1
+    assert repr(notes) == "<MemorySet 'notes' of key 'ada'>"
+    assert repr(memory.knowledge.set("b")) == "<KnowledgeSet 'b' of knowledge 'default'>"
+    notes.add("x", id="x")
+    assert "x" in notes
+    assert 7 not in notes
+    assert [item.text for item in notes] == ["x"]
+    assert memory.key("ada").get_memory_set("notes") == notes
+    assert memory.key("ada").long_term_memory.get_memory_set("notes") == notes

@@ -1,0 +1,99 @@
+"""Write the generated pages: docs/cli.md from the help of every command.
+
+    python tools/make_docs.py [--check]
+
+With --check nothing is written; exits 1 and names every page that is not what would be written.
+"""
+
+# ruff: noqa: E501 - a sentence is a line of the page
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import click
+
+from fornix.cli import fornix
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "cli.md"
+
+INTRO = """\
+# The command line
+
+<!-- Written by tools/make_docs.py from the help of the commands. Change it there: `make docs`. -->
+
+`fornix` works on one memory, a file.
+`--db PATH` or the environment variable `FORNIX_DB` names it.
+Without either it is `fornix.db` in the working directory if that is there, else `fornix/fornix.db` in `$XDG_DATA_HOME` (by default `~/.local/share`), which the first `fornix add`, `fornix set` or `fornix import` makes.
+`--verbose` says which file is used.
+`python -m fornix` is the same program.
+
+A rule to remember: exact memory takes the key as a word (`fornix set ada profile.city Lisbon`), items take it as an option (`fornix add --key ada "Prefers window seats."`).
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | an error of fornix: the message on stderr says what happened, to what, and what to do; `doctor` and `demo` also end so if something is wrong |
+| 2 | wrong usage: an unknown command or option, or a value that cannot be read |
+| 3 | nothing found: no hit, no such item, set or path, nothing to remove |
+| 130 | interrupted by Ctrl-C; what was acknowledged is durable |
+| 141 | the reader of the output closed it, as `head` does |
+
+## JSON
+
+With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets` and `get --history`, a line per result.
+Fields are only ever added.
+Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`.
+Times are ISO 8601 in UTC.
+An item has `id set value text metadata importance speaker role session time created updated accessed sources compacted version retired`.
+Errors are `{"error": {"type": …, "message": …}}` on stderr; where nothing was found, the exit code is 3.
+
+## fornix
+
+"""
+
+
+def page() -> str:
+    """Return docs/cli.md as it should be."""
+    parts = [INTRO + _fenced(_help(fornix, "fornix", None))]
+    context = click.Context(fornix, info_name="fornix")
+    for name in fornix.list_commands(context):
+        command = fornix.get_command(context, name)
+        assert command is not None
+        parts.append(f"## fornix {name}\n\n{_fenced(_help(command, name, context))}")
+    return "\n".join(parts)
+
+
+def _help(command: click.Command, name: str, parent: click.Context | None) -> str:
+    context = command.context_class(
+        command, info_name=name, parent=parent, terminal_width=90, max_content_width=90
+    )
+    text = inspect.cleandoc(command.get_help(context))
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _fenced(text: str) -> str:
+    return f"```text\n{text}\n```\n"
+
+
+def main() -> int:
+    """Write the pages, or check them."""
+    fresh = page()
+    if "--check" not in sys.argv[1:]:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(fresh, encoding="utf-8")
+        print(f"wrote {PAGE.relative_to(ROOT)}")
+        return 0
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == fresh:
+        return 0
+    print(f"{PAGE.relative_to(ROOT)} is not what its generator writes; run: make docs")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
