@@ -63,20 +63,17 @@ def filled(shell):
     return shell
 
 
-def process(*words, db=None, **options):
+def process(*words, db=None, env=None):
     """Start the command line as a process of its own."""
     place = [] if db is None else ["--db", str(db)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "fornix.cli", *place, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **options,
-    )
+    command = [sys.executable, "-m", "fornix.cli", *place, *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env)
 
 
-def run(*words, db=None, stdin=b"", **options):
+def run(*words, db=None, stdin=b"", env=None):
     """Run the command line as a process of its own; return code, stdout, stderr."""
-    child = process(*words, db=db, stdin=subprocess.PIPE, **options)
+    child = process(*words, db=db, env=env)
     out, err = child.communicate(stdin, timeout=60)
     assert b"Traceback" not in err, err
     return child.returncode, out, err.decode()
@@ -343,14 +340,13 @@ def test_a_reader_that_stops_is_no_error(tmp_path):
     with Memory.open(db, embedder="words") as memory:
         memory.key("ada").add_many([f"item {n} " + "x" * 200 for n in range(3000)])
     for words in (["list", "-k", "ada"], ["list", "-k", "ada", "--json"], ["export"]):
-        child = process(*words, db=db)
-        assert child.stdout is not None
-        assert child.stderr is not None
-        child.stdout.readline()
-        child.stdout.close()
-        assert child.stderr.read() == b""
-        assert child.wait(timeout=30) == 141
-        child.stderr.close()
+        with process(*words, db=db) as child:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            child.stdout.readline()
+            child.stdout.close()
+            assert child.stderr.read() == b""
+            assert child.wait(timeout=30) == 141
 
 
 # --- care --------------------------------------------------------------------------------------

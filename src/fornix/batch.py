@@ -5,20 +5,26 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from fornix.errors import DuplicateItem, InvalidInput, StaleItem, Unusable
 from fornix.items import Hits
 from fornix.recall import Drafted, SearchOptions
+from fornix.state import Mark, Overlay
+from fornix.state.paths import Place
+from fornix.state.tree import Expiry
 from fornix.store import (
     Add,
     Batch,
     Commit,
     Define,
+    Definition,
     Feature,
     ItemChange,
     Record,
     Retire,
     Scope,
+    SetInfo,
     SetRef,
     StoredItem,
     TreeDelta,
@@ -26,12 +32,20 @@ from fornix.store import (
 from fornix.values import Value
 from fornix.writer import Call, Change, Engine, Reads, derived_ids, new_id
 
+R = TypeVar("R")
+
 AFTER_ALL = 1 << 62
 """Rows of drafted items: past every row of the store, so that they come last among their like."""
 
 
 class Draft(Reads):
-    """A writer that gathers: reads see the latest commits, and what was gathered."""
+    """A writer that gathers: reads see the latest commits, and what was gathered.
+
+    Attributes:
+        open: Whether the block that it serves has begun, and not ended.
+        before: For a batch that was committed before: the commit that came before it, which the
+            repetition reads, so that it goes as the first time did.
+    """
 
     def __init__(self, engine: Engine, scope: Scope, op: bytes | None) -> None:
         super().__init__(engine)
@@ -42,18 +56,21 @@ class Draft(Reads):
         self._live: dict[tuple[SetRef, str], StoredItem | None] = {}
         self._hidden: set[int] = set()
         self._next = AFTER_ALL
-        self.closed = False
+        self.open = False
+        self.before: int | None = None
         self._new_id = new_id if op is None else derived_ids(op)
 
     def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
         """See `Writer.write`: kept until the batch commits."""
-        if self.closed:
-            raise Unusable("this batch is over: its with block has ended")
+        self._check_open()
         if call.idempotency_key is not None:
             raise InvalidInput(
                 "inside a batch give the idempotency_key to the batch, not to a call"
             )
         change = build(self._new_id)
+        added = [(i.set, i.record.id) for i in change.items if isinstance(i, Add)]
+        if len(set(added)) != len(added):
+            raise InvalidInput("one call names an id twice; merge those items first")
         for item in change.items:
             self._check(item)
         self.calls.append([call.name, call.arguments()])
@@ -61,6 +78,10 @@ class Draft(Reads):
         for item in change.items:
             self._take(item)
         return change.result
+
+    def _check_open(self) -> None:
+        if not self.open:
+            raise Unusable("a batch is used inside its with block; ask for another one")
 
     def _check(self, change: ItemChange) -> None:
         if isinstance(change, Add):
@@ -107,7 +128,8 @@ class Draft(Reads):
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
-        found = super().get(ref, ids, at=at)
+        self._check_open()
+        found = super().get(ref, ids, at=self.before if at is None else at)
         if at is not None:
             return found
         return [self._live.get((ref, i), stored) for i, stored in zip(ids, found, strict=True)]
@@ -122,10 +144,15 @@ class Draft(Reads):
         at: int | None,
     ) -> list[StoredItem]:
         """See `Writer.page`."""
+        self._check_open()
         drafted = [s for (r, _), s in self._live.items() if r == ref and s is not None]
         hidden = self._hidden if at is None else set[int]()
         page = super().page(
-            ref, after=after, limit=limit + len(hidden), newest_first=newest_first, at=at
+            ref,
+            after=after,
+            limit=limit + len(hidden),
+            newest_first=newest_first,
+            at=self.before if at is None else at,
         )
         kept = [stored for stored in page if stored.row not in hidden]
         if at is not None or not drafted:
@@ -136,8 +163,23 @@ class Draft(Reads):
         merged = heapq.merge(kept, own, key=_place, reverse=newest_first)
         return list(merged)[:limit]
 
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `Writer.info`: its items are those that the batch sees."""
+        self._check_open()
+        found = super().info(ref)
+        drafted = {item_id: stored for (r, item_id), stored in self._live.items() if r == ref}
+        if not drafted:
+            return found
+        committed = super().get(ref, list(drafted), at=self.before)
+        more = sum(s is not None for s in drafted.values()) - sum(s is not None for s in committed)
+        if found is None:
+            made = next((d.definition for d in self.define if d.set == ref), Definition())
+            return SetInfo(0, ref, made, more, 0)
+        return replace(found, items=found.items + more)
+
     def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
+        self._check_open()
         if not self.items:
             return super().search(refs, query, options)
         self._embed_own()
@@ -169,6 +211,41 @@ class Draft(Reads):
             place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
             for place, stored in self._live.items()
         }
+
+
+class BlockTree(Overlay):
+    """An overlay that serves one with block: what is written later would be lost, so it raises."""
+
+    __slots__ = ("open",)
+
+    def has(self, place: Place) -> bool:
+        """See `Overlay.has`."""
+        self._check_open()
+        return super().has(place)
+
+    def read(self, place: Place) -> Value | Mark:
+        """See `Overlay.read`."""
+        self._check_open()
+        return super().read(place)
+
+    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
+        """See `Overlay.put`."""
+        self._check_open()
+        super().put(place, value, expiry)
+
+    def look(self, operation: Callable[[Overlay], R]) -> R:
+        """See `Overlay.look`."""
+        self._check_open()
+        return super().look(operation)
+
+    def change(self, operation: Callable[[Overlay], R], request: Sequence[object] = ()) -> R:
+        """See `Overlay.change`."""
+        self._check_open()
+        return super().change(operation, request)
+
+    def _check_open(self) -> None:
+        if not self.open:
+            raise Unusable("a batch is used inside its with block; ask for another one")
 
 
 def _record(change: ItemChange) -> Record | None:

@@ -12,13 +12,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from hashlib import blake2b
 from pathlib import Path
 
-from fornix.embed import Embedder, embed_windows, quantise_each
-from fornix.errors import EmbedderConflict, FornixError, Unusable
+from fornix.embed import Embedder, Vectors, embed_windows, quantise_each
+from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unusable
 from fornix.records import meaning_text
-from fornix.store import Pending, Store
+from fornix.store import Pending, Scope, Store
 
 log = logging.getLogger(__name__)
 
@@ -73,12 +74,32 @@ class EmbeddingWorker:
             EmbedderFailed: The embedder raised; the items stay pending.
         """
         with self._embedding:
-            found = self._store.pending(limit=limit, set_numbers=set_numbers)
+            if set_numbers is None:
+                found, expects = self._mine(limit)
+            else:
+                found, expects = self._store.pending(limit=limit, set_numbers=set_numbers), ()
             if found:
-                self._fill(found)
+                self._fill(found, {*self._expects, *expects})
         return len(found)
 
-    def _fill(self, found: Sequence[Pending]) -> None:
+    def _mine(self, limit: int) -> tuple[list[Pending], set[tuple[str, str]]]:
+        """Return pending items of spaces that remember this embedder, and the notes that say so.
+
+        Other spaces of the store may have others, whose items this one must leave alone.
+        """
+        wanted = limit
+        while True:
+            found = self._store.pending(limit=wanted)
+            scopes = {s.row: s.set.scope for s in self._store.stored([p.row for p in found])}
+            name = self._embedder.name
+            says = {note_of(scope): name for scope in set(scopes.values())}
+            ours = {note for note in says if self._store.note(note) == name}
+            mine = [p for p in found if p.row in scopes and note_of(scopes[p.row]) in ours]
+            if len(mine) >= limit or len(found) < wanted:
+                return mine[:limit], {(note, name) for note in ours}
+            wanted *= 4
+
+    def _fill(self, found: Sequence[Pending], expects: Collection[tuple[str, str]]) -> None:
         texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
         windows = embed_windows(self._embedder, texts)
         vectors = quantise_each(windows)
@@ -87,7 +108,7 @@ class EmbeddingWorker:
                 (waiting.set_number, waiting.row, vector)
                 for waiting, vector in zip(found, vectors, strict=True)
             ],
-            expects=self._expects,
+            expects=sorted(expects),
         )
 
     def settle(
@@ -102,6 +123,8 @@ class EmbeddingWorker:
             EmbedderFailed: The embedder raised.
         """
         deadline = None if wait_s is None else time.monotonic() + wait_s
+        if self._embedder.dimensions and self._store.read_only:
+            return not self._mine(1)[0]
         while self.needed:
             done = self.embed(limit=BATCH)
             if progress is not None and done:
@@ -122,12 +145,15 @@ class EmbeddingWorker:
     def _run(self) -> None:
         descriptor = self._elected()
         try:
-            while descriptor is not None and not self._stop.is_set():
+            while descriptor is not None:
                 self._wake.clear()
+                if self._stop.is_set():  # looked at after clear(): a stop in between is not missed
+                    break
                 if not self._embed_in_background():
                     self._wake.wait()
         finally:
             if descriptor is not None and descriptor >= 0:
+                _elections.discard(descriptor)
                 os.close(descriptor)
 
     def _embed_in_background(self) -> bool:
@@ -135,6 +161,8 @@ class EmbeddingWorker:
         try:
             done = self.embed(limit=BATCH)
         except EmbedderConflict as error:  # re-embedded by another process: not ours any more
+            if (error.space, error.asked) not in self._expects:
+                return True  # another space of the store; the next look leaves it out
             self.failure = error
             self._stop.set()
             return False
@@ -152,10 +180,12 @@ class EmbeddingWorker:
         return done == BATCH
 
     def _elected(self) -> int | None:
-        """Wait until no other process embeds for this store; None: told to stop before."""
+        """Wait until no other process embeds for this store, so; None: told to stop before."""
         if self._folder is None:
             return -1
-        descriptor = os.open(self._folder / "embedder", os.O_CREAT | os.O_RDWR, 0o600)
+        place = self._folder / f"embedder-{blake2b(self._embedder.name.encode()).hexdigest()[:16]}"
+        descriptor = os.open(place, os.O_CREAT | os.O_RDWR, 0o600)
+        _elections.add(descriptor)
         while not self._stop.is_set():
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,5 +193,38 @@ class EmbeddingWorker:
                 self._stop.wait(REST_S)
             else:
                 return descriptor
+        _elections.discard(descriptor)
         os.close(descriptor)
         return None
+
+
+def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+    """Return one vector per text, as for questions.
+
+    Raises:
+        EmbedderFailed: The embedder raised.
+    """
+    try:
+        return embedder.embed(texts)
+    except FornixError:
+        raise
+    except Exception as error:  # the edge to other people's code; the cause is kept
+        raise EmbedderFailed(f"embedder {embedder.name!r} raised {error!r}") from error
+
+
+def note_of(scope: Scope) -> str:
+    """Return the name of the note that says which embedder a scope's vectors are of."""
+    return f"embedder of {'knowledge' if scope.key is None else 'space'} {scope.space}"
+
+
+_elections: set[int] = set()
+"""Descriptors by which workers of this process are elected, or wait to be."""
+
+
+def _withdraw() -> None:
+    """In a forked child: a lock that it inherits would outlive the process that has it."""
+    while _elections:
+        os.close(_elections.pop())
+
+
+os.register_at_fork(after_in_child=_withdraw)

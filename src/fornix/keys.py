@@ -5,14 +5,14 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
-from fornix.batch import Draft, commit_draft
+from fornix.batch import BlockTree, Draft, commit_draft
 from fornix.errors import Unusable
 from fornix.items import Hits
 from fornix.sets import KnowledgeSet, MemorySet, search_options
 from fornix.signals import Signals
-from fornix.state import CommittedTree, MemoryKind, MemoryObject, Overlay, Ttl
+from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
 from fornix.store import Commit, Scope, SetRef
 from fornix.values import checked_name
 from fornix.writer import AsOf, CommitWriter, Engine, Where, Writer
@@ -201,7 +201,12 @@ class KeyMemory(KeySets):
         """Return a batch: what is done to it in a `with` block is committed when that ends.
 
         All of it, or, if the block raises, nothing. With an *idempotency_key* the same batch
-        again changes nothing.
+        again changes nothing: its block reads what was there before the first one (search: what
+        is there now), and asking for the same is `KeyBatch.committed` as adopted.
+
+        Raises:
+            StaleRun: At the end of the block: it changed the exact tree, and so did another.
+            IdempotencyConflict: The key was used for another batch.
         """
         return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
 
@@ -229,25 +234,26 @@ class KeyBatch(KeySets):
         super().__init__(engine, self._draft, scope)
         self._op, self._label = op, idempotency_key or ""
         self._knowledge, self._ttl = knowledge, ttl
-        self._overlay: Overlay | None = None
+        self._overlay: BlockTree | None = None
         self._base = 0
-        self._over = False
         self.committed: Commit | None = None
 
     def __enter__(self) -> Self:
-        if self._over or self._overlay is not None:
+        if self._overlay is not None:
             raise Unusable("a batch serves one block; ask for another one")
-        store = self._engine.store
-        self._base = store.head(self._scope)
-        self._overlay = Overlay.of(
-            store,
-            self._scope,
-            at=self._base,
-            now=self._engine.clock(),
-            kind=MemoryKind.SHORT_TERM,
-            ttl=self._ttl,
+        store, now = self._engine.store, self._engine.clock()
+        first = self._op and store.adopted(self._op, request=None, label=self._label)
+        if first:  # a repetition reads what the first one read, so that it asks for the same
+            self._base, now = first.number - 1, first.time
+            self._draft.before = self._base
+        else:
+            self._base = store.head(self._scope)
+        overlay = BlockTree.of(
+            store, self._scope, at=self._base, now=now, kind=MemoryKind.SHORT_TERM, ttl=self._ttl
         )
+        self._overlay = cast("BlockTree", overlay)
         self._overlay.noting = self._op is not None
+        self._draft.open = self._overlay.open = True
         return self
 
     def __exit__(
@@ -256,8 +262,11 @@ class KeyBatch(KeySets):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over = self._draft.closed = True
-        if kind is None and self._overlay is not None:
+        self._draft.open = False
+        if self._overlay is None:
+            return
+        self._overlay.open = False
+        if kind is None:
             state = self._overlay.deltas()
             self.committed = commit_draft(
                 self._engine,
@@ -272,8 +281,8 @@ class KeyBatch(KeySets):
     @property
     def short_term(self) -> MemoryObject:
         """The root of the key's exact tree, as it was when the block began and changed since."""
-        if self._overlay is None or self._over:
-            raise Unusable("a batch is used inside its with block")
+        if self._overlay is None:
+            raise Unusable("a batch is used inside its with block; ask for another one")
         return MemoryObject(self._overlay)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -15,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.embed import Embedder
-from fornix.embedding import EmbeddingWorker
-from fornix.errors import EmbedderConflict, InvalidInput
+from fornix.embedding import EmbeddingWorker, embed_texts
+from fornix.errors import EmbedderConflict, InvalidInput, Unavailable
 from fornix.filters import Filter
 from fornix.index import Index, SetIndex
 from fornix.items import Hit, Hits
@@ -142,7 +143,8 @@ class Recall:
 
         scored, pending = answer()
         if pending and not self._store.read_only:
-            self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
+            with suppress(Unavailable):  # nobody can write now: the answer is partial, and says so
+                self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
             scored, pending = answer()
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
         return self._hits(scored, items, partial=pending > 0, touch=True)
@@ -199,7 +201,7 @@ class Recall:
             if text in self._vectors:
                 self._vectors.move_to_end(text)
                 return self._vectors[text]
-        vector = self._embedder.embed([text])[0]
+        vector = embed_texts(self._embedder, [text])[0]
         with self._mutex:
             self._vectors[text] = vector
             while len(self._vectors) > REMEMBERED:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from fornix.embed import Embedder, embed_windows, quantise_each
+from fornix.embedding import note_of
 from fornix.errors import Conflict
 from fornix.records import meaning_text
 from fornix.store import Pending, Scope, Store
@@ -21,7 +22,7 @@ STAGING = "staging"
 
 def embedder_notes(space: str, knowledge: str) -> tuple[str, str]:
     """Return the names of the notes that say which embedder a space and a knowledge remember."""
-    return f"embedder of space {space}", f"embedder of knowledge {knowledge}"
+    return note_of(Scope(space, "a key")), note_of(Scope(knowledge, None))
 
 
 def reindex(

@@ -48,6 +48,8 @@ from fornix.changes import (
 from fornix.values import Path
 
 __all__ = [
+    "OP_RETENTION_US",
+    "SWEEP_AFTER_US",
     "Add",
     "Batch",
     "Change",
@@ -81,6 +83,13 @@ __all__ = [
     "StoredItem",
     "TreeDelta",
 ]
+
+
+OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000
+"""How long a repetition of an op is recognised at least."""
+
+SWEEP_AFTER_US = 24 * 3600 * 1_000_000
+"""How long an expired node stays for work that began while it was there."""
 
 
 class Ledger(Protocol):
@@ -204,9 +213,9 @@ class Ledger(Protocol):
         ...
 
     def sweep(self, *, now: int) -> int:
-        """Remove what has expired, and names of ops past their retention; return how much.
+        """Remove what expired `SWEEP_AFTER_US` ago, and names of ops past `OP_RETENTION_US`.
 
-        Moves no commit number; reads are the same before and after.
+        Returns how much was removed. Moves no commit number; reads are the same before and after.
         """
         ...
 

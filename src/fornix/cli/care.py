@@ -107,8 +107,8 @@ def _contents(memory: Memory) -> Iterator[Finding]:
         yield Finding("embedding", "nothing waits")
     owners = ", ".join(f"{lease.scope.key} ({lease.owner})" for lease in found.leases)
     yield Finding("leases", owners or "no key is being run")
-    if "file_system" in store.details:
-        yield Finding("file system", str(store.details["file_system"] or "unknown"))
+    yield Finding("schema", str(store.details.get("schema", "unknown")))
+    yield Finding("file system", str(store.details.get("file_system") or "unknown"))
 
 
 def _integrity(memory: Memory) -> Iterator[Finding]:

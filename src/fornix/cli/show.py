@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias, cast
 
@@ -23,7 +23,7 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 WIDTH = 120
 """Columns of a table where there is no terminal to ask."""
 
-BAR = 24
+BAR = 12
 """Columns of the bar of the best hit."""
 
 _CONTROL = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))}
@@ -138,8 +138,8 @@ def hits(found: Hits) -> None:
         click.echo(f"{hit.score:5.2f}  {_when(item)}  {_said(item)}  {_ident(item)}")
 
 
-def explained(found: Hits) -> Table:
-    """Return a table of hits with what each score is made of."""
+def explained(found: Hits, *, marked: Container[str | None] = ()) -> Table:
+    """Return a table of hits with what each score is made of; items with *marked* ids stand out."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     shown = [name for name in (found[0].parts if found else ()) if _counts(found, name)]
     table.add_column("score", justify="right")
@@ -151,12 +151,13 @@ def explained(found: Hits) -> Table:
     for hit in found:
         parts = [f"{hit.parts.get(name, 0.0):.2f}".replace("0.00", "·") for name in shown]
         text = one_line(hit.item.text or "")
+        mark = "✓ " if hit.item.id in marked else ""
         who = f"{one_line(hit.item.speaker)}: " if hit.item.speaker else ""
         table.add_row(
             f"{hit.score:.2f}",
             Text(bar(hit.score, best), style="cyan"),
             *parts,
-            Text(who, style="bold") + Text(text, style="none"),
+            Text.assemble((mark, "bold green"), (who, "bold"), text),
         )
     return table
 

@@ -1,7 +1,9 @@
 """One bit per dimension: the signs of vectors, by which the candidates of a search are found.
 
-Two vectors that point the same way agree in most signs. On MiniLM's vectors the best of 0.4 % by
-signs hold over 99 % of the ten best by cosine.
+Two vectors that point the same way agree in most signs. Of 13,882 texts embedded by MiniLM the 200
+nearest by signs held 98.9 % of the ten best by cosine, the 400 nearest 99.7 %. Turning the vectors
+at random, or taking their mean off first, made no difference beyond chance; neither is done, and so
+a code depends on its own row alone.
 """
 
 from __future__ import annotations

@@ -127,12 +127,16 @@ class EffectsLaws(Laws):
         assert begun == [("new", 1, "text of new"), ("old", 2, "edited")]
         assert sorted((i.record.id, i.version) for i in found.ended) == [("gone", 1), ("old", 1)]
 
-    def test_an_item_that_came_and_went_in_one_batch_never_was(self, store: Store) -> None:
-        """No version of it is left, and no line for search to stumble over."""
+    def test_an_item_that_came_and_went_in_one_batch_was_live_at_no_commit(
+        self, store: Store
+    ) -> None:
+        """Its version is kept, so that nothing that was accepted is without a trace."""
         found = effects_of(store, add("i"), Retire(NOTES, "i", 1), add("j"))
-        assert [item.record.id for item in found.begun] == ["j"]
-        assert list(found.ended) == []
-        assert store.versions(NOTES, "i") == []
+        assert [item.record.id for item in found.begun] == ["i", "j"]
+        assert [item.record.id for item in found.ended] == ["i"]
+        (version,) = store.versions(NOTES, "i")
+        assert version.begun == version.ended == found.commit.number
+        assert store.get(NOTES, ["i"], at=found.commit.number) == [None]
 
     def test_later_commits_do_not_change_effects(self, store: Store) -> None:
         """What was put stays readable after it was overwritten or deleted."""

@@ -190,13 +190,14 @@ class ItemLaws(Laws):
         """Each sees what those before it did."""
         write(store, add("i"), Replace(NOTES, 1, record("i", "new")))
         assert [(item.version, item.record.text) for item in store.versions(NOTES, "i")] == [
-            (2, "new")
+            (1, "text of i"),
+            (2, "new"),
         ]
         write(store, Retire(NOTES, "i", 2), add("i", "again"))
         assert only(store).version == 3
         write(store, Retire(NOTES, "i", 3), add("i"), Retire(NOTES, "i", 4))
         assert store.get(NOTES, ["i"]) == [None]
-        assert [item.version for item in store.versions(NOTES, "i")] == [2, 3]
+        assert [item.version for item in store.versions(NOTES, "i")] == [1, 2, 3, 4]
 
     def test_there_are_no_versions_of_what_never_was(self, store: Store) -> None:
         """An empty list."""

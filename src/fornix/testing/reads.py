@@ -49,8 +49,12 @@ def pages(
     found: list[StoredItem] = []
     after = None
     while page := store.page(ref, after=after, limit=PAGE, newest_first=newest_first, at=at):
+        places = [(item.record.time or 0, item.first) for item in page]
+        stuck = after is not None and (places[0] >= after if newest_first else places[0] <= after)
+        if stuck:
+            raise AssertionError(f"a page past {after} of {ref} begins with {places[0]}")
         found.extend(page)
-        after = (page[-1].record.time or 0, page[-1].first)
+        after = places[-1]
     return found
 
 

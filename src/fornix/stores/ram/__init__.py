@@ -1,5 +1,5 @@
 """The store promise in plain Python."""
 
-from fornix.stores.ram.store import OP_RETENTION, RamStore
+from fornix.stores.ram.store import RamStore
 
-__all__ = ["OP_RETENTION", "RamStore"]
+__all__ = ["RamStore"]

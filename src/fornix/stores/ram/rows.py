@@ -188,12 +188,7 @@ class Work:
         self.undo.append(lambda: home.drop(row))
 
     def end(self, row: ItemRow) -> None:
-        """End a version; one that this very commit began never existed."""
-        if row.begun == self.number:
-            del self.begun[row.row]
-            row.home.drop(row)
-            self.undo.append(lambda: row.home.begin(row))
-            return
+        """End a version. One that this very commit began was live at no commit; it stays known."""
         row.home.delist(row)
         row.ended = self.number
         self.ended.append(row)

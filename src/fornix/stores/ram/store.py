@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from datetime import timedelta
 from itertools import islice
 from threading import RLock
 
@@ -28,6 +27,8 @@ from fornix.errors import (
     TooLarge,
 )
 from fornix.store import (
+    OP_RETENTION_US,
+    SWEEP_AFTER_US,
     Batch,
     Change,
     ChangeKind,
@@ -48,9 +49,6 @@ from fornix.stores.ram.sets import Sets, info_of
 from fornix.stores.ram.tree import Tree
 from fornix.stores.ram.vectors import Vectors
 from fornix.values import Path
-
-OP_RETENTION = timedelta(days=90)
-"""How long the name of an op is kept; then `sweep` forgets that it was ever committed."""
 
 
 def _everyone(owner: str) -> bool:
@@ -362,11 +360,13 @@ class RamStore:
     def sweep(self, *, now: int) -> int:
         """Remove what has expired, and names of ops past their retention; return how much."""
         with self._ready():
-            oldest = now - OP_RETENTION // timedelta(microseconds=1)
+            oldest = now - OP_RETENTION_US
             late = [op for op, entry in self._ops.items() if entry.commit.time <= oldest]
             for op in late:
                 del self._ops[op]
-            return len(late) + sum(tree.sweep(now) for tree in self._trees.values())
+            return len(late) + sum(
+                tree.sweep(now - SWEEP_AFTER_US) for tree in self._trees.values()
+            )
 
     def stats(self) -> StoreStats:
         """Return figures of the store."""

@@ -9,6 +9,9 @@ from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
 from fornix.stores.ram.rows import NodeRow, Work
 from fornix.values import Path
 
+EVER = -(1 << 62)
+"""A time at which nothing has expired: applying a batch looks at no expiry, see `TreeDelta`."""
+
 
 class Tree:
     """The exact tree of one key: what stands below its root, and stood there."""
@@ -40,11 +43,11 @@ class Tree:
             case Delete(path):
                 self._delete(path, work)
             case Clear(path):
-                row = self.find(path, None, work.time)
+                row = self.find(path, None, EVER)
                 for name in [] if row is None else list(row.live):
                     self._delete((*path, name), work)
             case Refresh(path, expires):
-                row = self.find(path, None, work.time)
+                row = self.find(path, None, EVER)
                 if row is not None:
                     before = row.expires
                     work.undo.append(lambda: setattr(row, "expires", before))
@@ -52,15 +55,12 @@ class Tree:
 
     def _put(self, path: Path, row: NodeRow, work: Work) -> None:
         """Begin *row* at *path*: in place of a value, or as the last field of its parent."""
-        parent = self.find(path[:-1], None, work.time)
+        parent = self.find(path[:-1], None, EVER)
         if parent is None or not parent.is_object:
             what = "nothing" if parent is None else "a value"
             raise NotAnObject(".".join(path[:-1]), f"an object was needed, but {what} is here")
         name = path[-1]
         there = parent.live.get(name)
-        if there is not None and there.expired(work.time):
-            self._delete(path, work)
-            there = None
         if there is None:
             self.positions += 1
             row.position = self.positions
@@ -78,7 +78,7 @@ class Tree:
 
     def _delete(self, path: Path, work: Work) -> None:
         """End the node at *path*; what is below it goes out of reach with it."""
-        parent = self.find(path[:-1], None, work.time)
+        parent = self.find(path[:-1], None, EVER)
         if parent is None or path[-1] not in parent.live:
             return
         found = [(path, parent.live[path[-1]])]

@@ -32,7 +32,7 @@ from fornix.store import (
     SetRef,
 )
 from fornix.stores.sqlite.connection import Row, first, query
-from fornix.stores.sqlite.journal import adopted
+from fornix.stores.sqlite.journal import adopted, lease_epoch
 from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 from fornix.stores.sqlite.staging import expect
 from fornix.stores.sqlite.tree import apply_tree
@@ -42,6 +42,9 @@ _VERSIONS = """
         ifnull((SELECT max(version) FROM item
             WHERE set_id = ?1 AND id = ?2 AND ended IS NOT NULL), 0)
 """
+
+
+_LIVE = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND ended IS NULL"
 
 
 @dataclass
@@ -107,9 +110,15 @@ class Transaction:
     def _guard(self, batch: Batch, scope: int, number: int) -> None:
         key = batch.scope.key or batch.scope.space
         if batch.epoch is not None:
-            found = self._db.execute("SELECT epoch FROM lease WHERE scope = ?", (scope,)).get
+            found = lease_epoch(self._db, batch.scope)
             if found != batch.epoch:
                 raise StaleRun(key, expected=batch.epoch, found=found or 0, what="epoch")
+        for change in (*batch.define, *batch.items):
+            if change.set.scope.key is not None and change.set.scope != batch.scope:
+                raise InvalidInput(
+                    f"a batch of key {batch.scope.key!r} cannot change a set of key "
+                    f"{change.set.scope.key!r}; commit one batch per key"
+                )
         if batch.state and batch.base is None:
             raise InvalidInput("a batch that changes the exact tree needs a base")
         if batch.base is None:
@@ -233,13 +242,12 @@ class Changes:
     def _add(self, number: int, add: Add) -> None:
         version = 1
         if (number, add.record.id) in self._buffered:
-            raise DuplicateItem(add.record.id, set_name=add.set.name)
+            self._flush()
         if not add.fresh:
             live, last = first(self._db, _VERSIONS, number, add.record.id)
             if live:
                 raise DuplicateItem(add.record.id, set_name=add.set.name)
             version = last + 1
-        self._buffered.add((number, add.record.id))
         self._insert(number, add.record, version=version, first=None, created=None)
 
     def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
@@ -263,6 +271,7 @@ class Changes:
     ) -> None:
         row = self._next
         self._next += 1
+        self._buffered.add((number, record.id))
         if self._next >> ROW_BITS != self._number:
             raise TooLarge(f"a batch may change at most {1 << ROW_BITS:,} items; commit in parts")
         r, commit, now = record, self._number, self._time
@@ -303,15 +312,16 @@ class Changes:
         self._buffered.clear()
 
     def _duplicate(self) -> DuplicateItem:
-        """Say which fresh id was taken after all."""
+        """Say which fresh id was taken after all: in the store, or by the batch itself."""
+        seen: set[tuple[int, str]] = set()
         for change in self._batch.items:
-            if isinstance(change, Add) and change.fresh:
-                number = self._set(change)
-                row = (number, change.record.id)
-                sql = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND begun < ?"
-                if self._db.execute(sql, (*row, self._number)).get:
-                    return DuplicateItem(change.record.id, set_name=change.set.name)
-        raise InvalidInput("a batch adds one id twice")
+            if not isinstance(change, Add):
+                continue
+            place = (self._set(change), change.record.id)
+            if place in seen or (change.fresh and first(self._db, _LIVE, *place)):
+                return DuplicateItem(change.record.id, set_name=change.set.name)
+            seen.add(place)
+        raise InvalidInput("a batch adds an id that is taken")
 
     def _end(self, number: int, row: int) -> None:
         self._db.execute("UPDATE item SET ended = ? WHERE row = ?", (self._number, row))
@@ -326,6 +336,8 @@ class Changes:
         capacity = None if known is None else known[1].capacity
         if known is None or capacity is None:
             return
+        if known[1].compaction not in ("trim", "reject"):
+            return  # others compact this set, in their own time
         items = self._db.execute("SELECT items FROM memory_set WHERE id = ?", (number,)).get
         if items <= capacity:
             return

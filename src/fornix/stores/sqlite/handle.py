@@ -20,6 +20,7 @@ from fornix.errors import (
     StoreClosed,
     StoreReadOnly,
 )
+from fornix.stores.sqlite import maintenance
 from fornix.stores.sqlite.apply import Known
 from fornix.stores.sqlite.connection import BUSY_MS, check, connect, migrate, translated
 from fornix.stores.sqlite.files import (
@@ -112,8 +113,7 @@ class SqliteFile:
         )
         try:
             with store._reader() as db:
-                if not check(db, path):
-                    raise NotAStore(path, "is empty; open it writable once to make it a store")
+                _refuse_empty(path, schema=check(db, path))
         except BaseException:
             store.close()
             raise
@@ -198,7 +198,7 @@ class SqliteFile:
                     self._writer.execute("ROLLBACK")
                 raise
             if self._wal_pages > CHECKPOINT_PAGES:
-                self._checkpoint()
+                self._care(self._writer)
 
     @contextmanager
     def _alone(self) -> Generator[apsw.Connection]:
@@ -223,11 +223,12 @@ class SqliteFile:
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 migrate(self._writer, found=check(self._writer, self._path))
 
-    def _checkpoint(self) -> None:
-        """Move the write-ahead log into the main file, as far as readers allow."""
-        assert self._writer is not None  # noqa: S101 - the caller writes
+    def _care(self, writer: apsw.Connection) -> None:
+        """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
+        with writer:
+            maintenance.sweep(writer, now=self._known.time)
         with suppress(apsw.BusyError):
-            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         self._wal_pages = 0
 
     def close(self) -> None:
@@ -269,6 +270,11 @@ class SqliteFile:
         for first, time in rows:
             if self._touched.get(first) == time:
                 self._touched.pop(first, None)
+
+
+def _refuse_empty(path: Path, *, schema: int) -> None:
+    if not schema:
+        raise NotAStore(path, "is empty; open it writable once to make it a store")
 
 
 def _abandon_all() -> None:

@@ -10,9 +10,9 @@ from fornix import wire
 from fornix.errors import IdempotencyConflict
 from fornix.store import Commit, Effects, Lease, Node, Scope, StoredItem
 from fornix.stores.sqlite import shapes
-from fornix.stores.sqlite.connection import numbers, query
+from fornix.stores.sqlite.connection import first, numbers, query
 from fornix.stores.sqlite.files import Owners
-from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
+from fornix.stores.sqlite.scopes import ROW_BITS
 from fornix.stores.sqlite.tree import split
 from fornix.values import Path
 
@@ -43,12 +43,12 @@ def effects(db: apsw.Connection, number: int) -> Effects | None:
     ids: dict[str, list[int]] = {} if ended is None else json.loads(ended)
     put = _nodes(db, "id BETWEEN ? AND ?", *_range(number))
     gone = _nodes(db, "id IN (SELECT value FROM carray(?))", numbers(ids.get("nodes", [])))
-    alive = {path for path, _ in put}
+    kept = {(path, place) for path, _, place in put}
     return Effects(
         commit=Commit(number, time, adopted=False, result=stored),
         scope=Scope(space, key or None),
-        put=put,
-        removed=[path for path, _ in gone if path not in alive],
+        put=[(path, node) for path, node, _ in put],
+        removed=[path for path, _, place in gone if (path, place) not in kept],
         begun=_items(db, "item.row BETWEEN ? AND ?", *_range(number)),
         ended=_items(
             db, "item.row IN (SELECT value FROM carray(?))", numbers(ids.get("items", []))
@@ -60,14 +60,16 @@ def _range(number: int) -> tuple[int, int]:
     return number << ROW_BITS, (number + 1 << ROW_BITS) - 1
 
 
-def _nodes(db: apsw.Connection, where: str, *bindings: object) -> list[tuple[Path, Node]]:
-    sql = f"SELECT parent, name, value, expires FROM node WHERE {where} ORDER BY id"  # noqa: S608 - ours
+def _nodes(db: apsw.Connection, where: str, *bindings: object) -> list[tuple[Path, Node, int]]:
+    """Return versions of nodes, with their places: a new place is a new node at an old path."""
+    sql = f"SELECT parent, name, value, expires, place FROM node WHERE {where} ORDER BY id"  # noqa: S608 - ours
     return [
         (
             (*split(parent), *split(name)),
             Node(value is None, None if value is None else wire.decode(value), expires),
+            place,
         )
-        for parent, name, value, expires in query(db, sql, *bindings)
+        for parent, name, value, expires, place in query(db, sql, *bindings)
     ]
 
 
@@ -91,31 +93,39 @@ def commit_at(db: apsw.Connection, time: int) -> int:
 
 def take_lease(db: apsw.Connection, owners: Owners, scope: Scope, owner: str) -> Lease | None:
     """Give *owner* the lease, or None while somebody alive has it."""
-    number = scope_id(db, scope)
-    if number is None:
-        db.execute("INSERT INTO scope (space, key) VALUES (?, ?)", (scope.space, scope.key or ""))
-        number = db.last_insert_rowid()
-    holder, epoch = db.execute("SELECT owner, epoch FROM lease WHERE scope = ?", (number,)).get or (
-        None,
-        0,
-    )
-    if holder == owner:
-        owners.enlist(owner)
-        return Lease(scope, owner, epoch)
-    if holder is not None and owners.is_alive(holder):
+    where = (scope.space, scope.key or "")
+    holder, epoch = first(
+        db, "SELECT owner, epoch FROM lease WHERE space = ? AND key = ?", *where
+    ) or (None, 0)
+    if holder is not None and holder != owner and owners.is_alive(holder):
         return None
     owners.enlist(owner)
-    db.execute(
-        "INSERT INTO lease (scope, owner, epoch) VALUES (?, ?, ?) "
+    if holder == owner:
+        return Lease(scope, owner, epoch)
+    query(
+        db,
+        "INSERT INTO lease (space, key, owner, epoch) VALUES (?, ?, ?, ?) "
         "ON CONFLICT DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch",
-        (number, owner, epoch + 1),
+        *where,
+        owner,
+        epoch + 1,
     )
     return Lease(scope, owner, epoch + 1)
 
 
 def drop_lease(db: apsw.Connection, lease: Lease) -> None:
     """Give a lease back, if it is still the one that holds."""
-    db.execute(
-        "UPDATE lease SET owner = NULL WHERE scope = ? AND owner = ? AND epoch = ?",
-        (scope_id(db, lease.scope), lease.owner, lease.epoch),
+    query(
+        db,
+        "UPDATE lease SET owner = NULL WHERE space = ? AND key = ? AND owner = ? AND epoch = ?",
+        lease.scope.space,
+        lease.scope.key or "",
+        lease.owner,
+        lease.epoch,
     )
+
+
+def lease_epoch(db: apsw.Connection, scope: Scope) -> int | None:
+    """Return the epoch of the lease that holds; None: nobody has one."""
+    sql = "SELECT epoch FROM lease WHERE space = ? AND key = ? AND owner IS NOT NULL"
+    return first(db, sql, scope.space, scope.key or "")

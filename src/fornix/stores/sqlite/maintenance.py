@@ -8,17 +8,17 @@ from pathlib import Path
 import apsw
 
 from fornix.errors import NotFound
-from fornix.store import Lease, Scope, StoreStats
-from fornix.stores.sqlite.connection import check, connect, query
-
-OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000
-"""How long repetitions of an op are recognised."""
-
-SWEEP_AFTER_US = 24 * 3600 * 1_000_000
-"""How long an expired node stays for a batch that began while it was there."""
+from fornix.store import OP_RETENTION_US, SWEEP_AFTER_US, Lease, Scope, StoreStats
+from fornix.stores.sqlite import journal
+from fornix.stores.sqlite.connection import check, connect, first, query
+from fornix.stores.sqlite.files import file_system
+from fornix.stores.sqlite.staging import put_note
 
 CHANGES_KEPT = 200_000
 """Lines of the change log that are kept; a cache that is further behind is built anew."""
+
+OPS_SWEPT = "ops swept"
+"""The note that says up to which commit names of ops were let go."""
 
 BACKUP_PAGES = 2_000
 
@@ -27,13 +27,24 @@ def sweep(db: apsw.Connection, *, now: int) -> int:
     """Remove expired nodes, names of old ops and old lines of the change log."""
     before = db.total_changes()
     db.execute("DELETE FROM node WHERE expires <= ?", (now - SWEEP_AFTER_US,))
-    db.execute(
-        "UPDATE journal SET op = NULL, request = NULL WHERE op IS NOT NULL AND time <= ?",
-        (now - OP_RETENTION_US,),
-    )
+    _forget_ops(db, until=journal.commit_at(db, now - OP_RETENTION_US))
     done = db.total_changes() - before
     db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))
     return done
+
+
+def _forget_ops(db: apsw.Connection, *, until: int) -> None:
+    """Let go of the names of ops up to a commit; earlier sweeps did those before `OPS_SWEPT`."""
+    since = first(db, "SELECT text FROM note WHERE name = ?", OPS_SWEPT)
+    if until <= int(since or 0):
+        return
+    query(
+        db,
+        "UPDATE journal SET op = NULL, request = NULL WHERE n > ? AND n <= ? AND op IS NOT NULL",
+        int(since or 0),
+        until,
+    )
+    put_note(db, OPS_SWEPT, str(until), since)
 
 
 def stats(db: apsw.Connection, path: Path) -> StoreStats:
@@ -47,8 +58,7 @@ def stats(db: apsw.Connection, path: Path) -> StoreStats:
     ).get
     leases = query(
         db,
-        "SELECT space, key, owner, epoch FROM lease JOIN scope ON scope.id = lease.scope "
-        "WHERE owner IS NOT NULL ORDER BY space, key",
+        "SELECT space, key, owner, epoch FROM lease WHERE owner IS NOT NULL ORDER BY space, key",
     )
     return StoreStats(
         commits=commits,
@@ -62,7 +72,11 @@ def stats(db: apsw.Connection, path: Path) -> StoreStats:
         file_bytes=_size(path),
         wal_bytes=_size(Path(f"{path}-wal")),
         leases=[Lease(Scope(s, k or None), owner, epoch) for s, k, owner, epoch in leases],
-        details={"sqlite": apsw.sqlite_lib_version()},
+        details={
+            "sqlite": apsw.sqlite_lib_version(),
+            "schema": db.pragma("user_version"),
+            "file_system": file_system(path),
+        },
     )
 
 

@@ -42,6 +42,7 @@ class SqliteReads(SqliteFile):
     @translated
     def node(self, scope: Scope, path: TreePath, *, at: int | None, now: int) -> Node | None:
         """See `Ledger.node`."""
+        self._check()
         if not path:
             return Node(is_object=True)
         with self._reader() as db:

@@ -17,10 +17,12 @@ CREATE TABLE scope (           -- a key of a space; key '' is a knowledge (a key
 ) STRICT;
 
 CREATE TABLE lease (           -- the right to run a key; a higher epoch fences the earlier owner
-    scope INTEGER PRIMARY KEY REFERENCES scope,
-    owner TEXT,
-    epoch INTEGER NOT NULL
-) STRICT;
+    space TEXT NOT NULL,
+    key TEXT NOT NULL,
+    owner TEXT,                -- NULL: given back
+    epoch INTEGER NOT NULL,
+    PRIMARY KEY (space, key)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE journal (         -- one row per commit; what it changed is found by reference
     n INTEGER PRIMARY KEY,

@@ -1,0 +1,439 @@
+"""Batches by hand: changes of one key, and of knowledge, that are committed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from doors import START, Clock, Letters
+from fornix import Item, KeyBatch, KeyMemory, Memory
+from fornix.errors import (
+    CompareFailed,
+    DuplicateItem,
+    IdempotencyConflict,
+    InvalidInput,
+    InvalidValue,
+    NotFound,
+    SetFull,
+    StaleItem,
+    StaleRun,
+    Unusable,
+)
+from fornix.store import Scope
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["ram", "file"])
+def memory(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Memory]:
+    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
+    with Memory.open(url, embedder=Letters(), clock=clock) as memory:
+        yield memory
+
+
+@pytest.fixture
+def ada(memory: Memory) -> KeyMemory:
+    return memory.key("ada")
+
+
+def texts(items: list[Item]) -> list[str | None]:
+    return [item.text for item in items]
+
+
+def commits(memory: Memory) -> int:
+    return memory.stats().store.commits
+
+
+def test_all_of_it_is_one_commit(ada: KeyMemory, memory: Memory) -> None:
+    """Items of several sets, the exact tree and knowledge: nobody sees some of it."""
+    with ada.batch() as b:
+        one = b.add("Ordered a tent.")
+        two = b.set("notes").add("Likes tents.")
+        b.short_term.append("orders", "991")
+        b.short_term.increment("n")
+        fact = b.knowledge.set("shop").add("Tents are sold out.")
+        assert commits(memory) == 0
+        assert ada.list() == []
+        assert ada.short_term.to_dict() == {}
+        assert memory.knowledge.set("shop").list() == []
+    assert b.committed is not None
+    assert (b.committed.number, b.committed.adopted, commits(memory)) == (1, False, 1)
+    assert ada.get(one) is not None
+    assert ada.set("notes").get(two) is not None
+    assert memory.knowledge.set("shop").get(fact) is not None
+    assert ada.short_term.to_dict() == {"orders": ["991"], "n": 1}
+    effects = memory.store.effects(1)
+    assert effects is not None
+    assert [stored.record.id for stored in effects.begun] == [one, two, fact]
+
+
+def test_a_block_that_raises_changes_nothing(ada: KeyMemory, memory: Memory) -> None:
+    """Whatever was done before it, and the error goes on as it is."""
+    kept = ada.add("kept")
+    with pytest.raises(ZeroDivisionError), ada.batch(idempotency_key="k") as b:
+        b.add("x")
+        b.delete(kept)
+        b.short_term.set("a", 1)
+        b.knowledge.set("s").add("y")
+        _ = 1 / 0
+    assert b.committed is None
+    assert texts(ada.list()) == ["kept"]
+    assert ada.short_term.to_dict() == {}
+    assert memory.knowledge.sets() == []
+    assert commits(memory) == 1
+    with ada.batch(idempotency_key="k") as b:
+        b.add("another request under the key of one that never was")
+    assert len(ada.list()) == 2
+
+
+def test_a_batch_without_changes_is_no_commit(ada: KeyMemory, memory: Memory) -> None:
+    """Reading in it leaves no trace."""
+    with ada.batch() as b:
+        b.list()
+        b.short_term.get("a")
+        b.delete("nobody")
+    assert b.committed is None
+    assert commits(memory) == 0
+
+
+def test_reads_see_what_is_pending(ada: KeyMemory, clock: Clock) -> None:
+    """get, list, recent, search, len and in: with new items, without deleted ones, as updated."""
+    ids = ada.add_many([Item("apple pie", id="a"), Item("bread", id="b"), Item("coffee", id="c")])
+    with ada.batch() as b:
+        notes = b.set("default")
+        b.add("dates", id="d")
+        b.add("earliest", id="e", time=START - timedelta(days=1))
+        b.update("a", "apple tart")
+        b.delete("b")
+        assert texts(b.list()) == ["earliest", "coffee", "apple tart", "dates"]
+        assert texts(b.list(newest_first=True)) == ["dates", "apple tart", "coffee", "earliest"]
+        assert texts(b.recent(2)) == ["apple tart", "dates"]
+        assert texts(b.list(limit=2, after="e")) == ["coffee", "apple tart"]
+        assert texts(b.list(where={"$id": {"in": ["a", "b", "d"]}})) == ["apple tart", "dates"]
+        found = b.get(["a", "b", "d", "none"])
+        assert [item and item.text for item in found] == ["apple tart", None, "dates", None]
+        assert (len(notes), "d" in notes, "b" in notes) == (4, True, False)
+        assert [h.item.text for h in b.search("apple tart", limit=1)] == ["apple tart"]
+        assert [h.item.text for h in b.search("dates", limit=1)] == ["dates"]
+        assert "bread" not in [h.item.text for h in b.search("bread")]
+        assert texts(ada.list()) == ["apple pie", "bread", "coffee"], "seen before its time"
+    assert ids == ["a", "b", "c"]
+    assert sorted(texts(ada.list()), key=str) == ["apple tart", "coffee", "dates", "earliest"]
+    assert [h.item.text for h in ada.search("dates", limit=1)] == ["dates"]
+
+
+def test_pages_of_many_are_complete_with_what_is_pending(ada: KeyMemory) -> None:
+    """Listing goes page by page: what the batch changed on any page is seen, nothing twice."""
+    ids = ada.add_many([f"n{i:04}" for i in range(600)])
+    with ada.batch() as b:
+        b.delete(ids[100:400])
+        b.add_many([f"p{i:04}" for i in range(300)])
+        expected = [f"n{i:04}" for i in range(600) if not 100 <= i < 400]
+        expected += [f"p{i:04}" for i in range(300)]
+        assert texts(b.list()) == expected
+        assert texts(b.list(newest_first=True)) == expected[::-1]
+        assert len(b.set("default")) == 600
+    assert texts(ada.list()) == expected
+
+
+def test_the_tree_is_as_it_was_at_the_start(ada: KeyMemory) -> None:
+    """Reads of the exact tree see the state at the beginning of the block, and own writes."""
+    ada.short_term.set("a", 1)
+    with pytest.raises(StaleRun, match="ada"), ada.batch() as b:
+        ada.short_term.set("a", 2)
+        assert b.short_term.get("a") == 1
+        b.short_term.set("b", b.short_term.get("a") + 1)
+        assert b.short_term.to_dict() == {"a": 1, "b": 2}
+        b.add("x")
+    assert b.committed is None
+    assert ada.short_term.to_dict() == {"a": 2}
+    assert ada.list() == []
+
+
+def test_a_tree_that_moved_does_not_matter_to_items(ada: KeyMemory) -> None:
+    """Only who changes the tree is held to what it was."""
+    with ada.batch() as b:
+        ada.short_term.set("a", 2)
+        b.add("x")
+    assert texts(ada.list()) == ["x"]
+
+
+def test_an_item_that_moved_refuses_the_batch(ada: KeyMemory, memory: Memory) -> None:
+    """Updates and deletes carry the version they read, in knowledge too; nothing goes through."""
+    ada.add("x", id="x")
+    fact = memory.knowledge.set("s").add("y")
+    for change in (
+        lambda b: b.update("x", "mine"),
+        lambda b: b.delete("x"),
+        lambda b: b.add("mine", id="x", on_existing="update"),
+    ):
+        with pytest.raises(StaleItem, match="'x'"), ada.batch() as b:
+            change(b)
+            b.add("lost with it")
+            ada.update("x", "theirs")
+    with pytest.raises(StaleItem), ada.batch() as b:
+        b.knowledge.set("s").update(fact, "mine")
+        memory.knowledge.set("s").update(fact, "theirs")
+    assert texts(ada.list()) == ["theirs"]
+    assert texts(memory.knowledge.set("s").list()) == ["theirs"]
+
+
+def test_what_is_pending_can_be_changed_again(ada: KeyMemory) -> None:
+    """Added, updated, deleted and added again in one block: what is left is what was last."""
+    with ada.batch() as b:
+        b.add("one", id="x", metadata={"n": 1})
+        new = b.update("x", "two")
+        assert (new.text, new.version, new.metadata) == ("two", 2, {"n": 1})
+        assert b.update("x", importance=0.5).version == 3
+        with pytest.raises(StaleItem, match="version 3"):
+            b.update("x", "four", if_version=2)
+        b.add("gone", id="y")
+        assert b.delete("y") == 1
+        assert b.get("y") is None
+        b.add("back", id="y")
+        assert b.delete(where={"$id": "y"}) == 1
+        b.add("again", id="z")
+        assert b.set("other").clear() == 0
+    assert texts(ada.list()) == ["two", "again"]
+    found = ada.get("x")
+    assert found is not None
+    assert (found.importance, found.version) == (0.5, 3)
+    assert ada.get("y") is None
+    assert [h.item.text for h in ada.search("two")][0] == "two"
+
+
+def test_a_refused_call_leaves_the_batch_as_it_was(ada: KeyMemory) -> None:
+    """Ids that are taken, there or in the batch itself, are refused at once; the rest goes on."""
+    ada.add("there", id="x")
+    with ada.batch() as b:
+        b.add("mine", id="y")
+        for call in (
+            lambda: b.add("again", id="x"),
+            lambda: b.add("again", id="y"),
+            lambda: b.add_many(["fine", Item("again", id="y")]),
+        ):
+            with pytest.raises(DuplicateItem):
+                call()
+        with pytest.raises(InvalidInput, match="twice"):
+            b.add_many([Item("a", id="z"), Item("b", id="z")])
+        with pytest.raises(InvalidValue):
+            b.add_many(["fine", {1, 2}])  # pyright: ignore[reportArgumentType] - wrong on purpose
+        with pytest.raises(NotFound):
+            b.update("nobody", "x")
+        with pytest.raises(CompareFailed):
+            b.short_term.update("a", 1, expected=0)
+        with pytest.raises(InvalidInput, match="to the batch"):
+            b.add("x", idempotency_key="k")
+        assert b.add("kept", id="y", on_existing="keep") == "y"
+    assert texts(ada.list()) == ["there", "mine"]
+    assert ada.short_term.to_dict() == {}
+
+
+def test_an_id_taken_meanwhile_refuses_the_batch(ada: KeyMemory) -> None:
+    """Somebody adds it between the call and the end of the block."""
+    with pytest.raises(DuplicateItem, match="'x'"), ada.batch() as b:
+        b.add("mine", id="x")
+        b.short_term.set("a", 1)
+        ada.add("theirs", id="x")
+    assert texts(ada.list()) == ["theirs"]
+    assert ada.short_term.to_dict() == {}
+
+
+def order(b: KeyBatch) -> list[object]:
+    """Do one of everything, the same each time."""
+    b.add("first", id="given")
+    made = b.set("notes").add("second")
+    b.update("old", "changed", if_version=1)
+    b.delete("doomed")
+    b.knowledge.set("shop").add("third", id="fact")
+    tree = b.short_term
+    tree.set("a.b", 1)
+    tree.append("list", 1)
+    new = tree.increment("n")
+    tree.update("compared", 2, expected=1)
+    tree.new_object("made")
+    gone = tree.delete("gone")
+    return [made, new, gone, tree.get("compared"), texts(b.list())]
+
+
+def test_a_batch_under_a_key_is_done_once(ada: KeyMemory, memory: Memory, clock: Clock) -> None:
+    """Repeated, whenever that is, its block goes as the first time and changes nothing.
+
+    That holds for given ids, deleted items, compare-and-set, counters and objects too.
+    """
+    ada.add_many([Item("to change", id="old"), Item("to delete", id="doomed")])
+    ada.short_term.set("compared", 1)
+    ada.short_term.set("gone", 1)
+    with ada.batch(idempotency_key="order-991") as b:
+        first = order(b)
+    before = (commits(memory), texts(ada.list()), ada.short_term.to_dict())
+    for days in (0, 30):
+        clock.move(days=days)
+        with ada.batch(idempotency_key="order-991") as b:
+            assert order(b) == first
+        assert b.committed is not None
+        assert b.committed.adopted
+        assert (commits(memory), texts(ada.list()), ada.short_term.to_dict()) == before
+    ada.delete("given")
+    ada.short_term.clear()
+    with ada.batch(idempotency_key="order-991") as b:
+        assert order(b) == first
+    assert ada.get("given") is None
+    assert ada.short_term.to_dict() == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda b: b.add("other"),
+        lambda b: (b.add("x"), b.add("y")),
+        lambda b: b.add("x", metadata={"a": 1}),
+        lambda b: b.set("notes").add("x"),
+        lambda b: b.knowledge.set("default").delete("x"),
+        lambda b: (b.add("x"), b.short_term.set("a", 1)),
+        lambda b: None,
+    ],
+)
+def test_another_batch_under_the_key_is_refused(ada: KeyMemory, memory: Memory, other) -> None:
+    """A key stands for one request; another key of the space, or none, is another."""
+    with ada.batch(idempotency_key="k") as b:
+        b.add("x")
+    with pytest.raises(IdempotencyConflict, match="'k'"), ada.batch(idempotency_key="k") as b:
+        other(b)
+    assert texts(ada.list()) == ["x"]
+    with memory.key("bob").batch(idempotency_key="k") as b:
+        other(b)
+    assert b.committed is not None
+    assert not b.committed.adopted
+
+
+def test_tree_calls_tell_batches_apart(ada: KeyMemory) -> None:
+    """Two batches that differ in a value of the tree alone are two requests."""
+    with ada.batch(idempotency_key="k") as b:
+        b.short_term.increment("n", 1)
+    with ada.batch(idempotency_key="k") as b:
+        b.short_term.increment("n", 1)
+    with (
+        pytest.raises(IdempotencyConflict),
+        ada.batch(idempotency_key="k") as b,
+    ):
+        b.short_term.increment("n", 2)
+    assert ada.short_term.get("n") == 1
+
+
+def test_a_batch_serves_one_block(ada: KeyMemory) -> None:
+    """Before and after it, what was written would be lost, so every call raises."""
+    early = ada.batch()
+    for call in (lambda: early.add("x"), lambda: early.short_term, early.list):
+        with pytest.raises(Unusable, match="with block"):
+            call()
+    with ada.batch() as b:
+        b.add("x", id="x")
+        b.short_term.set("o.a", 1)
+        notes, cursor, knowledge = b.set("default"), b.short_term.get("o"), b.knowledge
+        with pytest.raises(Unusable, match="one block"), b:
+            pass
+    for call in (
+        lambda: b.add("y"),
+        lambda: b.get("x"),
+        lambda: b.search("x"),
+        lambda: b.short_term.get("o"),
+        lambda: notes.add("y"),
+        notes.list,
+        lambda: len(notes),
+        lambda: cursor.set("a", 2),
+        lambda: cursor.increment("a"),
+        lambda: cursor.get("a"),
+        lambda: cursor.is_exist("a"),
+        cursor.get_field_names,
+        lambda: knowledge.set("s").add("y"),
+        b.__enter__,
+    ):
+        with pytest.raises(Unusable, match="block"):
+            call()
+    assert texts(ada.list()) == ["x"]
+    assert ada.short_term.to_dict() == {"o": {"a": 1}}
+    with early:
+        early.add("z")
+    assert texts(ada.list()) == ["x", "z"]
+
+
+def test_batches_inside_one_another_are_two(ada: KeyMemory, memory: Memory) -> None:
+    """The inner one commits first; of one tree, the outer one is then refused, of two it is not."""
+    with pytest.raises(StaleRun), ada.batch() as outer:
+        outer.short_term.set("a", 1)
+        with ada.batch() as inner:
+            inner.short_term.set("b", 2)
+    assert ada.short_term.to_dict() == {"b": 2}
+    with ada.batch() as outer:
+        outer.add("outer")
+        outer.short_term.set("a", 1)
+        with memory.key("bob").batch() as inner:
+            inner.add("inner")
+            inner.short_term.set("b", 2)
+        with ada.batch() as inner:
+            inner.add("inner")
+    assert texts(ada.list()) == ["inner", "outer"] or texts(ada.list()) == ["outer", "inner"]
+    assert ada.short_term.to_dict() == {"b": 2, "a": 1}
+
+
+def test_a_batch_keeps_to_capacity_and_definitions(ada: KeyMemory) -> None:
+    """A set is defined with its first add in the block; what it refuses takes all with it."""
+    with ada.batch() as b:
+        notes = b.set("notes", capacity=2, compaction="reject")
+        notes.add_many(["a", "b"])
+        assert notes.definition.capacity == 2
+        assert len(notes) == 2
+    assert ada.set("notes").definition.capacity == 2
+    with pytest.raises(SetFull), ada.batch() as b:
+        b.set("notes").add("c")
+        b.short_term.set("a", 1)
+    assert ada.short_term.to_dict() == {}
+    with ada.batch() as b:
+        b.set("notes").clear()
+        b.set("notes").add_many(["c", "d"])
+    assert texts(ada.set("notes").list()) == ["c", "d"]
+
+
+def test_the_past_does_not_show_what_is_pending(ada: KeyMemory, memory: Memory) -> None:
+    """as_of in a batch reads what was committed then."""
+    item_id = ada.add("one")
+    first = commits(memory)
+    ada.update(item_id, "two")
+    with ada.batch() as b:
+        b.update(item_id, "three")
+        b.add("four")
+        found = b.set("default").get(item_id, as_of=first)
+        assert found is not None
+        assert found.text == "one"
+        assert texts(b.list(as_of=first)) == ["one"]
+        assert [h.item.text for h in b.search("one", as_of=first)] == ["one"]
+        assert texts(b.history(item_id)) == ["one", "two"]
+
+
+def test_a_slow_embedder_is_asked_only_by_a_search(tmp_path: Path) -> None:
+    """Pending items wait for their vectors as others do; a search in the block embeds them."""
+    slow = Letters(instant=False)
+    with Memory.open(tmp_path / "app.db", embedder=slow) as memory:
+        ada = memory.key("ada")
+        memory._engine.worker._stop.set()
+        with ada.batch() as b:
+            b.add("zzz", id="z")
+            b.add("qqq", id="q")
+            assert slow.asked == []
+            hits = b.search("zz", limit=1)
+            assert [h.item.id for h in hits] == ["z"]
+            assert not hits.partial
+            assert sorted(slow.asked) == ["qqq", "zz", "zzz"]
+            b.update("q", "kkk")
+            b.add("jjj", id="j")
+        assert memory.stats().pending == 2, "what a search embedded is committed with its vectors"
+        info = memory.store.set_infos(Scope("default", "ada"))[0]
+        assert info.items == 3
+        assert not ada.search("k").partial

@@ -1,0 +1,426 @@
+"""The door: opening, closing, what a memory says of itself, and what several of them see."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from doors import START, Clock, Letters
+from fornix import Memory, Ttl
+from fornix.errors import (
+    EmbedderConflict,
+    InvalidInput,
+    InvalidName,
+    InvalidTime,
+    NotAStore,
+    NotFound,
+    StoreBusy,
+    StoreClosed,
+    StoreReadOnly,
+    Unsupported,
+)
+from fornix.store import Scope
+from fornix.stores.sqlite import SqliteStore
+
+
+def texts(memory: Memory, key: str = "ada") -> list[str | None]:
+    return [item.text for item in memory.key(key).list()]
+
+
+@pytest.mark.parametrize("url", ["{}", "sqlite:///{}"])
+def test_a_path_and_its_url_are_one_store(tmp_path: Path, url: str) -> None:
+    """A path goes as it is; sqlite:/// goes before the whole of it."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+    with Memory.open(url.format(path)) as memory:
+        assert texts(memory) == ["x"]
+        assert memory.store.location == str(path)
+
+
+def test_a_relative_path_is_found_from_here(tmp_path: Path, monkeypatch) -> None:
+    """Where the process is decides; later changes of folder do not move the store."""
+    monkeypatch.chdir(tmp_path)
+    with Memory.open("sqlite:///app.db", embedder="words") as memory:
+        memory.key("ada").add("x")
+        monkeypatch.chdir("/")
+        memory.key("ada").add("y")
+        assert texts(memory) == ["x", "y"]
+    assert (tmp_path / "app.db").exists()
+
+
+def test_ram_keeps_nothing() -> None:
+    """A memory in RAM is empty each time, and is nobody else's."""
+    with Memory.open(embedder="words") as one, Memory.open(":memory:", embedder="words") as two:
+        one.key("ada").add("x")
+        assert texts(two) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"url": "postgres://host/db"}, Unsupported, "postgres"),
+        ({"url": ""}, InvalidInput, "path"),
+        ({"url": b"app.db"}, InvalidInput, "path"),
+        ({"mode": "wr"}, InvalidInput, "mode"),
+        ({"durability": "half"}, InvalidInput, "durability"),
+        ({"mode": "ro"}, StoreReadOnly, "RAM"),
+        ({"space": ""}, InvalidName, "space"),
+        ({"knowledge": ""}, InvalidName, "knowledge"),
+        ({"space": 7}, InvalidName, "space"),
+        ({"embedder": "nobody"}, InvalidInput, "nobody"),
+        ({"embedder": 7}, InvalidInput, "embedder"),
+        ({"url": "no/such/folder/app.db"}, NotFound, "folder"),
+        ({"url": "none.db", "mode": "ro"}, NotFound, "none.db"),
+    ],
+)
+def test_bad_settings_are_named(tmp_path: Path, monkeypatch, settings, error, words: str) -> None:
+    """Nothing is opened, and nothing made."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=words):
+        Memory.open(**settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_closing_twice_is_fine_and_then_nothing_works(tmp_path: Path) -> None:
+    """A closed memory says so in every call, on a file and in RAM."""
+    for url in (tmp_path / "app.db", ":memory:"):
+        memory = Memory.open(url, embedder=Letters())
+        ada = memory.key("ada")
+        item_id = ada.add("x")
+        batch = ada.batch()
+        memory.close()
+        memory.close()
+        for call in (
+            lambda ada=ada: ada.add("y"),
+            lambda ada=ada: ada.list(),
+            lambda ada=ada, i=item_id: ada.get(i),
+            lambda ada=ada: ada.search("x"),
+            lambda ada=ada: ada.sets(),
+            lambda ada=ada: ada.short_term.set("a", 1),
+            lambda ada=ada: ada.short_term.get("a"),
+            batch.__enter__,
+            memory.stats,
+            memory.sweep,
+            lambda memory=memory: list(memory.keys()),
+            lambda memory=memory: memory.knowledge.set("s").add("x"),
+        ):
+            with pytest.raises(StoreClosed):
+                call()
+
+
+def test_nothing_of_a_store_is_left_open(tmp_path: Path) -> None:
+    """Closed, a memory gives back every descriptor and thread; so does one that failed to open."""
+    fds = Path("/proc/self/fd")
+    before = len(list(fds.iterdir()))
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database, but long enough to be read as a header " * 20)
+    for n in range(20):
+        with Memory.open(tmp_path / "app.db", embedder=Letters(instant=False)) as memory:
+            memory.key("ada").add(f"x{n}")
+            memory.key("ada").search("x")
+        with pytest.raises(NotAStore):
+            Memory.open(text, embedder="words")
+        with pytest.raises(EmbedderConflict):
+            Memory.open(tmp_path / "app.db", embedder="words")
+    assert len(list(fds.iterdir())) <= before + 2
+
+
+def test_two_memories_on_one_file_see_each_others_writes_at_once(tmp_path: Path) -> None:
+    """What returned is seen by the next call of the other: items, search, tree, sets, keys."""
+    path = tmp_path / "app.db"
+    with (
+        Memory.open(path, embedder=Letters()) as one,
+        Memory.open(path, embedder=Letters()) as two,
+    ):
+        for n in range(20):
+            writer, reader = (one, two) if n % 2 else (two, one)
+            key = f"key {n % 3}"
+            item_id = writer.key(key).add(f"text number {n}")
+            assert reader.key(key).get(item_id) is not None
+            assert reader.key(key).search(f"number {n}", limit=1)[0].item.id == item_id
+            writer.key(key).short_term.set("n", n)
+            assert reader.key(key).short_term.get("n") == n
+            assert reader.key(key).short_term.increment("n") == n + 1
+            assert writer.key(key).short_term.get("n") == n + 1
+            reader.key(key).delete(item_id)
+            assert writer.key(key).get(item_id) is None
+            assert list(writer.keys()) == list(reader.keys())
+        assert one.stats().store.commits == two.stats().store.commits == 80
+
+
+def test_keys_page_in_code_point_order(tmp_path: Path) -> None:
+    """All keys of the space, whatever characters they have, more than a page of them."""
+    odd = ["a", "a\0b", "a\x01", "Z", "é", "\U0001f98a", "\uffff", " ", "%", "key'--"]
+    names = sorted([*odd, *(f"k{n}" for n in range(1_010))])
+    for url in (tmp_path / "app.db", ":memory:"):
+        with Memory.open(url, embedder="words", durability="normal") as memory:
+            for name in names:
+                memory.key(name).add("x")
+            assert list(memory.keys()) == names
+            assert memory.stats().store.keys == len(names)
+
+
+def test_what_is_only_looked_at_makes_no_key(tmp_path: Path) -> None:
+    """Opening a key, a set, a knowledge, and reading them writes nothing."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.set("notes", capacity=3)
+        assert ada.list() == []
+        assert ada.search("x") == ()
+        assert memory.knowledge.sets() == []
+        assert ada.short_term.to_dict() == {}
+        with ada.batch():
+            pass
+        assert list(memory.keys()) == []
+        assert memory.stats().store.commits == 0
+
+
+def test_a_space_and_a_knowledge_remember_their_embedder(tmp_path: Path) -> None:
+    """Asked for none it is theirs; asked for another it is refused, and all stays as it was."""
+    path = tmp_path / "app.db"
+    Memory.open(path, embedder="words").close()
+    with Memory.open(path) as memory:
+        assert memory.embedder.name == "words"
+        assert memory.stats().embedder == "words"
+    with pytest.raises(EmbedderConflict, match=r"default.*words.*letters"):
+        Memory.open(path, embedder=Letters())
+    with Memory.open(path, space="other", embedder=Letters()) as memory:
+        assert memory.embedder.name == "letters"
+    with pytest.raises(EmbedderConflict, match="'default'"):
+        Memory.open(path, space="third", knowledge="default", embedder=Letters())
+    with Memory.open(path, space="third", knowledge="default") as memory:
+        assert memory.embedder.name == "words", "a refused opening was remembered"
+    with pytest.raises(EmbedderConflict, match="'other'"):
+        Memory.open(path, space="default", knowledge="other")
+
+
+def test_knowledge_of_two_spaces_is_one(tmp_path: Path) -> None:
+    """By default a knowledge has the name of its space; who names it shares it; no key does."""
+    path = tmp_path / "app.db"
+    with (
+        Memory.open(path, space="a", embedder=Letters()) as a,
+        Memory.open(path, space="b", knowledge="a", embedder=Letters()) as b,
+        Memory.open(path, space="c", embedder=Letters()) as c,
+    ):
+        assert (a.knowledge.name, b.knowledge.name, c.knowledge.name) == ("a", "a", "c")
+        b.knowledge.set("facts").add("Bees dance.")
+        a.key("ada").add("private")
+        assert [h.item.text for h in a.knowledge.search("bees")] == ["Bees dance."]
+        assert c.knowledge.sets() == []
+        assert list(b.keys()) == []
+        assert b.key("ada").search("private") == ()
+        assert a.stats().knowledge == b.stats().knowledge == "a"
+
+
+def test_the_clock_gives_every_time(tmp_path: Path) -> None:
+    """Times of items, expiries and as_of come from the clock that was passed; it may go back."""
+    for url in (tmp_path / "app.db", ":memory:"):
+        clock = Clock()
+        with Memory.open(
+            url, embedder="words", clock=clock, short_term_ttl=Ttl(timedelta(hours=1))
+        ) as memory:
+            ada = memory.key("ada")
+            item = ada.get(ada.add("x"))
+            assert item is not None
+            assert item.created is not None
+            assert START < item.created <= clock.now
+            ada.short_term.set("a", 1)
+            clock.move(minutes=59)
+            assert ada.short_term.get("a") == 1
+            clock.move(minutes=2)
+            assert ada.short_term.get("a") is None
+            clock.move(days=-300)
+            again = ada.get(ada.add("y"))
+            assert again is not None
+            assert again.created is not None
+            assert again.created >= item.created, "a commit's time went back"
+            clock.move(days=301)
+            assert memory.sweep() >= 1
+            assert memory.sweep() == 0
+
+
+def test_a_clock_without_a_zone_is_refused() -> None:
+    """Its meaning would depend on the machine."""
+    with (
+        Memory.open(embedder="words", clock=lambda: datetime(2026, 1, 1)) as memory,  # noqa: DTZ001 - on purpose
+        pytest.raises(InvalidTime, match="clock"),
+    ):
+        memory.key("ada").add("x")
+
+
+def test_figures_tell_what_is_there(tmp_path: Path) -> None:
+    """Commits, keys, sets, items, nodes, what waits and for how long, files, leases."""
+    clock = Clock()
+    slow = Letters(instant=False)
+    slow.broken = RuntimeError("not now")
+    with Memory.open(tmp_path / "app.db", embedder=slow, clock=clock, space="app") as memory:
+        ada = memory.key("ada")
+        ada.add_many(["a", "b"])
+        ada.short_term.set("x.y", 1)
+        memory.store.lease(Scope("app", "ada"), "me")
+        clock.move(seconds=90)
+        stats = memory.stats()
+        assert (stats.space, stats.knowledge, stats.embedder) == ("app", "app", "letters")
+        assert stats.location == str(tmp_path / "app.db")
+        assert (stats.store.commits, stats.store.keys, stats.store.sets) == (2, 1, 1)
+        assert (stats.store.items, stats.store.item_versions, stats.store.nodes) == (2, 2, 2)
+        assert stats.pending == 2
+        assert 90 <= stats.queue_age_s < 91
+        assert stats.store.file_bytes + stats.wal_bytes > 4096
+        assert [(lease.scope.key, lease.owner) for lease in stats.leases] == [("ada", "me")]
+        slow.broken = None
+        assert memory.settle(60)
+        assert (memory.stats().pending, memory.stats().queue_age_s) == (0, 0)
+        assert "app.db" in repr(memory)
+        assert memory.space == "app"
+
+
+def test_settle_says_when_it_is_not_in_time(tmp_path: Path) -> None:
+    """It embeds a batch at least, tells how far it is, and gives up after the time given."""
+    with Memory.open(tmp_path / "app.db", embedder=Letters(instant=False)) as memory:
+        memory._engine.worker._stop.set()  # nobody embeds in the background
+        memory.key("ada").add_many([f"n{i}" for i in range(100)])
+        done: list[int] = []
+        assert not memory.settle(0, progress=done.append)
+        assert memory.stats().pending == 100 - sum(done)
+        assert memory.settle(60, progress=done.append)
+        assert sum(done) == 100
+        assert memory.settle(0)
+
+
+def test_reading_only(tmp_path: Path) -> None:
+    """mode="ro" reads everything, changes nothing, sees a writer's changes, and says what it is."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder=Letters()) as writer:
+        writer.key("ada").add("green tea", id="x")
+        writer.key("ada").short_term.set("a", 1)
+        with Memory.open(path, embedder=Letters(), mode="ro") as reader:
+            ada = reader.key("ada")
+            assert [h.item.text for h in ada.search("tea")] == ["green tea"]
+            assert ada.short_term.get("a") == 1
+            for call in (
+                lambda: ada.add("y"),
+                lambda: ada.delete("x"),
+                lambda: ada.update("x", "y"),
+                lambda: ada.short_term.set("a", 2),
+                reader.sweep,
+                lambda: reader.knowledge.set("s").add("x"),
+            ):
+                with pytest.raises(StoreReadOnly, match="read-only"):
+                    call()
+            with pytest.raises(StoreReadOnly), ada.batch() as batch:
+                batch.add("y")
+            writer.key("ada").add("black coffee")
+            assert [h.item.text for h in ada.search("coffee", limit=1)] == ["black coffee"]
+            assert reader.stats().store.commits == 3
+            reader.backup(tmp_path / "copy.db")
+        with pytest.raises(EmbedderConflict):
+            Memory.open(path, embedder="words", mode="ro")
+    with Memory.open(tmp_path / "copy.db", mode="ro", embedder=Letters()) as copy:
+        assert texts(copy) == ["green tea", "black coffee"]
+
+
+def test_reading_only_says_what_is_not_embedded(tmp_path: Path) -> None:
+    """A reader cannot embed: its searches are partial, and settle says that it is not so."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder=Letters(instant=False)) as writer:
+        writer._engine.worker._stop.set()
+        writer.key("ada").add("green tea")
+        with Memory.open(path, embedder=Letters(instant=False), mode="ro") as reader:
+            assert reader.key("ada").search("tea").partial
+            assert not reader.settle(0)
+            writer.settle()
+            assert not reader.key("ada").search("tea").partial
+            assert reader.settle(0)
+
+
+def test_a_still_store_is_read_without_a_trace(tmp_path: Path) -> None:
+    """?immutable=1 on a read-only URL makes no file beside a store at rest."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+    before = sorted(p.name for p in tmp_path.rglob("*"))
+    with Memory.open(f"sqlite:///{path}?immutable=1", mode="ro") as memory:
+        assert texts(memory) == ["x"]
+        assert sorted(p.name for p in tmp_path.rglob("*")) == before
+
+
+READ_AS_NOBODY = """
+import os, sys
+from fornix import Memory
+with Memory.open(embedder="words") as memory:  # imports, while files can be read
+    memory.key("ada").add("x")
+    memory.key("ada").search("x")
+os.setuid(65534)
+with Memory.open(sys.argv[1], mode="ro") as memory:
+    print([item.text for item in memory.key("ada").list()], len(memory.key("ada").search("tea")))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give up its rights")
+def test_a_read_only_folder_is_read(tmp_path: Path) -> None:
+    """Who may not write to the folder can still open a store at rest, and makes nothing there."""
+    shared = Path("/tmp") / f"fornix-ro-{os.getpid()}"  # noqa: S108 - pytest's own are closed to others
+    shared.mkdir()
+    try:
+        path = shared / "app.db"
+        with Memory.open(path, embedder="words") as memory:
+            memory.key("ada").add("green tea")
+        path.chmod(0o644)
+        shared.chmod(0o555)
+        code = [sys.executable, "-c", READ_AS_NOBODY, str(path)]
+        done = subprocess.run(code, capture_output=True, text=True, check=False, timeout=60)
+        assert done.stdout == "['green tea'] 1\n", done.stderr
+        assert sorted(p.name for p in shared.iterdir()) == ["app.db", "app.db.fornix"]
+    finally:
+        shared.chmod(0o755)
+        subprocess.run(["rm", "-r", str(shared)], check=True)
+
+
+def test_backups_and_what_they_refuse(tmp_path: Path) -> None:
+    """A backup never writes over anything, and RAM has no file."""
+    path, copy = tmp_path / "app.db", tmp_path / "copy.db"
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+        memory.backup(copy)
+        with pytest.raises(InvalidInput, match="exists"):
+            memory.backup(copy)
+        with pytest.raises(InvalidInput, match="exists"):
+            memory.backup(path)
+    with Memory.open(embedder="words") as memory, pytest.raises(Unsupported):
+        memory.backup(tmp_path / "other.db")
+    assert sorted(p.name for p in tmp_path.glob("*.db")) == ["app.db", "copy.db"]
+
+
+def test_restoring_is_all_or_nothing(tmp_path: Path) -> None:
+    """It needs a backup, and a store that nobody has open; refused, it changes nothing."""
+    path, copy = tmp_path / "app.db", tmp_path / "copy.db"
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+        memory.backup(copy)
+        memory.key("ada").add("y")
+        with pytest.raises(StoreBusy, match="close it"):
+            Memory.restore(path, copy)
+        assert texts(memory) == ["x", "y"]
+    with pytest.raises(Unsupported):
+        Memory.restore(":memory:", copy)
+    with pytest.raises(NotFound, match="none"):
+        Memory.restore(path, tmp_path / "none.db")
+    (tmp_path / "text").write_text("hello " * 1000)
+    with pytest.raises(NotAStore):
+        Memory.restore(path, tmp_path / "text")
+    with Memory.open(path) as memory:
+        assert texts(memory) == ["x", "y"], "a refused restore changed something"
+    Memory.restore(path, copy)
+    with Memory.open(path) as memory:
+        assert texts(memory) == ["x"]
+        memory.key("ada").add("z")
+        assert [h.item.text for h in memory.key("ada").search("z", limit=1)] == ["z"]
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []
