@@ -20,7 +20,7 @@ from fornix.cli import fornix, main
 from fornix.cli.session import default_place
 from fornix.cli.show import bar, plain, size
 
-EMBEDDER = "words"
+EMBEDDER = "static"
 
 COMMANDS = sorted(fornix.commands)
 

@@ -15,7 +15,7 @@ from fornix.cli import fornix
 from fornix.demo import conversation, killing
 from fornix.transfer import Load, Target, check
 
-EMBEDDER = "words"
+EMBEDDER = "static"
 
 
 def test_the_demo_runs_and_proves_itself(tmp_path):

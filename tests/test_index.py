@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import random
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import numpy as np
 import pytest
@@ -23,259 +20,28 @@ from fornix import wire
 from fornix.errors import Unavailable
 from fornix.filters import Filter
 from fornix.index import (
-    Damaged,
-    Index,
-    SetIndex,
     bits,
-    catalog,
-    fields,
-    sealer,
-    sealing,
-    segment,
-    setindex,
-    terms,
     vectors,
 )
-from fornix.index.upkeep import apply
-from fornix.store import Change, Feature
+from fornix.index.upkeep import Outdated, apply
+from fornix.store import Finder
+from fornix.values import Value
+from index_store import (
+    BURSTS,
+    DIMENSIONS,
+    FILTERS,
+    QUERIES,
+    TERMS,
+    Store,
+    answers,
+    catalog_of,
+    each_size,
+    fresh,
+    own_of,
+    sizes,
+    viewed,
+)
 from scale import COUNTS
-
-DIMENSIONS = 24
-TERMS = range(1, 12)
-FILTERS = [
-    {"topic": "travel"},
-    {"topic": {"ne": "travel"}, "n": {"gte": 3}},
-    {"n": {"in": [1, 2, "x", None]}},
-    {"n": {"nin": [1, 2]}},
-    {"n": {"gt": 2**53}},
-    {"topic": {"gt": "f"}},
-    {"topic": {"lte": "food"}},
-    {"tags": {"contains": "x"}},
-    {"deep.er": True},
-    {"topic": {"exists": False}},
-    {"any": [{"$speaker": "Ada"}, {"not": {"$time": {"gt": "1970-01-01T00:00:00.000005+00:00"}}}]},
-    {"$time": {"nin": ["1970-01-01T00:00:00.000002+00:00"]}},
-    {"$session": {"contains": "1"}},
-    {"$role": {"exists": False}, "$importance": {"lt": 0.7}},
-    {"$importance": {"ne": 10**400}, "$id": {"gt": "i5"}},
-    {"$speaker": {"in": ["Ada", "Eve"]}, "n": {"ne": 1.5}},
-    {"$importance": {"contains": 1}},
-    {"$id": {"in": ["i3", "i7", "i30", "nobody's"]}},
-    {"$id": {"in": [f"i{number}" for number in range(30)]}},
-    {"all": []},
-    {"any": []},
-]
-
-
-class Store:
-    """A Finder over a dict, whose log may be cut short; makes up the changes as well."""
-
-    def __init__(self, seed=0, dimensions=DIMENSIONS):
-        self.dimensions = dimensions
-        self.random = random.Random(seed)
-        self.sets = {}
-        self.log = []
-        self.last_row = 0
-        self.log_floor = 0
-        self.broken = False
-
-    def seq(self):
-        return len(self.log)
-
-    def changes(self, since, *, limit=10_000):
-        return None if since < self.log_floor else self.log[since : since + limit]
-
-    def features(self, set_number, *, after=0, at=None):
-        rows = self.sets.get(set_number, {})
-        return iter([f for row, f in sorted(rows.items()) if row > after and f.ended is None])
-
-    def features_of(self, set_number, rows):
-        if self.broken:
-            raise Unavailable
-        known = self.sets.get(set_number, {})
-        return [known[row] for row in rows if row in known]
-
-    def live(self, number=1):
-        return list(self.features(number))
-
-    def _note(self, number, row, kind):
-        self.log.append(Change(len(self.log) + 1, number, row, kind))
-
-    def _put(self, feature, number):
-        self.sets.setdefault(number, {})[feature.row] = feature
-        self._note(number, feature.row, "added")
-
-    def _end(self, feature, number):
-        self.sets[number][feature.row] = replace(feature, ended=9)
-        self._note(number, feature.row, "ended")
-
-    def vectors(self):
-        windows = self.random.choice([0, 1, 1, 1, 2, 3])
-        values = [self.random.randint(-127, 127) for _ in range(windows * self.dimensions)]
-        return np.array(values, np.int8).tobytes()
-
-    def feature(self, first=None, item_id=None):
-        r = self.random
-        self.last_row += r.choice([1, 1, 2])
-        found = sorted(r.sample(TERMS, r.randint(0, 5)))
-        metadata = {
-            name: value
-            for name, value in {
-                "topic": r.choice(["travel", "food", "work", "élan", 7]),
-                "n": r.choice([0, 1, 1.0, 2, 3.5, True, None, "x", 2**53 + 1, 10**30, [1]]),
-                "tags": r.choice([["x", 1], ["y"], "xyz", {"x": 1}, b"x"]),
-                "deep": r.choice([{"er": True}, {"er": 1}, 3]),
-            }.items()
-            if r.random() < 0.7
-        }
-        return Feature(
-            row=self.last_row,
-            first=first or self.last_row,
-            id=item_id or f"i{self.last_row}",
-            begun=1,
-            ended=None,
-            time=r.randint(0, 9),
-            importance=r.choice([0.0, 0.1, 0.7, 1.0]),
-            speaker=r.choice(["Ada", "Bob", None]),
-            role=r.choice(["user", None]),
-            session=r.choice(["s1", "s2", "s3", None]),
-            metadata=wire.encode(metadata),
-            terms=np.array(found, "<u4").tobytes() + bytes(r.randint(1, 255) for _ in found),
-            tokens=len(found),
-            temporal=r.randint(0, 3),
-            vectors=self.vectors() if r.random() < 0.8 else None,
-        )
-
-    def change(self, number=1):
-        """Make one random change."""
-        live = self.live(number)
-        kind = self.random.choice(["add"] * 4 + ["end", "replace", "embed", "forget"])
-        if kind == "add" or not live:
-            self._put(self.feature(), number)
-            return
-        feature = self.random.choice(live)
-        if kind == "end":
-            self._end(feature, number)
-        elif kind == "forget":
-            del self.sets[number][feature.row]
-            self._note(number, feature.row, "removed")
-        elif kind == "replace":
-            self._end(feature, number)
-            new = self.feature(first=feature.first, item_id=feature.id)
-            if self.random.random() < 0.7:
-                new = replace(new, time=feature.time, session=feature.session)
-            self._put(new, number)
-        elif feature.vectors is None:
-            self.sets[number][feature.row] = replace(feature, vectors=self.vectors())
-            self._note(number, feature.row, "embedded")
-
-
-def own_of(feature):
-    return {
-        "$id": feature.id,
-        "$importance": feature.importance,
-        "$role": feature.role,
-        "$session": feature.session,
-        "$speaker": feature.speaker,
-        "$time": feature.time,
-    }
-
-
-QUERIES = np.random.default_rng(5).standard_normal((3, DIMENSIONS)).astype(np.float32)
-
-
-def answers(index):
-    """Everything an index says, in terms of ids."""
-    live = np.flatnonzero(index.alive).astype(np.int32)
-    ids = {int(doc): index.id(int(doc)) for doc in live}
-
-    def named(docs):
-        return sorted(ids[int(doc)] for doc in docs)
-
-    def neighbours(links):
-        return {ids[int(doc)]: ids.get(int(links[doc])) for doc in live}
-
-    def postings(term):
-        docs, counts = index.postings(term)
-        assert (np.diff(docs) > 0).all()
-        return dict(zip([ids[int(doc)] for doc in docs], counts.tolist(), strict=True))
-
-    names = [index.speakers, index.roles]
-    return {
-        "figures": (index.live, index.tokens, index.pending, index.exact, index.dimensions),
-        "names": [{name for name in some if name} for some in names],
-        "docs": {
-            ids[int(doc)]: (
-                int(index.row[doc]),
-                int(index.first[doc]),
-                int(index.time[doc]),
-                float(index.importance[doc]),
-                int(index.length[doc]),
-                int(index.temporal[doc]),
-                index.speakers[index.speaker[doc]] if index.speaker[doc] >= 0 else None,
-                index.roles[index.role[doc]] if index.role[doc] >= 0 else None,
-                bool(index.session[doc] >= 0),
-            )
-            for doc in live
-        },
-        "postings": {term: postings(term) for term in TERMS},
-        "frequencies": [index.frequency(term) for term in TERMS],
-        "cosines": [
-            dict(zip(ids.values(), index.cosines(q)[live].tolist(), strict=True)) for q in QUERIES
-        ],
-        "some": [
-            dict(zip(ids.values(), index.cosines(q, live).tolist(), strict=True)) for q in QUERIES
-        ],
-        "nearest": [named(index.nearest(q, 4)) for q in QUERIES],
-        "allowed": [named(index.nearest(q, 3, allowed=index.length > 2)) for q in QUERIES],
-        "previous": neighbours(index.previous),
-        "next": neighbours(index.next),
-        "masks": [named(np.flatnonzero(index.mask(Filter.parse(w)))) for w in FILTERS],
-    }
-
-
-def fresh(store, number=1):
-    return SetIndex.build(store.live(number), dimensions=store.dimensions)
-
-
-TINY = [
-    (setindex, "EXACT", 20),
-    (setindex, "CHUNK", 16),
-    (terms, "FLAT", 24),
-    (terms, "PATIENCE", 3),
-    (vectors, "WIDE", 24),
-    (vectors, "STEP", 8),
-    (vectors, "BLOCK", 16),
-    (bits, "BLOCK", 16),
-    (bits, "RARE", 3),
-    (bits, "SAMPLE", 8),
-    (fields, "FEW", 2),
-    (fields, "MANY", 3),
-    (fields, "DECODED", 4),
-    (fields, "REMEMBERED", 2),
-    (sealing, "LARGE", 25),
-    (sealing, "BLOCK", 16),
-    (sealer, "BLOCK", 16),
-    (sealer, "CHUNK", 7),
-    (sealer, "REMEMBERED", 3),
-    (segment, "BLOCK_BYTES", 64),
-    (sealer, "BLOCK_BYTES", 64),
-    (catalog, "OFTEN_MEASURED", 3),
-]
-"""Every size past which something else happens, so small that a test gets there."""
-
-
-@contextmanager
-def sizes(kind):
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name, size in TINY if kind == "tiny" else []:
-            patch.setattr(module, name, size)
-        yield
-
-
-BURSTS = st.lists(st.sampled_from([1, 1, 1, 2, 5, 30]), max_size=12)
-
-each_size = pytest.mark.parametrize("kind", ["usual", "tiny"])
 
 
 @each_size
@@ -289,7 +55,10 @@ def test_grown_and_built_at_once_say_the_same(kind, seed, bursts):
         for burst in bursts:
             for _ in range(burst):
                 store.change()
-            apply(store.log[seen:], grown, store, 1)
+            try:
+                apply(store.log[seen:], grown, cast("Finder", store), 1)
+            except Outdated:  # vectors took the place of others
+                grown = fresh(store)
             seen = len(store.log)
             assert answers(grown) == answers(fresh(store))
 
@@ -307,8 +76,11 @@ def test_answers_are_those_of_plain_python(kind, seed):
         found = answers(index)
         for where, ids in zip(FILTERS, found["masks"], strict=True):
             asked = Filter.parse(where)
+            assert asked is not None
             assert ids == sorted(
-                f.id for f in live if asked.matches(wire.decode(f.metadata), own_of(f))
+                f.id
+                for f in live
+                if asked.matches(cast("dict[str, Value]", wire.decode(f.metadata)), own_of(f))
             )
         for session in {f.session for f in live} - {None}:
             said = sorted((f.time, f.first, f.id) for f in live if f.session == session)
@@ -355,14 +127,6 @@ def nearest(features, query, limit):
 # --- the catalog ------------------------------------------------------------------------------
 
 
-def viewed(index, store, number=1):
-    return index.read([number], dimensions=store.dimensions, work=lambda sets: answers(sets[0]))
-
-
-def catalog_of(store, folder, **options):
-    return Index(store, folder=folder and Path(folder), salt=b"one", **options)
-
-
 @each_size
 @given(seed=st.integers(0, 10**6), bursts=BURSTS, keep=st.booleans(), data=st.data())
 def test_the_catalog_says_what_the_store_holds(kind, seed, bursts, keep, data):
@@ -386,238 +150,6 @@ def test_the_catalog_says_what_the_store_holds(kind, seed, bursts, keep, data):
             index = happenings[data.draw(st.sampled_from(sorted(happenings)))]()
         for number in (2, 1):
             assert viewed(index, store, number) == answers(fresh(store, number))
-
-
-@pytest.fixture
-def sealed(monkeypatch, tmp_path):
-    """A store whose one set is large, and the folder its sealed file is in."""
-    for module, name, size in TINY:
-        monkeypatch.setattr(module, name, size)
-    store = Store(3)
-    for _ in range(200):
-        store.change()
-    folder = tmp_path / "index"
-    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
-    assert [path.name for path in folder.iterdir()] == ["1.seg"]
-    return store, folder
-
-
-def opened(store, folder):
-    """Whether the sealed file was taken as it was."""
-    with catalog_of(store, folder).view([1], dimensions=store.dimensions) as (one,):
-        return bool(one.sealed) and one.size > one.sealed - 1
-
-
-def test_a_sealed_set_and_its_tail_answer_as_one(sealed, monkeypatch):
-    """Nearest, cosines, postings, masks over both, change by change and after a restart."""
-    store, folder = sealed
-    monkeypatch.setattr(catalog, "OVERGROWN", 9.0)
-    before = (folder / "1.seg").stat()
-    index = catalog_of(store, folder)
-    for _ in range(60):
-        store.change()
-        if store.random.random() < 0.4:
-            assert viewed(index, store) == answers(fresh(store))
-    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
-    assert (folder / "1.seg").stat().st_ino == before.st_ino
-    index.tidy(dimensions=store.dimensions)
-    assert viewed(index, store) == answers(fresh(store))
-    with index.view([1], dimensions=store.dimensions) as (one,):
-        assert one.sealed == one.size
-    assert (folder / "1.seg").stat().st_ino != before.st_ino
-    assert index.tidy(dimensions=store.dimensions) == 0
-
-
-def test_a_tail_past_its_share_is_sealed_at_once(sealed):
-    store, folder = sealed
-    index = catalog_of(store, folder)
-    for _ in range(90):
-        store.change()
-        with index.view([1], dimensions=store.dimensions) as (one,):
-            changed = one.size - one.sealed + one.size - one.live
-            assert changed <= catalog.OVERGROWN * one.sealed
-
-
-def test_sealed_files_are_for_their_owner_alone(sealed):
-    _, folder = sealed
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert (folder / "1.seg").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize("when", ["before it is opened", "after it was opened"])
-def test_garbage_anywhere_in_a_sealed_file_changes_no_answer(sealed, when):
-    """One byte, a piece, a missing end: it is noticed, and made anew from the store."""
-    store, folder = sealed
-    path = folder / "1.seg"
-    whole = path.read_bytes()
-    wanted = answers(fresh(store))
-    noise = random.Random(1)
-    for number in range(COUNTS.fuzz_examples):
-        path.unlink(missing_ok=True)
-        path.write_bytes(whole)
-        index = catalog_of(store, folder)
-        if when == "after it was opened":
-            with index.view([1], dimensions=store.dimensions) as (one,):
-                assert one.sealed
-        start = noise.randrange(len(whole))
-        with path.open("r+b") as file:
-            file.seek(start)
-            if number % 3 == 0 and when == "before it is opened":
-                file.truncate()
-            else:
-                size = noise.choice([1, 1, 60, 5000])
-                old = whole[start : start + size]
-                file.write(bytes(byte ^ noise.randint(1, 255) for byte in old))
-        assert viewed(index, store) == wanted
-        assert viewed(catalog_of(store, folder), store) == wanted
-
-
-def test_damage_shows_while_it_is_read(sealed):
-    """A bare view raises it, once; what is damaged is gone after that."""
-    store, folder = sealed
-    index = catalog_of(store, folder)
-    with index.view([1], dimensions=store.dimensions) as (one,):
-        assert one.sealed
-    path = folder / "1.seg"
-    path.write_bytes(path.read_bytes()[:4096].ljust(path.stat().st_size, b"x"))
-    with (
-        pytest.raises(Damaged, match=r"1\.seg: block \d+ of .* is damaged"),
-        index.view([1], dimensions=store.dimensions) as (one,),
-    ):
-        answers(one)
-    assert viewed(index, store) == answers(fresh(store))
-
-
-@pytest.mark.parametrize("figure", ["store", "set_number", "dimensions", "seq", "version"])
-def test_a_file_of_something_else_is_not_taken(sealed, figure, monkeypatch):
-    """Of another store, set, embedder, of a later change log, or written by another fornix."""
-    store, folder = sealed
-    path = folder / "1.seg"
-    if figure == "version":
-        monkeypatch.setattr(segment, "FORMAT", 2)
-    else:
-        other = {"store": bytes(16), "set_number": 2, "dimensions": 8, "seq": 10**9}[figure]
-        header = path.read_bytes()[: segment.HEADER.size]
-        at, length, _ = segment.HEADER.unpack(header)[-3:]
-        directory = path.read_bytes()[at : at + length]
-        identity = replace(segment.Segment(path).identity, **{figure: other})
-        with path.open("r+b") as file:
-            file.write(segment._header(identity, at, directory))
-    before = path.read_bytes()
-    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
-    assert path.read_bytes() != before
-
-
-def test_a_store_put_back_to_an_earlier_state_takes_no_later_file(sealed):
-    """Its log has the length of the file's again, and other contents."""
-    store, folder = sealed
-    other = Store(4)
-    while other.seq() < store.seq() or len(other.live()) < sealing.LARGE:
-        other.change()
-    assert viewed(catalog_of(other, folder), other) == answers(fresh(other))
-    renamed = {
-        row: replace(f, id=f"{f.id}x") for row, f in other.sets[1].items()
-    }  # the same rows and log, other items
-    other.sets[1] = renamed
-    assert viewed(catalog_of(other, folder), other) == answers(fresh(other))
-
-
-def test_a_process_killed_before_the_rename_leaves_nothing_that_counts(sealed):
-    store, folder = sealed
-    (folder / "1.seg").rename(folder / "1.new")  # as far as the killed process came
-    with (folder / "1.new").open("r+b") as file:
-        file.truncate(5000)
-    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
-    assert [path.name for path in folder.iterdir()] == ["1.seg"]
-    assert opened(store, folder)
-
-
-DIES_AT_THE_RENAME = """
-import os, sys
-from pathlib import Path
-import numpy as np
-from fornix.index.segment import Identity, SegmentWriter
-Path.rename = lambda *_: os._exit(9)
-with SegmentWriter(Path(sys.argv[1])) as writer:
-    writer.add("x", np.arange(9))
-    writer.finish(Identity(bytes(16), 1, 2, 3), {})
-"""
-
-
-def test_a_process_that_dies_while_it_seals(sealed):
-    """Killed at the rename: its lock goes with it, and the next one seals."""
-    store, folder = sealed
-    (folder / "1.seg").unlink()
-    code = subprocess.run(
-        [sys.executable, "-c", DIES_AT_THE_RENAME, str(folder / "1.seg")], check=False
-    ).returncode
-    assert code == 9
-    assert [path.name for path in folder.iterdir()] == ["1.new"]
-    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
-    assert [path.name for path in folder.iterdir()] == ["1.seg"]
-
-
-def test_while_another_process_seals_a_set_stays_in_ram(sealed, caplog):
-    store, folder = sealed
-    (folder / "1.seg").unlink()
-    with segment.SegmentWriter(folder / "1.seg"):
-        index = catalog_of(store, folder)
-        assert viewed(index, store) == answers(fresh(store))
-        assert "stays in RAM" in caplog.text
-        store.change()
-        assert viewed(index, store) == answers(fresh(store))
-    assert not list(folder.iterdir())
-    assert index.tidy(dimensions=store.dimensions) == 1
-    assert opened(store, folder)
-
-
-def test_a_lock_that_was_waited_for_is_not_taken_for_the_file(tmp_path):
-    """A file that was renamed between opening and locking is a live one: another is made."""
-    path = tmp_path / "1.seg"
-    with segment.SegmentWriter(path) as first:
-        first.add("x", np.arange(5))
-        first.finish(segment.Identity(bytes(16), 1, 2, 3), {})
-        with segment.SegmentWriter(path) as second:
-            second.add("x", np.arange(3))
-        assert segment.Segment(path).copy("x").tolist() == [0, 1, 2, 3, 4]
-
-
-def test_a_folder_that_cannot_be_written_is_done_without(sealed, caplog):
-    store, folder = sealed
-    (folder / "1.seg").unlink()
-    folder.rmdir()
-    folder.write_text("in the way")
-    index = catalog_of(store, folder / "below")
-    assert viewed(index, store) == answers(fresh(store))
-    assert "stays in RAM" in caplog.text
-
-
-def test_a_file_that_can_be_neither_read_nor_removed_is_done_without(sealed, caplog):
-    store, folder = sealed
-    (folder / "1.seg").unlink()
-    (folder / "1.seg").mkdir()
-    index = catalog_of(store, folder)
-    assert viewed(index, store) == answers(fresh(store))
-    assert "cannot be removed" in caplog.text
-    index.clear()
-    assert viewed(index, store) == answers(fresh(store))
-
-
-def test_drop_leaves_no_file_and_clear_leaves_it(sealed):
-    store, folder = sealed
-    index = catalog_of(store, folder)
-    viewed(index, store)
-    assert index.stats().segments == 1
-    assert index.stats().segment_bytes == (folder / "1.seg").stat().st_size
-    index.clear()
-    assert index.stats().sets == 0
-    assert (folder / "1.seg").exists()
-    viewed(index, store)
-    index.drop(1)
-    assert not (folder / "1.seg").exists()
-    viewed(index, store)
-    catalog_of(store, folder).drop_all()
-    assert not list(folder.iterdir())
 
 
 def test_sets_beyond_the_budget_are_let_go():
@@ -682,6 +214,8 @@ def test_rows_that_come_late_are_taken_in_their_place():
     viewed(index, store)
     store._put(late, 1)
     assert viewed(index, store) == answers(fresh(store))
+    with index.view([1], dimensions=DIMENSIONS) as (one,):
+        assert one.row.tolist() == sorted(one.row.tolist())
 
 
 def search_until(stop, store, index, seed):
@@ -761,19 +295,6 @@ def test_a_store_that_fails_midway_leaves_nothing_half_done():
     assert viewed(index, store) == answers(fresh(store))
 
 
-def test_damage_found_while_changes_are_taken_in(sealed, monkeypatch):
-    store, folder = sealed
-    monkeypatch.setattr(catalog, "OVERGROWN", 9.0)
-    index = catalog_of(store, folder)
-    with index.view([1], dimensions=store.dimensions):
-        pass
-    path = folder / "1.seg"
-    path.write_bytes(path.read_bytes()[:4096].ljust(path.stat().st_size, b"x"))
-    while store.log[-1].kind != "ended":
-        store.change()
-    assert viewed(index, store) == answers(fresh(store))
-
-
 # --- figures ----------------------------------------------------------------------------------
 
 
@@ -824,15 +345,6 @@ def test_vectors_of_another_width_wait_to_be_made_anew():
     assert index.pending == 2
     index.embedded(replace(feature, vectors=bytes([1]) * DIMENSIONS))
     assert index.pending == 1
-
-
-def test_without_an_embedder_there_are_words_only(sealed):
-    store, folder = sealed
-    store.dimensions = 0
-    found = viewed(catalog_of(store, folder), store)
-    assert found == answers(fresh(store))
-    assert not any(found["nearest"])
-    assert not any(any(values.values()) for values in found["cosines"])
 
 
 def test_the_nearest_are_found_however_distances_lie():

@@ -456,3 +456,17 @@ def test_the_best_by_words_are_found_without_adding_up_all(texts, count, shown):
     reached = sorted([scores[doc] for doc in found if mask[doc]], reverse=True)
     assert reached[: len(best)] == pytest.approx(best)
     assert not scores.any() or scores[found].max() == scores.max()
+
+
+def test_a_term_that_is_only_looked_up_still_lifts_docs():
+    """A common term brings no docs, but it may lift one of many that hold the rare term."""
+    rest = "one two three four five six"
+    groups = {"rare": 60, "rare common": 25, "common": 700, "other": 700}
+    texts = [f"{text} {rest}" for text, number in groups.items() for _ in range(number)]
+    index = built((feature(row, f"{row}", text) for row, text in enumerate(texts, 1)), Part)
+    bm25 = Bm25([index], words.terms("rare common"), Signals())
+    assert bm25.all(0)[0] < bm25.all(0)[60]
+    assert bm25.top(0, count=5, allowed=None, alone=True).tolist() == [60, 61, 62, 63, 64]
+    shown = np.arange(index.size) < 60
+    found = bm25.top(0, count=5, allowed=shown, alone=True).tolist()
+    assert found == [0, 1, 2, 3, 4, 60]

@@ -180,6 +180,12 @@ def test_the_cache_of_stems_is_bounded_and_forgets_nothing():
     assert words.terms("painting") == before
 
 
+def test_long_words_are_not_kept():
+    """A word of a megabyte is a term like any other, and takes no room in the cache."""
+    assert words.terms("y" * 1_000_000) == words.terms("Y" * 1_000_000) != []
+    assert max(map(len, words._stems())) <= 64
+
+
 def test_threads_read_alike():
     """Each thread has a tokenizer of its own, and all say the same."""
     text = "The support group painted sunsets in 2022, 我喜欢"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
-from fornix.errors import DuplicateItem, InvalidInput, StaleItem, Unusable
+from fornix.errors import Conflict, DuplicateItem, InvalidInput, NotFound, StaleItem, Unusable
 from fornix.items import Hits
 from fornix.recall import Drafted, SearchOptions
 from fornix.state import Mark, Overlay
@@ -55,9 +56,11 @@ class Draft(Reads):
         self.items: list[ItemChange] = []
         self._live: dict[tuple[SetRef, str], StoredItem | None] = {}
         self._hidden: set[int] = set()
+        self._versions: dict[tuple[SetRef, str], int] = {}
         self._next = AFTER_ALL
         self.open = False
         self.before: int | None = None
+        self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
 
     def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
@@ -67,17 +70,47 @@ class Draft(Reads):
             raise InvalidInput(
                 "inside a batch give the idempotency_key to the batch, not to a call"
             )
-        change = build(self._new_id)
-        added = [(i.set, i.record.id) for i in change.items if isinstance(i, Add)]
-        if len(set(added)) != len(added):
-            raise InvalidInput("one call names an id twice; merge those items first")
-        for item in change.items:
-            self._check(item)
+        made: list[str] = []
+
+        def new_id() -> str:
+            made.append(self._new_id())
+            return made[-1]
+
+        try:
+            change = self._built(build, new_id)
+        except (Conflict, NotFound):
+            if not self._is_repetition():
+                raise
+            again = chain(tuple(made), iter(self._new_id, None))
+            change = self._built(build, lambda: next(again))
         self.calls.append([call.name, call.arguments()])
         self.define.extend(change.define)
         for item in change.items:
             self._take(item)
         return change.result
+
+    def _is_repetition(self) -> bool:
+        """Return whether somebody committed this very batch while its block was under way.
+
+        From then on the block reads what was there before.
+        """
+        if self._op is None or self.before is not None:
+            return False
+        first = self._engine.store.adopted(self._op, request=None, label="")
+        if first is not None:
+            self.before = first.number - 1
+        return first is not None
+
+    def _built(
+        self, build: Callable[[Callable[[], str]], Change], new_id: Callable[[], str]
+    ) -> Change:
+        change = build(new_id)
+        added = [(i.set, i.record.id) for i in change.items if isinstance(i, Add)]
+        if len(set(added)) != len(added):
+            raise InvalidInput("one call names an id twice; merge those items first")
+        for item in change.items:
+            self._check(item)
+        return change
 
     def _check_open(self) -> None:
         if not self.open:
@@ -106,9 +139,22 @@ class Draft(Reads):
         if isinstance(change, Retire):
             self._live[place] = None
         else:
-            self._live[place] = self._stored(change.set, change.record, before)
+            last = self._last(change) if before is None else before.version
+            self._versions[place] = last + 1
+            self._live[place] = self._stored(change.set, change.record, before, last + 1)
 
-    def _stored(self, ref: SetRef, record: Record, before: StoredItem | None) -> StoredItem:
+    def _last(self, add: ItemChange) -> int:
+        """Return the version that an id had last, in the batch or before it; 0: none yet."""
+        place = (add.set, _id(add))
+        if place in self._versions or (isinstance(add, Add) and add.fresh):
+            return self._versions.get(place, 0)
+        past = self._engine.store.versions(*place)
+        seen = (s.version for s in past if self.before is None or s.begun <= self.before)
+        return max(seen, default=0)
+
+    def _stored(
+        self, ref: SetRef, record: Record, before: StoredItem | None, version: int
+    ) -> StoredItem:
         row, now = self._next, self._engine.clock()
         self._next += 1
         return StoredItem(
@@ -117,7 +163,7 @@ class Draft(Reads):
             set=ref,
             begun=0,
             ended=None,
-            version=1 if before is None else before.version + 1,
+            version=version,
             created=now if before is None else before.created,
             updated=now,
             accessed=None,
@@ -177,10 +223,16 @@ class Draft(Reads):
             return SetInfo(0, ref, made, more, 0)
         return replace(found, items=found.items + more)
 
+    def sets(self, scope: Scope) -> list[str]:
+        """See `Writer.sets`: with those that the batch adds to first."""
+        self._check_open()
+        drafted = {d.set for d in self.define} | {ref for ref, _ in self._live}
+        return sorted({*super().sets(scope), *(r.name for r in drafted if r.scope == scope)})
+
     def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
         self._check_open()
-        if not self.items:
+        if options.at is not None or not self.items:
             return super().search(refs, query, options)
         self._embed_own()
         live = {s.row: s for s in self._live.values() if s is not None}

@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
+import numpy as np
+
 from fornix.embed import Embedder, Vectors, embed_windows, quantise_each
 from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unusable
 from fornix.records import meaning_text
@@ -150,10 +152,10 @@ class EmbeddingWorker:
                 if self._stop.is_set():  # looked at after clear(): a stop in between is not missed
                     break
                 if not self._embed_in_background():
-                    self._wake.wait()
+                    # Other processes cannot wake this one: what they add is looked for.
+                    self._wake.wait(None if self._folder is None else REST_S)
         finally:
             if descriptor is not None and descriptor >= 0:
-                _elections.discard(descriptor)
                 os.close(descriptor)
 
     def _embed_in_background(self) -> bool:
@@ -185,7 +187,6 @@ class EmbeddingWorker:
             return -1
         place = self._folder / f"embedder-{blake2b(self._embedder.name.encode()).hexdigest()[:16]}"
         descriptor = os.open(place, os.O_CREAT | os.O_RDWR, 0o600)
-        _elections.add(descriptor)
         while not self._stop.is_set():
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -193,7 +194,6 @@ class EmbeddingWorker:
                 self._stop.wait(REST_S)
             else:
                 return descriptor
-        _elections.discard(descriptor)
         os.close(descriptor)
         return None
 
@@ -202,29 +202,22 @@ def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     """Return one vector per text, as for questions.
 
     Raises:
-        EmbedderFailed: The embedder raised.
+        EmbedderFailed: The embedder raised, or answered with another shape than it promises.
     """
     try:
-        return embedder.embed(texts)
+        rows = np.asarray(embedder.embed(texts), dtype=np.float32)
     except FornixError:
         raise
     except Exception as error:  # the edge to other people's code; the cause is kept
         raise EmbedderFailed(f"embedder {embedder.name!r} raised {error!r}") from error
+    if rows.shape != (len(texts), embedder.dimensions):
+        raise EmbedderFailed(
+            f"embedder {embedder.name!r} answered {len(texts)} texts with the shape {rows.shape} "
+            f"instead of {(len(texts), embedder.dimensions)}"
+        )
+    return rows
 
 
 def note_of(scope: Scope) -> str:
     """Return the name of the note that says which embedder a scope's vectors are of."""
     return f"embedder of {'knowledge' if scope.key is None else 'space'} {scope.space}"
-
-
-_elections: set[int] = set()
-"""Descriptors by which workers of this process are elected, or wait to be."""
-
-
-def _withdraw() -> None:
-    """In a forked child: a lock that it inherits would outlive the process that has it."""
-    while _elections:
-        os.close(_elections.pop())
-
-
-os.register_at_fork(after_in_child=_withdraw)

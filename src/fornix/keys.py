@@ -38,7 +38,7 @@ class Sets:
 
     def sets(self) -> builtins.list[str]:
         """Return the names of the sets that something was added to."""
-        return [info.ref.name for info in self._engine.store.set_infos(self._scope)]
+        return self._writer.sets(self._scope)
 
     def search(
         self,

@@ -57,7 +57,9 @@ class Recorder:
     def _read(self, item_id: str, item: Item, now: int) -> tuple[Fields, bytes | None]:
         """Return the fields of a record but its vectors, and those where it has none to get."""
         value = checked(item.value)
-        text = text_of(value) if item.text is None else cast("str", checked(item.text))
+        text = text_of(value) if item.text is None else checked(item.text, where="text")
+        if text is not None and not isinstance(text, str):
+            raise InvalidValue("text", f"must be a str, not {text!r}", hint="use str(text)")
         if text is None:
             hint = "pass text=; text='' stores it unread"
             raise InvalidValue("value", "has no text that search could read", hint=hint)
@@ -86,9 +88,15 @@ class Recorder:
 def _metadata(item: Item) -> tuple[str, str | list[str] | None]:
     if not item.metadata:
         return "{}", None
-    metadata = checked(dict(item.metadata), where="metadata")
-    assert isinstance(metadata, dict)  # noqa: S101 - it was one
+    metadata = _plain(item.metadata)
     return wire.encode(metadata), caption_of(metadata)
+
+
+def _plain(metadata: object) -> dict[str, Value]:
+    if not isinstance(metadata, Mapping):
+        raise InvalidValue("metadata", f"must be a dict, not {metadata!r}", hint="name its fields")
+    plain = checked(dict(cast("Mapping[str, Value]", metadata)), where="metadata")
+    return cast("dict[str, Value]", plain)
 
 
 def caption_of(metadata: dict[str, Value]) -> str | list[str] | None:
@@ -155,7 +163,7 @@ def as_passed(item: Item) -> Value:
     """Return an item as the caller wrote it, to compare a request with its repetition."""
     plain: dict[str, Value] = {
         "value": checked(item.value),
-        "metadata": checked(dict(item.metadata), where="metadata"),
+        "metadata": _plain(item.metadata),
         "time": None if item.time is None else microseconds(item.time),
     }
     for name in ("id", "text", "importance", "speaker", "role", "session", "compacted"):

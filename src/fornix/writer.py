@@ -100,6 +100,10 @@ class Writer(Protocol):
         """Return the set as it is now."""
         ...
 
+    def sets(self, scope: Scope) -> list[str]:
+        """Return the names of the sets of *scope*, sorted."""
+        ...
+
     def commit_of(self, moment: AsOf) -> int:
         """Return the commit number that *moment* means."""
         ...
@@ -226,6 +230,10 @@ class Reads:
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `Writer.info`."""
         return self._engine.store.set_info(ref)
+
+    def sets(self, scope: Scope) -> list[str]:
+        """See `Writer.sets`."""
+        return [info.ref.name for info in self._engine.store.set_infos(scope)]
 
     def commit_of(self, moment: AsOf) -> int:
         """See `Writer.commit_of`."""

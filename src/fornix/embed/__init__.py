@@ -89,15 +89,19 @@ def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
             dimensions than it promises, or with rows that are neither of length one nor zero.
     """
     found = _ask(embedder, texts)
+    if isinstance(found, np.ndarray):
+        _check(embedder, found)
+        found = [found[at : at + 1] for at in range(len(found))]
+    else:
+        for rows in found:
+            _check(embedder, rows)
+            if not 1 <= len(rows) <= MOST_WINDOWS:
+                problem = f"{len(rows)} windows for a text instead of 1 to {MOST_WINDOWS}"
+                raise EmbedderFailed(f"embedder {embedder.name!r} answered with {problem}")
     if len(found) != len(texts):
         raise EmbedderFailed(
             f"embedder {embedder.name!r} answered {len(texts)} texts with {len(found)}"
         )
-    if isinstance(found, np.ndarray):
-        _check(embedder, found, most=len(found))
-        return [found[at : at + 1] for at in range(len(found))]
-    for rows in found:
-        _check(embedder, rows, most=MOST_WINDOWS)
     return found
 
 
@@ -133,11 +137,9 @@ def _ask(embedder: Embedder, texts: Sequence[str]) -> list[Vectors] | Vectors:
         raise EmbedderFailed(f"embedder {embedder.name!r} raised {error!r}") from error
 
 
-def _check(embedder: Embedder, rows: Vectors, *, most: int) -> None:
+def _check(embedder: Embedder, rows: Vectors) -> None:
     if rows.ndim != ROWS_AND_NUMBERS or rows.shape[1] != embedder.dimensions:
-        problem = f"shape {rows.shape} instead of (windows, {embedder.dimensions})"
-    elif not 1 <= len(rows) <= most:
-        problem = f"{len(rows)} windows for a text instead of 1 to {MOST_WINDOWS}"
+        problem = f"shape {rows.shape} instead of rows of {embedder.dimensions} numbers"
     else:
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         fine = (np.abs(lengths - 1) <= UNIT_TOLERANCE) | (lengths == 0)

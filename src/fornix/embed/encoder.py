@@ -113,8 +113,11 @@ class Encoder:
         rows = self.norm(rows)
         for layer in self.layers:
             rows = _through(layer, rows, spans)
-        starts = np.concatenate([np.arange(start, end, length) for start, end, length in spans])
-        return unit(np.add.reduceat(rows, starts, axis=0))
+        sums = [
+            rows[start:end].reshape(-1, length, rows.shape[1]).sum(axis=1)
+            for start, end, length in spans
+        ]
+        return unit(np.concatenate(sums))
 
 
 def _spans(lengths: Sequence[int]) -> list[tuple[int, int, int]]:

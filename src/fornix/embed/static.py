@@ -76,8 +76,13 @@ class Static:
         if not words:
             return [], np.zeros((0, self.dimensions), dtype=np.float32)
         places, ends = _places([wordpiece.bundled().pieces(word) for word in words])
-        rows = table.rows[places] * table.scales[places, None]
-        return words, unit(np.add.reduceat(rows, [0, *ends[:-1]], axis=0))
+        rows = table.rows.take(places, axis=0) * table.scales.take(places)[:, None]
+        starts = [0, *ends[:-1]]
+        sums = rows[starts]
+        for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            if end - start > 1:
+                sums[at] = rows[start:end].sum(axis=0)
+        return words, unit(sums)
 
     def _table(self) -> Table:
         with self._lock:

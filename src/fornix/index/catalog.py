@@ -14,7 +14,7 @@ from typing import TypeVar
 from fornix.index.sealing import OVERGROWN, WORN, SealedSets
 from fornix.index.segment import Damaged
 from fornix.index.setindex import SetIndex
-from fornix.index.upkeep import OutOfOrder, apply
+from fornix.index.upkeep import Outdated, apply
 from fornix.store import Change, Finder
 
 R = TypeVar("R")
@@ -231,7 +231,7 @@ class Index:
                 apply(todo, index, self._finder, entry.number)
                 if self._sealed.change_share(index) > OVERGROWN:
                     index = self._load(entry, dimensions, afresh=True)
-        except OutOfOrder:
+        except Outdated:
             index = self._load(entry, dimensions)
         except Damaged as damage:
             self._discard({entry.number: entry}, damage)

@@ -19,7 +19,7 @@ from fornix.index.sealer import seal
 from fornix.index.segment import Damaged, Identity, Segment
 from fornix.index.setindex import SealedSet, SetIndex
 from fornix.index.terms import Run
-from fornix.index.upkeep import OutOfOrder, apply
+from fornix.index.upkeep import Outdated, apply
 from fornix.index.vectors import Sealed
 from fornix.store import Finder
 
@@ -69,7 +69,7 @@ class SealedSets:
             return index
         try:
             return self._sealed(number, dimensions)
-        except (OSError, Damaged, OutOfOrder) as problem:
+        except (OSError, Damaged, Outdated) as problem:
             logger.warning("a large set could not be sealed and stays in RAM: %s", problem)
             index.take(source)
             return index
@@ -82,7 +82,7 @@ class SealedSets:
             self._replay(segment.identity.seq, index, number)
         except FileNotFoundError:
             return None
-        except (OSError, Damaged, OutOfOrder) as problem:
+        except (OSError, Damaged, Outdated) as problem:
             logger.info("a sealed index file is not used: %s", problem)
             self.discard(number)
             return None

@@ -249,7 +249,7 @@ class Segment:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         at, length, crc = self._read_header()
         directory = self._map[at : at + length]
-        if at + length != size:
+        if at + length != size or zlib.crc32(directory) != crc:
             raise Damaged(path, "its directory is damaged")
         (said,) = struct.unpack_from("<Q", directory)
         known = json.loads(directory[8 : 8 + said])

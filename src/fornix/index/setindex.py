@@ -277,10 +277,10 @@ class SetIndex:
         at = int(self.row.searchsorted(row))
         return at < self.size and int(self.row[at]) == row
 
-    def awaits(self, row: int) -> bool:
-        """Return whether the row has a live doc that waits for its vectors."""
-        doc = self.find(row)
-        return doc is not None and bool(self.columns["pending"][doc])
+    def has_vectors_of(self, feature: Feature) -> bool:
+        """Return whether the feature's row, if it has a live doc, has these very vectors."""
+        doc = self.find(feature.row)
+        return doc is None or self._vectors.are(doc, feature.vectors)
 
     def find(self, row: int) -> int | None:
         """Return the live doc of a row, or None."""

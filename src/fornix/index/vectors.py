@@ -102,7 +102,7 @@ class Vectors:
     def embed(self, doc: int, packed: bytes | None) -> bool:
         """Fill in the rows of a pending document; return whether it was pending and is no more."""
         pending = self._by_doc["pending"]
-        if packed is None or len(packed) % (self.dimensions or sys.maxsize) or not pending[doc]:
+        if packed is None or not self._fits(packed) or not pending[doc]:
             return False
         number = len(packed) // max(self.dimensions, 1)
         rows = np.frombuffer(packed, np.int8).reshape(number, self.dimensions)
@@ -111,6 +111,16 @@ class Vectors:
         self._by_doc["windows"][doc] = len(rows)
         self.extend(rows, {"owner": np.full(len(rows), doc, np.int32), "norm": norms(rows)})
         return True
+
+    def are(self, doc: int, packed: bytes | None) -> bool:
+        """Return whether a document has these very rows; pending, whether they are of no use."""
+        if self._by_doc["pending"][doc]:
+            return packed is None or not self._fits(packed)
+        start, windows = int(self._by_doc["start"][doc]), int(self._by_doc["windows"][doc])
+        return self._rows_at(np.arange(start, start + windows)).tobytes() == packed
+
+    def _fits(self, packed: bytes) -> bool:
+        return not len(packed) % (self.dimensions or sys.maxsize)
 
     def cosines(self, query: Query, docs: Docs | None) -> NDArray[np.float64]:
         """Return the best cosine of each document's rows; 0.0 for one without rows."""

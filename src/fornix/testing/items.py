@@ -312,6 +312,16 @@ class ItemLaws(Laws):
         write(store, add("i"))
         assert only(store).accessed is None
 
+    def test_a_refused_batch_does_not_take_touches_along(self, store: Store) -> None:
+        """A touch travels with a commit; if that is refused, it waits for the next."""
+        write(store, add("i"))
+        store.touch([only(store).first], time=NOW + 1)
+        with pytest.raises(DuplicateItem):
+            write(store, add("i"))
+        assert only(store).accessed == NOW + 1
+        write(store, add("j"))
+        assert only(store).accessed == NOW + 1
+
     def test_touching_nothing_is_no_error(self, store: Store) -> None:
         """An item may be gone by then."""
         store.touch([], time=NOW)

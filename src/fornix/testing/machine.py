@@ -86,7 +86,7 @@ class _Machine(RuleBasedStateMachine):
         """One random batch, for both."""
         self._commit(rng)
 
-    @rule(rng=CHANCE, count=st.integers(2, 8))
+    @rule(rng=CHANCE, count=st.integers(5, 30))
     def commit_several(self, rng: Random, count: int) -> None:
         """Several random batches, one after the other."""
         for _ in range(count):

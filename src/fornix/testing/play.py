@@ -57,8 +57,11 @@ DEFINITIONS = (
     Definition(capacity=1, compaction="summarise"),
     Definition(signals={"speaker": 0.5}),
 )
-STEPS = (0, 0, 1, SECOND, 3 * SECOND, 60 * SECOND, -SECOND, -DAY)
-"""How far the caller's clock moves from one batch to the next."""
+STEPS = (0, 0, 1, SECOND, 3 * SECOND, 60 * SECOND)
+"""How far time moves from one batch to the next."""
+
+WRONG = (0, 0, 0, 0, -SECOND, -DAY)
+"""How wrong the clock is by which a batch is made."""
 
 
 @dataclass
@@ -67,7 +70,7 @@ class Player:
 
     Args:
         rng: Where chance comes from.
-        clock: What the caller's clock says; it also goes back at times.
+        clock: What time it really is.
     """
 
     rng: Random
@@ -80,11 +83,11 @@ class Player:
         state = [self._delta() for _ in range(self._few())] if scope.key is not None else []
         items = [self._change(store, scope) for _ in range(self._few())]
         named = self.rng.random() < 0.4
-        number = self.rng.randrange(6)
+        number = self.rng.randrange(40)
         asked = named and number % 2 == 0
         return Batch(
             scope=scope,
-            time=self.clock,
+            time=self.clock + self.rng.choice(WRONG),
             op=b"op %d" % number if named else None,
             request=b"request %d" % self.rng.choice((1, 1, 1, 2)) if asked else None,
             base=self._base(store, scope) if state or self._rarely() else None,
@@ -119,7 +122,7 @@ class Player:
         return Define(self._set(scope), self.rng.choice(DEFINITIONS), replace=replaces)
 
     def _path(self) -> Path:
-        return tuple(self.rng.choice(OBJECTS) for _ in range(self.rng.choice((0, 0, 1, 1, 2))))
+        return tuple(self.rng.choice(OBJECTS[:2]) for _ in range(self.rng.choice((0, 0, 0, 1, 2))))
 
     def _expiry(self) -> int | None:
         return self.clock + self.rng.choice((-1, 0, 1, SECOND, 90 * SECOND))
@@ -146,7 +149,7 @@ class Player:
         if live is None and not self._rarely():
             return Add(home, self._record(item_id))
         version = 1 if live is None else live.version
-        version += self.rng.choice((0, 0, 0, 0, 1)) if self._rarely() else 0
+        version += self.rng.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 1))
         changes: tuple[ItemChange, ...] = (
             Retire(home, item_id, version),
             Replace(home, version, self._record(item_id)),

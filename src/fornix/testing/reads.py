@@ -103,8 +103,8 @@ class _Names:
             wire.encode(effects.commit.result),
             sorted((path, shown(node)) for path, node in effects.put),
             sorted(effects.removed),
-            [self.item(item) for item in effects.begun],
-            sorted((self.item(item) for item in effects.ended), key=repr),
+            [self.item(replace(item, accessed=None)) for item in effects.begun],
+            sorted((self.item(replace(item, accessed=None)) for item in effects.ended), key=repr),
         )
 
 

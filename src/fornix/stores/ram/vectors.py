@@ -62,6 +62,6 @@ def _meant(homes: Sequence[SetRows]) -> list[ItemRow]:
 
 
 def _first(rows: list[ItemRow], limit: int) -> list[Pending]:
-    """Return what an embedder needs of *limit* rows: live ones and earlier ones first."""
-    chosen = sorted(rows, key=lambda row: (row.ended is not None, row.row))[:limit]
+    """Return what an embedder needs of *limit* rows: live ones first, then as they ended."""
+    chosen = sorted(rows, key=lambda row: (row.ended or 0, row.row))[:limit]
     return [Pending(r.home.number, r.row, r.record.text or "", r.record.metadata) for r in chosen]

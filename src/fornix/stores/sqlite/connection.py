@@ -52,20 +52,27 @@ def translated(function: Callable[P, R]) -> Callable[P, R]:
         except (apsw.SQLError, apsw.BindingsError, apsw.MisuseError):
             raise  # a fault of ours, not of the caller's or the machine's
         except (apsw.Error, OSError) as error:
-            raise in_our_words(error) from error
+            raise in_our_words(error, _place(args)) from error
 
     return call
 
 
-def in_our_words(error: apsw.Error | OSError) -> FornixError:
-    """Return the fornix error that says what *error* means for the caller."""
+def _place(args: tuple[object, ...]) -> str:
+    """Return which store a call was about: an open one, or the path that one is opened at."""
+    if len(args) > 1 and isinstance(args[0], type):
+        return str(args[1])
+    return str(getattr(args[0], "location", "the store")) if args else "the store"
+
+
+def in_our_words(error: apsw.Error | OSError, place: str) -> FornixError:
+    """Return the fornix error that says what *error* at *place* means for the caller."""
     kinds: list[tuple[type[Exception], type[FornixError], str]] = [
         (apsw.FullError, StoreFull, "the disk is full; free some room and try again"),
-        (apsw.ReadOnlyError, StoreReadOnly, "the store cannot be written"),
+        (apsw.ReadOnlyError, StoreReadOnly, "the store cannot be written; mode='ro' only reads"),
         (apsw.CantOpenError, StoreReadOnly, "the store's files cannot be opened"),
         (apsw.PermissionsError, StoreReadOnly, "the store's files may not be opened"),
         (apsw.AuthError, StoreReadOnly, "the store may not be opened"),
-        (PermissionError, StoreReadOnly, "the store's files may not be written"),
+        (PermissionError, StoreReadOnly, "its files may not be written; mode='ro' only reads"),
         (apsw.BusyError, StoreBusy, "another program holds the database; try again"),
         (apsw.LockedError, StoreBusy, "the database is locked; try again"),
         (apsw.ConnectionClosedError, StoreClosed, "the store was closed; open it again"),
@@ -73,12 +80,12 @@ def in_our_words(error: apsw.Error | OSError) -> FornixError:
     ]
     for theirs, ours, words in kinds:
         if isinstance(error, theirs):
-            return ours(f"{words} ({error})")
+            return ours(f"{place}: {words} ({error})")
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
-        return NotAStore("the store", f"is not a fornix store, or is damaged ({error})")
+        return NotAStore(place, f"is not a fornix store, or is damaged ({error})")
     if isinstance(error, OSError) and error.errno == 28:  # noqa: PLR2004 - ENOSPC
-        return StoreFull(f"the disk is full; free some room and try again ({error})")
-    return Unavailable(f"the store could not be used: {type(error).__name__}: {error}")
+        return StoreFull(f"{place}: the disk is full; free some room and try again ({error})")
+    return Unavailable(f"{place} could not be used: {type(error).__name__}: {error}")
 
 
 def query(db: apsw.Connection, sql: str, *bindings: object) -> list[Row]:
@@ -107,6 +114,9 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
         name = f"{path.as_uri()}?immutable=1"
     connection = apsw.Connection(name, flags=flags, statementcachesize=200)
     connection.set_busy_timeout(BUSY_MS)
+    # Closing the last connection would checkpoint and delete the log: only `SqliteFile.close` may,
+    # while it holds the write lock; never a forked child, nor the garbage collector.
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     for pragma in (
         f"cache_size = -{CACHE_KIB}",
         "temp_store = MEMORY",

@@ -217,9 +217,10 @@ class Owners:
 
 
 def neutralise(prefix: Path) -> None:
-    """In a forked child: point inherited descriptors of the database at nothing.
+    """In a forked child: point inherited descriptors of the store's files at nothing.
 
-    The numbers stay taken, so that nothing SQLite still believes in can reach another file.
+    The numbers stay taken, so that nothing SQLite still believes in can reach another file. Locks
+    that other rooms hold on files in the folder (who embeds) end with their process that way too.
     """
     listing = Path("/proc/self/fd")
     if not listing.exists():
@@ -228,7 +229,8 @@ def neutralise(prefix: Path) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for entry in listing.iterdir():
         with suppress(OSError):
-            if str(entry.readlink()) in names:
+            target = str(entry.readlink())
+            if target in names or target.startswith(f"{prefix}.fornix/"):
                 os.dup2(nothing, int(entry.name))
     os.close(nothing)
 

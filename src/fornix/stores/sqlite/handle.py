@@ -98,6 +98,8 @@ class SqliteFile:
         """
         path = Path(os.path.realpath(path))
         refuse_unsupported(path)
+        if path.exists() and not path.is_file():
+            raise NotAStore(path, "is not a file; choose another path")
         immutable = False
         if read_only:
             if not path.exists():
@@ -246,6 +248,7 @@ class SqliteFile:
         if self._writer is not None and self._lock is not None:
             # The last connection checkpoints as it closes, so it queues with the writers.
             with suppress(FornixError), self._lock.held():
+                self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
                 self._writer.close()
             self._lock.close()
 

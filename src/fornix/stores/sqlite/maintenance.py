@@ -109,6 +109,8 @@ def problems(db: apsw.Connection) -> list[str]:
 
 def backup(db: apsw.Connection, target: Path) -> None:
     """Copy the store as it is now; the copy appears whole, or not at all."""
+    if not target.parent.is_dir():
+        raise NotFound(f"{target.parent}: there is no such folder; make it first")
     part = target.with_name(f"{target.name}.part")
     part.unlink(missing_ok=True)
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

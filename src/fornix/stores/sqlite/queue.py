@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from fornix.errors import FornixError
+from fornix.errors import FornixError, Unavailable
 from fornix.store import Batch, Commit
 
 MOST = 256
@@ -22,12 +22,13 @@ MOST = 256
 class Ticket:
     """A batch that waits, and what became of it."""
 
-    __slots__ = ("answer", "batch", "error", "ready")
+    __slots__ = ("answer", "batch", "error", "leads", "ready")
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.answer: Commit | None = None
-        self.error: BaseException | None = None
+        self.error: FornixError | None = None
+        self.leads = False
         self.ready = threading.Lock()
         self.ready.acquire()
 
@@ -53,7 +54,7 @@ class CommitQueue:
             self._waiting.append(ticket)
             leads, self._led = not self._led, True
         if not leads:
-            ticket.ready.acquire()  # settled, or made the leader
+            self._wait(ticket)
         if not ticket.settled:
             self._lead()
         if ticket.error is not None:
@@ -61,17 +62,30 @@ class CommitQueue:
         assert ticket.answer is not None  # noqa: S101 - a group settles all its tickets
         return ticket.answer
 
+    def _wait(self, ticket: Ticket) -> None:
+        """Wait until the ticket is settled, or is to lead; an interrupt leaves nobody waiting."""
+        try:
+            ticket.ready.acquire()
+        except BaseException:
+            with self._mutex:
+                waiting = ticket in self._waiting
+                if waiting:
+                    self._waiting.remove(ticket)
+            if waiting and ticket.leads:
+                self._hand_over()
+            raise
+
     def _lead(self) -> None:
         with self._mutex:
             group = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
         try:
             self._commit_group(group)
+        except FornixError as error:
+            _settle(group, error)
         except BaseException as error:
-            for ticket in group:
-                if not ticket.settled:
-                    ticket.error = error
-            if not isinstance(error, FornixError):
-                raise
+            lost = f"the thread that committed for this one stopped ({type(error).__name__})"
+            _settle(group, Unavailable(f"{lost}; look whether it is there, or use a key"))
+            raise
         finally:
             self._hand_over()
             for ticket in group:
@@ -80,6 +94,13 @@ class CommitQueue:
     def _hand_over(self) -> None:
         with self._mutex:
             if self._waiting:
+                self._waiting[0].leads = True
                 self._waiting[0].ready.release()
             else:
                 self._led = False
+
+
+def _settle(group: list[Ticket], error: FornixError) -> None:
+    for ticket in group:
+        if not ticket.settled:
+            ticket.error = error

@@ -1,0 +1,300 @@
+"""The same memory for asyncio: every call of the sync one is there, and delegates."""
+# ruff: noqa: PT012 - what raises is the end of a block, and what it serves is in it
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from doors import Letters
+from fornix import (
+    AsyncMemory,
+    Item,
+    KeyBatch,
+    KeyMemory,
+    KnowledgeMemory,
+    Memory,
+    MemoryObject,
+    MemorySet,
+    Signals,
+)
+from fornix.aio import (
+    AsyncBatch,
+    AsyncKey,
+    AsyncKnowledge,
+    AsyncMemoryObject,
+    AsyncMemorySet,
+)
+from fornix.errors import (
+    DuplicateItem,
+    EmbedderConflict,
+    IdempotencyConflict,
+    StaleRun,
+    StoreClosed,
+    Unusable,
+    WrongLoop,
+)
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(asyncio.wait_for(work, 60))
+
+
+def wait_for_threads() -> None:
+    """Wait, bounded, for the threads of memories that were closed."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("fornix"):
+            thread.join(30)
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("sync", "other"),
+    [
+        (Memory, AsyncMemory),
+        (KeyMemory, AsyncKey),
+        (KeyBatch, AsyncBatch),
+        (KnowledgeMemory, AsyncKnowledge),
+        (MemorySet, AsyncMemorySet),
+        (MemoryObject, AsyncMemoryObject),
+    ],
+)
+def test_every_public_name_is_there(sync: type, other: type) -> None:
+    """What the sync class can, the async one can, under the same name."""
+    assert public(sync) - public(other) == set()
+
+
+def test_everything_goes_through(tmp_path: Path) -> None:
+    """The calls of a key and of its sets: awaited, they do what the sync ones do."""
+
+    async def work() -> None:
+        async with await AsyncMemory.open(tmp_path / "app.db", embedder=Letters()) as memory:
+            ada = await memory.key("ada")
+            item_id = await ada.add("green tea", metadata={"n": 1})
+            await ada.add_many(["a", Item("b", id="b")])
+            hits = await ada.search("tea", limit=1)
+            assert hits[0].item.id == item_id
+            assert (await ada.update("b", "c")).version == 2
+            assert len(await ada.history("b")) == 2
+            assert await ada.delete("b") == 1
+            assert len(await ada.list()) == 2
+            assert (await ada.recent(1))[0].text == "a"
+            item = await ada.get(item_id)
+            assert isinstance(item, Item)
+            notes = await ada.set("notes", capacity=2, compaction="trim", signals=Signals())
+            await notes.add_many(["1", "2", "3"])
+            assert (notes.name, await notes.size()) == ("notes", 2)
+            assert (await notes.definition()).capacity == 2
+            assert (await notes.redefine(capacity=9)).capacity == 9
+            assert await notes.clear() == 2
+            assert await (await ada.get_memory_set("notes")).size() == 0
+            assert await ada.sets() == ["default", "notes"]
+            assert ada.long_term_memory is ada
+
+    run(work())
+
+
+def test_care_and_knowledge_go_through(tmp_path: Path) -> None:
+    """Figures, settling, sweeping, backups, restoring, another embedder, knowledge."""
+
+    async def work() -> None:
+        async with await AsyncMemory.open(tmp_path / "app.db", embedder=Letters()) as memory:
+            ada = await memory.key("ada")
+            await ada.add("x")
+            facts = await memory.knowledge.set("facts")
+            await facts.add("bees dance")
+            assert len(await ada.knowledge.search("bees")) == 1
+            assert await memory.knowledge.sets() == ["facts"]
+            assert await memory.keys() == ["ada"]
+            assert await memory.settle()
+            assert (await memory.stats()).store.items == 2
+            assert await memory.sweep() == 0
+            await memory.backup(tmp_path / "copy.db")
+            names = (memory.space, memory.knowledge.name, ada.key, memory.embedder.name)
+            assert names == ("default", "default", "ada", "letters")
+            assert memory.store.location == str(tmp_path / "app.db")
+        await memory.close()
+        await AsyncMemory.restore(tmp_path / "app.db", tmp_path / "copy.db")
+        assert await AsyncMemory.reindex(tmp_path / "app.db", embedder="words") == 2
+
+    run(work())
+
+
+def test_objects_of_the_tree_are_awaited_too() -> None:
+    """What get, get_object, get_fields and new_object give is async as well."""
+
+    async def work() -> None:
+        async with await AsyncMemory.open(embedder="words") as memory:
+            root = (await memory.key("ada")).short_term
+            await root.set("a.b", 1)
+            made = await root.new_object("o")
+            assert isinstance(made, AsyncMemoryObject)
+            await made.append("list", 1)
+            assert await made.increment("n", 2) == 2
+            await made.update("n", 3, expected=2)
+            a = await root.get("a")
+            assert isinstance(a, AsyncMemoryObject)
+            assert (a.path, str(a.kind), a.ref.path) == ("a", str(root.kind), "a")
+            assert await (await root.get_object("a")).to_dict() == {"b": 1}
+            fields = await root.get_fields()
+            assert isinstance(fields["o"], AsyncMemoryObject)
+            await root.set("copy", a)
+            assert await root.walk() == [("a.b", 1), ("o.list", [1]), ("o.n", 3), ("copy.b", 1)]
+            assert await root.get_field_names() == ["a", "o", "copy"]
+            assert await root.is_exist("copy.b")
+            assert await root.delete("copy")
+            for _ in range(2):
+                assert await (await root.once("k")).increment("once") == 1
+            assert await root.get("none", 7) == 7
+            await root.clear()
+            assert await (await memory.key("ada")).short_term_memory.to_dict() == {}
+
+    run(work())
+
+
+def test_a_batch_is_one_commit(tmp_path: Path) -> None:
+    """In an async with block; not if it raises; repeated under a key it changes nothing."""
+
+    async def work() -> None:
+        async with await AsyncMemory.open(tmp_path / "app.db", embedder=Letters()) as memory:
+            ada = await memory.key("ada")
+            for adopted in (False, True):
+                async with ada.batch(idempotency_key="k") as b:
+                    await asyncio.gather(b.add("x", id="x"), b.short_term.set("a", 1))
+                    await (await b.knowledge.set("facts")).add("y", id="y")
+                    assert len(await b.list()) == 1
+                    assert b.committed is None
+                assert b.committed is not None
+                assert b.committed.adopted is adopted
+            assert (await memory.stats()).store.commits == 1
+            with pytest.raises(ZeroDivisionError):
+                async with ada.batch() as b:
+                    await b.add("z")
+                    _ = 1 / 0
+            with pytest.raises(IdempotencyConflict):
+                async with ada.batch(idempotency_key="k") as b:
+                    await b.add("z")
+            with pytest.raises(StaleRun):
+                async with ada.batch() as b:
+                    await b.short_term.increment("a")
+                    await ada.short_term.increment("a")
+            with pytest.raises(Unusable, match="one block"):
+                async with b:
+                    pass
+            with pytest.raises(Unusable):
+                await b.add("late")
+            assert [item.text for item in await ada.list()] == ["x"]
+
+    run(work())
+
+
+def test_calls_of_one_batch_take_turns() -> None:
+    """Tasks may share a batch: their calls go one after the other, none is lost."""
+
+    async def work() -> None:
+        async with await AsyncMemory.open(embedder=Letters()) as memory:
+            ada = await memory.key("ada")
+            async with ada.batch() as b:
+                await asyncio.gather(
+                    *(b.short_term.increment("n") for _ in range(50)),
+                    *(b.add(f"n{i}") for i in range(50)),
+                )
+            assert await ada.short_term.get("n") == 50
+            assert len(await ada.list()) == 50
+
+    run(work())
+
+
+def test_another_loop_is_refused(tmp_path: Path) -> None:
+    """A memory belongs to the loop it was opened in; also for closing."""
+    kept: list[Any] = []
+
+    async def opening() -> None:
+        memory = await AsyncMemory.open(tmp_path / "app.db", embedder="words")
+        kept.extend([memory, await memory.key("ada")])
+
+    async def elsewhere() -> None:
+        memory, ada = kept
+        for call in (lambda: ada.add("x"), memory.stats, memory.keys, memory.close):
+            with pytest.raises(WrongLoop, match="another event loop"):
+                await call()
+
+    run(opening())
+    run(elsewhere())
+    kept[0].sync.close()
+    kept[0].loop.close()
+
+
+def test_closed_it_says_so() -> None:
+    """Every call raises; closing twice is fine; its threads end."""
+
+    async def work() -> None:
+        memory = await AsyncMemory.open(embedder="words")
+        ada = await memory.key("ada")
+        await ada.add("x")
+        await memory.close()
+        await memory.close()
+        for call in (
+            lambda: ada.add("x"),
+            lambda: ada.short_term.get("a"),
+            memory.stats,
+            lambda: memory.key("bob"),
+            lambda: ada.batch().__aenter__(),
+        ):
+            with pytest.raises(StoreClosed, match="closed"):
+                await call()
+
+    before = threading.active_count()
+    run(work())
+    wait_for_threads()
+    assert threading.active_count() <= before
+
+
+def test_what_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
+    """Errors of the sync calls come through as they are."""
+
+    async def work() -> None:
+        for _ in range(5):
+            with pytest.raises(EmbedderConflict):
+                await AsyncMemory.open(tmp_path / "app.db", embedder="words")
+
+    Memory.open(tmp_path / "app.db", embedder=Letters()).close()
+    before = threading.active_count()
+    run(work())
+    wait_for_threads()
+    assert threading.active_count() <= before
+
+
+def test_many_tasks_at_once(tmp_path: Path) -> None:
+    """More tasks than threads: each call is there in the end, and one error is one task's."""
+
+    async def work() -> None:
+        async with await AsyncMemory.open(tmp_path / "app.db", embedder=Letters()) as memory:
+            keys = [await memory.key(f"k{i}") for i in range(5)]
+
+            async def one(n: int) -> str:
+                key = keys[n % 5]
+                item_id = await key.add(f"text {n}", id=f"id {n // 10 if n % 10 == 9 else n}")
+                assert await key.get(item_id) is not None
+                await key.short_term.increment("n")
+                return item_id
+
+            done = await asyncio.gather(*(one(n) for n in range(200)), return_exceptions=True)
+            failed = [answer for answer in done if isinstance(answer, BaseException)]
+            assert all(isinstance(answer, DuplicateItem) for answer in failed)
+            total = sum([len(await key.list()) for key in keys])
+            assert total == len(done) - len(failed)
+            counts = [await key.short_term.get("n") for key in keys]
+            assert sum(counts) == total
+
+    run(work())

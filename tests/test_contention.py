@@ -1,0 +1,273 @@
+"""Processes and threads in each other's way: nobody starves, nothing is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from doors import Letters
+from fornix import Memory
+from fornix.errors import FornixError, StaleRun
+from fornix.stores.sqlite import SqliteStore
+from fornix.testing import play_threads, replay
+from scale import COUNTS
+
+LIMIT_S = 120
+
+WRITER = """
+import os, sys, time
+from fornix import Memory
+path, what, name, seconds = sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4])
+with Memory.open(path, embedder="words") as memory:
+    os.write(1, b"ready\\n")
+    sys.stdin.readline()
+    key, done, end = memory.key(name), 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        if what == "add":
+            key.add(f"{name} {done}")
+        else:
+            key.short_term.increment("n")
+        done += 1
+    print(done, flush=True)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "app.db"
+
+
+class Writers:
+    """Processes that begin together, and tell how often they wrote."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._children: list[subprocess.Popen[str]] = []
+
+    def run(self, what: str, names: list[str]) -> list[int]:
+        """Let one process per name write; return what each acknowledged."""
+        for name in names:
+            command = [sys.executable, "-c", WRITER, str(self._path), what, name]
+            command.append(str(COUNTS.contention_s))
+            pipe = subprocess.PIPE
+            self._children.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True))
+        for child in self._children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+        for child in self._children:
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        return [int(child.communicate(timeout=LIMIT_S)[0]) for child in self._children]
+
+    def end(self) -> None:
+        """Leave none behind."""
+        for child in self._children:
+            child.kill()
+            child.communicate()
+
+
+@pytest.fixture
+def writers(path: Path) -> Iterator[Writers]:
+    made = Writers(path)
+    yield made
+    made.end()
+
+
+def together(count: int, work: Callable[[int], None]) -> None:
+    """Run *work* in threads that begin together; raise what any of them raised."""
+    barrier = threading.Barrier(count)
+
+    def begin(number: int) -> None:
+        barrier.wait(LIMIT_S)
+        work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        for done in [pool.submit(begin, number) for number in range(count)]:
+            done.result(LIMIT_S)
+
+
+def test_nobody_starves_among_processes(path: Path, writers: Writers) -> None:
+    """Four write as fast as they can: each gets more than a tenth of the most, and all is there."""
+    names = [f"writer {n}" for n in range(4)]
+    counts = writers.run("add", names)
+    assert min(counts) > max(counts) / 10, counts
+    with Memory.open(path) as memory:
+        assert [len(memory.key(name).list()) for name in names] == counts
+        assert memory.stats().store.commits == sum(counts)
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []
+
+
+def test_two_processes_increment_one_counter(path: Path, writers: Writers) -> None:
+    """Every increment that was acknowledged counts once."""
+    counts = writers.run("increment", ["ada", "ada"])
+    assert min(counts) > 0
+    with Memory.open(path) as memory:
+        assert memory.key("ada").short_term.get("n") == sum(counts)
+
+
+def test_threads_share_their_fsyncs(path: Path) -> None:
+    """Sixteen add at once: everything acknowledged is there, in far fewer transactions."""
+    with Memory.open(path, embedder="words") as memory:
+        done: list[list[str]] = [[] for _ in range(16)]
+        store = memory.store
+        assert isinstance(store, SqliteStore)
+        groups: list[int] = []
+        together_first = store._queue._commit_group
+
+        def counted(group) -> None:
+            groups.append(len(group))
+            together_first(group)
+
+        store._queue._commit_group = counted
+        end = time.monotonic() + COUNTS.contention_s
+
+        def work(number: int) -> None:
+            while time.monotonic() < end:
+                done[number].append(memory.key(f"k{number % 3}").add(f"{number}"))
+
+        together(16, work)
+        total = sum(map(len, done))
+        assert all(done)
+        assert memory.stats().store.commits == total == sum(groups)
+        assert len(groups) < total / 2, "each had a transaction of its own"
+        found = {item.id for n in range(3) for item in memory.key(f"k{n}").list()}
+        assert found == {item_id for ids in done for item_id in ids}
+        assert store.problems() == []
+
+
+@pytest.mark.parametrize("url", [":memory:", "app.db"])
+def test_threads_increment_one_counter(tmp_path: Path, monkeypatch, url: str) -> None:
+    """Sixteen of them, one key: the sum is exact, no update is lost."""
+    monkeypatch.chdir(tmp_path)
+    each = max(5, COUNTS.random_ops // 100)
+    with Memory.open(url, embedder="words", durability="normal", wait_s=LIMIT_S) as memory:
+
+        def work(number: int) -> None:
+            counter = memory.key("ada").short_term
+            for _ in range(each):
+                counter.increment("n")
+                counter.append("log", number)
+
+        together(16, work)
+        tree = memory.key("ada").short_term
+        assert tree.get("n") == 16 * each
+        assert sorted(tree.get("log")) == sorted(list(range(16)) * each)
+
+
+@pytest.mark.parametrize("url", [":memory:", "app.db"])
+def test_one_request_of_many_threads_is_done_once(tmp_path: Path, monkeypatch, url: str) -> None:
+    """The same idempotency key at the same moment: one wins, all are told the same."""
+    monkeypatch.chdir(tmp_path)
+    with Memory.open(url, embedder=Letters(), wait_s=LIMIT_S) as memory:
+        for n in range(10):
+            told: list[str] = []
+
+            def work(_: int, n: int = n, told: list[str] = told) -> None:
+                ada = memory.key("ada")
+                told.append(ada.add("x", idempotency_key=f"add {n}"))
+                assert ada.short_term.once(f"inc {n}").increment("n") == n + 1
+                with ada.batch(idempotency_key=f"batch {n}") as b:
+                    b.add(f"batch {n}", id=f"b{n}")
+                    b.short_term.set(f"done {n}", True)
+
+            together_or_repeated(8, work)
+            assert len(set(told)) == 1
+        assert len(memory.key("ada").list()) == 20
+        assert memory.key("ada").short_term.get("n") == 10
+
+
+def together_or_repeated(count: int, work: Callable[[int], None]) -> None:
+    """Run *work* in threads; one whose tree moved meanwhile repeats it, as it was told."""
+
+    def patient(number: int) -> None:
+        while True:
+            try:
+                return work(number)
+            except StaleRun:
+                continue
+
+    together(count, patient)
+
+
+def test_readers_are_in_nobodys_way(path: Path) -> None:
+    """While threads write pairs in one commit, every read sees whole pairs, and search goes on."""
+    stop = threading.Event()
+    with Memory.open(path, embedder=Letters(), durability="normal") as memory:
+        ada = memory.key("ada")
+
+        def pair(number: int) -> None:
+            with ada.batch() as b:
+                b.add_many([f"{number} left", f"{number} right"])
+                b.short_term.set("n", number)
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                pair(number := number + 1)
+
+        def look(before: int) -> int:
+            number = ada.short_term.get("n")
+            pairs, odd = divmod(len(ada.list()), 2)
+            assert (odd, pairs > number >= before) == (0, True)
+            assert ada.search("0 left", limit=1)[0].item.text == "0 left"
+            return number
+
+        def read(_: int) -> None:
+            end, seen = time.monotonic() + COUNTS.contention_s, 0
+            while time.monotonic() < end:
+                seen = look(seen)
+
+        pair(0)
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            together(4, read)
+        finally:
+            stop.set()
+            writer.join(LIMIT_S)
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+def test_what_threads_did_can_be_replayed(path: Path, threads: int) -> None:
+    """Random operations of several threads, committed again one by one in RAM, do the same."""
+    store = SqliteStore.open(path, durability="normal")
+    try:
+        played = play_threads(
+            store, batches=min(COUNTS.random_ops, 10_000), threads=threads, seed=7
+        )
+        assert played.answered
+        replay(store, played)
+        assert store.problems() == []
+    finally:
+        store.close()
+
+
+def test_sets_with_a_capacity_hold_it_among_threads(path: Path) -> None:
+    """Trimmed or refused, never over: also when all add at once."""
+    with Memory.open(path, embedder="words", durability="normal") as memory:
+        refused: list[FornixError] = []
+
+        def work(number: int) -> None:
+            for n in range(10):
+                ada = memory.key("ada")
+                ada.set("trim", capacity=7).add(f"{number} {n}")
+                try:
+                    ada.set("reject", capacity=7, compaction="reject").add(f"{number} {n}")
+                except FornixError as error:
+                    refused.append(error)
+                assert len(ada.set("trim")) <= 7
+                assert len(ada.set("reject")) <= 7
+
+        together(8, work)
+        assert len(memory.key("ada").set("trim").list()) == 7
+        assert len(memory.key("ada").set("reject").list()) == 7
+        assert len(refused) == 80 - 7

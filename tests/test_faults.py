@@ -1,0 +1,597 @@
+"""What goes wrong outside: full disks, missing rights, damaged files, forks, dead owners."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from doors import Letters
+from fornix import Memory
+from fornix.errors import (
+    ForkedStore,
+    FornixError,
+    NotAStore,
+    NotFound,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+    StoreReadOnly,
+    Unsupported,
+)
+from fornix.store import Scope
+from fornix.stores.sqlite import SqliteStore
+from fornix.stores.sqlite.files import file_system, refuse_unsupported
+
+LIMIT_S = 30
+"""How long a test waits for another process."""
+
+HEAD = """
+import os, resource, signal, sys, time
+sys.path.insert(0, {here!r})
+from doors import Letters
+from fornix import Memory, errors
+path = sys.argv[1]
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+with Memory.open(embedder=Letters()) as warm:  # imports, while files can be read
+    warm.key("a").add("x"); warm.key("a").search("x")
+"""
+
+root_only = pytest.mark.skipif(
+    os.getuid() != 0, reason="needs root: it mounts, or drops its rights"
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "app.db"
+
+
+@pytest.fixture
+def start(path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Give what starts a Python process; all of them are gone when the test ends."""
+    children: list[subprocess.Popen[str]] = []
+
+    def run(code: str, place: Path = path) -> subprocess.Popen[str]:
+        head = HEAD.format(here=str(Path(__file__).parent))
+        child = subprocess.Popen(
+            [sys.executable, "-c", head + code, str(place)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        children.append(child)
+        return child
+
+    yield run
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def line(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
+
+
+def texts(memory: Memory, key: str = "ada") -> list[str | None]:
+    return [item.text for item in memory.key(key).list()]
+
+
+# --- no room ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder on a disk of its own, of 2 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(memory: Memory, *, prefix: str) -> list[str]:
+    """Add until there is no room; return the ids that were acknowledged."""
+    done: list[str] = []
+
+    def write() -> None:
+        while True:
+            name = f"{prefix} {len(done)}"
+            done.append(memory.key("ada").add("word " * 2_000, id=name))
+
+    with pytest.raises(StoreFull, match="free some room"):
+        write()
+    return done
+
+
+@root_only
+def test_a_full_disk_loses_nothing(disk: Path) -> None:
+    """StoreFull; what was acknowledged is there, reads go on, and writes too once there is room."""
+    ballast = disk / "ballast"
+    ballast.write_bytes(b"x" * 1_000_000)
+    with Memory.open(disk / "app.db", embedder="words") as memory:
+        ada = memory.key("ada")
+        done = fill(memory, prefix="first")
+        with pytest.raises(StoreFull):
+            ada.short_term.set("big", "x" * 100_000)
+        assert sorted(str(item.id) for item in ada.list()) == sorted(done)
+        assert len(ada.search("word", limit=1000)) == len(done)
+        ballast.unlink()
+        done += fill(memory, prefix="second")
+        assert len(done) > 10
+        assert sorted(str(item.id) for item in ada.list()) == sorted(done)
+    with Memory.open(disk / "app.db", mode="ro") as memory:
+        assert {item.id for item in memory.key("ada").list()} == set(done)
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []
+
+
+def test_a_search_answers_while_nobody_can_write(path: Path) -> None:
+    """What cannot be embedded now stays pending: the answer is partial, and says so."""
+    with (
+        Memory.open(path, embedder=Letters(instant=False), wait_s=0.01) as memory,
+        Memory.open(path, embedder=Letters(instant=False)) as other,
+    ):
+        memory._engine.worker._stop.set()
+        memory.key("ada").add("green tea")
+        assert isinstance(other.store, SqliteStore)
+        with other.store._writing():
+            hits = memory.key("ada").search("tea")
+            assert [hit.item.text for hit in hits] == ["green tea"]
+            assert hits.partial
+        assert not memory.key("ada").search("tea").partial
+
+
+def test_a_limit_of_a_file_is_no_loss_either(path: Path, start) -> None:
+    """A process that may write no larger files: an Unavailable, and what was told is there."""
+    child = start("""
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with Memory.open(path, embedder="words") as memory:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+    done = 0
+    try:
+        while True:
+            memory.key("ada").add("word " * 2_000, id=str(done))
+            done += 1
+    except errors.Unavailable as error:
+        say(done, type(error).__name__)
+    say(len(memory.key("ada").list()))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    memory.key("ada").add("more")
+""")
+    done, kind = line(child).split()
+    assert int(done) > 3
+    assert kind in ("StoreFull", "Unavailable")
+    assert line(child) == done
+    assert child.wait(LIMIT_S) == 0
+    with Memory.open(path) as memory:
+        assert len(texts(memory)) == int(done) + 1
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []
+
+
+# --- no rights ----------------------------------------------------------------------------------
+
+
+@root_only
+def test_who_may_not_write_can_read(start) -> None:
+    """Writing is StoreReadOnly, which names mode="ro"; that opens, also beside a writer."""
+    shared = Path("/tmp") / f"fornix-rights-{os.getpid()}"  # noqa: S108 - pytest's own are closed
+    shared.mkdir(mode=0o755)
+    try:
+        with Memory.open(shared / "app.db", embedder="words") as memory:
+            memory.key("ada").add("x")
+        (shared / "app.db").chmod(0o644)
+        code = """
+os.setuid(65534)
+for _ in range(2):
+    try:
+        Memory.open(path)
+    except errors.StoreReadOnly as error:
+        say("refused", "mode='ro'" in str(error))
+    with Memory.open(path, mode="ro") as memory:
+        say([item.text for item in memory.key("ada").list()])
+        try:
+            memory.key("ada").add("y")
+        except errors.StoreReadOnly:
+            say("read-only")
+"""
+        child = start(code, shared / "app.db")
+        for expected in ("refused True", "['x']", "read-only") * 2:
+            assert line(child) == expected
+        assert child.wait(LIMIT_S) == 0
+        with Memory.open(shared / "app.db") as memory:
+            assert texts(memory) == ["x"]
+    finally:
+        subprocess.run(["rm", "-r", str(shared)], check=True)
+
+
+def test_files_are_readable_by_their_owner_alone(path: Path) -> None:
+    """The database, its log, locks, owners, backups: 0600, folders 0700, whatever the umask."""
+    before = os.umask(0)
+    try:
+        with Memory.open(path, embedder=Letters(instant=False)) as memory:
+            memory.key("ada").add("x")
+            memory.settle()
+            memory.store.lease(Scope("default", "ada"), "me")
+            memory.backup(path.with_name("copy.db"))
+            places = [place for place in path.parent.rglob("*") if place != path.parent]
+            assert len(places) >= 7
+            for place in places:
+                expected = 0o700 if place.is_dir() else 0o600
+                assert place.stat().st_mode & 0o777 == expected, place
+    finally:
+        os.umask(before)
+
+
+# --- something else -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+@pytest.mark.parametrize("kind", ["text", "folder", "sqlite", "header", "empty in ro"])
+def test_what_is_no_store_is_refused_and_left_alone(path: Path, kind: str, mode) -> None:
+    """A text, a folder, another program's file: not a byte of it changes."""
+    if kind == "text":
+        path.write_text("Dear diary, " * 1000)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "sqlite":
+        db = apsw.Connection(str(path))
+        db.execute("CREATE TABLE theirs (x)")
+        db.close()
+    elif kind == "header":
+        path.write_bytes(b"SQLite format 3\0" + bytes(range(84)))
+    elif mode == "ro":
+        path.touch()
+    else:
+        pytest.skip("an empty file that can be written becomes a store")
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(NotAStore, match=r"app\.db"):
+        Memory.open(path, mode=mode)
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    """Nothing is in it that could be lost."""
+    path.touch()
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+    with Memory.open(path, mode="ro") as memory:
+        assert texts(memory) == ["x"]
+
+
+def damage(path: Path, *, keep: int | None = None, garbage: tuple[int, int] | None = None) -> None:
+    """Cut a file short, or write garbage into it."""
+    content = bytearray(path.read_bytes())
+    if keep is not None:
+        content = content[:keep]
+    if garbage is not None:
+        start, end = garbage
+        content[start:end] = b"\xa5" * (end - start)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+@pytest.mark.parametrize("part", [0.3, 0.7, 0.99])
+@pytest.mark.parametrize("how", ["cut", "garbage"])
+def test_a_damaged_file_is_told(path: Path, how: str, part: float, mode) -> None:
+    """Cut off or overwritten: NotAStore, or right answers from what is sound; never wrong ones."""
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add_many([f"text {n} " * 40 for n in range(400)])
+        expected = texts(memory)
+    size = path.stat().st_size
+    at = int(size * part)
+    damage(path, keep=at if how == "cut" else None, garbage=(at, size) if how != "cut" else None)
+    told = 0
+    try:
+        with Memory.open(path, embedder="words", mode=mode) as memory:
+            ada = memory.key("ada")
+            for call in (
+                lambda: texts(memory),
+                lambda: [hit.item.text for hit in ada.search("text", limit=1000)],
+                memory.stats,
+                lambda: ada.add("y"),
+            ):
+                try:
+                    answer = call()
+                except FornixError as error:
+                    told += isinstance(error, NotAStore)
+                else:
+                    if isinstance(answer, list):
+                        assert set(answer) <= {*expected, "y"}
+            if told == 0:
+                assert isinstance(memory.store, SqliteStore)
+                told = len(memory.store.problems())
+    except NotAStore:
+        told = 1
+    assert told
+
+
+def test_files_on_a_network_are_refused(tmp_path: Path) -> None:
+    """The longest mount point that leads to a path says what it lies on."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+        "30 22 0:5 / /home rw - nfs4 server:/home rw\n"
+        "31 30 0:6 / /home/ada/local\\040disk rw shared:7 master:2 - xfs /dev/sdb rw\n"
+        "32 22 0:7 / /mnt/s3 rw - fuse.s3fs s3fs rw\n"
+    )
+    for place, kind in {
+        "/var/app.db": "ext4",
+        "/home/ada/app.db": "nfs4",
+        "/homes/app.db": "ext4",
+        "/home/ada/local disk/app.db": "xfs",
+        "/mnt/s3/app.db": "fuse.s3fs",
+        "/mnt/s3": "fuse.s3fs",
+    }.items():
+        assert file_system(Path(place), mounts) == kind
+    assert file_system(Path("/x"), tmp_path / "none") is None
+    assert file_system(tmp_path) is not None
+
+
+def test_a_network_file_system_is_named(tmp_path: Path, monkeypatch) -> None:
+    """The error says which one, and what to do."""
+    from fornix.stores.sqlite import files
+
+    monkeypatch.setattr(files, "file_system", lambda path: "nfs4")
+    with pytest.raises(Unsupported, match=r"nfs4.*local disk"):
+        Memory.open(tmp_path / "app.db")
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(Unsupported, match="WSL"):
+        refuse_unsupported(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- others -------------------------------------------------------------------------------------
+
+
+def test_a_busy_store_names_its_holder(path: Path, start) -> None:
+    """Waiting is bounded; the message says which process writes; reads go on; then so do writes."""
+    Memory.open(path, embedder="words").close()
+    child = start("""
+with Memory.open(path) as memory, memory.store._writing():
+    say("holding")
+    sys.stdin.readline()
+say("let go")
+""")
+    assert line(child) == "holding"
+    with pytest.raises(StoreBusy, match=str(child.pid)):
+        Memory.open(path, wait_s=0.05)
+    with Memory.open(path, mode="ro") as memory:
+        assert texts(memory) == []
+    assert child.stdin is not None
+    child.stdin.write("\n")
+    child.stdin.flush()
+    assert line(child) == "let go"
+    with Memory.open(path, wait_s=0.05) as memory, memory.store._writing():  # pyright: ignore[reportAttributeAccessIssue] - it is a file
+        failed: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                memory.key("ada").add("x")
+            except StoreBusy as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join(LIMIT_S)
+        assert "another thread" in str(failed[0])
+
+
+def test_closing_under_writers_is_told_as_that(path: Path) -> None:
+    """Threads that write while a memory is closed get through, or are told that it was closed."""
+    for _ in range(10):
+        memory = Memory.open(path, embedder="words", durability="normal")
+        done: list[str] = []
+        errors: list[BaseException] = []
+
+        def write(
+            memory: Memory = memory, done: list[str] = done, errors: list[BaseException] = errors
+        ) -> None:
+            try:
+                while True:
+                    done.append(memory.key("ada").add("x"))
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it is looked at
+                errors.append(error)  # noqa: B023 - bound by the except above
+
+        threads = [threading.Thread(target=write) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        while len(done) < 6:
+            time.sleep(0.001)  # noqa: TID251 - the threads are writing
+        memory.close()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert {type(error) for error in errors} == {StoreClosed}, errors
+        with Memory.open(path, mode="ro") as reader:
+            known = {item.id for item in reader.key("ada").list()}
+            assert known.issuperset(done)
+
+
+def test_a_forked_child_is_told_and_its_parent_unharmed(path: Path, start) -> None:
+    """Every call in the child is ForkedStore, closing is fine, and it can open its own."""
+    child = start("""
+memory = Memory.open(path, embedder="words")
+ada = memory.key("ada")
+ada.add("before", id="x")
+ada.search("before")
+if os.fork() == 0:
+    for call in (lambda: ada.add("y"), ada.list, lambda: ada.search("x"), lambda: ada.get("x"),
+                 lambda: ada.short_term.set("a", 1), lambda: ada.short_term.get("a"),
+                 memory.stats, lambda: list(memory.keys()), lambda: ada.batch().__enter__(),
+                 lambda: memory.backup(path + ".copy"), lambda: memory.sweep()):
+        try:
+            call()
+            say("answered")
+        except errors.ForkedStore as error:
+            assert "open it again" in str(error)
+    memory.close()
+    with Memory.open(path) as own:
+        own.key("ada").add("child")
+    say("child done")
+    os._exit(0)
+os.wait()
+ada.add("after")
+say([item.text for item in ada.list()], memory.store.problems())
+memory.close()
+with Memory.open(path) as again:
+    say(len(again.key("ada").list()))
+""")
+    assert line(child) == "child done"
+    assert line(child) == "['before', 'child', 'after'] []"
+    assert line(child) == "3"
+    assert child.wait(LIMIT_S) == 0
+
+
+def test_a_forked_child_that_stays_holds_no_lock(path: Path, start) -> None:
+    """Its parent is killed in the middle of a write: others write, and take its keys, at once."""
+    child = start("""
+from fornix.store import Scope
+memory = Memory.open(path, embedder="words")
+memory.key("ada").add("told")
+memory.store.lease(Scope("default", "ada"), "parent")
+with memory.store._writing() as db:
+    db.execute("DELETE FROM item")
+    if os.fork() == 0:
+        sys.stdin.readline()
+        os._exit(0)
+    say("forked")
+    time.sleep(60)
+""")
+    assert line(child) == "forked"
+    child.send_signal(signal.SIGKILL)
+    child.wait(LIMIT_S)
+    started = time.monotonic()
+    with Memory.open(path, wait_s=5) as memory:
+        memory.key("ada").add("x")
+        assert texts(memory) == ["told", "x"]
+        lease = memory.store.lease(Scope("default", "ada"), "heir")
+        assert lease is not None
+        assert lease.epoch == 2
+    assert time.monotonic() - started < 5
+
+
+def test_a_memory_in_ram_does_not_fork_either() -> None:
+    """The child has a copy that would quietly go its own way."""
+    with Memory.open(embedder="words") as memory:
+        memory.key("ada").add("x")
+        child = os.fork()
+        if not child:
+            try:
+                memory.key("ada").add("y")
+            except ForkedStore:
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert texts(memory) == ["x"]
+
+
+def test_leases_of_the_dead_are_taken_over_at_once(path: Path, start) -> None:
+    """Killed with -9: no clock, no waiting; while it lives, nobody else gets its key."""
+    ada = Scope("default", "ada")
+    child = start("""
+from fornix.store import Scope
+memory = Memory.open(path, embedder="words")
+say(memory.store.lease(Scope("default", "ada"), "child").epoch)
+sys.stdin.readline()
+""")
+    assert line(child) == "1"
+    with Memory.open(path) as memory:
+        assert memory.store.lease(ada, "me") is None
+        assert [lease.owner for lease in memory.stats().leases] == ["child"]
+        child.send_signal(signal.SIGKILL)
+        child.wait(LIMIT_S)
+        lease = memory.store.lease(ada, "me")
+        assert lease is not None
+        assert (lease.owner, lease.epoch) == ("me", 2)
+        memory.store.release(lease)
+        other = memory.store.lease(ada, "other")
+        assert other is not None
+        assert other.epoch == 3
+
+
+# --- copies -------------------------------------------------------------------------------------
+
+
+def test_a_backup_is_one_moment_of_a_store_that_is_written(path: Path) -> None:
+    """Writers go on; the copy has all of some commit and nothing of later ones."""
+    stop = threading.Event()
+    with Memory.open(path, embedder="words", durability="normal") as memory:
+        ada = memory.key("ada")
+        ada.add_many(["x" * 3000] * 1500)
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                with ada.batch() as b:
+                    b.set("pairs").add_many([f"{number} a", f"{number} b"])
+                    b.short_term.set("n", number)
+                number += 1
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            for n in range(3):
+                memory.backup(path.with_name(f"copy {n}.db"))
+        finally:
+            stop.set()
+            thread.join(LIMIT_S)
+        last = ada.short_term.get("n")
+    for n in range(3):
+        with Memory.open(path.with_name(f"copy {n}.db"), embedder="words") as copy:
+            assert isinstance(copy.store, SqliteStore)
+            assert copy.store.problems() == []
+            number = copy.key("ada").short_term.get("n")
+            pairs = copy.key("ada").set("pairs").list()
+            assert len(pairs) == (0 if number is None else 2 * (number + 1))
+            assert number is None or number <= last
+            copy.key("ada").add("goes on")
+
+
+def test_a_backup_that_fails_leaves_nothing(path: Path) -> None:
+    """It appears whole, or not at all; one that was interrupted is begun anew."""
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+        with pytest.raises(FornixError):
+            memory.backup(path.parent / "no folder" / "copy.db")
+        copy = path.with_name("copy.db")
+        copy.with_name("copy.db.part").write_text("left behind by a kill")
+        memory.backup(copy)
+    with Memory.open(copy) as memory:
+        assert texts(memory) == ["x"]
+    assert not copy.with_name("copy.db.part").exists()
+
+
+def test_restoring_into_nothing_makes_the_store(path: Path) -> None:
+    """A backup becomes a store where there is none; the backup stays as it is."""
+    with Memory.open(path, embedder=Letters()) as memory:
+        memory.key("ada").add("green tea")
+        memory.backup(path.with_name("copy.db"))
+    before = path.with_name("copy.db").read_bytes()
+    Memory.restore(path.with_name("new.db"), path.with_name("copy.db"))
+    with Memory.open(path.with_name("new.db"), embedder=Letters()) as memory:
+        assert [hit.item.text for hit in memory.key("ada").search("tea")] == ["green tea"]
+        memory.key("ada").add("more")
+    assert path.with_name("copy.db").read_bytes() == before
+
+
+def test_nothing_is_opened_where_nothing_is(path: Path) -> None:
+    """Read-only makes no file; a missing folder is not made."""
+    for place in (path, path / "deeper"):
+        with pytest.raises(NotFound):
+            Memory.open(place, mode="ro")
+    with pytest.raises((NotFound, StoreReadOnly)):
+        Memory.open(path.parent / "none" / "app.db")
+    assert list(path.parent.iterdir()) == []

@@ -1,0 +1,296 @@
+"""Sealed files: whatever happens to them, every answer is that of the store."""
+
+from __future__ import annotations
+
+import fcntl
+import random
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from fornix.index import (
+    Damaged,
+    catalog,
+    sealing,
+    segment,
+)
+from index_store import TINY, Store, answers, catalog_of, fresh, viewed
+from scale import COUNTS
+
+
+@pytest.fixture
+def sealed(monkeypatch, tmp_path):
+    """A store whose one set is large, and the folder its sealed file is in."""
+    for module, name, size in TINY:
+        monkeypatch.setattr(module, name, size)
+    store = Store(3)
+    for _ in range(200):
+        store.change()
+    folder = tmp_path / "index"
+    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
+    assert [path.name for path in folder.iterdir()] == ["1.seg"]
+    return store, folder
+
+
+def opened(store, folder):
+    """Whether the sealed file was taken as it was."""
+    with catalog_of(store, folder).view([1], dimensions=store.dimensions) as (one,):
+        return bool(one.sealed) and one.size > one.sealed - 1
+
+
+def test_a_sealed_set_and_its_tail_answer_as_one(sealed, monkeypatch):
+    """Nearest, cosines, postings, masks over both, change by change and after a restart."""
+    store, folder = sealed
+    monkeypatch.setattr(catalog, "OVERGROWN", 9.0)
+    store.swaps = False
+    before = (folder / "1.seg").stat()
+    index = catalog_of(store, folder)
+    for _ in range(60):
+        store.change()
+        if store.random.random() < 0.4:
+            assert viewed(index, store) == answers(fresh(store))
+    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
+    assert (folder / "1.seg").stat().st_ino == before.st_ino
+    index.tidy(dimensions=store.dimensions)
+    assert viewed(index, store) == answers(fresh(store))
+    with index.view([1], dimensions=store.dimensions) as (one,):
+        assert one.sealed == one.size
+    assert (folder / "1.seg").stat().st_ino != before.st_ino
+    assert index.tidy(dimensions=store.dimensions) == 0
+
+
+def test_a_tail_past_its_share_is_sealed_at_once(sealed):
+    store, folder = sealed
+    store.swaps = False
+    index = catalog_of(store, folder)
+    for _ in range(90):
+        store.change()
+        with index.view([1], dimensions=store.dimensions) as (one,):
+            changed = one.size - one.sealed + one.size - one.live
+            assert changed <= catalog.OVERGROWN * one.sealed
+
+
+@pytest.mark.parametrize("new", ["others", "none yet"])
+def test_vectors_that_take_the_place_of_others(sealed, new):
+    """As after a change of embedder: none of the old ones is left in any answer."""
+    store, folder = sealed
+    index = catalog_of(store, folder)
+    before = viewed(index, store)
+    for feature in store.live():
+        vectors_now = store.vectors() if new == "others" else None
+        store.embed_anew(feature, vectors_now)
+    assert viewed(index, store) == answers(fresh(store))
+    assert viewed(catalog_of(store, folder), store)["cosines"] != before["cosines"]
+    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
+
+
+def test_sealed_files_are_for_their_owner_alone(sealed):
+    _, folder = sealed
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "1.seg").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("when", ["before it is opened", "after it was opened"])
+def test_garbage_anywhere_in_a_sealed_file_changes_no_answer(sealed, when):
+    """One byte, a piece, a missing end: it is noticed, and made anew from the store."""
+    store, folder = sealed
+    path = folder / "1.seg"
+    whole = path.read_bytes()
+    wanted = answers(fresh(store))
+    noise = random.Random(1)
+    for number in range(COUNTS.fuzz_examples):
+        path.unlink(missing_ok=True)
+        path.write_bytes(whole)
+        index = catalog_of(store, folder)
+        if when == "after it was opened":
+            with index.view([1], dimensions=store.dimensions) as (one,):
+                assert one.sealed
+        start = noise.randrange(len(whole))
+        with path.open("r+b") as file:
+            file.seek(start)
+            if number % 3 == 0 and when == "before it is opened":
+                file.truncate()
+            else:
+                size = noise.choice([1, 1, 60, 5000])
+                old = whole[start : start + size]
+                file.write(bytes(byte ^ noise.randint(1, 255) for byte in old))
+        assert viewed(index, store) == wanted
+        assert viewed(catalog_of(store, folder), store) == wanted
+
+
+def test_damage_shows_while_it_is_read(sealed):
+    """A bare view raises it, once; what is damaged is gone after that."""
+    store, folder = sealed
+    index = catalog_of(store, folder)
+    with index.view([1], dimensions=store.dimensions) as (one,):
+        assert one.sealed
+    path = folder / "1.seg"
+    path.write_bytes(path.read_bytes()[:4096].ljust(path.stat().st_size, b"x"))
+    with (
+        pytest.raises(Damaged, match=r"1\.seg: block \d+ of .* is damaged"),
+        index.view([1], dimensions=store.dimensions) as (one,),
+    ):
+        answers(one)
+    assert viewed(index, store) == answers(fresh(store))
+
+
+@pytest.mark.parametrize("figure", ["store", "set_number", "dimensions", "seq", "version"])
+def test_a_file_of_something_else_is_not_taken(sealed, figure, monkeypatch):
+    """Of another store, set, embedder, of a later change log, or written by another fornix."""
+    store, folder = sealed
+    path = folder / "1.seg"
+    if figure == "version":
+        monkeypatch.setattr(segment, "FORMAT", 2)
+    else:
+        other = {"store": bytes(16), "set_number": 2, "dimensions": 8, "seq": 10**9}[figure]
+        header = path.read_bytes()[: segment.HEADER.size]
+        at, length, _ = segment.HEADER.unpack(header)[-3:]
+        directory = path.read_bytes()[at : at + length]
+        identity = replace(segment.Segment(path).identity, **{figure: other})
+        with path.open("r+b") as file:
+            file.write(segment._header(identity, at, directory))
+    before = path.read_bytes()
+    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
+    assert path.read_bytes() != before
+
+
+def test_a_store_put_back_to_an_earlier_state_takes_no_later_file(sealed):
+    """Its log has the length of the file's again, and other contents."""
+    store, folder = sealed
+    other = Store(4)
+    while other.seq() < store.seq() or len(other.live()) < sealing.LARGE:
+        other.change()
+    assert viewed(catalog_of(other, folder), other) == answers(fresh(other))
+    renamed = {
+        row: replace(f, id=f"{f.id}x") for row, f in other.sets[1].items()
+    }  # the same rows and log, other items
+    other.sets[1] = renamed
+    assert viewed(catalog_of(other, folder), other) == answers(fresh(other))
+
+
+def test_a_process_killed_before_the_rename_leaves_nothing_that_counts(sealed):
+    store, folder = sealed
+    (folder / "1.seg").rename(folder / "1.new")  # as far as the killed process came
+    with (folder / "1.new").open("r+b") as file:
+        file.truncate(5000)
+    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
+    assert [path.name for path in folder.iterdir()] == ["1.seg"]
+    assert opened(store, folder)
+
+
+DIES_AT_THE_RENAME = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from fornix.index.segment import Identity, SegmentWriter
+Path.rename = lambda *_: os._exit(9)
+with SegmentWriter(Path(sys.argv[1])) as writer:
+    writer.add("x", np.arange(9))
+    writer.finish(Identity(bytes(16), 1, 2, 3), {})
+"""
+
+
+def test_a_process_that_dies_while_it_seals(sealed):
+    """Killed at the rename: its lock goes with it, and the next one seals."""
+    store, folder = sealed
+    (folder / "1.seg").unlink()
+    code = subprocess.run(
+        [sys.executable, "-c", DIES_AT_THE_RENAME, str(folder / "1.seg")], check=False
+    ).returncode
+    assert code == 9
+    assert [path.name for path in folder.iterdir()] == ["1.new"]
+    assert viewed(catalog_of(store, folder), store) == answers(fresh(store))
+    assert [path.name for path in folder.iterdir()] == ["1.seg"]
+
+
+def test_while_another_process_seals_a_set_stays_in_ram(sealed, caplog):
+    store, folder = sealed
+    (folder / "1.seg").unlink()
+    with segment.SegmentWriter(folder / "1.seg"):
+        index = catalog_of(store, folder)
+        assert viewed(index, store) == answers(fresh(store))
+        assert "stays in RAM" in caplog.text
+        store.change()
+        assert viewed(index, store) == answers(fresh(store))
+    assert not list(folder.iterdir())
+    assert index.tidy(dimensions=store.dimensions) == 1
+    assert opened(store, folder)
+
+
+def test_a_file_that_was_put_in_its_place_meanwhile_is_not_written_to(tmp_path, monkeypatch):
+    """Another process may rename what this one has just opened, before it has the lock."""
+    path = tmp_path / "1.seg"
+    lock = fcntl.flock
+
+    def finished_by_another(number, how):
+        lock(number, how)
+        if not path.exists():
+            (tmp_path / "1.new").write_text("what the other one wrote")
+            (tmp_path / "1.new").rename(path)
+
+    monkeypatch.setattr(fcntl, "flock", finished_by_another)
+    with segment.SegmentWriter(path):
+        assert path.read_text() == "what the other one wrote"
+    assert path.read_text() == "what the other one wrote"
+
+
+def test_a_folder_that_cannot_be_written_is_done_without(sealed, caplog):
+    store, folder = sealed
+    (folder / "1.seg").unlink()
+    folder.rmdir()
+    folder.write_text("in the way")
+    index = catalog_of(store, folder / "below")
+    assert viewed(index, store) == answers(fresh(store))
+    assert "stays in RAM" in caplog.text
+
+
+def test_a_file_that_can_be_neither_read_nor_removed_is_done_without(sealed, caplog):
+    store, folder = sealed
+    (folder / "1.seg").unlink()
+    (folder / "1.seg").mkdir()
+    index = catalog_of(store, folder)
+    assert viewed(index, store) == answers(fresh(store))
+    assert "cannot be removed" in caplog.text
+    index.clear()
+    assert viewed(index, store) == answers(fresh(store))
+
+
+def test_drop_leaves_no_file_and_clear_leaves_it(sealed):
+    store, folder = sealed
+    index = catalog_of(store, folder)
+    viewed(index, store)
+    assert index.stats().segments == 1
+    assert index.stats().segment_bytes == (folder / "1.seg").stat().st_size
+    index.clear()
+    assert index.stats().sets == 0
+    assert (folder / "1.seg").exists()
+    viewed(index, store)
+    index.drop(1)
+    assert not (folder / "1.seg").exists()
+    viewed(index, store)
+    catalog_of(store, folder).drop_all()
+    assert not list(folder.iterdir())
+
+
+def test_damage_found_while_changes_are_taken_in(sealed, monkeypatch):
+    store, folder = sealed
+    monkeypatch.setattr(catalog, "OVERGROWN", 9.0)
+    index = catalog_of(store, folder)
+    with index.view([1], dimensions=store.dimensions):
+        pass
+    path = folder / "1.seg"
+    path.write_bytes(path.read_bytes()[:4096].ljust(path.stat().st_size, b"x"))
+    while store.log[-1].kind != "ended":
+        store.change()
+    assert viewed(index, store) == answers(fresh(store))
+
+
+def test_without_an_embedder_there_are_words_only(sealed):
+    store, folder = sealed
+    store.dimensions = 0
+    found = viewed(catalog_of(store, folder), store)
+    assert found == answers(fresh(store))
+    assert not any(found["nearest"])
+    assert not any(any(values.values()) for values in found["cosines"])

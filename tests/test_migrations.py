@@ -1,0 +1,107 @@
+"""Schemas: a new file and a migrated one are the same, and newer ones are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from fornix import Memory
+from fornix.errors import NotAStore, StoreTooNew
+from fornix.stores.sqlite.connection import (
+    APPLICATION_ID,
+    SCHEMA,
+    check,
+    connect,
+    migrate,
+    migrations,
+    sql,
+)
+
+
+def shape(db: apsw.Connection) -> dict[str, object]:
+    """Return all that is declared in a file, without its comments."""
+    found: dict[str, object] = {}
+    for kind, name, text in db.execute("SELECT type, name, sql FROM sqlite_schema"):
+        lines = (line.split("--", 1)[0] for line in (text or "").splitlines())
+        found[f"{kind} {name}"] = " ".join(" ".join(lines).split())
+        if kind == "table":
+            found[f"columns {name}"] = db.execute(f"PRAGMA table_xinfo({name})").fetchall()
+            found[f"options {name}"] = db.execute(f"PRAGMA table_list({name})").fetchall()
+        if kind == "index":
+            found[f"columns {name}"] = db.execute(f"PRAGMA index_xinfo({name})").fetchall()
+    return found
+
+
+def test_a_migrated_file_is_as_a_new_one() -> None:
+    """schema.sql is the whole of it; the migrations, from nothing, lead to the same."""
+    fresh, migrated = apsw.Connection(":memory:"), apsw.Connection(":memory:")
+    fresh.execute(sql("schema.sql"))
+    for name in migrations().values():
+        migrated.execute(sql(name))
+    assert shape(fresh) == shape(migrated)
+    assert len(shape(fresh)) > 20
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    """A file for each schema number, the last of which this code knows."""
+    assert list(migrations()) == list(range(1, SCHEMA + 1))
+    assert [name.split("/")[1][:5] for name in migrations().values()] == [
+        f"{n:04}_" for n in range(1, SCHEMA + 1)
+    ]
+
+
+def test_a_file_is_brought_up_to_date_step_by_step(tmp_path: Path, monkeypatch) -> None:
+    """From an earlier schema only the later scripts run, in one transaction."""
+    path = tmp_path / "app.db"
+    Memory.open(path, embedder="words").close()
+    db = connect(path)
+    before = shape(db)
+    migrate(db, found=SCHEMA)
+    assert shape(db) == before
+    assert check(db, path) == SCHEMA
+    assert db.pragma("application_id") == APPLICATION_ID
+    db.close()
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was() -> None:
+    """Half a schema is never there."""
+    db = apsw.Connection(":memory:")
+    db.execute("CREATE TABLE change (x)")  # in the way of the script's last table
+    before = shape(db)
+    with pytest.raises(apsw.SQLError):
+        migrate(db, found=0)
+    assert shape(db) == before
+    assert db.pragma("user_version") == 0
+
+
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+def test_a_newer_file_is_refused(tmp_path: Path, mode) -> None:
+    """It says which schema it has, and is not changed."""
+    path = tmp_path / "app.db"
+    Memory.open(path, embedder="words").close()
+    db = connect(path)
+    db.pragma("user_version", SCHEMA + 1)
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreTooNew, match="upgrade") as caught:
+        Memory.open(path, mode=mode)
+    assert (caught.value.found, caught.value.known) == (SCHEMA + 1, SCHEMA)
+    with pytest.raises(StoreTooNew):
+        Memory.restore(tmp_path / "other.db", path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+def test_a_file_of_another_program_is_refused(tmp_path: Path, mode) -> None:
+    """Whatever its version number says."""
+    path = tmp_path / "other.db"
+    db = apsw.Connection(str(path))
+    db.execute("CREATE TABLE theirs (x)")
+    db.pragma("user_version", SCHEMA)
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(NotAStore, match=r"other\.db.*not a fornix store"):
+        Memory.open(path, mode=mode)
+    assert path.read_bytes() == before

@@ -1,0 +1,221 @@
+"""The wire form: whatever can be stored comes back the same, and digests tell values apart."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fornix import wire
+from fornix.errors import InvalidTime, InvalidValue
+from fornix.values import MAX_DEPTH, checked, microseconds, moment
+
+TEXTS = st.one_of(
+    st.text(),
+    st.sampled_from(["$", "$bytes", "$float", "$int", "$$", '"$', "\0", "\\", "\u2028", "🦊"]),
+)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(600, 700).map(lambda digits: 10**digits - 1),
+    st.integers(1890, 1910).map(lambda bits: -(1 << bits)),
+    st.floats(allow_nan=False),
+    TEXTS,
+    st.binary(),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
+    max_leaves=20,
+)
+
+
+def same(one: Any, two: Any) -> bool:
+    """Return whether two values are equal in all that can be seen: types, order, signs, NaN."""
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, list):
+        return len(one) == len(two) and all(map(same, one, two))
+    if isinstance(one, dict):
+        return list(one) == list(two) and all(map(same, one.values(), two.values()))
+    if isinstance(one, float):
+        return repr(one) == repr(two)
+    return one == two
+
+
+def shared(one: Any, two: Any) -> bool:
+    """Return whether two values have a list or a dict in common."""
+    if not isinstance(one, list | dict):
+        return False
+    if one is two:
+        return True
+    inner = (
+        zip(one, two, strict=True)
+        if isinstance(one, list)
+        else zip(one.values(), two.values(), strict=True)
+    )
+    return any(shared(a, b) for a, b in inner)
+
+
+@given(VALUES)
+@example({"$bytes": "AA=="})
+@example({"$float": "nan"})
+@example({"$int": "0x10"})
+@example({"$$int": 1, "$": {"$bytes": b"x"}})
+@example([1 << 1900, -(1 << 1900), (1 << 1900) - 1, 10**599, 10**600])
+@example({"": "", "b": 1, "a": 2})
+@example([0.0, -0.0, math.inf, -math.inf, 5e-324, 1.7976931348623157e308])
+def test_what_is_encoded_comes_back(value: Any) -> None:
+    """With the same types, signs, and order of keys; as JSON that others can read too."""
+    text = wire.encode(value)
+    assert same(wire.decode(text), value)
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    text.encode()
+
+
+def test_nan_comes_back() -> None:
+    """The exact tree stores it."""
+    assert math.isnan(wire.decode(wire.encode([float("nan")]))[0])  # pyright: ignore[reportArgumentType, reportIndexIssue, reportOptionalSubscript]
+
+
+def test_large_ints_need_no_setting_of_python() -> None:
+    """Python's guard against long ints, at its lowest, stands in nobody's way."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        for value in (10**639, 10**640, 10**5000, -(10**700), [10**610, "x" * 700, {"a": 7**900}]):
+            assert same(wire.decode(wire.encode(value)), value)
+            wire.digest(value, salt=b"s")
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
+@given(VALUES)
+def test_a_checked_value_is_a_copy(value: Any) -> None:
+    """Equal, and nothing that can change is shared."""
+    copy = checked(value)
+    assert same(copy, value)
+    assert not shared(copy, value)
+
+
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def test_depth_is_bounded() -> None:
+    """A hundred levels go through; one more, and a value that contains itself, does not."""
+    deep = nested(MAX_DEPTH)
+    assert same(wire.decode(wire.encode(checked(deep))), deep)
+    with pytest.raises(InvalidValue, match="deeper"):
+        checked(nested(MAX_DEPTH + 1))
+    loop: list[Any] = []
+    loop.append({"me": loop})
+    with pytest.raises(InvalidValue, match="contains itself"):
+        checked(loop)
+
+
+class Text(str):
+    """A str that is more than one."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        ((1, 2), "value"),
+        ([{1, 2}], r"value\[0\]"),
+        ({"a": [0, object()]}, r"value\['a'\]\[1\]"),
+        ({1: 2}, "value"),
+        ({"a": {None: 2}}, r"value\['a'\]"),
+        ("\ud800", "value"),
+        ({"\udfff": 1}, "a key of value"),
+        ([Text("x")], r"value\[0\]"),
+        (bytearray(b"x"), "value"),
+        (datetime(2026, 1, 1, tzinfo=UTC), "value"),
+        ([float("nan")], r"value\[0\]"),
+        (1j, "value"),
+    ],
+)
+def test_what_cannot_be_stored_is_named_by_its_place(value: object, where: str) -> None:
+    """The message leads there, and says how to convert it."""
+    with pytest.raises(InvalidValue, match=rf"^{where}: .+; ") as caught:
+        checked(value)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, TypeError)
+
+
+@given(VALUES, VALUES)
+def test_digests_tell_values_apart(one: Any, two: Any) -> None:
+    """Equal ones digest alike, others do not: types and signs count, the order of keys does not."""
+    alike = wire.digest(one, salt=b"s") == wire.digest(two, salt=b"s")
+    assert alike == same(_sorted(one), _sorted(two))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_sorted(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _sorted(value[k]) for k in sorted(value)}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (1, True),
+        (1, 1.0),
+        (0.0, -0.0),
+        (None, "null"),
+        (b"", ""),
+        (b"x", {"$bytes": "eA=="}),
+        ([], {}),
+        ([[1], 2], [[1, 2]]),
+        ({"a": 1}, {"$a": 1}),
+        ("1", 1),
+    ],
+)
+def test_what_looks_alike_digests_apart(one: Any, two: Any) -> None:
+    """A repetition is recognised by what was asked, exactly."""
+    assert wire.digest(one, salt=b"s") != wire.digest(two, salt=b"s")
+
+
+def test_digests_are_of_their_store() -> None:
+    """Salted: the same request of two stores has two digests; order of keys does not count."""
+    assert wire.digest("x", salt=b"a") != wire.digest("x", salt=b"b")
+    one, two = {"a": 1, "b": [2]}, {"b": [2], "a": 1}
+    assert wire.digest(one, salt=b"s") == wire.digest(two, salt=b"s")
+    assert len(wire.digest(None, salt=b"")) == 16
+
+
+@given(st.datetimes(timezones=st.timezones() | st.just(UTC)))
+def test_times_come_back(time: datetime) -> None:
+    """To the microsecond, in UTC, whatever their zone; those out of range are refused."""
+    try:
+        expected = time.astimezone(UTC)
+    except OverflowError:
+        return
+    assert moment(microseconds(time)) == expected
+
+
+@pytest.mark.parametrize("time", [datetime(2026, 1, 1), "2026-01-01", 0, None])  # noqa: DTZ001 - no zone, on purpose
+def test_times_without_a_zone_are_refused(time: Any) -> None:
+    """Their meaning would depend on the machine."""
+    with pytest.raises(InvalidTime, match="zone"):
+        microseconds(time)
+
+
+def test_odd_zones_count() -> None:
+    """Offsets of seconds are part of a time."""
+    zone = timezone(timedelta(hours=1, seconds=1))
+    assert microseconds(datetime(1970, 1, 1, 1, 0, 1, tzinfo=zone)) == 0
