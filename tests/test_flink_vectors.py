@@ -231,7 +231,9 @@ def test_c4_a_uuid(m):
     refused(m, uuid4(), r"str\(value\)")
 
 
-@pytest.mark.parametrize("value", [(1, 2), {1, 2}, frozenset({1})], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value", [(1, 2), {1, 2}, frozenset({1})], ids=lambda value: type(value).__name__
+)
 def test_c5_tuples_and_sets(m, value):
     refused(m, value, r"list\(value\)")
 

@@ -261,16 +261,19 @@ class SqliteFile:
         if self._owners is not None:
             self._owners.abandon()
 
-    def _flush_touches(self, db: apsw.Connection) -> None:
-        if not self._touched:
-            return
-        rows = list(self._touched.items())[:TOUCHES]
-        db.executemany(
-            "INSERT INTO access (first, time) VALUES (?, ?) "
-            "ON CONFLICT DO UPDATE SET time = max(time, excluded.time)",
-            rows,
-        )
-        for first, time in rows:
+    def _flush_touches(self, db: apsw.Connection) -> dict[int, int]:
+        """Write access times; return them, for `_forget_touches` once they are committed."""
+        rows = dict(list(self._touched.items())[:TOUCHES])
+        if rows:
+            db.executemany(
+                "INSERT INTO access (first, time) VALUES (?, ?) "
+                "ON CONFLICT DO UPDATE SET time = max(time, excluded.time)",
+                list(rows.items()),
+            )
+        return rows
+
+    def _forget_touches(self, rows: dict[int, int]) -> None:
+        for first, time in rows.items():
             if self._touched.get(first) == time:
                 self._touched.pop(first, None)
 

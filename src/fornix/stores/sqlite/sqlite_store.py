@@ -41,10 +41,11 @@ class SqliteStore(SqliteReads):
         answers: list[tuple[Ticket, Commit | FornixError]] = []
         alone = len(group) == 1
         with self._writing() as db:
-            self._flush_touches(db)
+            touched = self._flush_touches(db)
             for ticket in group:
                 tx = Transaction(db, self._known)
                 answers.append((ticket, tx.apply(ticket.batch) if alone else self._try(tx, ticket)))
+        self._forget_touches(touched)
         for ticket, answer in answers:
             if isinstance(answer, Commit):
                 ticket.answer = answer
