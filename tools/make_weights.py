@@ -104,7 +104,7 @@ def norm(tensors: Mapping[str, Floats], name: str) -> Floats:
     return np.stack([tensors[f"{name}.weight"], tensors[f"{name}.bias"]])
 
 
-def dense(tensors: Mapping[str, Floats], name: str) -> tuple[Floats, Floats]:
+def matrix(tensors: Mapping[str, Floats], name: str) -> tuple[Floats, Floats]:
     """Return a matrix, shape (numbers in, numbers out), and its bias."""
     return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
 
@@ -113,18 +113,18 @@ def layer(tensors: Mapping[str, Floats], at: int) -> Layer:
     """Return a layer with the factors that `encoder.Layer` asks for."""
     prefix = f"encoder.layer.{at}"
     parts = ("query", "key", "value")
-    heads = [dense(tensors, f"{prefix}.attention.self.{part}") for part in parts]
+    heads = [matrix(tensors, f"{prefix}.attention.self.{part}") for part in parts]
     factors = (np.float32(1 / math.sqrt(HEAD_SIZE)), np.float32(1), np.float32(1))
-    matrix, bias = (
+    joined, bias = (
         np.concatenate([head[kind] * by for head, by in zip(heads, factors, strict=True)], axis=-1)
         for kind in (0, 1)
     )
-    narrow, narrow_bias = dense(tensors, f"{prefix}.output.dense")
+    narrow, narrow_bias = matrix(tensors, f"{prefix}.output.dense")
     return Layer(
-        heads=Dense(matrix, bias),
-        mixed=Dense(*dense(tensors, f"{prefix}.attention.output.dense")),
+        heads=Dense(joined, bias),
+        mixed=Dense(*matrix(tensors, f"{prefix}.attention.output.dense")),
         mixed_norm=Norm(*norm(tensors, f"{prefix}.attention.output.LayerNorm")),
-        wide=Dense(*dense(tensors, f"{prefix}.intermediate.dense")),
+        wide=Dense(*matrix(tensors, f"{prefix}.intermediate.dense")),
         narrow=Dense(narrow * np.float32(0.5), narrow_bias),
         narrow_norm=Norm(*norm(tensors, f"{prefix}.output.LayerNorm")),
     )
