@@ -37,7 +37,7 @@ class Counts:
 
 SCALES = {
     "quick": Counts(kills=12, random_ops=2_000, walks=8, fuzz_examples=60, contention_s=1.0),
-    "full": Counts(kills=200, random_ops=50_000, walks=100, fuzz_examples=500, contention_s=15.0),
+    "full": Counts(kills=300, random_ops=50_000, walks=100, fuzz_examples=500, contention_s=15.0),
 }
 
 SCALE = os.environ.get("FORNIX_TEST_SCALE", "quick")
