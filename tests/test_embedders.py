@@ -24,16 +24,16 @@ from fornix.embed import (
     Embedder,
     dequantise,
     embed_windows,
+    encoder,
     minilm_onnx,
     open_embedder,
     quantise,
     wordpiece,
 )
-from fornix.embed.encoder import gelu_doubled
 from fornix.embed.minilm import MiniLm
 from fornix.embed.static import Static
-from fornix.embed.vectors import unit
-from fornix.embed.weights import CHECKSUMS, checksum, read_arrays
+from fornix.embed.vectors import quantise_each, unit
+from fornix.embed.weights import CHECKSUMS, checksum, read_arrays, read_lines
 from fornix.embed.windows import MOST_WINDOWS, READ, STRIDE, window_starts
 from fornix.errors import EmbedderFailed, EmbedderMissing, InvalidInput
 
@@ -142,12 +142,26 @@ def test_company_does_not_change_a_vector(name):
     assert (cosines(*(rows[known].astype(np.float32) for rows in kept)) >= 1 - 1e-4).all()
 
 
+@pytest.mark.parametrize("count", [1, 2, 8, 9, 31, 32, 33, 100])
+@pytest.mark.parametrize("small", [True, False])
+def test_few_rows_are_multiplied_like_many(monkeypatch, count, small):
+    """A product that is cut into small ones, where that is quicker, is the same product."""
+    monkeypatch.setattr(encoder, "has_small_products", lambda: small)
+    dice = np.random.default_rng(count)
+    matrix, bias, rows = (
+        dice.standard_normal(shape, dtype=np.float32) for shape in ((40, 96), 96, (count, 40))
+    )
+    np.testing.assert_allclose(
+        encoder.Dense(matrix, bias)(rows), rows @ matrix + bias, rtol=1e-4, atol=1e-4
+    )
+
+
 def test_gelu_is_the_exact_one():
     """Twice x times the normal distribution at x, to 7e-6, for numbers of any size."""
     numbers = np.concatenate([np.linspace(-9, 9, 2001), [-1e4, -100, 0, 100, 1e4]])
     exact = [2 * x * (1 + math.erf(x / math.sqrt(2))) / 2 for x in numbers]
     rows = np.repeat(numbers.astype(np.float32)[:, None], 3, axis=1)
-    np.testing.assert_allclose(gelu_doubled(rows)[:, 2], exact, rtol=1e-6, atol=7e-6)
+    np.testing.assert_allclose(encoder.gelu_doubled(rows)[:, 2], exact, rtol=1e-6, atol=7e-6)
 
 
 def test_static_knows_no_order():
@@ -418,6 +432,14 @@ def test_bytes_keep_the_direction(vectors):
     assert (np.abs(rows * steps - vectors) <= steps * 0.5001).all()
 
 
+@given(st.lists(st.integers(1, 4), max_size=5), st.integers(0, 9))
+def test_several_arrays_become_bytes_at_once(counts, width):
+    """`quantise_each` is `quantise` of each, in one go."""
+    dice = np.random.default_rng(len(counts))
+    windows = [dice.standard_normal((count, width), dtype=np.float32) for count in counts]
+    assert quantise_each(windows) == [quantise(rows) for rows in windows]
+
+
 def test_the_scale_of_a_row_is_its_length():
     """Divided by its own length, a row of bytes is the unit vector again: no scale is stored."""
     vectors = open_embedder("minilm").embed(sentences()[::100])
@@ -470,6 +492,10 @@ def test_missing_weights_are_an_error():
         read_arrays("gone.npz")
     with pytest.raises(EmbedderFailed, match=r"vocabulary\.txt cannot be read"):
         read_arrays("vocabulary.txt")
+    with pytest.raises(EmbedderFailed, match=r"gone\.txt cannot be read .* install fornix again"):
+        read_lines("gone.txt")
+    with pytest.raises(EmbedderFailed, match=r"static\.npz cannot be read"):
+        read_lines("static.npz")
 
 
 # --- minilm-onnx ------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ OPSET = 20
 
 
 class MiniLmOnnx(MiniLm):
-    """MiniLM on ONNX Runtime: about twice as fast as NumPy, with the same vectors.
+    """MiniLM on ONNX Runtime: the same vectors, from another engine.
 
     Args:
         cache: Folder for the graph, 23 MB; by default ``fornix`` in ``$XDG_CACHE_HOME``, or in

@@ -15,7 +15,7 @@ from fornix.embed.vectors import Vectors, as_texts, unit
 from fornix.embed.weights import read_arrays
 
 DIMENSIONS = 256
-"""Numbers of a vector; fewer lose 5 to 14 points of recall on LoCoMo, more gain less than one."""
+"""Numbers of a vector; 128 lose 6 points of recall@10 on LoCoMo, 384 gain one."""
 
 WEIGHTS = "static.npz"
 """The table, in this package; `tools/make_weights.py` makes it."""
@@ -33,10 +33,10 @@ class Table:
 
 
 class Static:
-    """English words as 256 numbers; 20 µs or so for a text of 29 words, in no fixed order of words.
+    """English words as 256 numbers, whatever their order.
 
     A text's vector is the direction of the sum of its word pieces: it knows that a seat is like a
-    chair, not who sat on it.
+    chair, not who sat on it. In memory the table takes 8 MB.
     """
 
     name = "static"

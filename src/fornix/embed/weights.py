@@ -62,9 +62,24 @@ def read_arrays(file: str) -> Mapping[str, NDArray[np.generic]]:
         ):
             return {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise EmbedderFailed(
-            f"the weights {file} cannot be read ({error}); install fornix again"
-        ) from error
+        raise _unreadable(file, error) from error
+
+
+def read_lines(file: str) -> list[str]:
+    """Return the lines of a text file of this package.
+
+    Raises:
+        EmbedderFailed: The file is missing or damaged.
+    """
+    try:
+        text = files("fornix.embed").joinpath(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(file, error) from error
+    return text.removesuffix("\n").split("\n")
+
+
+def _unreadable(file: str, error: Exception) -> EmbedderFailed:
+    return EmbedderFailed(f"the weights {file} cannot be read ({error}); install fornix again")
 
 
 def checksum(array: NDArray[np.generic]) -> str:

@@ -11,10 +11,10 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.resources import files
 from itertools import chain
 
 from fornix.embed.characters import DROPPED, IDEOGRAPHS, PUNCTUATION, Table
+from fornix.embed.weights import read_lines
 
 UNKNOWN = 100
 """The piece of a word that cannot be cut into known pieces."""
@@ -136,5 +136,4 @@ class _Characters(dict[int, str]):
 @lru_cache(maxsize=1)
 def bundled() -> WordPieces:
     """Return the pieces of the bundled vocabulary; read at the first call."""
-    text = files("fornix.embed").joinpath("vocabulary.txt").read_text(encoding="utf-8")
-    return WordPieces(text.split("\n")[:-1])
+    return WordPieces(read_lines("vocabulary.txt"))
