@@ -163,7 +163,7 @@ class EmbeddingWorker:
         try:
             done = self.embed(limit=BATCH)
         except EmbedderConflict as error:  # re-embedded by another process: not ours any more
-            if (error.space, error.asked) not in self._expects:
+            if (error.note, error.asked) not in self._expects:
                 return True  # another space of the store; the next look leaves it out
             self.failure = error
             self._stop.set()

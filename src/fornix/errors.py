@@ -163,12 +163,17 @@ class SetDefinitionConflict(Conflict):
 
 
 class EmbedderConflict(Conflict):
-    """A space remembers another embedder than the one it was opened with."""
+    """A space, or a knowledge, remembers another embedder than the one that is used.
 
-    def __init__(self, space: str, *, asked: str, found: str) -> None:
-        self.space, self.asked, self.found = space, asked, found
+    Attributes:
+        note: The note that remembers it: ``embedder of`` a space or knowledge, and its name.
+    """
+
+    def __init__(self, note: str, *, asked: str, found: str) -> None:
+        self.note, self.asked, self.found = note, asked, found
+        kind, _, name = note.removeprefix("embedder of ").partition(" ")
         super().__init__(
-            f"space {space!r} holds vectors of the embedder {found!r}, not {asked!r}; open it with "
+            f"{kind} {name!r} holds vectors of the embedder {found!r}, not {asked!r}; open it with "
             f"embedder={found!r}, or re-embed it: fornix reindex --embedder {asked}"
         )
 

@@ -334,17 +334,18 @@ def _embedder_for(
     store: Store, space: str, knowledge: str, asked: str | Embedder | None
 ) -> Embedder:
     """Return the embedder to use; have the space and the knowledge remember it."""
-    notes = dict(zip(embedder_notes(space, knowledge), (space, knowledge), strict=True))
-    remembered = {note: store.note(note) for note in notes}
+    remembered = {note: store.note(note) for note in embedder_notes(space, knowledge)}
     known = next((name for name in remembered.values() if name is not None), None)
     embedder = open_embedder(asked if asked is not None else known or DEFAULT_EMBEDDER)
-    for note in sorted(notes, key=lambda note: remembered[note] is None):  # refuse, then remember
+    for note in sorted(
+        remembered, key=lambda note: remembered[note] is None
+    ):  # refuse, then remember
         name = remembered[note]
         if name is None and not store.read_only:
             store.put_note(note, embedder.name, expected=None)
             name = store.note(note)  # somebody may have been first
         if name is not None and name != embedder.name:
-            raise EmbedderConflict(notes[note], asked=embedder.name, found=name)
+            raise EmbedderConflict(note, asked=embedder.name, found=name)
     return embedder
 
 

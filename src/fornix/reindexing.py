@@ -46,9 +46,7 @@ def reindex(
     _begin(store, f"{space} {knowledge} {embedder.name}")
     done, total = 0, store.stats().item_versions
     while True:
-        numbers = [
-            info.number for s in _scopes(store, space, knowledge) for info in store.set_infos(s)
-        ]
+        numbers = _set_numbers(store, space, knowledge)
         found = store.unstaged(numbers, limit=BATCH)
         if not found:
             break
@@ -59,8 +57,15 @@ def reindex(
     changes = [(n, old, embedder.name) for n, old in zip(notes, before, strict=True)]
     if not store.swap(numbers, notes=changes):
         raise Conflict(f"space {space!r} was given another embedder meanwhile; look, and try again")
+    late = set(_set_numbers(store, space, knowledge)) - set(numbers)
+    if late:  # made before the notes changed: what is in them waits for the new embedder
+        store.swap([*late], notes=())
     store.put_note(STAGING, None, expected=store.note(STAGING))
     return done
+
+
+def _set_numbers(store: Store, space: str, knowledge: str) -> list[int]:
+    return [info.number for s in _scopes(store, space, knowledge) for info in store.set_infos(s)]
 
 
 def _begin(store: Store, target: str) -> None:

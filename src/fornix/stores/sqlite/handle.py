@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
@@ -108,6 +108,9 @@ class SqliteFile:
             immutable = at_rest and (still or not os.access(path.parent, os.W_OK))
         elif not path.parent.is_dir():
             raise NotFound(f"{path.parent}: there is no such folder; make it first")
+        elif path.exists() and path.stat().st_size:
+            with closing(connect(path, read_only=True)) as db:
+                check(db, path)  # before anything is made beside what is no store
         else:
             create_private(path)
         store = cls(
