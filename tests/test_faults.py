@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from fornix.errors import (
     StoreFull,
     StoreReadOnly,
     Unsupported,
+    Unusable,
 )
 from fornix.store import Scope
 from fornix.stores.sqlite import SqliteStore
@@ -595,3 +597,37 @@ def test_nothing_is_opened_where_nothing_is(path: Path) -> None:
     with pytest.raises((NotFound, StoreReadOnly)):
         Memory.open(path.parent / "none" / "app.db")
     assert list(path.parent.iterdir()) == []
+
+
+def test_a_file_that_was_taken_away_is_not_written(tmp_path: Path) -> None:
+    """What returned is durable: a commit into a deleted or replaced file would not be."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("one")
+        path.rename(tmp_path / "moved.db")
+        with pytest.raises(Unusable, match="moved, deleted or replaced"):
+            memory.key("ada").add("two")
+        (tmp_path / "moved.db").rename(path)
+        memory.key("ada").add("two")
+
+
+def test_a_collected_memory_leaves_no_descriptors(tmp_path: Path) -> None:
+    """Nor locks: the next one writes at once."""
+    listing = Path("/proc/self/fd")
+    Memory.open(tmp_path / "app.db", embedder="words").close()
+    before = len(list(listing.iterdir()))
+    for number in range(3):
+        memory = Memory.open(tmp_path / "app.db", embedder="words")
+        memory.key("ada").add(f"n{number}")
+        del memory
+        gc.collect()
+    assert len(list(listing.iterdir())) <= before + 1
+
+
+def test_an_empty_file_becomes_private(tmp_path: Path) -> None:
+    """A store is readable by its owner alone, also where the file was there before."""
+    path = tmp_path / "app.db"
+    path.touch(mode=0o644)
+    path.chmod(0o644)
+    Memory.open(path, embedder="words").close()
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,8 @@ from fornix.errors import (
     StaleItem,
     TooLarge,
 )
+
+WEST = timezone(-timedelta(hours=23))
 
 
 @pytest.fixture
@@ -389,6 +391,14 @@ def test_filters_choose(ada: KeyMemory) -> None:
         (lambda k: k.search(7), InvalidInput),
         (lambda k: k.search("\ud800"), InvalidValue),
         (lambda k: k.list(as_of=-1), InvalidInput),
+        (lambda k: k.list(after=[]), InvalidName),
+        (lambda k: k.get(None), InvalidInput),
+        (lambda k: k.delete(5), InvalidInput),
+        (lambda k: k.add_many(None), InvalidInput),
+        (lambda k: k.add_many(Item("x")), InvalidInput),
+        (lambda k: k.search("x", sets=5), InvalidInput),
+        (lambda k: k.search("x", signals={}), InvalidInput),
+        (lambda k: k.add("x", time=datetime.max.replace(tzinfo=WEST)), InvalidTime),
     ],
 )
 def test_bad_input_is_named_and_changes_nothing(ada: KeyMemory, call, error) -> None:

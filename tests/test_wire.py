@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fornix import wire
-from fornix.errors import InvalidTime, InvalidValue
+from fornix.errors import InvalidInput, InvalidTime, InvalidValue
 from fornix.values import MAX_DEPTH, checked, microseconds, moment
 
 TEXTS = st.one_of(
@@ -219,3 +219,16 @@ def test_odd_zones_count() -> None:
     """Offsets of seconds are part of a time."""
     zone = timezone(timedelta(hours=1, seconds=1))
     assert microseconds(datetime(1970, 1, 1, 1, 0, 1, tzinfo=zone)) == 0
+
+
+def test_names_of_a_users_json_are_theirs() -> None:
+    """JSON as a user writes it may have names that start with $; only three forms are special."""
+    text = '{"$defs": 1, "defs": [{"$ref": "#/x"}], "b": {"$bytes": "AA=="}}'
+    assert wire.plain(text) == {"$defs": 1, "defs": [{"$ref": "#/x"}], "b": b"\0"}
+    assert wire.decode(wire.encode(wire.plain(text))) == wire.plain(text)
+
+
+def test_a_name_that_is_no_wire_form_is_refused() -> None:
+    """Rather than read as another name, which may be there too."""
+    with pytest.raises(InvalidInput, match="second"):
+        wire.decode('{"$defs": 1, "defs": 2}')

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from fornix.values import Path, Value
+from fornix.values import Path, Value, counted
 
 # --- names ------------------------------------------------------------------------------------
 
@@ -196,6 +196,12 @@ class Limits:
 
     items: int | None = None
     bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be held."""
+        for what, limit in (("items", self.items), ("bytes", self.bytes)):
+            if limit is not None:
+                counted(limit, f"the limit of {what}")
 
 
 # --- the one write path -----------------------------------------------------------------------

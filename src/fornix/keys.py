@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from fornix.batch import BlockTree, Draft, commit_draft
-from fornix.errors import Unusable
+from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.items import Hits
 from fornix.sets import KnowledgeSet, MemorySet, search_options
 from fornix.signals import Signals
@@ -51,6 +51,8 @@ class Sets:
         signals: Signals | None = None,
     ) -> Hits:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
+        if sets is not None and not isinstance(sets, (list, tuple)):
+            raise InvalidInput(f"sets must be a list of names, not {sets!r}")
         names = self._names() if sets is None else [checked_name(n, "a set's name") for n in sets]
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
         at = None if as_of is None else self._writer.commit_of(as_of)
@@ -241,6 +243,8 @@ class KeyBatch(KeySets):
     def __enter__(self) -> Self:
         if self._overlay is not None:
             raise Unusable("a batch serves one block; ask for another one")
+        if self._engine.store.read_only:
+            raise StoreReadOnly("this memory was opened with mode='ro'; it takes no batch")
         store, now = self._engine.store, self._engine.clock()
         first = self._op and store.adopted(self._op, request=None, label=self._label)
         if first:  # a repetition reads what the first one read, so that it asks for the same

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
@@ -24,12 +24,13 @@ from fornix.store import Lease, Limits, Scope, Store, StoreStats
 from fornix.stores.ram import RamStore
 from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.connection import SCHEMA as STORE_SCHEMA
-from fornix.values import checked_name, microseconds
+from fornix.values import checked_name, counted, microseconds
 from fornix.writer import Engine
 
 SCHEMA = STORE_SCHEMA
 """The newest schema of a store file that this fornix knows."""
 
+LONGEST_WAIT_S = 366 * 24 * 3600
 DEFAULT_SPACE = "default"
 DEFAULT_EMBEDDER = "minilm"
 STILL = "?immutable=1"
@@ -117,6 +118,7 @@ class Memory:
         knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
         if mode not in ("rw", "ro"):
             raise InvalidInput(f"mode must be 'rw' or 'ro', not {mode!r}")
+        _check_settings(wait_s, limits, short_term_ttl, cache_bytes)
         if durability not in ("full", "normal"):
             raise InvalidInput(f"durability must be 'full' or 'normal', not {durability!r}")
         store = _open_store(url, mode=mode, durability=durability, wait_s=wait_s)
@@ -250,6 +252,8 @@ class Memory:
         Args:
             progress: Called with the number of items embedded since the last call.
         """
+        if wait_s is not None and type(wait_s) not in (int, float):
+            raise InvalidInput(f"wait_s must be a number of seconds, or None, not {wait_s!r}")
         return self._engine.worker.settle(wait_s=wait_s, progress=progress)
 
     def stats(self) -> MemoryStats:
@@ -300,6 +304,17 @@ class Memory:
         self._engine.worker.close()
         self._index.clear()
         self._engine.store.close()
+
+
+def _check_settings(wait_s: object, limits: object, ttl: object, cache_bytes: object) -> None:
+    """Refuse at once what would fail at the first write."""
+    if type(wait_s) not in (int, float) or not 0 <= cast("float", wait_s) <= LONGEST_WAIT_S:
+        raise InvalidInput(f"wait_s must be a number of seconds from 0 to a year, not {wait_s!r}")
+    if limits is not None and not isinstance(limits, Limits):
+        raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {limits!r}")
+    if ttl is not None and not isinstance(ttl, Ttl):
+        raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {ttl!r}")
+    counted(cache_bytes, "cache_bytes", least=0)
 
 
 def _open_store(

@@ -140,7 +140,7 @@ class MemorySet:
         idempotency_key: str | None = None,
     ) -> list[str]:
         """Add items in one commit: all of them, or none; return their ids in order."""
-        if isinstance(items, (str, bytes, Mapping)):
+        if type(items) not in (list, tuple):
             raise InvalidInput("add_many takes a list of values or Items; add() takes one")
         made = [item if isinstance(item, Item) else Item(item) for item in items]
         return self._add(made, on_existing, idempotency_key)
@@ -346,6 +346,7 @@ class MemorySet:
             limit = counted(limit, "limit", least=0)
         start = None
         if after is not None:
+            checked_name(after, "after")
             last = self._writer.get(self._ref, [after], at=at)[0]
             if last is None:
                 raise NotFound(f"set {self.name!r} has no item {after!r} to go on after")
@@ -427,7 +428,11 @@ def _fits(stored: StoredItem, chosen: Filter | None) -> bool:
 
 
 def _ids(ids: str | Sequence[str]) -> list[str]:
-    wanted = [ids] if isinstance(ids, str) else list(ids)
+    if isinstance(ids, str):
+        ids = [ids]
+    if not isinstance(ids, (list, tuple)):
+        raise InvalidInput(f"ids must be a str or a list of them, not {ids!r}")
+    wanted = list(ids)
     return [checked_name(item_id, "an item's id") for item_id in wanted]
 
 
@@ -439,6 +444,8 @@ def search_options(
     limit: int, where: Where | None, at: int | None, signals: Signals | None
 ) -> SearchOptions:
     """Check what a search was asked with."""
+    if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"signals must be a Signals, not {signals!r}")
     return SearchOptions(counted(limit, "limit", most=1000), Filter.parse(where), at, signals)
 
 

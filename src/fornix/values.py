@@ -197,7 +197,10 @@ def microseconds(time: datetime, what: str = "time") -> int:
         raise InvalidTime(
             f"{what} {time!r} has no time zone; use datetime.now(UTC) or time.replace(tzinfo=UTC)"
         )
-    past = time - EPOCH
+    try:
+        past = time.astimezone(UTC) - EPOCH
+    except OverflowError:
+        raise InvalidTime(f"{what} {time!r} lies outside the years 1 to 9999 in UTC") from None
     return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
 
 

@@ -15,6 +15,7 @@ import re
 from hashlib import blake2b
 from typing import cast
 
+from fornix.errors import InvalidInput
 from fornix.values import Value
 
 _DIGITS = 600
@@ -77,7 +78,38 @@ def _restored(value: Value) -> Value:
         ((name, inner),) = value.items()
         if isinstance(inner, str) and name in _SPECIAL:
             return _SPECIAL[name](inner)
-    return {k.removeprefix("$"): _restored(v) for k, v in value.items()}
+    return {_own_name(k): _restored(v) for k, v in value.items()}
+
+
+def _own_name(name: str) -> str:
+    """Return the name of a field that is not special; those with a ``$`` are written with two."""
+    if name.startswith("$") and not name.startswith("$$"):
+        raise InvalidInput(
+            f"{name!r} is no name in wire form; write a name of your own that starts with $ "
+            "with a second $"
+        )
+    return name.removeprefix("$")
+
+
+def plain(text: str) -> Value:
+    """Return what JSON written by a user means: names are theirs, whatever they start with.
+
+    An object that is just ``{"$bytes": …}``, ``{"$float": …}`` or ``{"$int": …}`` is special here
+    too.
+    """
+    return _marked(json.loads(text))
+
+
+def _marked(value: Value) -> Value:
+    if isinstance(value, list):
+        return [_marked(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        if isinstance(inner, str) and name in _SPECIAL:
+            return _SPECIAL[name](inner)
+    return {k: _marked(v) for k, v in value.items()}
 
 
 def _hexadecimal(text: str) -> int:

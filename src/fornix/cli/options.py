@@ -149,7 +149,7 @@ def read_object(text: str) -> dict[str, Value]:
 
 def _json(text: str) -> Value:
     try:
-        return wire.decode(text)
+        return wire.plain(text)
     except (ValueError, RecursionError):
         like = '--where \'{"topic": "travel"}\''
         raise InvalidInput(
@@ -200,7 +200,7 @@ def read_value(text: str) -> Value:
     except (ValueError, RecursionError) as error:
         raise _unusable(error) from None
     try:
-        return wire.decode(text)
+        return wire.plain(text)
     except ValueError as error:
         raise _unusable(error) from None
 

@@ -25,6 +25,7 @@ from fornix.errors import EmbedderFailed, FornixError, InvalidInput
 __all__ = [
     "BUNDLED",
     "Embedder",
+    "MiniLmOnnx",
     "Vectors",
     "WindowedEmbedder",
     "dequantise",

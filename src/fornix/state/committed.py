@@ -144,7 +144,7 @@ class CommittedTree:
     def once(self, idempotency_key: str) -> CommittedTree:
         """Return the same memory, for one change under *idempotency_key*."""
         name = checked_name(idempotency_key, "an idempotency key")
-        op = self._digest(["key", self.scope.space, self.scope.key, name])
+        op = self._digest(["idempotency key", self.scope.space, self.scope.key, name])
         return replace(self, op=op, label=name)
 
     # --- inside ---

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -96,6 +97,8 @@ class WriteLock:
         self._closed = False
         self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         self._turn = os.open(folder / "turn", os.O_CREAT | os.O_RDWR, 0o600)
+        # A memory that is collected without close() leaves no descriptors behind.
+        self._close = weakref.finalize(self, _close_all, (self._lock, self._turn))
 
     @contextmanager
     def held(self) -> Generator[None]:
@@ -151,9 +154,13 @@ class WriteLock:
     def abandon(self) -> None:
         """Close the descriptors, whoever has the lock: in a forked child, which alone runs on."""
         self._closed = True
-        for descriptor in (self._lock, self._turn):
-            with suppress(OSError):
-                os.close(descriptor)
+        self._close()
+
+
+def _close_all(descriptors: tuple[int, ...]) -> None:
+    for descriptor in descriptors:
+        with suppress(OSError):
+            os.close(descriptor)
 
 
 class Owners:

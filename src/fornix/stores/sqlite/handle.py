@@ -19,6 +19,7 @@ from fornix.errors import (
     StoreBusy,
     StoreClosed,
     StoreReadOnly,
+    Unusable,
 )
 from fornix.stores.sqlite import maintenance
 from fornix.stores.sqlite.apply import Known
@@ -68,6 +69,7 @@ class SqliteFile:
             except BaseException:
                 self._lock.close()
                 raise
+        self._identity = _identity(path)
         _open_files.add(self)
 
     @classmethod
@@ -113,6 +115,7 @@ class SqliteFile:
                 check(db, path)  # before anything is made beside what is no store
         else:
             create_private(path)
+            path.chmod(0o600)
         store = cls(
             path, read_only=read_only, durability=durability, wait_s=wait_s, immutable=immutable
         )
@@ -185,6 +188,14 @@ class SqliteFile:
             elif self._state == "closed":
                 db.close()
 
+    def _check_place(self) -> None:
+        """Refuse to write into a file that is no longer where it was opened."""
+        if _identity(self._path) != self._identity:
+            raise Unusable(
+                f"{self._path} was moved, deleted or replaced while it was open; "
+                "close this memory and open it again"
+            )
+
     @contextmanager
     def _writing(self) -> Generator[apsw.Connection]:
         """Give the writer inside a transaction, which commits unless the block raises."""
@@ -193,6 +204,7 @@ class SqliteFile:
             raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
         with self._lock.held():
             self._check()
+            self._check_place()
             try:
                 self._writer.execute("BEGIN IMMEDIATE")
                 yield self._writer
@@ -279,6 +291,15 @@ class SqliteFile:
         for first, time in rows.items():
             if self._touched.get(first) == time:
                 self._touched.pop(first, None)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells the file at *path* from any other; None: there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _refuse_empty(path: Path, *, schema: int) -> None:
