@@ -201,7 +201,7 @@ class Limits:
         """Refuse what could not be held."""
         for what, limit in (("items", self.items), ("bytes", self.bytes)):
             if limit is not None:
-                counted(limit, f"the limit of {what}")
+                counted(limit, f"the limit of {what}", least=0)
 
 
 # --- the one write path -----------------------------------------------------------------------

@@ -239,7 +239,7 @@ class _Machine(RuleBasedStateMachine):
         ours = reads(self.store, now=self.latest, at=at, scopes=SCOPES)
         theirs = reads(self.model, now=self.latest, at=at, scopes=SCOPES)
         found = differences(ours, theirs)
-        assert not found, "the store and RamStore differ:\n" + "\n".join(found)
+        assert not found, "the store and RamStore differ:\n" + "\n".join(f[:2000] for f in found)
         self.follower.catch_up(self.store)
         assert self.follower.agrees_with(self.store)
 

@@ -81,12 +81,12 @@ class Tree:
         parent = self.find(path[:-1], None, EVER)
         if parent is None or path[-1] not in parent.live:
             return
-        found = [(path, parent.live[path[-1]])]
-        for place, row in found:  # grows while it is walked
+        found = [(path, parent.live[path[-1]], parent)]
+        for place, row, above in found:  # grows while it is walked
             work.put.pop(place, None)
             if row.position <= work.positions:
-                work.removed.append((place, row))
-            found.extend(((*place, name), below) for name, below in row.live.items())
+                work.removed.append((place, _before(row, above.versions[place[-1]], work.number)))
+            found.extend(((*place, name), below, row) for name, below in row.live.items())
         self._end(parent, path[-1], work)
 
     def _end(self, parent: NodeRow, name: str, work: Work) -> None:
@@ -128,3 +128,11 @@ class Tree:
         for row in rows:  # grows while it is walked
             rows.extend(row.live.values())
         return len(rows)
+
+
+def _before(row: NodeRow, versions: list[NodeRow], number: int) -> NodeRow:
+    """Return the version of a node as it was before commit *number*."""
+    if row.begun != number:
+        return row
+    older = (v for v in reversed(versions) if v is not row and v.position == row.position)
+    return next(older, row)

@@ -43,12 +43,11 @@ def effects(db: apsw.Connection, number: int) -> Effects | None:
     ids: dict[str, list[int]] = {} if ended is None else json.loads(ended)
     put = _nodes(db, "id BETWEEN ? AND ?", *_range(number))
     gone = _nodes(db, "id IN (SELECT value FROM carray(?))", numbers(ids.get("nodes", [])))
-    kept = {(path, place) for path, _, place in put}
     return Effects(
         commit=Commit(number, time, adopted=False, result=stored),
         scope=Scope(space, key or None),
-        put=[(path, node) for path, node, _ in put],
-        removed=[path for path, _, place in gone if (path, place) not in kept],
+        put=put,
+        removed=[path for path, _ in gone],
         begun=_items(db, "item.row BETWEEN ? AND ?", *_range(number)),
         ended=_items(
             db, "item.row IN (SELECT value FROM carray(?))", numbers(ids.get("items", []))
@@ -60,16 +59,14 @@ def _range(number: int) -> tuple[int, int]:
     return number << ROW_BITS, (number + 1 << ROW_BITS) - 1
 
 
-def _nodes(db: apsw.Connection, where: str, *bindings: object) -> list[tuple[Path, Node, int]]:
-    """Return versions of nodes, with their places: a new place is a new node at an old path."""
-    sql = f"SELECT parent, name, value, expires, place FROM node WHERE {where} ORDER BY id"  # noqa: S608 - ours
+def _nodes(db: apsw.Connection, where: str, *bindings: object) -> list[tuple[Path, Node]]:
+    sql = f"SELECT parent, name, value, expires FROM node WHERE {where} ORDER BY id"  # noqa: S608 - ours
     return [
         (
             (*split(parent), *split(name)),
             Node(value is None, None if value is None else wire.decode(value), expires),
-            place,
         )
-        for parent, name, value, expires, place in query(db, sql, *bindings)
+        for parent, name, value, expires in query(db, sql, *bindings)
     ]
 
 

@@ -32,7 +32,7 @@ CREATE TABLE journal (         -- one row per commit; what it changed is found b
     op BLOB,                   -- digest of its name, while repetitions are recognised
     request BLOB,              -- digest of what was asked
     result TEXT,               -- what a repetition is told
-    ended TEXT                 -- JSON: {"nodes": [id, …], "items": [row, …]} that it ended
+    ended TEXT                 -- JSON: {"nodes": [id, …] removed, "items": [row, …] ended}
 ) STRICT;
 
 CREATE UNIQUE INDEX journal_op ON journal (op) WHERE op IS NOT NULL;

@@ -25,16 +25,16 @@ _ALWAYS = (1 << 62) - 1
 """Past every commit number."""
 
 _BELOW = """
-    WITH RECURSIVE below (id, begun, path, value) AS (
-        SELECT id, begun, iif(parent = '', name, parent || '.' || name), value
+    WITH RECURSIVE below (id, begun, place, path, value) AS (
+        SELECT id, begun, place, iif(parent = '', name, parent || '.' || name), value
         FROM node WHERE scope = ?1 AND parent = ?2 AND ended IS NULL
         UNION ALL
-        SELECT node.id, node.begun, below.path || '.' || node.name, node.value
+        SELECT node.id, node.begun, node.place, below.path || '.' || node.name, node.value
         FROM below JOIN node
         ON node.scope = ?1 AND node.parent = below.path AND node.ended IS NULL
         WHERE below.value IS NULL
     )
-    SELECT id, begun FROM below
+    SELECT id, begun, place FROM below
 """
 
 
@@ -62,7 +62,7 @@ def split(text: str) -> Path:
 def apply_tree(
     db: apsw.Connection, scope: int, deltas: Sequence[TreeDelta], *, number: int
 ) -> list[int]:
-    """Apply deltas in order; return the ids of the node versions they ended.
+    """Apply deltas in order; return the ids of the nodes they removed, as they were before.
 
     Expiry is not looked at: what had expired for whoever made the deltas, they delete; what had
     not may do so before they are committed.
@@ -80,7 +80,8 @@ class _Writer:
         self._db, self._scope, self._number = db, scope, number
         self._next = number << 20
         self._objects: set[Path] = {()}
-        self._ended: list[int] = []
+        self._removed: list[int] = []
+        self._replaced: dict[int, int] = {}
 
     def run(self, deltas: Sequence[TreeDelta]) -> list[int]:
         for delta in deltas:
@@ -92,7 +93,7 @@ class _Writer:
                 self._clear(delta.path)
             else:
                 self._refresh(delta)
-        return self._ended
+        return self._removed
 
     def _latest(self, path: Path) -> tuple[int, int, str | None, int] | None:
         parent = joined(path[:-1])
@@ -113,7 +114,7 @@ class _Writer:
         if found is not None:
             row, place, value, begun = found
             if value is not None:
-                self._end(row, begun)
+                self._replace(row, begun, place)
             elif isinstance(delta, Put):
                 raise ObjectInTheWay(joined(path), "an object is here; delete it first")
             else:
@@ -160,20 +161,31 @@ class _Writer:
         if found[2] is None:
             self._clear(path)
             self._objects.discard(path)
-        self._end(found[0], found[3])
+        self._remove(found[0], found[3], found[1])
 
     def _clear(self, path: Path) -> None:
         below = query(self._db, _BELOW, self._scope, joined(path))
         self._objects = {p for p in self._objects if p[: len(path)] != path or p == path}
-        for row, begun in below:
-            self._end(row, begun)
+        for row, begun, place in below:
+            self._remove(row, begun, place)
 
-    def _end(self, row: int, begun: int) -> None:
+    def _replace(self, row: int, begun: int, place: int) -> None:
+        """End a version whose place the next one takes."""
         if begun == self._number:  # made by this very commit: it never existed
             self._db.execute("DELETE FROM node WHERE id = ?", (row,))
+        else:
+            self._db.execute("UPDATE node SET ended = ? WHERE id = ?", (self._number, row))
+            self._replaced[place] = row
+
+    def _remove(self, row: int, begun: int, place: int) -> None:
+        """End a node; of what this very commit replaced, the version before it is the one."""
+        if begun != self._number:
+            self._db.execute("UPDATE node SET ended = ? WHERE id = ?", (self._number, row))
+            self._removed.append(row)
             return
-        self._db.execute("UPDATE node SET ended = ? WHERE id = ?", (self._number, row))
-        self._ended.append(row)
+        self._db.execute("DELETE FROM node WHERE id = ?", (row,))
+        if place in self._replaced:
+            self._removed.append(self._replaced.pop(place))
 
     def _refresh(self, delta: Refresh) -> None:
         found = self._latest(delta.path)
