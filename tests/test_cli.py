@@ -306,10 +306,13 @@ def test_an_import_that_is_ended_goes_on(tmp_path, how):
     """Ctrl-C or kill -9 in the middle, then the same command: the memory of one undisturbed run."""
     db, file = tmp_path / "app.db", chat_file(tmp_path, MESSAGES)
     words = ("import", str(file), "-k", "ada", "--embedder", "words")
-    child = process(*words, db=db)
-    reaches(db, 400_000)
-    child.send_signal(how)
-    _, err = child.communicate(timeout=30)
+    with process(*words, db=db, env=unmeasured()) as child:
+        reaches(db, 400_000)
+        child.send_signal(how)
+        try:
+            _, err = child.communicate(timeout=30)
+        finally:
+            child.kill()
     with Memory.open(db, mode="ro") as memory:
         before = len(memory.key("ada").set("default"))
     assert 0 < before < MESSAGES
@@ -326,6 +329,14 @@ def test_an_import_that_is_ended_goes_on(tmp_path, how):
     assert run(*words, db=tmp_path / "calm.db")[0] == 0
     calm = run("export", db=tmp_path / "calm.db")[1]
     assert without_time(exported) == without_time(calm)
+
+
+def unmeasured() -> dict[str, str]:
+    """An environment in which coverage stays out of a child.
+
+    A Ctrl-C that comes while coverage holds the lock of its collector stops that process for good.
+    """
+    return {name: v for name, v in os.environ.items() if not name.startswith("COVERAGE")}
 
 
 def without_time(exported: bytes) -> list[dict[str, object]]:
