@@ -9,26 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from fornix.progress import Progress
+from fornix.scope import Lease, Scope, SetRef
 from fornix.values import Path, Value, counted
-
-# --- names ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where memory lives: a key of a space, or a knowledge (`key` is None, `space` its name)."""
-
-    space: str
-    key: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SetRef:
-    """A named set in a scope."""
-
-    scope: Scope
-    name: str
-
 
 # --- the exact tree ---------------------------------------------------------------------------
 
@@ -224,6 +207,8 @@ class Batch:
         base: The tree's commit number that *state* was computed from; required with state, and
             checked whenever given.
         epoch: The lease's epoch under which this was made; None: made outside a run.
+        run: What it tells of a run's progress; it has a name of its own, and *op* is None.
+        release: The lease of *epoch* is given back with this commit.
         result: What a repetition is told.
     """
 
@@ -235,6 +220,8 @@ class Batch:
     expects: Sequence[tuple[str, str]] = ()
     base: int | None = None
     epoch: int | None = None
+    run: Progress | None = None
+    release: bool = False
     state: Sequence[TreeDelta] = ()
     define: Sequence[Define] = ()
     items: Sequence[ItemChange] = ()
@@ -307,15 +294,6 @@ class SetInfo:
     definition: Definition
     items: int
     bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to run one key. *epoch* fences whoever held it before."""
-
-    scope: Scope
-    owner: str
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

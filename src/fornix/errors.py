@@ -20,7 +20,14 @@
     │   ├── SetDefinitionConflict          a set exists with another definition
     │   ├── EmbedderConflict               a space remembers another embedder
     │   └── CompareFailed                  compare-and-set found another value
-    ├── NotFound (LookupError)         there is no such item, set or file
+    ├── NotFound (LookupError)         there is no such item, set, run or file
+    │   └── OutputsPruned                  outputs past a position are no longer kept
+    ├── RunFailed                      an action, or the code it calls, did not do its part
+    │   ├── RunParked                      a run whose outputs were awaited failed, and waits
+    │   ├── RunDiscarded                   a run whose outputs were awaited was given up
+    │   ├── AgentChanged                   a run needs an action that its agent no longer has
+    │   ├── NonDeterministicAction         a task that began anew made other durable calls
+    │   └── DurableCallFailed              a durable call raised, as its record says
     ├── LimitReached                   a limit that somebody chose
     │   ├── SetFull                        a set with compaction="reject" is at its capacity
     │   ├── KeyFull                        a key's limit of items or bytes
@@ -188,6 +195,81 @@ class CompareFailed(Conflict):
 
 class NotFound(FornixError, LookupError):
     """There is no such item, set, key or file."""
+
+
+class OutputsPruned(NotFound):
+    """Outputs past a consumer's position are no longer kept.
+
+    Attributes:
+        floor: The lowest position from which all are there.
+    """
+
+    def __init__(self, agent: str, *, after: int, floor: int) -> None:
+        self.agent, self.after, self.floor = agent, after, floor
+        super().__init__(
+            f"outputs of agent {agent!r} past position {after} were pruned; they are kept from "
+            f"{floor} on: read after={floor}, and name a consumer, for whom they are kept"
+        )
+
+
+class RunFailed(FornixError):
+    """An action, or the code that it calls, did not do its part."""
+
+
+class RunParked(RunFailed):
+    """A run failed and waits for a decision; later inputs of its key may wait behind it.
+
+    Attributes:
+        run: Its id.
+        error: The type and message of what its action raised.
+    """
+
+    def __init__(self, run: int, key: str, *, action: str, error: str) -> None:
+        self.run, self.key, self.action, self.error = run, key, action, error
+        super().__init__(
+            f"run {run} of key {key!r} is parked: its action {action!r} raised {error}; look at it "
+            f"with `fornix runs show {run}`, then retry or discard it"
+        )
+
+
+class RunDiscarded(RunFailed):
+    """A run was given up, or its input was taken over by a later run."""
+
+    def __init__(self, run: int, key: str, *, status: str) -> None:
+        self.run, self.key, self.status = run, key, status
+        super().__init__(f"run {run} of key {key!r} has no outputs: it was {status}")
+
+
+class AgentChanged(RunFailed):
+    """A run needs an action, or a type of event, that its agent no longer has."""
+
+
+class NonDeterministicAction(RunFailed):
+    """A task that began anew did not make the durable calls it made before.
+
+    Attributes:
+        position: Of the call among those of the task, from 0.
+    """
+
+    def __init__(self, action: str, *, position: int, recorded: str, found: str) -> None:
+        self.action, self.position, self.recorded, self.found = action, position, recorded, found
+        super().__init__(
+            f"durable call {position} of action {action!r} was {recorded} before, and is {found} "
+            "now; call the same functions with the same arguments in the same order, or let the "
+            "agent start over from here with on_mismatch='truncate'"
+        )
+
+
+class DurableCallFailed(RunFailed):
+    """A durable call raised an error that cannot be made again from its record.
+
+    Attributes:
+        kind: The name of the type of the error that was raised.
+    """
+
+    def __init__(self, name: str, *, kind: str, message: str) -> None:
+        self.name, self.kind, self.message = name, kind, message
+        super().__init__(f"durable call {name!r} raised {kind}: {message}")
 
 
 class LimitReached(FornixError):

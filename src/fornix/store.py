@@ -1,7 +1,8 @@
 """The promise of a store: one write path, and what can be read back.
 
-Two halves: a `Ledger` keeps what was committed, a `Finder` gives search what it reads. A `Store`
-is both. `fornix.testing.StoreContract` holds every sentence of this page as a test.
+A `Ledger` keeps what was committed, a `Finder` gives search what it reads, `Lanes` keep what is to
+be run and how far it is. A `Store` is all three. `fornix.testing.StoreContract` holds every
+sentence of this page as a test.
 
 Everything is versioned: a commit never overwrites, it ends rows and begins others, so that reads
 of the past, replays and forgetting all look at the same rows. Commit numbers are whole, start
@@ -28,7 +29,6 @@ from fornix.changes import (
     Effects,
     Feature,
     ItemChange,
-    Lease,
     Limits,
     Node,
     Overflow,
@@ -38,20 +38,39 @@ from fornix.changes import (
     Refresh,
     Replace,
     Retire,
-    Scope,
     SetInfo,
-    SetRef,
     StoredItem,
     StoreStats,
     TreeDelta,
 )
+from fornix.errors import FornixError
+from fornix.progress import (
+    Accepted,
+    Begin,
+    Call,
+    CallStatus,
+    Input,
+    Output,
+    Progress,
+    Retain,
+    Run,
+    RunStatus,
+    Step,
+    StepDone,
+    Turn,
+)
+from fornix.scope import Lease, Scope, SetRef
 from fornix.values import Path
 
 __all__ = [
     "OP_RETENTION_US",
     "SWEEP_AFTER_US",
+    "Accepted",
     "Add",
     "Batch",
+    "Begin",
+    "Call",
+    "CallStatus",
     "Change",
     "ChangeKind",
     "Clear",
@@ -63,25 +82,35 @@ __all__ = [
     "Effects",
     "Feature",
     "Finder",
+    "Input",
     "ItemChange",
+    "Lanes",
     "Lease",
     "Ledger",
     "Limits",
     "Node",
+    "Output",
     "Overflow",
     "Pending",
+    "Progress",
     "Put",
     "Record",
     "Refresh",
     "Replace",
+    "Retain",
     "Retire",
+    "Run",
+    "RunStatus",
     "Scope",
     "SetInfo",
     "SetRef",
+    "Step",
+    "StepDone",
     "Store",
     "StoreStats",
     "StoredItem",
     "TreeDelta",
+    "Turn",
 ]
 
 
@@ -99,7 +128,9 @@ class Ledger(Protocol):
         """Apply *batch*: atomic, and durable when this returns; visible to all reads after it.
 
         Raises:
-            StaleRun: *base* is not the tree's commit number, or *epoch* not the lease's.
+            StaleRun: *base* is not the tree's commit number, *epoch* not the lease's, or a run's
+                status not the one that a turn expects.
+            KeyBusy: It changes an exact tree outside a run, while somebody alive runs the key.
             StaleItem: An item to replace or retire has another live version, or none.
             DuplicateItem: An id to add is live.
             IdempotencyConflict: The op was taken by another request.
@@ -108,6 +139,14 @@ class Ledger(Protocol):
             SetFull: A set with compaction "reject" would exceed its capacity.
             KeyFull: The key would exceed its limits.
             Unavailable: The store cannot be written now.
+        """
+        ...
+
+    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
+        """Apply batches in order, in one transaction; each has an answer of its own.
+
+        A batch that is refused changes nothing, and the others stand; where `commit` raises for
+        one alone, its error is its answer. What hinders all of them is raised, and none stands.
         """
         ...
 
@@ -302,8 +341,113 @@ class Finder(Protocol):
         ...
 
 
-class Store(Ledger, Finder, Protocol):
-    """Both halves, and what the handle itself can say."""
+class Lanes(Protocol):
+    """What is to be run, and how far it is. A lane is the queue of one agent and key.
+
+    An agent's name is that of its runner, in a space. Runs of a lane are numbered from 0 without
+    gaps, in the order their inputs were accepted.
+    """
+
+    def accept(
+        self, agent: str, inputs: Sequence[Input], *, owner: str | None = None
+    ) -> list[Accepted]:
+        """Keep inputs, all of one space: durable when this returns; answer in their order.
+
+        Args:
+            owner: Also take the leases of their keys for it, where they are free.
+
+        Raises:
+            IdempotencyConflict: An event id was used for another request; none was kept.
+        """
+        ...
+
+    def run(self, run: int) -> Run | None:
+        """Return a run, or None if there is none (any more)."""
+        ...
+
+    def runs(
+        self,
+        space: str,
+        *,
+        agent: str | None = None,
+        key: str | None = None,
+        status: RunStatus | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Run]:
+        """Return runs, the latest first, with ids below *before*."""
+        ...
+
+    def queue(self, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
+        """Return the runs of a lane that wait or are parked, in order."""
+        ...
+
+    def lanes(self, agent: str, space: str, *, past_parked: bool, limit: int = 1000) -> list[Scope]:
+        """Return the scopes of an agent's lanes where a run waits, by its id.
+
+        Args:
+            past_parked: Also those where an earlier run is parked.
+        """
+        ...
+
+    def steps(self, run: int) -> list[StepDone]:
+        """Return the tasks of a run that are done, by ordinal."""
+        ...
+
+    def calls(self, run: int, ordinal: int) -> list[Call]:
+        """Return the durable calls of a task, by position."""
+        ...
+
+    def retry(self, run: int, *, last: bool, time: int) -> int:
+        """Let a parked run wait again, as it is; return its id.
+
+        Args:
+            last: A new run takes its input over instead, at the end of the lane; its id is
+                returned, and the parked one is "retried".
+
+        Raises:
+            NotFound: There is no such run.
+            StaleRun: It is not parked.
+        """
+        ...
+
+    def outputs(self, agent: str, space: str, *, after: int = 0, limit: int = 100) -> list[Output]:
+        """Return outputs of an agent past a position, in order.
+
+        Raises:
+            OutputsPruned: Some past *after* were pruned.
+        """
+        ...
+
+    def outputs_of(self, run: int) -> list[Output]:
+        """Return the outputs of one run, in order."""
+        ...
+
+    def consumer(self, agent: str, space: str, name: str) -> int:
+        """Return the position up to which a consumer has read; a new one is noted, at the floor.
+
+        From then on outputs past its position are kept.
+        """
+        ...
+
+    def advance(self, agent: str, space: str, name: str, position: int) -> None:
+        """Move a consumer up to *position*; durable. It never moves back."""
+        ...
+
+    def drop_consumer(self, agent: str, space: str, name: str) -> bool:
+        """Forget a consumer; return whether there was one. Outputs no longer wait for it."""
+        ...
+
+    def prune(self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000) -> int:
+        """Remove up to *limit* ended runs that *retain* gives up, with what hangs on them.
+
+        What they changed in memory stays. Returns how many went; moves no commit number.
+        """
+        ...
+
+
+class Store(Ledger, Finder, Lanes, Protocol):
+    """All of it, and what the handle itself can say."""
 
     @property
     def location(self) -> str:
