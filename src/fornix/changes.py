@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from fornix.progress import Progress
+from fornix.errors import InvalidInput
+from fornix.progress import Progress, Turn
 from fornix.scope import Lease, Scope, SetRef
 from fornix.values import Path, Value, counted
 
@@ -228,6 +229,15 @@ class Batch:
     limits: Limits | None = None
     result: Value = None
 
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.run is not None and self.op is not None:
+            raise InvalidInput("a batch of a run is named by its place in it, and has no op")
+        if self.epoch is None and not (self.run is None or isinstance(self.run, Turn)):
+            raise InvalidInput("what a run does is committed under the epoch of its key's lease")
+        if self.epoch is None and self.release:
+            raise InvalidInput("a batch outside a run has no lease to give back")
+
 
 @dataclass(frozen=True, slots=True)
 class Commit:
@@ -235,7 +245,7 @@ class Commit:
 
     Attributes:
         number: Its commit number; of the first one if *adopted*.
-        adopted: The batch's op was taken; nothing was changed now.
+        adopted: The batch's op, or its place in a run, was taken; nothing was changed now.
         result: The first batch's result.
     """
 
@@ -304,6 +314,8 @@ class StoreStats:
         pending: Items that wait for their vectors.
         oldest_pending: Time the longest waiting one was committed.
         wal_bytes: Written but not yet moved into the main file; 0 where there is no such thing.
+        runs_waiting: Runs that were accepted and have not ended, but for those that are parked.
+        runs_ended: Runs that were done, discarded or retried, and are kept.
     """
 
     commits: int
@@ -316,6 +328,9 @@ class StoreStats:
     oldest_pending: int | None
     file_bytes: int
     wal_bytes: int
+    runs_waiting: int = 0
+    runs_parked: int = 0
+    runs_ended: int = 0
     leases: Sequence[Lease] = ()
     details: Mapping[str, Value] = field(default_factory=dict[str, Value])
 

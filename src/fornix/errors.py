@@ -13,7 +13,7 @@
     │   ├── NotAnObject                    an object was needed, a value or nothing is there
     │   └── ObjectInTheWay                 a value was to be set where an object is
     ├── Conflict                       somebody else was first; nothing was changed
-    │   ├── StaleRun                       the key's tree moved on, or its lease was taken over
+    │   ├── StaleRun                       the key's tree or run moved on, or its lease
     │   ├── StaleItem                      an item has a newer version, or is gone
     │   ├── DuplicateItem                  an id is taken
     │   ├── IdempotencyConflict            an idempotency key was used for another request
@@ -114,13 +114,21 @@ class Conflict(FornixError):
 
 
 class StaleRun(Conflict):
-    """The exact tree of a key moved on since it was read, or its lease was taken over."""
+    """The exact tree of a key moved on since it was read, its lease was taken over, or its run.
 
-    def __init__(self, key: str, *, expected: int, found: int, what: str = "commit") -> None:
+    Attributes:
+        expected, found: Numbers of commits or epochs; of a run that moved on, its status.
+    """
+
+    def __init__(
+        self, key: str, *, expected: int | str, found: int | str, what: str = "commit"
+    ) -> None:
         self.key, self.expected, self.found = key, expected, found
         super().__init__(
             f"key {key!r}: this work started from {what} {expected}, "
             f"but {what} {found} is now the latest; read again and repeat it"
+            if isinstance(found, int)
+            else f"key {key!r}: {what} is {found}, not {expected}; look at it again"
         )
 
 

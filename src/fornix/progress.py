@@ -10,13 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from fornix.errors import InvalidInput, TooLarge
 from fornix.scope import Lease, Scope
+
+MOST = 1 << 20
+"""Tasks of a run, durable calls of a task and outputs of a step: positions lie below this."""
 
 RunStatus: TypeAlias = Literal["waiting", "parked", "done", "discarded", "retried"]
 """Waiting: accepted and not ended, whether begun or not. Parked: failed, until somebody decides.
 Retried: it was parked, and a later run took its input over."""
 
-ENDED = frozenset({"done", "discarded", "retried"})
+ENDED = frozenset[RunStatus]({"done", "discarded", "retried"})
+"""A run that ended stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,9 @@ class Accepted:
     Attributes:
         run: The id of its run; of the first one if *repeated*. None: that one was pruned since.
         number: Its place among all runs of the agent and key, from 0.
-        lease: The right to run the key, if it was asked for and free.
-        first: No earlier run of the agent and key waits or is parked.
+        lease: The right to run the key, if it was asked for and free; None for a repeated input
+            whose run no longer waits.
+        first: The run waits, and no earlier one of the agent and key waits or is parked.
     """
 
     run: int | None
@@ -55,6 +61,23 @@ class Accepted:
     repeated: bool
     lease: Lease | None
     first: bool
+
+
+def space_of(inputs: Sequence[Input]) -> str:
+    """Return the space that *inputs*, at least one, are all of.
+
+    Raises:
+        InvalidInput: They are of several, or one has no key.
+    """
+    space = inputs[0].scope.space
+    for each in inputs:
+        if each.scope.space != space:
+            raise InvalidInput(
+                f"inputs of space {space!r} and of {each.scope.space!r} are accepted one by one"
+            )
+        if each.scope.key is None:
+            raise InvalidInput("an input is run for a key; knowledge has no lane")
+    return space
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +149,11 @@ class Step:
     begin: Begin | None = None
     done: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what could not be numbered."""
+        _placed(self.ordinal, "tasks of a run")
+        _placed(len(self.outputs) - 1 if self.outputs else 0, "outputs of a task")
+
 
 CallStatus: TypeAlias = Literal["pending", "returned", "raised"]
 
@@ -156,13 +184,18 @@ class Call:
     begin: Begin | None = None
     truncate: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what could not be numbered."""
+        _placed(self.ordinal, "tasks of a run")
+        _placed(self.position, "durable calls of a task")
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A change of a run's status alone; refused as `StaleRun` if it is not *expected*.
 
     Attributes:
-        error: Wire: why it is parked; kept when it waits again, until it ends.
+        error: Wire: why it is parked; None: what stands there is kept. A run that is done has none.
     """
 
     run: int
@@ -171,8 +204,18 @@ class Turn:
     error: str | None = None
     begin: Begin | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse to bring back what ended: its sensory memory is gone."""
+        if self.expected in ENDED:
+            raise InvalidInput(f"run {self.run}: a run that is {self.expected} stays so")
+
 
 Progress: TypeAlias = Step | Call | Turn
+
+
+def _placed(position: int, what: str) -> None:
+    if not 0 <= position < MOST:
+        raise TooLarge(f"there are at most {MOST:,} {what}")
 
 
 # --- what is read back -------------------------------------------------------------------------
@@ -214,13 +257,13 @@ class Output:
 class Retain:
     """What is kept of runs that ended, and for how long; the rest is pruned in the background.
 
-    A run goes when it is older than *age_us*, or *count* later ones of its agent have ended; never
-    before every named consumer has read its outputs.
+    A run goes once *age_us* have passed since it ended, or *count* others of its agent have ended
+    later; never before every named consumer has read its outputs, and those of what ended earlier.
 
     Attributes:
         age_us: None: no limit.
         count: None: no limit.
-        dedupe_us: How long ids of events are recognised.
+        dedupe_us: How long ids of events are recognised at least; while a run has not ended, its.
     """
 
     age_us: int | None = 7 * 24 * 3600 * 1_000_000

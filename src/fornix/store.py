@@ -128,9 +128,11 @@ class Ledger(Protocol):
         """Apply *batch*: atomic, and durable when this returns; visible to all reads after it.
 
         Raises:
-            StaleRun: *base* is not the tree's commit number, *epoch* not the lease's, or a run's
-                status not the one that a turn expects.
+            StaleRun: *base* is not the tree's commit number, *epoch* not the lease's, a run's
+                status not the one that a turn expects; or the run of a step or call does not wait.
             KeyBusy: It changes an exact tree outside a run, while somebody alive runs the key.
+            NotFound: There is no such run.
+            InvalidInput: The run is of another key, or its first step or call carries no begin.
             StaleItem: An item to replace or retire has another live version, or none.
             DuplicateItem: An id to add is live.
             IdempotencyConflict: The op was taken by another request.
@@ -195,7 +197,7 @@ class Ledger(Protocol):
         ...
 
     def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
-        """Return keys of *space* that a commit ever named, in code point order, past *after*."""
+        """Return keys of *space* that a commit or an input ever named, in code point order."""
         ...
 
     def spaces(self) -> list[str]:
@@ -353,11 +355,14 @@ class Lanes(Protocol):
     ) -> list[Accepted]:
         """Keep inputs, all of one space: durable when this returns; answer in their order.
 
+        Moves no commit number.
+
         Args:
             owner: Also take the leases of their keys for it, where they are free.
 
         Raises:
             IdempotencyConflict: An event id was used for another request; none was kept.
+            InvalidInput: They are of several spaces, or of knowledge.
         """
         ...
 
@@ -395,11 +400,11 @@ class Lanes(Protocol):
         ...
 
     def calls(self, run: int, ordinal: int) -> list[Call]:
-        """Return the durable calls of a task, by position."""
+        """Return the durable calls of a task, by position, as they stand; see `Call`."""
         ...
 
     def retry(self, run: int, *, last: bool, time: int) -> int:
-        """Let a parked run wait again, as it is; return its id.
+        """Let a parked run wait again, as it is; return its id. Moves no commit number.
 
         Args:
             last: A new run takes its input over instead, at the end of the lane; its id is
@@ -426,12 +431,17 @@ class Lanes(Protocol):
     def consumer(self, agent: str, space: str, name: str) -> int:
         """Return the position up to which a consumer has read; a new one is noted, at the floor.
 
-        From then on outputs past its position are kept.
+        The floor is the last position that was pruned. From then on outputs past a consumer's
+        position are kept.
         """
         ...
 
     def advance(self, agent: str, space: str, name: str, position: int) -> None:
-        """Move a consumer up to *position*; durable. It never moves back."""
+        """Move a consumer up to *position*; durable. It never moves back.
+
+        Raises:
+            NotFound: There is no such consumer (any more).
+        """
         ...
 
     def drop_consumer(self, agent: str, space: str, name: str) -> bool:
@@ -441,7 +451,9 @@ class Lanes(Protocol):
     def prune(self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000) -> int:
         """Remove up to *limit* ended runs that *retain* gives up, with what hangs on them.
 
-        What they changed in memory stays. Returns how many went; moves no commit number.
+        What they changed in memory stays. They go in the order they ended, up to the first whose
+        outputs a consumer has yet to read; so do up to *limit* ids of events. Returns how many
+        runs went; moves no commit number.
         """
         ...
 

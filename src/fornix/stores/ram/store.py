@@ -15,15 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
-from threading import RLock
 
 from fornix.errors import (
     EmbedderConflict,
-    ForkedStore,
+    FornixError,
     IdempotencyConflict,
     InvalidInput,
+    KeyBusy,
     StaleRun,
-    StoreClosed,
     TooLarge,
 )
 from fornix.store import (
@@ -44,6 +43,7 @@ from fornix.store import (
     StoredItem,
     StoreStats,
 )
+from fornix.stores.ram.lanes import RamLanes
 from fornix.stores.ram.rows import ROW_BITS, Entry, ItemRow, SetRows, Work, number_of
 from fornix.stores.ram.sets import Sets, info_of
 from fornix.stores.ram.tree import Tree
@@ -55,7 +55,12 @@ def _everyone(owner: str) -> bool:
     return bool(owner)
 
 
-class RamStore:
+def _told(entry: Entry) -> Commit:
+    """Return what a repetition of a commit is told."""
+    return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result))
+
+
+class RamStore(RamLanes):
     """A `Store` in the memory of one process, for tests, trials and what need not last.
 
     Args:
@@ -69,14 +74,10 @@ class RamStore:
     def __init__(
         self, *, alive: Callable[[str], bool] = _everyone, log_lines: int = 100_000
     ) -> None:
-        self._alive = alive
-        self._lock = RLock()
-        self._process = os.getpid()
-        self._closed = False
+        super().__init__(alive)
         self._salt = secrets.token_bytes(16)
         self._journal: list[Entry] = []
         self._ops: dict[bytes, Entry] = {}
-        self._keys: dict[str, list[str]] = {}
         self._trees: dict[Scope, Tree] = {}
         self._sets = Sets()
         self._rows: dict[int, ItemRow] = {}
@@ -84,16 +85,7 @@ class RamStore:
         self._vectors = Vectors()
         self._log: deque[Change] = deque(maxlen=log_lines)
         self._seq = 0
-        self._leases: dict[Scope, tuple[str | None, int]] = {}
         self._notes: dict[str, str] = {}
-
-    def _ready(self) -> RLock:
-        """Return the lock, if this handle can be used here."""
-        if os.getpid() != self._process:
-            raise ForkedStore("this RamStore was made before a fork; make another one here")
-        if self._closed:
-            raise StoreClosed("this RamStore was closed, and what it held is gone; make another")
-        return self._lock
 
     # --- writing
 
@@ -104,6 +96,9 @@ class RamStore:
                 earlier = self.adopted(batch.op, request=batch.request, label=batch.label)
                 if earlier is not None:
                     return earlier
+            taken = self._runs.adopted(batch)
+            if taken is not None:
+                return _told(self._journal[taken - 1])
             last = self._journal[-1].commit.time if self._journal else batch.time
             work = Work(len(self._journal) + 1, max(batch.time, last))
             try:
@@ -123,7 +118,18 @@ class RamStore:
                 return None
             if request is not None and request != entry.request:
                 raise IdempotencyConflict(label)
-            return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result))
+            return _told(entry)
+
+    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
+        """Apply batches in order, each with an answer of its own."""
+        with self._ready():
+            return [self._try(batch) for batch in batches]
+
+    def _try(self, batch: Batch) -> Commit | FornixError:
+        try:
+            return self.commit(batch)
+        except FornixError as error:
+            return error
 
     def _guard(self, batch: Batch) -> None:
         self._expect(batch.expects)
@@ -131,6 +137,9 @@ class RamStore:
         owner, epoch = self._leases.get(batch.scope, (None, 0))
         if batch.epoch is not None and (owner is None or epoch != batch.epoch):
             raise StaleRun(key, expected=batch.epoch, found=epoch, what="epoch")
+        if batch.state and batch.epoch is None and owner is not None and self._alive(owner):
+            raise KeyBusy(key, wait_s=0)
+        self._runs.guard(batch)
         if batch.state and batch.base is None:
             raise InvalidInput("a batch that changes the exact tree needs a base")
         head = self._tree(batch.scope).head
@@ -155,6 +164,7 @@ class RamStore:
             for delta in batch.state:
                 tree.apply(delta, work)
         self._sets.apply(batch, work)
+        self._runs.apply(batch, work)
 
     def _finish(self, batch: Batch, work: Work) -> Commit:
         """Write the journal row and the change log; nothing here can fail."""
@@ -168,11 +178,9 @@ class RamStore:
             self._ops[batch.op] = entry
         if batch.state:
             self._trees[batch.scope].head = work.number
-        if batch.scope.key is not None:
-            keys = self._keys.setdefault(batch.scope.space, [])
-            place = bisect_left(keys, batch.scope.key)
-            if keys[place : place + 1] != [batch.scope.key]:
-                keys.insert(place, batch.scope.key)
+        if batch.release and batch.epoch is not None:
+            self._leases[batch.scope] = (None, batch.epoch)
+        self._name(batch.scope)
         for row in begun:
             self._rows[row.row] = row
             self._vectors.begin(row)
@@ -322,24 +330,7 @@ class RamStore:
             for first in rows:
                 self._accessed[first] = max(time, self._accessed.get(first, time))
 
-    # --- leases, notes, upkeep
-
-    def lease(self, scope: Scope, owner: str) -> Lease | None:
-        """Take the right to run *scope* for *owner*, or None while a live owner has it."""
-        with self._ready():
-            holder, epoch = self._leases.get(scope, (None, 0))
-            if holder != owner:
-                if holder is not None and self._alive(holder):
-                    return None
-                epoch += 1
-                self._leases[scope] = (owner, epoch)
-            return Lease(scope, owner, epoch)
-
-    def release(self, lease: Lease) -> None:
-        """Give a lease back; nothing happens if it was taken over."""
-        with self._ready():
-            if self._leases.get(lease.scope) == (lease.owner, lease.epoch):
-                self._leases[lease.scope] = (None, lease.epoch)
+    # --- notes, upkeep
 
     def note(self, name: str) -> str | None:
         """Return what was noted under *name*, or None."""
@@ -374,6 +365,7 @@ class RamStore:
             sets = self._sets.every()
             since = [self._journal[begun - 1].commit.time for begun in self._vectors.begun()]
             held = [Lease(s, owner, n) for s, (owner, n) in self._leases.items() if owner]
+            waiting, parked, ended = self._counts()
             return StoreStats(
                 commits=len(self._journal),
                 keys=sum(map(len, self._keys.values())),
@@ -386,6 +378,9 @@ class RamStore:
                 file_bytes=0,
                 wal_bytes=0,
                 leases=held,
+                runs_waiting=waiting,
+                runs_parked=parked,
+                runs_ended=ended,
             )
 
     def salt(self) -> bytes:

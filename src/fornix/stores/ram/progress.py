@@ -1,0 +1,234 @@
+"""Agents, their runs, and what a batch tells of one."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from fornix.errors import IdempotencyConflict, InvalidInput, NotFound, OutputsPruned, StaleRun
+from fornix.progress import ENDED, MOST, Begin, Input, RunStatus
+from fornix.store import Batch, Call, Output, Run, Scope, Step, StepDone
+from fornix.stores.ram.rows import ROW_BITS, Work
+
+Undo = list[Callable[[], object]]
+
+
+@dataclass(slots=True, frozen=True)
+class EventId:
+    """An event id that was used: by which run, and for what."""
+
+    run: int
+    number: int
+    request: bytes | None
+    time: int
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """All lanes of an agent: next numbers and unfinished runs by scope; its outputs and readers."""
+
+    name: str
+    space: str
+    floor: int = 0
+    next: dict[Scope, int] = field(default_factory=dict[Scope, int])
+    open: dict[Scope, list[int]] = field(default_factory=dict[Scope, list[int]])
+    events: dict[bytes, EventId] = field(default_factory=dict[bytes, EventId])
+    outputs: list[Output] = field(default_factory=list[Output])
+    consumers: dict[str, int] = field(default_factory=dict[str, int])
+
+    def past(self, after: int, limit: int) -> list[Output]:
+        """Return outputs past a position."""
+        if after < self.floor:
+            raise OutputsPruned(self.name, after=after, floor=self.floor)
+        start = bisect_right(self.outputs, after, key=position_of)
+        return self.outputs[start : start + limit]
+
+
+def position_of(output: Output) -> int:
+    """Return what outputs are ordered by."""
+    return output.position
+
+
+class Runs:
+    """Every run of a store, and the steps and calls of each. What fails is taken back by *undo*."""
+
+    def __init__(self) -> None:
+        self.agents: dict[tuple[str, str], Agent] = {}
+        self.runs: dict[int, Run] = {}
+        self.steps: dict[int, dict[int, StepDone]] = {}
+        self.calls: dict[int, dict[tuple[int, int], tuple[Call, int]]] = {}
+        self._made = 0
+
+    def agent(self, name: str, space: str) -> Agent:
+        """Return an agent, with nothing in it if it is new."""
+        return self.agents.setdefault((space, name), Agent(name, space))
+
+    def of(self, run: Run) -> Agent:
+        """Return the agent of a run."""
+        return self.agents[run.scope.space, run.agent]
+
+    def first(self, run: Run) -> bool:
+        """Return whether no unfinished run stands before this one, which waits."""
+        return run.status == "waiting" and self.of(run).open[run.scope][0] == run.id
+
+    # --- inputs
+
+    def earlier(self, agent: str, given: Input) -> EventId | None:
+        """Return what is known of an input's event id; refuse another request."""
+        home = self.agents.get((given.scope.space, agent))
+        if given.event_id is None or home is None:
+            return None
+        found = home.events.get(given.event_id)
+        if found is not None and found.request != given.request:
+            raise IdempotencyConflict(given.label)
+        return found
+
+    def begin(self, agent: str, given: Input, undo: Undo, *, origin: int | None = None) -> Run:
+        """Put a run at the end of its lane."""
+        home = self.agent(agent, given.scope.space)
+        number = home.next.get(given.scope, 0)
+        self._made += 1
+        run = Run(
+            self._made,
+            agent,
+            given.scope,
+            number,
+            "waiting",
+            given.event,
+            given.time,
+            origin=origin,
+        )
+        if given.event_id is not None:
+            event_id = given.event_id
+            home.events[event_id] = EventId(run.id, number, given.request, given.time)
+            undo.append(lambda: home.events.pop(event_id))
+        home.next[given.scope] = number + 1
+        waiting = home.open.setdefault(given.scope, [])
+        waiting.append(run.id)
+        self.runs[run.id] = run
+        undo.append(
+            lambda: (
+                home.next.update({given.scope: number}),
+                waiting.remove(run.id),
+                self.runs.pop(run.id),
+            )
+        )
+        return run
+
+    # --- what a batch tells
+
+    def adopted(self, batch: Batch) -> int | None:
+        """Return the number of the commit that took the place of a step, or completed a call."""
+        told = batch.run
+        if isinstance(told, Step):
+            step = self.steps.get(told.run, {}).get(told.ordinal)
+            return None if step is None else step.commit
+        if isinstance(told, Call) and not told.truncate:
+            found = self.calls.get(told.run, {}).get((told.ordinal, told.position))
+            return None if found is None or found[0].status == "pending" else found[1]
+        return None
+
+    def guard(self, batch: Batch) -> None:
+        """Refuse a batch about a run that is not there, is another key's, or has moved on."""
+        told = batch.run
+        if told is None:
+            return
+        run = self.runs.get(told.run)
+        if run is None:
+            raise NotFound(f"there is no run {told.run} (any more)")
+        if run.scope != batch.scope:
+            raise InvalidInput(f"run {run.id} is of {run.scope}, its batch of {batch.scope}")
+        takes_part = isinstance(told, (Step, Call))
+        expected = "waiting" if takes_part else told.expected
+        if run.status != expected:
+            key = run.scope.key or ""
+            raise StaleRun(key, expected=expected, found=run.status, what=f"run {run.id}")
+        if takes_part and run.now is None and told.begin is None:
+            raise InvalidInput(
+                f"the first commit of run {run.id} says when it began, and with what"
+            )
+
+    def apply(self, batch: Batch, work: Work) -> None:
+        """Keep what a batch tells of a run, which was guarded."""
+        told = batch.run
+        if told is None:
+            return
+        if told.begin is not None:
+            self._begun(told.run, told.begin, work.undo)
+        if isinstance(told, Step):
+            self._step(told, work)
+        elif isinstance(told, Call):
+            self._call(told, work)
+        else:
+            self.turn(told.run, told.status, told.error, work.time, work.undo)
+
+    def _begun(self, number: int, begin: Begin, undo: Undo) -> None:
+        run = self.runs[number]
+        if run.now is None:
+            self._put(replace(run, now=begin.now, actions=tuple(begin.actions)), undo)
+
+    def _put(self, run: Run, undo: Undo) -> None:
+        before = self.runs[run.id]
+        undo.append(lambda: self.runs.update({run.id: before}))
+        self.runs[run.id] = run
+
+    def _step(self, step: Step, work: Work) -> None:
+        run = self.runs[step.run]
+        # fmt: off
+        done = StepDone(
+            step.run, step.ordinal, step.action, work.number, step.sent, step.sensory, step.looked,
+            step.skipped,
+        )
+        # fmt: on
+        steps = self.steps.setdefault(step.run, {})
+        steps[step.ordinal] = done
+        work.undo.append(lambda: steps.pop(step.ordinal))
+        outputs = self.of(run).outputs
+        count = len(outputs)
+        start, key = work.number << ROW_BITS, run.scope.key or ""
+        outputs.extend(
+            Output(start + i, run.id, run.number, step.ordinal, key, event, work.time)
+            for i, event in enumerate(step.outputs)
+        )
+        work.undo.append(lambda: outputs.__delitem__(slice(count, None)))
+        if step.done:
+            self.turn(step.run, "done", None, work.time, work.undo)
+
+    def _call(self, call: Call, work: Work) -> None:
+        calls = self.calls.setdefault(call.run, {})
+        before = dict(calls)
+        work.undo.append(lambda: self.calls.update({call.run: before}))
+        place = (call.ordinal, call.position)
+        if call.truncate:
+            for late in [p for p in calls if place <= p < (call.ordinal, MOST)]:
+                del calls[late]
+        calls[place] = (replace(call, begin=None, truncate=False), work.number)
+
+    def turn(
+        self, number: int, status: RunStatus, error: str | None, time: int, undo: Undo
+    ) -> None:
+        """Change the status of a run that has not ended."""
+        run = self.runs[number]
+        kept = None if status == "done" else run.error if error is None else error
+        if status not in ENDED:
+            self._put(replace(run, status=status, error=kept), undo)
+            return
+        self._put(replace(run, status=status, error=kept, ended=time), undo)
+        waiting = self.of(run).open[run.scope]
+        waiting.remove(number)
+        undo.append(lambda: insort(waiting, number))
+        steps = self.steps.get(number, {})
+        before = dict(steps)
+        undo.append(lambda: steps.update(before))
+        steps.update({i: replace(step, sensory=None) for i, step in before.items()})
+
+    def drop(self, run: Run) -> None:
+        """Remove a run that ended, and what hangs on it."""
+        home = self.of(run)
+        last = max((o.position for o in home.outputs if o.run == run.id), default=0)
+        home.floor = max(home.floor, last)
+        home.outputs = [o for o in home.outputs if o.run != run.id]
+        self.steps.pop(run.id, None)
+        self.calls.pop(run.id, None)
+        del self.runs[run.id]
