@@ -8,8 +8,11 @@ from fornix.testing.expiry import ExpiryLaws
 from fornix.testing.finder import FinderLaws
 from fornix.testing.handle import HandleLaws
 from fornix.testing.items import ItemLaws
+from fornix.testing.lanes import LaneLaws
 from fornix.testing.ops import OpLaws
+from fornix.testing.outputs import OutputLaws
 from fornix.testing.persistence import PersistenceLaws
+from fornix.testing.progress import ProgressLaws
 from fornix.testing.sets import SetLaws
 from fornix.testing.staging import StagingLaws
 from fornix.testing.threads import ThreadLaws
@@ -26,6 +29,9 @@ class StoreContract(
     SetLaws,
     FinderLaws,
     StagingLaws,
+    LaneLaws,
+    ProgressLaws,
+    OutputLaws,
     HandleLaws,
     ThreadLaws,
 ):

@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 from fornix.errors import ForkedStore, StoreClosed
-from fornix.store import Add, Create, Delete, Lease, Put, Replace, Retire, Scope, Store
+from fornix.store import (
+    Add,
+    Create,
+    Delete,
+    Input,
+    Lease,
+    Put,
+    Replace,
+    Retain,
+    Retire,
+    Scope,
+    Store,
+)
 from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, add, batch, record, write
 from fornix.testing.finder import waiting
 from fornix.testing.items import only
@@ -52,6 +64,21 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "stage": lambda s: s.stage([(1, 1, b"")]),
     "unstage": lambda s: s.unstage(),
     "swap": lambda s: s.swap([1], notes=[]),
+    "commit_many": lambda s: s.commit_many([batch()]),
+    "accept": lambda s: s.accept("helper", [Input(ADA, "1", NOW)]),
+    "run": lambda s: s.run(1),
+    "runs": lambda s: s.runs("app"),
+    "queue": lambda s: s.queue("helper", ADA),
+    "lanes": lambda s: s.lanes("helper", "app", past_parked=True),
+    "steps": lambda s: s.steps(1),
+    "calls": lambda s: s.calls(1, 0),
+    "retry": lambda s: s.retry(1, last=True, time=NOW),
+    "outputs": lambda s: s.outputs("helper", "app"),
+    "outputs_of": lambda s: s.outputs_of(1),
+    "consumer": lambda s: s.consumer("helper", "app", "mail"),
+    "advance": lambda s: s.advance("helper", "app", "mail", 1),
+    "drop_consumer": lambda s: s.drop_consumer("helper", "app", "mail"),
+    "prune": lambda s: s.prune("helper", "app", Retain(), now=NOW),
 }
 """Every method of a store but `close`."""
 

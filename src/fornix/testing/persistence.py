@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from fornix.store import Add, Create, Define, Definition, Delete, Put, Replace, Retire, Store
+import pytest
+
+from fornix.errors import KeyBusy, NotFound, StaleRun
+from fornix.store import (
+    Add,
+    Call,
+    Create,
+    Define,
+    Definition,
+    Delete,
+    Input,
+    Put,
+    Replace,
+    Retain,
+    Retire,
+    Step,
+    Store,
+    Turn,
+)
 from fornix.testing.batches import ADA, HANDBOOK, NOTES, NOW, SECOND, add, batch, record, write
 from fornix.testing.finder import waiting
 from fornix.testing.items import only
+from fornix.testing.lanes import BEGIN, accept, asked, end, leased, told
 from fornix.testing.laws import Laws
 from fornix.testing.reads import FAR, Follower, differences, reads
 from fornix.testing.sets import BOOK
@@ -89,6 +109,75 @@ class PersistenceLaws(Laws):
         assert after is not None
         assert after.epoch > before.epoch
         again.close()
+
+    def test_runs_go_on_after_a_close(self, store: Store, path: Path) -> None:
+        """Inputs, steps, calls, outputs and consumers are there; numbers and ids go on."""
+        first, second = (a.run or 0 for a in store.accept("helper", [asked("e"), asked("f")]))
+        lease = leased(store)
+        call = Call(first, 0, 0, "fetch", "digest", "pending", begin=BEGIN)
+        store.commit(told(call, epoch=lease.epoch))
+        step = Step(first, 0, "greet", sensory="1", outputs=["1"])
+        work = told(step, epoch=lease.epoch)
+        commit = store.commit(work)
+        store.consumer("helper", "app", "mail")
+        store.advance("helper", "app", "mail", 3)
+        before = [store.runs("app"), store.steps(first), store.outputs("helper", "app")]
+        store.close()
+        again = self.open(path)
+        after = [again.runs("app"), again.steps(first), again.outputs("helper", "app")]
+        assert after == before
+        assert again.calls(first, 0) == [replace(call, begin=None)]
+        assert again.consumer("helper", "app", "mail") == 3
+        assert again.commit(work) == replace(commit, adopted=True)
+        assert again.accept("helper", [asked("e")])[0].run == first
+        third = again.accept("helper", [Input(ADA, "3", NOW)])[0]
+        assert (third.number, third.first) == (2, False)
+        assert (third.run or 0) > second
+        heir = leased(again, owner="two")
+        with pytest.raises(StaleRun):
+            again.commit(told(Step(first, 1, "note"), epoch=lease.epoch))
+        again.commit(told(Step(first, 1, "note", done=True), epoch=heir.epoch))
+        assert [found.sensory for found in again.steps(first)] == [None, None]
+        assert [run.id for run in again.queue("helper", ADA)] == [second, third.run]
+        again.close()
+
+    def test_no_id_of_a_run_is_used_twice(self, store: Store, path: Path) -> None:
+        """Not even that of the last one, when it was pruned."""
+        run = accept(store)
+        end(store, run)
+        store.prune("helper", "app", Retain(age_us=0), now=NOW)
+        store.close()
+        again = self.open(path)
+        assert accept(again) > run
+        assert [found.number for found in again.runs("app")] == [1]
+        again.close()
+
+    def test_two_handles_serve_one_lane(self, store: Store, path: Path) -> None:
+        """Each sees what the other accepted, did, parked and pruned; caches or not."""
+        other = self.open(path)
+        ids = [accept(each) for each in (store, other, store)]
+        lease = leased(store)
+        step = Step(ids[0], 0, "greet", begin=BEGIN, outputs=["1"])
+        work = told(step, epoch=lease.epoch, base=0, state=[Put(("a",), 1)])
+        store.commit(work)
+        assert other.commit(work).adopted
+        with pytest.raises(KeyBusy):
+            write(other, Put(("a",), 2))
+        other.commit(told(Turn(ids[0], "waiting", "parked", '"why"')))
+        with pytest.raises(StaleRun):
+            store.commit(told(Step(ids[0], 1, "note"), epoch=lease.epoch))
+        assert other.retry(ids[0], last=True, time=NOW) > ids[2]
+        assert store.accept("helper", [Input(ADA, "5", NOW)])[0].number == 4
+        store.release(lease)
+        heir = other.accept("helper", [Input(ADA, "6", NOW)], owner="two")[0].lease
+        assert heir is not None
+        assert store.lease(ADA, "one") is None
+        other.prune("helper", "app", Retain(age_us=0), now=NOW)
+        with pytest.raises(NotFound):
+            store.commit(told(Turn(ids[0], "waiting", "parked")))
+        for each in (store, other):
+            assert [run.number for run in each.queue("helper", ADA)] == [1, 2, 3, 4, 5]
+        other.close()
 
     def test_another_handle_sees_every_commit(self, store: Store, path: Path) -> None:
         """And the other way round, caches or not."""

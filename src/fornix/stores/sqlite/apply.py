@@ -31,8 +31,11 @@ from fornix.store import (
     Scope,
     SetRef,
 )
+from fornix.stores.sqlite import leases, progress
 from fornix.stores.sqlite.connection import Row, first, query
-from fornix.stores.sqlite.journal import adopted, lease_epoch
+from fornix.stores.sqlite.files import Owners
+from fornix.stores.sqlite.journal import adopted
+from fornix.stores.sqlite.known import KnownLanes
 from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 from fornix.stores.sqlite.staging import expect
 from fornix.stores.sqlite.tree import apply_tree
@@ -59,22 +62,34 @@ class Known:
     sets: dict[SetRef, tuple[int, Definition]] = field(
         default_factory=dict[SetRef, tuple[int, Definition]]
     )
+    runs: KnownLanes = field(default_factory=KnownLanes)
 
 
 class Transaction:
     """Applies batches, one after the other, on a connection whose transaction is open.
 
-    `known` is updated as it goes; whoever rolls back must drop it.
+    `known` is updated as it goes; whoever rolls back must drop it, or `forget`.
     """
 
-    def __init__(self, connection: apsw.Connection, known: Known) -> None:
+    def __init__(self, connection: apsw.Connection, known: Known, owners: Owners) -> None:
         self._db = connection
         self._known = known
+        self.owners = owners
         version = connection.pragma("data_version")
         if version != known.version:
-            known.__init__(version=int(version or 0))
-            row = connection.execute("SELECT n, time FROM journal ORDER BY n DESC LIMIT 1").get
-            known.number, known.time = row or (0, 0)
+            self.forget(int(version or 0))
+
+    @property
+    def known(self) -> Known:
+        """What was read and still holds."""
+        return self._known
+
+    def forget(self, version: int | None = None) -> None:
+        """Drop what is known: another connection wrote, or a part was rolled back."""
+        known = self._known
+        known.__init__(version=known.version if version is None else version)
+        row = self._db.execute("SELECT n, time FROM journal ORDER BY n DESC LIMIT 1").get
+        known.number, known.time = row or (0, 0)
 
     def apply(self, batch: Batch) -> Commit:
         """Apply one batch, or adopt the commit that its op names."""
@@ -83,13 +98,21 @@ class Transaction:
             if earlier is not None:
                 return earlier
         number = self._known.number + 1
+        if batch.run is not None:
+            earlier = progress.take_place(self._db, batch.run, number)
+            if earlier is not None:
+                return earlier
         time = max(batch.time, self._known.time)
-        scope = self._scope(batch.scope)
+        scope = self.scope(batch.scope)
         expect(self._db, batch.expects, known=self._known.notes)
         self._guard(batch, scope, number)
         changes = Changes(self, batch, number, time)
         nodes = apply_tree(self._db, scope, batch.state, number=number)
         changes.run()
+        if batch.run is not None:
+            progress.apply(self._db, self._known.runs, batch.run, number=number, time=time)
+        if batch.release and batch.epoch is not None:
+            leases.drop(self._db, self._known.runs, batch.scope, batch.epoch)
         ended = {name: rows for name, rows in (("nodes", nodes), ("items", changes.ended)) if rows}
         self._db.execute(
             "INSERT INTO journal (n, time, scope, op, request, result, ended) "
@@ -109,10 +132,8 @@ class Transaction:
 
     def _guard(self, batch: Batch, scope: int, number: int) -> None:
         key = batch.scope.key or batch.scope.space
-        if batch.epoch is not None:
-            found = lease_epoch(self._db, batch.scope)
-            if found != batch.epoch:
-                raise StaleRun(key, expected=batch.epoch, found=found or 0, what="epoch")
+        leases.guard(self._db, self._known.runs, self.owners, batch)
+        progress.guard(self._db, self._known.runs, batch)
         for change in (*batch.define, *batch.items):
             if change.set.scope.key is not None and change.set.scope != batch.scope:
                 raise InvalidInput(
@@ -131,7 +152,8 @@ class Transaction:
             head = self._db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
             raise StaleRun(key, expected=batch.base, found=head)
 
-    def _scope(self, scope: Scope) -> int:
+    def scope(self, scope: Scope) -> int:
+        """Return the row of a scope, which is made if there is none."""
         if scope in self._known.scopes:
             return self._known.scopes[scope]
         found = scope_id(self._db, scope)
@@ -149,7 +171,7 @@ class Transaction:
             return self._known.sets[ref]
         row = self._db.execute(
             "SELECT id, definition FROM memory_set WHERE scope = ? AND name = ?",
-            (self._scope(ref.scope), ref.name),
+            (self.scope(ref.scope), ref.name),
         ).get
         if row is None:
             return None
@@ -169,7 +191,7 @@ class Transaction:
         if known is None:
             self._db.execute(
                 "INSERT INTO memory_set (scope, name, definition) VALUES (?, ?, ?)",
-                (self._scope(define.set.scope), define.set.name, text),
+                (self.scope(define.set.scope), define.set.name, text),
             )
             number = self._db.last_insert_rowid()
         else:

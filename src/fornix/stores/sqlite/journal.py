@@ -1,4 +1,4 @@
-"""The journal and the leases: what a commit did, when it was, and who may run a key."""
+"""The journal: what a commit did, and when it was."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import apsw
 
 from fornix import wire
 from fornix.errors import IdempotencyConflict
-from fornix.store import Commit, Effects, Lease, Node, Scope, StoredItem
+from fornix.store import Commit, Effects, Node, Scope, StoredItem
 from fornix.stores.sqlite import shapes
-from fornix.stores.sqlite.connection import first, numbers, query
-from fornix.stores.sqlite.files import Owners
+from fornix.stores.sqlite.connection import numbers, query
 from fornix.stores.sqlite.scopes import ROW_BITS
 from fornix.stores.sqlite.tree import split
 from fornix.values import Path
@@ -86,43 +85,3 @@ def commit_at(db: apsw.Connection, time: int) -> int:
         else:
             high = middle - 1
     return low
-
-
-def take_lease(db: apsw.Connection, owners: Owners, scope: Scope, owner: str) -> Lease | None:
-    """Give *owner* the lease, or None while somebody alive has it."""
-    where = (scope.space, scope.key or "")
-    holder, epoch = first(
-        db, "SELECT owner, epoch FROM lease WHERE space = ? AND key = ?", *where
-    ) or (None, 0)
-    if holder is not None and holder != owner and owners.is_alive(holder):
-        return None
-    owners.enlist(owner)
-    if holder == owner:
-        return Lease(scope, owner, epoch)
-    query(
-        db,
-        "INSERT INTO lease (space, key, owner, epoch) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch",
-        *where,
-        owner,
-        epoch + 1,
-    )
-    return Lease(scope, owner, epoch + 1)
-
-
-def drop_lease(db: apsw.Connection, lease: Lease) -> None:
-    """Give a lease back, if it is still the one that holds."""
-    query(
-        db,
-        "UPDATE lease SET owner = NULL WHERE space = ? AND key = ? AND owner = ? AND epoch = ?",
-        lease.scope.space,
-        lease.scope.key or "",
-        lease.owner,
-        lease.epoch,
-    )
-
-
-def lease_epoch(db: apsw.Connection, scope: Scope) -> int | None:
-    """Return the epoch of the lease that holds; None: nobody has one."""
-    sql = "SELECT epoch FROM lease WHERE space = ? AND key = ? AND owner IS NOT NULL"
-    return first(db, sql, scope.space, scope.key or "")

@@ -60,6 +60,9 @@ def stats(db: apsw.Connection, path: Path) -> StoreStats:
         db,
         "SELECT space, key, owner, epoch FROM lease WHERE owner IS NOT NULL ORDER BY space, key",
     )
+    unfinished = dict(
+        query(db, "SELECT status, count(*) FROM run WHERE ended IS NULL GROUP BY status")
+    )
     return StoreStats(
         commits=commits,
         keys=keys,
@@ -71,6 +74,9 @@ def stats(db: apsw.Connection, path: Path) -> StoreStats:
         oldest_pending=oldest,
         file_bytes=_size(path),
         wal_bytes=_size(Path(f"{path}-wal")),
+        runs_waiting=unfinished.get(0, 0),
+        runs_parked=unfinished.get(1, 0),
+        runs_ended=db.execute("SELECT count(*) FROM run WHERE ended IS NOT NULL").get,
         leases=[Lease(Scope(s, k or None), owner, epoch) for s, k, owner, epoch in leases],
         details={
             "sqlite": apsw.sqlite_lib_version(),
@@ -95,6 +101,19 @@ def problems(db: apsw.Connection) -> list[str]:
         "(SELECT 1 FROM item WHERE item.row = feature.row)",
         "sets whose count is wrong": "SELECT count(*) FROM memory_set WHERE items != "
         "(SELECT count(*) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
+        "runs whose lane is wrong": "SELECT count(*) FROM run WHERE NOT EXISTS "
+        "(SELECT 1 FROM lane WHERE lane.id = run.lane AND lane.agent = run.agent "
+        "AND run.number < lane.next)",
+        "runs that ended in part": "SELECT count(*) FROM run "
+        "WHERE (status >= 2) != (ended IS NOT NULL) OR (now IS NULL) != (actions IS NULL)",
+        "steps without a run and a commit": "SELECT count(*) FROM step WHERE NOT EXISTS "
+        "(SELECT 1 FROM run WHERE run.id = step.id >> 20 AND now IS NOT NULL "
+        "AND (ended IS NULL OR sensory IS NULL)) "
+        "OR NOT EXISTS (SELECT 1 FROM journal WHERE journal.n = step.n)",
+        "durable calls without a run": "SELECT count(*) FROM durable_call WHERE NOT EXISTS "
+        "(SELECT 1 FROM run WHERE run.id = durable_call.step >> 20 AND now IS NOT NULL)",
+        "outputs without a step": "SELECT count(*) FROM output WHERE NOT EXISTS "
+        "(SELECT 1 FROM step WHERE step.id = output.step AND step.n = output.id >> 20)",
         "nodes whose parent is no object": "SELECT count(*) FROM node AS child "
         "WHERE ended IS NULL AND parent != '' AND NOT EXISTS (SELECT 1 FROM node "
         "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "

@@ -1,6 +1,6 @@
-"""Group commit: batches of many threads share one transaction and one fsync.
+"""Group commit: what many threads write shares one transaction and one fsync.
 
-Whoever finds nobody leading becomes the leader: it takes all that wait, commits them in one
+Whoever finds nobody leading becomes the leader: it takes all that wait, does it in one
 transaction (each in a savepoint with an answer of its own) and hands over to one who waits. With
 one thread that is a commit like any other; with many, what arrives during an fsync shares the
 next one.
@@ -11,35 +11,38 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import TypeVar, cast
 
 from fornix.errors import FornixError, Unavailable
-from fornix.store import Batch, Commit
+from fornix.stores.sqlite.apply import Transaction
 
 MOST = 256
-"""Batches in one transaction, so that nobody waits long for the first of them."""
+"""Pieces of work in one transaction, so that nobody waits long for the first of them."""
+
+R = TypeVar("R")
 
 
 class Ticket:
-    """A batch that waits, and what became of it."""
+    """A piece of work that waits, and what became of it."""
 
-    __slots__ = ("answer", "batch", "error", "leads", "ready")
+    __slots__ = ("answer", "error", "leads", "ready", "settled", "work")
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-        self.answer: Commit | None = None
+    def __init__(self, work: Callable[[Transaction], object]) -> None:
+        self.work = work
+        self.answer: object = None
         self.error: FornixError | None = None
+        self.settled = False
         self.leads = False
         self.ready = threading.Lock()
         self.ready.acquire()
 
-    @property
-    def settled(self) -> bool:
-        """Whether there is an answer or an error."""
-        return self.answer is not None or self.error is not None
+    def settle(self, answer: object, error: FornixError | None) -> None:
+        """Give the answer, or the error."""
+        self.answer, self.error, self.settled = answer, error, True
 
 
 class CommitQueue:
-    """Gathers batches into groups; *commit_group* settles every ticket of a group."""
+    """Gathers work into groups; *commit_group* settles every ticket of a group."""
 
     def __init__(self, commit_group: Callable[[list[Ticket]], None]) -> None:
         self._commit_group = commit_group
@@ -47,9 +50,12 @@ class CommitQueue:
         self._waiting: deque[Ticket] = deque()
         self._led = False
 
-    def commit(self, batch: Batch) -> Commit:
-        """Return the answer to *batch* once it is durable, or raise what refused it."""
-        ticket = Ticket(batch)
+    def do(self, work: Callable[[Transaction], R]) -> R:
+        """Return what *work* answers once it is durable, or raise what refused it.
+
+        Work that raises a `FornixError` is undone by itself; what else raises undoes its group.
+        """
+        ticket = Ticket(work)
         with self._mutex:
             self._waiting.append(ticket)
             leads, self._led = not self._led, True
@@ -59,8 +65,7 @@ class CommitQueue:
             self._lead()
         if ticket.error is not None:
             raise ticket.error
-        assert ticket.answer is not None  # noqa: S101 - a group settles all its tickets
-        return ticket.answer
+        return cast("R", ticket.answer)
 
     def _wait(self, ticket: Ticket) -> None:
         """Wait until the ticket is settled, or is to lead; an interrupt leaves nobody waiting."""
@@ -103,4 +108,4 @@ class CommitQueue:
 def _settle(group: list[Ticket], error: FornixError) -> None:
     for ticket in group:
         if not ticket.settled:
-            ticket.error = error
+            ticket.settle(None, error)

@@ -7,20 +7,21 @@ commit is one transaction and one fsync.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from fornix.errors import FornixError
-from fornix.store import Batch, Commit, Lease, Scope
-from fornix.stores.sqlite import journal, maintenance, staging
+from fornix.store import Batch, Commit
+from fornix.stores.sqlite import maintenance, staging
 from fornix.stores.sqlite.apply import Known, Transaction
 from fornix.stores.sqlite.connection import translated
 from fornix.stores.sqlite.handle import Durability
-from fornix.stores.sqlite.queue import CommitQueue, Ticket
-from fornix.stores.sqlite.reads import SqliteReads
+from fornix.stores.sqlite.lanes import SqliteLanes
+from fornix.stores.sqlite.queue import CommitQueue, R, Ticket
 
 
-class SqliteStore(SqliteReads):
+class SqliteStore(SqliteLanes):
     """See `fornix.store.Store`; opened by `SqliteStore.open`."""
 
     def __init__(
@@ -34,37 +35,33 @@ class SqliteStore(SqliteReads):
     def commit(self, batch: Batch) -> Commit:
         """See `Ledger.commit`."""
         self._check()
-        return self._queue.commit(batch)
+        return self._queue.do(lambda tx: tx.apply(batch))
+
+    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
+        """See `Ledger.commit_many`."""
+        self._check()
+        if not batches:
+            return []
+        return self._queue.do(
+            lambda tx: [_try(tx, partial(Transaction.apply, batch=batch)) for batch in batches]
+        )
 
     @translated
     def _commit_group(self, group: list[Ticket]) -> None:
-        answers: list[tuple[Ticket, Commit | FornixError]] = []
-        alone = len(group) == 1
+        answers: list[tuple[Ticket, object]] = []
         with self._writing() as db:
+            assert self._owners is not None  # noqa: S101 - a writable store has them
             touched = self._flush_touches(db)
+            tx = Transaction(db, self._known, self._owners)
             for ticket in group:
-                tx = Transaction(db, self._known)
-                answers.append((ticket, tx.apply(ticket.batch) if alone else self._try(tx, ticket)))
+                answer = ticket.work(tx) if len(group) == 1 else _try(tx, ticket.work)
+                answers.append((ticket, answer))
         self._forget_touches(touched)
         for ticket, answer in answers:
-            if isinstance(answer, Commit):
-                ticket.answer = answer
+            if isinstance(answer, FornixError):
+                ticket.settle(None, answer)
             else:
-                ticket.error = answer
-
-    def _try(self, tx: Transaction, ticket: Ticket) -> Commit | FornixError:
-        """Apply one batch of a group in a savepoint; what refuses it concerns it alone."""
-        db = tx.connection
-        db.execute("SAVEPOINT batch")
-        try:
-            answer = tx.apply(ticket.batch)
-        except FornixError as error:
-            self._known = Known()
-            db.execute("ROLLBACK TO batch")
-            db.execute("RELEASE batch")
-            return error
-        db.execute("RELEASE batch")
-        return answer
+                ticket.settle(answer, None)
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
         """See `Ledger.touch`."""
@@ -109,19 +106,6 @@ class SqliteStore(SqliteReads):
             return staging.put_note(db, name, text, expected)
 
     @translated
-    def lease(self, scope: Scope, owner: str) -> Lease | None:
-        """See `Ledger.lease`."""
-        with self._writing() as db:
-            assert self._owners is not None  # noqa: S101 - a writable store has them
-            return journal.take_lease(db, self._owners, scope, owner)
-
-    @translated
-    def release(self, lease: Lease) -> None:
-        """See `Ledger.release`."""
-        with self._writing() as db:
-            journal.drop_lease(db, lease)
-
-    @translated
     def sweep(self, *, now: int) -> int:
         """See `Ledger.sweep`."""
         with self._writing() as db:
@@ -153,3 +137,18 @@ class SqliteStore(SqliteReads):
         """Return what SQLite's and our own checks find wrong with the file; empty: nothing."""
         with self._reader() as db:
             return maintenance.problems(db)
+
+
+def _try(tx: Transaction, work: Callable[[Transaction], R]) -> R | FornixError:
+    """Do one piece of work in a savepoint; what refuses it concerns it alone."""
+    db = tx.connection
+    db.execute("SAVEPOINT batch")
+    try:
+        answer = work(tx)
+    except FornixError as error:
+        db.execute("ROLLBACK TO batch")
+        db.execute("RELEASE batch")
+        tx.forget()
+        return error
+    db.execute("RELEASE batch")
+    return answer

@@ -1,6 +1,6 @@
 -- The first schema.
 -- Rows are versioned: `begun` and `ended` are commit numbers, a live row has no end.
--- `node.id` and `item.row` are made as (commit number << 20 | position in the commit): unique,
+-- `node.id`, `item.row` and `output.id` are (commit number << 20 | position in the commit): unique,
 -- never reused, rising, and all that one commit began lies in one range. Times: microseconds, UTC.
 
 CREATE TABLE note (            -- small facts: the salt, the embedder of each space
@@ -165,3 +165,87 @@ END;
 CREATE TRIGGER feature_removed AFTER DELETE ON feature BEGIN
     INSERT INTO change (set_id, row, kind) VALUES (old.set_id, old.row, 3);
 END;
+
+CREATE TABLE agent (           -- whose lanes they are: the name of a runner, in a space
+    id INTEGER PRIMARY KEY,
+    space TEXT NOT NULL,
+    name TEXT NOT NULL,
+    floor INTEGER NOT NULL DEFAULT 0,      -- the last of its outputs that was pruned
+    pruned INTEGER NOT NULL DEFAULT 0,     -- the last of its runs that was: no id is used again
+    UNIQUE (space, name)
+) STRICT;
+
+CREATE TABLE lane (            -- the queue of one agent and key
+    id INTEGER PRIMARY KEY,
+    agent INTEGER NOT NULL REFERENCES agent,
+    scope INTEGER NOT NULL REFERENCES scope,
+    next INTEGER NOT NULL,     -- the number of its next run
+    UNIQUE (agent, scope)
+) STRICT;
+
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY,
+    agent INTEGER NOT NULL REFERENCES agent,
+    lane INTEGER NOT NULL REFERENCES lane,
+    number INTEGER NOT NULL,
+    status INTEGER NOT NULL,   -- 0 waiting, 1 parked, 2 done, 3 discarded, 4 retried
+    event TEXT NOT NULL,
+    accepted INTEGER NOT NULL,
+    now INTEGER,               -- its own time; NULL: not begun
+    actions TEXT,              -- JSON: what the event set off
+    ended INTEGER,
+    error TEXT,
+    origin INTEGER             -- the run whose input it took over
+) STRICT;
+
+CREATE INDEX run_open ON run (agent, lane, id, status) WHERE ended IS NULL;
+CREATE INDEX run_ended ON run (agent, ended) WHERE ended IS NOT NULL;
+
+CREATE TABLE step (            -- a task that is done
+    id INTEGER PRIMARY KEY,    -- run << 20 | ordinal
+    n INTEGER NOT NULL REFERENCES journal,
+    action TEXT NOT NULL,
+    sent TEXT,
+    sensory TEXT,              -- NULL once the run has ended
+    looked TEXT,
+    skipped TEXT
+) STRICT;
+
+CREATE TABLE durable_call (
+    step INTEGER NOT NULL,     -- of the task, which need not be done: run << 20 | ordinal
+    position INTEGER NOT NULL,
+    n INTEGER NOT NULL REFERENCES journal,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    status INTEGER NOT NULL,   -- 0 pending, 1 returned, 2 raised
+    outcome TEXT,
+    attempts INTEGER NOT NULL,
+    PRIMARY KEY (step, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE output (          -- an event for the world
+    agent INTEGER NOT NULL REFERENCES agent,
+    id INTEGER NOT NULL,       -- commit number << 20 | position in the commit
+    step INTEGER NOT NULL REFERENCES step,
+    event TEXT NOT NULL,
+    PRIMARY KEY (agent, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE consumer (        -- who reads outputs, and up to where it has
+    agent INTEGER NOT NULL REFERENCES agent,
+    name TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    PRIMARY KEY (agent, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE event_id (        -- ids of inputs, while repetitions are recognised
+    agent INTEGER NOT NULL REFERENCES agent,
+    digest BLOB NOT NULL,
+    run INTEGER NOT NULL,      -- it may be pruned before this is
+    number INTEGER NOT NULL,
+    request BLOB,              -- digest of what was sent
+    time INTEGER NOT NULL,
+    PRIMARY KEY (agent, digest)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX event_id_time ON event_id (agent, time);

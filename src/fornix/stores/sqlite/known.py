@@ -1,0 +1,85 @@
+"""What was read of runs and leases and still holds, so that a step need not read it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import apsw
+
+from fornix.progress import CallStatus, RunStatus
+from fornix.scope import Scope
+
+MOST = 20_000
+"""Runs and lanes that are remembered."""
+
+STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
+"""By the number that stands for each in the file."""
+
+CALL_STATUSES: tuple[CallStatus, ...] = ("pending", "returned", "raised")
+
+
+@dataclass(slots=True)
+class KnownLane:
+    """A lane: the number of its next run, and how many have not ended."""
+
+    id: int
+    next: int
+    open: int
+
+
+@dataclass(slots=True)
+class KnownRun:
+    """A run that has not ended.
+
+    Attributes:
+        felt: Whether a step of it may hold sensory memory.
+    """
+
+    agent: int
+    scope: Scope
+    status: RunStatus
+    begun: bool
+    felt: bool
+
+
+@dataclass
+class KnownLanes:
+    """Part of what a writer knows: dropped with all of it."""
+
+    last: int = -1
+    agents: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    lanes: dict[tuple[int, Scope], KnownLane] = field(
+        default_factory=dict[tuple[int, Scope], KnownLane]
+    )
+    runs: dict[int, KnownRun] = field(default_factory=dict[int, KnownRun])
+    leases: dict[Scope, tuple[str | None, int]] = field(
+        default_factory=dict[Scope, "tuple[str | None, int]"]
+    )
+
+    def trim(self) -> None:
+        """Start anew where it has grown."""
+        for each in (self.lanes, self.runs, self.leases):
+            if len(each) > MOST:
+                each.clear()
+
+    def next_run(self, db: apsw.Connection) -> int:
+        """Return the id of a new run; none is used twice, pruned or not."""
+        if self.last < 0:
+            self.last = db.execute(
+                "SELECT max(ifnull((SELECT max(id) FROM run), 0), "
+                "ifnull((SELECT max(pruned) FROM agent), 0))"
+            ).get
+        self.last += 1
+        return self.last
+
+    def agent(self, db: apsw.Connection, space: str, name: str) -> int:
+        """Return the row of an agent, which is made if there is none."""
+        found = self.agents.get((space, name))
+        if found is None:
+            db.execute(
+                "INSERT INTO agent (space, name) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (space, name),
+            )
+            sql = "SELECT id FROM agent WHERE space = ? AND name = ?"
+            found = self.agents[space, name] = db.execute(sql, (space, name)).get
+        return found
