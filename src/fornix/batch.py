@@ -8,10 +8,19 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from fornix.errors import Conflict, DuplicateItem, InvalidInput, NotFound, StaleItem, Unusable
+from fornix.errors import (
+    Conflict,
+    DuplicateItem,
+    InvalidInput,
+    KeyBusy,
+    NotFound,
+    StaleItem,
+    Unusable,
+)
 from fornix.items import Hits
 from fornix.recall import Drafted, SearchOptions
 from fornix.state import Mark, Overlay
+from fornix.state.committed import Patience
 from fornix.state.paths import Place
 from fornix.state.tree import Expiry
 from fornix.store import (
@@ -350,24 +359,29 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
     state: Sequence[TreeDelta],
     calls: Sequence[Value],
 ) -> Commit | None:
-    """Commit what was gathered; None if that is nothing."""
+    """Commit what was gathered; None if that is nothing. Waits for whoever runs the key."""
     if not (draft.items or draft.define or state or op):
         return None
     request = None if op is None else engine.request(["batch", list(calls)])
-    commit = engine.store.commit(
-        Batch(
-            scope=draft.scope,
-            time=engine.clock(),
-            op=op,
-            request=request,
-            label=label,
-            expects=engine.expects if draft.items else (),
-            base=base,
-            state=state,
-            define=draft.define,
-            items=draft.items,
-            limits=engine.limits,
-        )
+    batch = Batch(
+        scope=draft.scope,
+        time=engine.clock(),
+        op=op,
+        request=request,
+        label=label,
+        expects=engine.expects if draft.items else (),
+        base=base,
+        state=state,
+        define=draft.define,
+        items=draft.items,
+        limits=engine.limits,
     )
-    engine.written(draft.items)
-    return commit
+    patience = Patience(draft.scope, engine.wait_s)
+    while True:
+        try:
+            commit = engine.store.commit(batch)
+        except KeyBusy as error:
+            patience.wait(error)
+        else:
+            engine.written(draft.items)
+            return commit

@@ -46,13 +46,43 @@ class Lane(Protocol):
         ...
 
 
+PAUSE_S = 0.005
+"""Longest pause between two tries while somebody runs the key."""
+
+
+class Patience:
+    """How long a change waits for others that write to its key, or run it."""
+
+    def __init__(self, scope: Scope, wait_s: float) -> None:
+        self._scope, self._wait_s = scope, wait_s
+        self._deadline = time.monotonic() + wait_s
+        self._pause = PAUSE_S / 10
+
+    def wait(self, error: StaleRun | KeyBusy) -> None:
+        """Return when it is time to try again; raise `KeyBusy` once all has been waited for.
+
+        What became stale is repeated at once: somebody has just finished.
+        """
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise busy(self._scope, self._wait_s) from None
+        if isinstance(error, KeyBusy):
+            time.sleep(min(self._pause, left))
+            self._pause = min(self._pause * 2, PAUSE_S)
+
+
+def busy(scope: Scope, wait_s: float) -> KeyBusy:
+    """Return what is raised when all of *wait_s* has been waited."""
+    return KeyBusy(scope.key or scope.space, wait_s=wait_s)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CommittedTree:
     """The exact memory of a key as it is now. May be used from any thread.
 
     A read sees every commit before it. A change is atomic, and durable when the call returns; it
-    waits for other writers of the key, in the key's lane and elsewhere, and raises `KeyBusy` after
-    `wait_s`. A call that changes nothing makes no commit.
+    waits for other writers of the key, in the key's lane and elsewhere, and for whoever runs it,
+    and raises `KeyBusy` after `wait_s`. A call that changes nothing makes no commit.
 
     With ``Ttl(refresh="read")`` a read also renews what it read, once a tenth of the time to live
     has passed. It never waits for that: if the key is busy, the renewal is left to a later read.
@@ -131,15 +161,14 @@ class CommittedTree:
             IdempotencyConflict: The idempotency key was used for another request.
             Unavailable: The store cannot be written now.
         """
-        deadline = time.monotonic() + self.wait_s
+        patience = Patience(self.scope, self.wait_s)
         asked = self._digest([checked(part, nan=True) for part in request]) if self.op else None
         with self._held():
             while True:
                 try:
                     return self._attempt(operation, asked)
-                except StaleRun:
-                    if time.monotonic() >= deadline:
-                        raise self._busy() from None
+                except (StaleRun, KeyBusy) as error:
+                    patience.wait(error)
 
     def once(self, idempotency_key: str) -> CommittedTree:
         """Return the same memory, for one change under *idempotency_key*."""
@@ -199,14 +228,11 @@ class CommittedTree:
     @contextmanager
     def _held(self) -> Generator[None]:
         if not self.lane.acquire(timeout=self.wait_s):
-            raise self._busy()
+            raise busy(self.scope, self.wait_s)
         try:
             yield
         finally:
             self.lane.release()
-
-    def _busy(self) -> KeyBusy:
-        return KeyBusy(self.scope.key or self.scope.space, wait_s=self.wait_s)
 
     def _digest(self, value: Value) -> bytes:
         return wire.digest(value, salt=self.ledger.salt())
