@@ -1,0 +1,51 @@
+"""How often, how soon and after which errors something is tried again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from fornix.errors import InvalidInput
+from fornix.values import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again after an error, waiting longer each time, each wait a little random.
+
+    Attributes:
+        attempts: Tries in all, the first one included.
+        wait_s: Before the second try.
+        factor: Each wait is so many times the last one.
+        most_s: No wait is longer.
+        jitter: A wait is made up to so much shorter, as a part of it, 0..1: callers that failed
+            together do not come again together.
+        on: Errors after which it is tried again; others are final at once.
+    """
+
+    attempts: int = 3
+    wait_s: float = 0.5
+    factor: float = 2.0
+    most_s: float = 30.0
+    jitter: float = 0.5
+    on: tuple[type[Exception], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be done."""
+        counted(self.attempts, "attempts")
+        if not (self.wait_s >= 0 and self.factor >= 1 and self.most_s >= 0):
+            raise InvalidInput("a Retry waits at least 0 s, and its factor is at least 1")
+        if not 0 <= self.jitter <= 1:
+            raise InvalidInput(f"jitter must be from 0 to 1, not {self.jitter!r}")
+
+    def again(self, error: Exception, tried: int) -> bool:
+        """Return whether to try again after the *tried*-th try raised *error*."""
+        return tried < self.attempts and isinstance(error, self.on)
+
+    def pause_s(self, tried: int) -> float:
+        """Return how long to wait after the *tried*-th try."""
+        whole = min(self.wait_s * self.factor ** (tried - 1), self.most_s)
+        return whole * (1 - self.jitter * random.random())  # noqa: S311 - no secret
+
+
+ONCE = Retry(attempts=1)
