@@ -35,6 +35,7 @@
     ├── Unavailable                    try again later, or elsewhere; nothing was changed
     │   ├── StoreBusy                      another process held the write lock too long
     │   ├── KeyBusy                        a key's lane stayed occupied too long
+    │   ├── RunPending                     a run was not over in the time it was given
     │   ├── StoreFull                      the disk has no room
     │   └── StoreReadOnly                  the file or the handle cannot be written
     ├── Unusable                       this handle or file cannot serve
@@ -230,13 +231,17 @@ class RunParked(RunFailed):
     Attributes:
         run: Its id.
         error: The type and message of what its action raised.
+        behind: The run whose outputs were awaited, if that is one that waits behind it.
     """
 
-    def __init__(self, run: int, key: str, *, action: str, error: str) -> None:
-        self.run, self.key, self.action, self.error = run, key, action, error
+    def __init__(
+        self, run: int, key: str, *, action: str, error: str, behind: int | None = None
+    ) -> None:
+        self.run, self.key, self.action, self.error, self.behind = run, key, action, error, behind
+        told = "" if behind is None else f"run {behind} is stored and waits: "
         super().__init__(
-            f"run {run} of key {key!r} is parked: its action {action!r} raised {error}; look at it "
-            f"with `fornix runs show {run}`, then retry or discard it"
+            f"{told}run {run} of key {key!r} is parked, its action {action!r} raised {error}; look "
+            f"at it with `fornix runs show {run}`, then retry or discard it"
         )
 
 
@@ -321,6 +326,17 @@ class KeyBusy(Unavailable):
     def __init__(self, key: str, *, wait_s: float) -> None:
         self.key, self.wait_s = key, wait_s
         super().__init__(f"key {key!r} was busy for {wait_s:g} s with other writes; try again")
+
+
+class RunPending(Unavailable):
+    """A run was not over in time; it goes on all the same."""
+
+    def __init__(self, run: int, key: str, *, wait_s: float) -> None:
+        self.run, self.key, self.wait_s = run, key, wait_s
+        super().__init__(
+            f"run {run} of key {key!r} was not over after {wait_s:g} s; it goes on, and the same "
+            "ticket, or the same event id, gives its outputs later"
+        )
 
 
 class StoreFull(Unavailable):

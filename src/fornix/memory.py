@@ -216,6 +216,16 @@ class Memory:
         return self._space
 
     @property
+    def engine(self) -> Engine:
+        """What it works with, for the rooms of fornix above it, such as runners."""
+        return self._engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """How long short-term values stay where a write does not say."""
+        return self._ttl
+
+    @property
     def embedder(self) -> Embedder:
         """What gives texts their vectors."""
         return self._engine.recorder.embedder

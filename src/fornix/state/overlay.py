@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TypeGuard, TypeVar, cast
+from typing import NoReturn, TypeGuard, TypeVar, cast
 
-from fornix.errors import InvalidValue, NotAnObject, TreeConflict, Unsupported
+from fornix.errors import InvalidValue, NotAnObject, TreeConflict, Unsupported, Unusable
 from fornix.state.cells import ATOMS, OBJECT, VALUE, WRITTEN, Cell, Cells, copied, in_the_way
 from fornix.state.objects import MemoryObject
 from fornix.state.paths import MemoryKind, Place, Places, Resolver, names_of
@@ -50,6 +50,17 @@ _FLAGS = frozenset({type(None), bool, float})
 
 _SHORT = 128
 """Characters of a text that is surely within the least `TreeLimits`."""
+
+
+class Sealed:
+    """Stands where an overlay's cells were: what is read or written now would be lost."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise `Unusable`."""
+        raise Unusable(self.__dict__["reason"])
 
 
 class Overlay:
@@ -91,6 +102,15 @@ class Overlay:
         self._cells = Cells(tree, now if callable(now) else lambda: now)
         self._limits = limits or TreeLimits()
         self._ttl = ttl
+
+    def seal(self, reason: str) -> Cells:
+        """Have every later use raise `Unusable`, saying *reason*; return what `unseal` takes."""
+        cells, self._cells = self._cells, cast("Cells", Sealed(reason))
+        return cells
+
+    def unseal(self, cells: Cells) -> None:
+        """Be usable again."""
+        self._cells = cells
 
     @classmethod
     def of(

@@ -1,0 +1,166 @@
+"""Durable calls: what an action asks of the world, done once and remembered with its run.
+
+A call is known by its position in the task, its function's name and a digest of its arguments.
+When a task begins anew, a call that completed gives its result, or raises its error, without
+being made; one that was under way is made again, or its reconciler tells what became of it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from fornix import wire
+from fornix.errors import DurableCallFailed, InvalidInput, InvalidValue
+from fornix.retries import ONCE, Retry
+from fornix.values import Value, checked
+
+F = TypeVar("F", bound=Callable[..., Any])
+Reconcile = Callable[[], Any]
+
+_MARK = "__fornix_durable__"
+_LONGEST = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a function is called durably.
+
+    Attributes:
+        name: What the record calls it; None: the function's qualified name.
+        retry: How often it is called before its error is final.
+        reconcile: Tells what became of a call that was under way when its process died; it is
+            called instead of the function, without arguments. None: the function is called again.
+    """
+
+    name: str | None = None
+    retry: Retry = ONCE
+    reconcile: Reconcile | None = None
+
+
+def durable(
+    *, name: str | None = None, retry: Retry | None = None, reconcile: Reconcile | None = None
+) -> Callable[[F], F]:
+    """Say how a function is called by ``ctx.durable``; called plainly, it stays as it was.
+
+    Raises:
+        TypeError: *reconcile* cannot be called without arguments.
+    """
+    options = Options(name, retry or ONCE, checked_reconcile(reconcile))
+
+    def mark(function: F) -> F:
+        setattr(function, _MARK, options)
+        return function
+
+    return mark
+
+
+def checked_reconcile(reconcile: object) -> Reconcile | None:
+    """Return *reconcile* if it can be called without arguments.
+
+    Raises:
+        TypeError: It cannot.
+    """
+    if reconcile is None:
+        return None
+    if not callable(reconcile):
+        raise _Misused(f"a reconciler must be callable, not {reconcile!r}")
+    try:
+        inspect.signature(reconcile).bind()
+    except TypeError as error:
+        raise _Misused(f"a reconciler takes no arguments: {error}") from None
+    return cast("Reconcile", reconcile)
+
+
+class _Misused(InvalidInput, TypeError):
+    """A reconciler that cannot be called as one; a `TypeError`, as Flink Agents has it."""
+
+
+def options_of(function: object) -> Options:
+    """Return what `durable` said of a function."""
+    return getattr(function, _MARK, None) or Options()
+
+
+def call_name(function: object, options: Options) -> str:
+    """Return the name a record knows a call of *function* by.
+
+    Raises:
+        InvalidInput: It is a lambda, or has no name of its own, and *options* gives none.
+    """
+    name = options.name or getattr(function, "__qualname__", None)
+    if name is None or (options.name is None and name.endswith("<lambda>")):
+        raise InvalidInput(
+            f"durable call of {function!r}: a record needs a name that stays; use a named "
+            "function, or ctx.durable.using(name='…')"
+        )
+    return cast("str", name)
+
+
+def arguments_digest(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], salt: bytes) -> str:
+    """Return 16 hex digits that tell arguments from others.
+
+    Raises:
+        InvalidValue: One of them cannot be stored; the message says how to convert it.
+    """
+    plain: list[Value] = [checked(v, where=f"{name}() argument {i}") for i, v in enumerate(args)]
+    named = {k: checked(v, where=f"{name}() argument {k}") for k, v in kwargs.items()}
+    return wire.digest([plain, cast("Value", named)], salt=salt).hex()[:16]
+
+
+def returned(name: str, value: object) -> str:
+    """Return the record of a result.
+
+    Raises:
+        InvalidValue: It cannot be stored; the message says how to convert it.
+    """
+    try:
+        return wire.encode(checked(value, where=f"the result of {name}()"))
+    except InvalidValue as error:
+        error.add_note("a durable call's result is stored, so that it is the same after a crash")
+        raise
+
+
+def raised(error: Exception) -> str:
+    """Return the record of an error: its type, its message, and its arguments if storable."""
+    kind = type(error)
+    try:
+        args = checked(list(error.args))
+    except InvalidInput:
+        args = None
+    record = {
+        "module": kind.__module__,
+        "type": kind.__qualname__,
+        "message": _shown(error),
+        "args": args,
+    }
+    return wire.encode(cast("Value", record))
+
+
+def remade(name: str, outcome: str) -> Exception:
+    """Return the error that `raised` recorded, of its own type where that can be made again."""
+    record = cast("dict[str, Any]", wire.decode(outcome))
+    kind = _type(record["module"], record["type"])
+    if kind is not None and record["args"] is not None:
+        try:
+            made = kind(*record["args"])
+        except (TypeError, ValueError):
+            made = None
+        if made is not None and _shown(made) == record["message"]:
+            return made
+    return DurableCallFailed(name, kind=record["type"], message=record["message"])
+
+
+def _type(module: str, qualname: str) -> type[Exception] | None:
+    """Return a type of error that is already imported, or None."""
+    found: object = builtins if module == "builtins" else sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
+
+
+def _shown(error: Exception) -> str:
+    return str(error).encode(errors="replace").decode()[:_LONGEST]

@@ -1,0 +1,349 @@
+"""One run: an input, the tasks it leads to, and how far they are.
+
+Tasks go one after the other, those that an event sets off before those of later events. Each is
+one batch; after a crash the steps that were committed stand, and the first other task begins anew.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import cast
+
+from fornix import wire
+from fornix.agent import Action, Plan
+from fornix.calls import Calls, Recorder
+from fornix.errors import AgentChanged
+from fornix.events import Event, OutputEvent, plain, restored, written
+from fornix.state import MemoryKind, Overlay, Places, Ttl
+from fornix.state import deltas as state_deltas
+from fornix.store import Batch, Begin, Call, Progress, Run, RunStatus, Step, Turn
+from fornix.task import Done, Place, RunnerContext, Task
+from fornix.values import Value
+from fornix.writer import Engine
+
+TRACEBACK_CHARS = 20_000
+"""Characters of a parked run's traceback that are kept, its end first of all."""
+
+
+class Interrupted(BaseException):
+    """Ends a task whose runner is closing; nothing of it is kept, and it begins anew later.
+
+    Not an `Exception`: an action's own `except Exception` is not to hold it up.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """What all runs of one runner have in common."""
+
+    engine: Engine
+    plan: Plan
+    space: str
+    knowledge: str
+    ttl: Ttl | None
+    paths: Places = field(default_factory=partial(Places, MemoryKind.SHORT_TERM))
+    sensory_paths: Places = field(default_factory=partial(Places, MemoryKind.SENSORY))
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A task whose action has returned: what it did, and what is to be committed.
+
+    Attributes:
+        follow: The events it sent, each with the actions that it sets off.
+    """
+
+    batch: Batch
+    did: Done | None = None
+    follow: Sequence[tuple[Event, tuple[str, ...]]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A task that is to be done."""
+
+    ordinal: int
+    action: str
+    event: Event
+
+
+class LiveRun:
+    """A run under way, for the owner of its key's lease; used by one thread at a time.
+
+    Attributes:
+        outputs: Those of the tasks done by this object, in order.
+        resumed: Some tasks were done before, by others or before a crash.
+        attempt: How often the task that is next was begun here.
+    """
+
+    def __init__(
+        self,
+        shop: Shop,
+        row: Run,
+        *,
+        epoch: int,
+    ) -> None:
+        self.shop, self.row, self.epoch = shop, row, epoch
+        self.outputs: list[Event] = []
+        self.resumed = False
+        self.attempt = 0
+        self._due: deque[Due] = deque()
+        self._next = 0
+        self._begin: Begin | None = None
+        self._base: int | None = None
+        self._now = row.now if row.now is not None else shop.engine.clock()
+        self._sensory = Overlay(
+            None, kind=MemoryKind.SENSORY, now=self._now, places=shop.sensory_paths
+        )
+        self._recorded: list[Call] | None = None
+
+    # --- how far it is ------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Find out what is to be done: what the input sets off, or what is left after a crash.
+
+        Raises:
+            AgentChanged: The agent lacks what the run needs.
+            Exception: What a condition of the agent raised.
+        """
+        engine, row = self.shop.engine, self.row
+        stored = wire.decode(row.event)
+        event = restored(
+            stored,
+            key=row.scope.key or "",
+            types=self.shop.plan.types,
+            event_id=str(row.id),
+            time=row.accepted,
+        )
+        if row.actions is None:
+            actions = self.shop.plan.set_off(event)
+            self._begin = Begin(self._now, actions)
+            self._enqueue(event, actions)
+            self._recorded = [] if row.now is None else None
+            return
+        self._enqueue(event, row.actions)
+        for step in engine.store.steps(row.id):
+            self._due.popleft()
+            self.resumed = True
+            if step.sensory is not None:
+                self._sensory.apply(state_deltas.restored(wire.decode(step.sensory)))
+            if step.sent is not None:
+                self._enqueue_stored(wire.decode(step.sent))
+
+    def _enqueue(self, event: Event, actions: tuple[str, ...]) -> None:
+        for name in actions:
+            self._due.append(Due(self._next, name, event))
+            self._next += 1
+
+    def _enqueue_stored(self, sent: Value) -> None:
+        for stored, actions in cast("list[tuple[Value, list[str]]]", sent):
+            if actions:
+                key, types = self.row.scope.key or "", self.shop.plan.types
+                event = restored(stored, key=key, types=types, event_id="", time=self._now)
+                self._enqueue(event, tuple(actions))
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to be done."""
+        return not self._due
+
+    @property
+    def next_action(self) -> str:
+        """The name of the action of the next task; empty: there is none."""
+        return self._due[0].action if self._due else ""
+
+    @property
+    def action(self) -> Action:
+        """The action of the next task.
+
+        Raises:
+            AgentChanged: The agent lacks it.
+        """
+        due = self._due[0]
+        found = self.shop.plan.actions.get(due.action)
+        if found is None:
+            raise AgentChanged(
+                f"run {self.row.id} needs the action {due.action!r}, which agent "
+                f"{self.shop.plan.name!r} no longer has; bring it back and retry the run, or "
+                "discard it"
+            )
+        return found
+
+    # --- the next task ------------------------------------------------------------------------
+
+    def begin(self, recorder: Recorder) -> tuple[Task, Event, RunnerContext]:
+        """Return the next task, ready to be called: ``action.call(event, context)``."""
+        due, action, engine, row = self._due[0], self.action, self.shop.engine, self.row
+        self.attempt += 1
+        calls = Calls(
+            row.id,
+            due.ordinal,
+            action.name,
+            engine.store.salt(),
+            recorder,
+            on_mismatch=self.shop.plan.agent.on_mismatch,
+            is_async=action.is_async,
+            recorded=self._calls_of(due.ordinal),
+            retried=row.error is not None or self.attempt > 1,
+        )
+        place = Place(
+            engine=engine,
+            scope=row.scope,
+            knowledge=self.shop.knowledge,
+            agent=self.shop.plan.name,
+            run=row.id,
+            number=row.number,
+            now=self._now,
+            sensory=self._sensory,
+            paths=self.shop.paths,
+            ttl=self.shop.ttl,
+        )
+        task = Task(place, action, due.ordinal, calls=calls, attempt=self.attempt)
+        event = due.event if due.event.shared() else due.event.copied()
+        return task, event, RunnerContext(task)
+
+    def _calls_of(self, ordinal: int) -> list[Call]:
+        """Return what is recorded of a task; asked of the store once it may be anything."""
+        if self._recorded is not None:
+            return self._recorded
+        return self.shop.engine.store.calls(self.row.id, ordinal)
+
+    def called(self, call: Call) -> Batch:
+        """Return the batch that keeps a durable call of the task."""
+        self._recorded = None
+        return self._batch(replace(call, begin=self._begin), release=False)
+
+    def done(self, task: Task, *, release: Callable[[], bool]) -> Finished:
+        """Return what is to be committed of a task whose action has returned.
+
+        Args:
+            release: Asked if the run ends with it: whether the lease is given back.
+        """
+        did = task.close()
+        follow: list[tuple[Event, tuple[str, ...]]] = []
+        sent: list[Value] = []
+        outputs: list[str] = []
+        for event in did.sent:
+            actions = self.shop.plan.set_off(event)
+            if actions:
+                follow.append((event, actions))
+            if isinstance(event, OutputEvent):
+                outputs.append(written(event))
+            if actions or not isinstance(event, OutputEvent):
+                sent.append([plain(event), [*actions]])
+        over = len(self._due) == 1 and not follow
+        keeps = did.sensory and not over
+        step = Step(
+            run=self.row.id,
+            ordinal=task.ordinal,
+            action=task.action.name,
+            sent=wire.encode(sent) if sent else None,
+            sensory=wire.encode(state_deltas.plain(did.sensory)) if keeps else None,
+            looked=did.looked,
+            outputs=outputs,
+            begin=self._begin,
+            done=over,
+        )
+        return Finished(self._batch(step, did, release=over and release()), did, follow)
+
+    def skipped(self, error: Exception, *, release: Callable[[], bool]) -> Finished:
+        """Return the batch of a task that failed and that its agent goes on without."""
+        due, over = self._due[0], len(self._due) == 1
+        step = Step(
+            run=self.row.id,
+            ordinal=due.ordinal,
+            action=due.action,
+            skipped=told(error, due.action),
+            begin=self._begin,
+            done=over,
+        )
+        return Finished(self._batch(step, release=over and release()))
+
+    def turned(self, status: RunStatus, error: Exception | None = None) -> Batch:
+        """Return the batch that parks the run, or ends one without tasks; it gives the lease up."""
+        text = None if error is None else told(error, self.next_action)
+        turn = Turn(self.row.id, "waiting", status, error=text, begin=self._begin)
+        return self._batch(turn, release=True)
+
+    def _batch(self, progress: Progress, did: Done | None = None, *, release: bool) -> Batch:
+        engine, draft = self.shop.engine, None if did is None else did.draft
+        state = () if did is None else did.short
+        items = () if draft is None else draft.items
+        return Batch(
+            scope=self.row.scope,
+            time=engine.clock(),
+            epoch=self.epoch,
+            run=progress,
+            release=release,
+            expects=engine.expects if items else (),
+            base=self._head() if state else None,
+            state=state,
+            define=() if draft is None else draft.define,
+            items=items,
+            limits=engine.limits,
+        )
+
+    def _head(self) -> int:
+        """Return the commit that last changed the tree; nobody else does while the lease holds."""
+        if self._base is None:
+            self._base = self.shop.engine.store.head(self.row.scope)
+        return self._base
+
+    # --- after a commit -----------------------------------------------------------------------
+
+    def recorded(self) -> None:
+        """Note that a batch of the run was committed: its beginning need not be told again."""
+        self._begin = None
+
+    def committed(self, finished: Finished, number: int) -> None:
+        """Go on to the next task, now that the one before it was committed as *number*."""
+        did = finished.did
+        self._begin = None
+        self._due.popleft()
+        self.attempt = 0
+        self._recorded = []
+        if did is None:
+            return
+        if did.short:
+            self._base = number
+        for event, actions in finished.follow:
+            self._enqueue(event, actions)
+        self.outputs.extend(e for e in did.sent if isinstance(e, OutputEvent))
+        if self._due and did.sensory:
+            self._sensory.apply(did.sensory)
+        if did.draft is not None:
+            self.shop.engine.written(did.draft.items)
+
+
+class RunRecorder:
+    """Writes the durable calls of a task down, each in a commit of its own."""
+
+    def __init__(self, run: LiveRun, stopping: threading.Event) -> None:
+        self._run, self._stopping = run, stopping
+
+    def record(self, call: Call) -> None:
+        """Keep a call; durable when this returns."""
+        self._run.shop.engine.store.commit(self._run.called(call))
+        self._run.recorded()
+
+    def pause(self, seconds: float) -> None:
+        """Wait before another try; raises `Interrupted` when the runner closes."""
+        if self._stopping.wait(seconds):
+            raise Interrupted
+
+
+def told(error: Exception, action: str) -> str:
+    """Return what is kept of the error of an action, in wire form."""
+    text = "".join(traceback.format_exception(error)).encode(errors="replace").decode()
+    record: Value = {
+        "action": action,
+        "type": type(error).__qualname__,
+        "message": str(error).encode(errors="replace").decode()[:TRACEBACK_CHARS],
+        "traceback": text[-TRACEBACK_CHARS:],
+    }
+    return wire.encode(record)

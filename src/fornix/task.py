@@ -1,0 +1,386 @@
+"""A task: one action at work on one event, and the context that it gets.
+
+What an action does is kept here, and in nothing else, until its run commits it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from fornix import wire
+from fornix.agent import Action
+from fornix.batch import Draft
+from fornix.calls import Calls, Durable
+from fornix.errors import InvalidInput, Unusable
+from fornix.events import Event
+from fornix.items import Hits
+from fornix.keys import KeySets, KnowledgeMemory
+from fornix.recall import SearchOptions
+from fornix.state import MemoryObject, Overlay, Resolver, Snapshot, Ttl
+from fornix.state.paths import Places
+from fornix.state.tree import Tree
+from fornix.store import Node, Scope, SetRef, StoredItem, TreeDelta
+from fornix.values import Path, Value, moment
+from fornix.writer import Engine, derived_ids
+
+if TYPE_CHECKING:
+    from fornix.state.cells import Cells
+
+_LOG = logging.getLogger("fornix.run")
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """Which run an action is part of.
+
+    Attributes:
+        id: Unique in the store.
+        number: Its place among the runs of its agent and key, from 0.
+        attempt: How often this process has begun the task, from 1.
+    """
+
+    id: int
+    number: int
+    agent: str
+    key: str
+    attempt: int
+
+
+class Watched:
+    """A tree that notes which paths were looked up in it."""
+
+    __slots__ = ("seen", "tree")
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.seen: list[Path] = []
+
+    def node(self, path: Path, now: int) -> Node | None:
+        """Return the node at *path*; see `Tree`."""
+        self.seen.append(path)
+        return self.tree.node(path, now)
+
+    def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
+        """Return the fields of the object at *path*; see `Tree`."""
+        self.seen.append(path)
+        return self.tree.children(path, now)
+
+
+class RunDraft(Draft):
+    """The items that an action changes; notes which it read, and what it searched for."""
+
+    def __init__(self, engine: Engine, scope: Scope, ids: Callable[[], str]) -> None:
+        super().__init__(engine, scope, None)
+        self._new_id = ids
+        self.read: list[Value] = []
+        self.searched: list[Value] = []
+        self.open = True
+        self.reason = ""
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
+        """See `Writer.get`."""
+        found = super().get(ref, ids, at=at)
+        self._note(ref, [s.record.id for s in found if s is not None])
+        return found
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: int | None,
+    ) -> list[StoredItem]:
+        """See `Writer.page`."""
+        found = super().page(ref, after=after, limit=limit, newest_first=newest_first, at=at)
+        self._note(ref, [s.record.id for s in found])
+        return found
+
+    def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
+        """See `Writer.search`."""
+        found = super().search(refs, query, options)
+        names: list[Value] = [ref.name for ref in refs]
+        ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in found]
+        self.searched.append([names, query, ids])
+        return found
+
+    def _note(self, ref: SetRef, ids: list[str]) -> None:
+        if ids:
+            self.read.append([ref.name, [*ids]])
+
+    def _check_open(self) -> None:
+        if not self.open:
+            raise Unusable(self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where tasks of a run take place: what is the same for all of them.
+
+    Attributes:
+        sensory: What the finished tasks of the run left in its sensory memory.
+        paths: Parsed paths of short-term memory, shared by the tasks of a key.
+    """
+
+    engine: Engine
+    scope: Scope
+    knowledge: str
+    agent: str
+    run: int
+    number: int
+    now: int
+    sensory: Overlay
+    paths: Places
+    ttl: Ttl | None
+
+    @property
+    def key(self) -> str:
+        """The key of the run."""
+        return self.scope.key or ""
+
+
+class Task:
+    """An action at work: what it read, changed and sent so far. Serves one thread at a time."""
+
+    __slots__ = (
+        "_cells", "_draft", "_looks", "_reason", "_sensory", "_short", "action", "attempt", "calls",
+        "ordinal", "place", "sent",
+    )  # fmt: skip
+
+    def __init__(
+        self, place: Place, action: Action, ordinal: int, *, calls: Calls, attempt: int
+    ) -> None:
+        self.place, self.action, self.ordinal = place, action, ordinal
+        self.calls, self.attempt = calls, attempt
+        self.sent: list[Event] = []
+        self._looks: list[tuple[str, Watched]] = []
+        self._short: Overlay | None = None
+        self._sensory: Overlay | None = None
+        self._draft: RunDraft | None = None
+        self._reason: str | None = None
+        self._cells: list[tuple[Overlay, Cells]] = []
+
+    def sensory(self, resolver: Resolver) -> Overlay:
+        """Return the overlay of the run's memory."""
+        if self._sensory is None:
+            below = self.place.sensory
+            self._sensory = self._overlay(below, below.places, None, resolver)
+        return self._sensory
+
+    def short_term(self, resolver: Resolver) -> Overlay:
+        """Return the overlay of the key's memory."""
+        if self._short is None:
+            place = self.place
+            below = Snapshot(place.engine.store, place.scope, None)
+            self._short = self._overlay(below, place.paths, place.ttl, resolver)
+        return self._short
+
+    def _overlay(self, tree: Tree, paths: Places, ttl: Ttl | None, resolver: Resolver) -> Overlay:
+        self.check_open()
+        watched = Watched(tree)
+        self._looks.append((paths.kind.value, watched))
+        overlay = Overlay(watched, kind=paths.kind, now=self.place.now, ttl=ttl, places=paths)
+        overlay.resolver = resolver
+        return overlay
+
+    def draft(self) -> RunDraft:
+        """Return the writer of items."""
+        if self._draft is None:
+            self.check_open()
+            place = self.place
+            self._draft = RunDraft(place.engine, place.scope, derived_ids(self._name()))
+        return self._draft
+
+    def _name(self) -> bytes:
+        """Return the digest of the task's name: ids of items that it adds follow from it."""
+        place = self.place
+        name = (place.scope.space, place.agent, place.key, place.number, self.ordinal)
+        parts = repr((*name, self.action.name)).encode()
+        return blake2b(parts, digest_size=16, key=place.engine.store.salt()).digest()
+
+    def send(self, event: Event) -> None:
+        """Keep an event, to be sent when the task is committed."""
+        self.check_open()
+        event_id = f"{self.place.run}.{self.ordinal}.{len(self.sent)}"
+        self.sent.append(event.checked().stamped(event_id, self.place.key, self.place.now))
+
+    # --- open and closed ----------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise `Unusable` if what is done now would not be kept."""
+        if self._reason is not None:
+            raise Unusable(self._reason)
+
+    def seal(self, reason: str) -> None:
+        """Have every use raise `Unusable`, until `reopen`."""
+        self._reason = reason
+        self._cells = [(o, o.seal(reason)) for o in (self._short, self._sensory) if o is not None]
+        if self._draft is not None:
+            self._draft.open, self._draft.reason = False, reason
+
+    def reopen(self) -> None:
+        """Be usable again."""
+        self._reason = None
+        for overlay, cells in self._cells:
+            overlay.unseal(cells)
+        if self._draft is not None:
+            self._draft.open = True
+
+    def close(self) -> Done:
+        """Return what the action did; whatever it does later raises `Unusable`."""
+        short = () if self._short is None else self._short.deltas()
+        sensory = () if self._sensory is None else self._sensory.deltas()
+        done = Done(self.sent, short, sensory, self._draft, self._looked())
+        self.seal(
+            f"action {self.action.name!r} of run {self.place.run} is over; what is done with its "
+            "context now would be lost"
+        )
+        return done
+
+    def _looked(self) -> str | None:
+        """Return, in wire form, what was read: paths, items by set, searches with their hits."""
+        looked: dict[str, Value] = {
+            name: [[*path] for path in dict.fromkeys(watched.seen)]
+            for name, watched in self._looks
+            if watched.seen
+        }
+        draft = self._draft
+        if draft is not None and (draft.read or draft.searched):
+            looked["items"], looked["searches"] = draft.read, draft.searched
+        return wire.encode(looked) if looked else None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an action did.
+
+    Attributes:
+        short: Changes of short-term memory.
+        sensory: Changes of sensory memory.
+        looked: What it read, in wire form.
+    """
+
+    sent: Sequence[Event]
+    short: Sequence[TreeDelta]
+    sensory: Sequence[TreeDelta]
+    draft: RunDraft | None
+    looked: str | None
+
+
+class RunnerContext:
+    """What an action works with: the memories of its key, and what it sends.
+
+    It belongs to the one call it was made for, and to the thread that makes it; used later, it
+    raises `Unusable`. Exact memory is read as it was when the action began, items as they are
+    now, both with the action's own changes.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __repr__(self) -> str:
+        return f"<context of action {self._task.action.name!r}, run {self._task.place.run}>"
+
+    # --- the memories -------------------------------------------------------------------------
+
+    @property
+    def sensory_memory(self) -> MemoryObject:
+        """The root of the run's exact memory: empty when the run begins, gone when it ends."""
+        return MemoryObject(self._task.sensory(self))
+
+    @property
+    def short_term_memory(self) -> MemoryObject:
+        """The root of the key's exact memory, which lasts across runs."""
+        return MemoryObject(self._task.short_term(self))
+
+    @property
+    def long_term_memory(self) -> KeySets:
+        """The sets of the key."""
+        place = self._task.place
+        return KeySets(place.engine, self._task.draft(), place.scope)
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """The sets that all keys share."""
+        place = self._task.place
+        return KnowledgeMemory(place.engine, Scope(place.knowledge, None), self._task.draft())
+
+    def get_sensory_memory(self) -> MemoryObject:
+        """Return `sensory_memory`."""
+        return self.sensory_memory
+
+    def get_short_term_memory(self) -> MemoryObject:
+        """Return `short_term_memory`."""
+        return self.short_term_memory
+
+    def get_long_term_memory(self) -> KeySets:
+        """Return `long_term_memory`."""
+        return self.long_term_memory
+
+    def get_knowledge(self) -> KnowledgeMemory:
+        """Return `knowledge`."""
+        return self.knowledge
+
+    # --- what it sends and calls --------------------------------------------------------------
+
+    def send_event(self, event: Event) -> None:
+        """Send an event, once the action has returned and all it changed is committed.
+
+        An `OutputEvent` goes to the world; any event sets off the actions that ask for its class.
+
+        Raises:
+            InvalidInput: It is no event.
+            InvalidValue: A field of it cannot be stored.
+        """
+        if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(
+                f"send_event takes an Event, not {event!r}; for the world: OutputEvent(value)"
+            )
+        self._task.send(event)
+
+    @property
+    def durable(self) -> Durable:
+        """Call a function once, whatever happens: ``ctx.durable(fn, *args)``.
+
+        What it returned, or raised, is stored before the action goes on; an action that begins
+        anew after a crash is given that, and the function is not called again. In an async action
+        it is awaited, and *fn* may be async as well. `Durable.using` sets options. While a plain
+        *fn* is at work the context is closed to it.
+
+        Raises:
+            InvalidValue: An argument or the result cannot be stored.
+            InvalidInput: *fn* has no name that stays.
+            NonDeterministicAction: The action made another call here before.
+        """
+        return Durable(self._task.calls, self._task)
+
+    # --- where and when -----------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """The key of the run."""
+        return self._task.place.key
+
+    @property
+    def run(self) -> RunInfo:
+        """Which run this is."""
+        place = self._task.place
+        return RunInfo(place.run, place.number, place.agent, place.key, self._task.attempt)
+
+    @property
+    def now(self) -> datetime:
+        """The time of the run, in UTC: the same in all its actions, and after a crash."""
+        return moment(self._task.place.now)
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose lines carry the ids of run and action."""
+        place = self._task.place
+        extra = {"agent": place.agent, "run": place.run, "action": self._task.action.name}
+        return logging.LoggerAdapter(_LOG, extra)
