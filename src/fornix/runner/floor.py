@@ -1,0 +1,255 @@
+"""The floor of a runner: its lanes, those that are ready, and the workers that come for them.
+
+A worker takes ready lanes one after the other; what it does with them is `fornix.runner.work`.
+One worker is enough while actions are quick. Before an action that is slow, or that nobody knows
+yet, it calls another.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+
+from fornix.runner.lanes import LiveLane, State
+from fornix.scope import Lease, Scope
+
+LANES = 1000
+"""Lanes that are kept in mind though they have nothing to do."""
+
+IDLE_S = 5.0
+"""How long a lane is kept at least: the answer to an input may still be on its way to it."""
+
+
+class Floor:
+    """Lanes and workers. Every method may be called from any thread.
+
+    Args:
+        work: What a worker does: something that is ready; returns whether there was anything.
+
+    Attributes:
+        lock: Guards the state of lanes, and everything here.
+        stopping: Set when no new task is to be begun.
+    """
+
+    def __init__(self, name: str, work: Callable[[], bool], *, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self.lock = threading.Lock()
+        self.lanes: dict[Scope, LiveLane] = {}
+        self.stopping = threading.Event()
+        self._name, self._do = name, work
+        self._work = threading.Condition(self.lock)
+        self._ready: deque[LiveLane] = deque()
+        self._later: list[tuple[float, int, LiveLane]] = []
+        self._numbers = count()
+        self._threads: list[threading.Thread] = []
+        self._idle = self._taken = self._quick = self._at_work = self._away = 0
+        self._beat = self._seen = 0
+        self._queued_away: deque[LiveLane] = deque()
+
+    # --- lanes get ready ----------------------------------------------------------------------
+
+    def make_ready(self, lane: LiveLane, *, call: bool = True) -> None:
+        """Have somebody work on a lane; the lock is held.
+
+        Args:
+            call: Call a worker if none is about to look; else the caller works itself.
+        """
+        lane.state = State.READY
+        self._ready.append(lane)
+        if call and not self._quick:
+            self._call_worker()
+
+    def _call_worker(self) -> None:
+        """Wake a worker, or hire one; the lock is held."""
+        if self._idle:
+            self._work.notify()
+        elif len(self._threads) < self.concurrency and not self.stopping.is_set():
+            name = f"fornix-{self._name}-{len(self._threads)}"
+            thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def look_after(self) -> float | None:
+        """Make lanes ready whose time has come; help where a worker is held up.
+
+        To be called now and then. Returns how long until the next lane's time.
+        """
+        with self.lock:
+            now = time.monotonic()
+            while self._later and self._later[0][0] <= now:
+                self.make_ready(heapq.heappop(self._later)[2])
+            if self._ready and self._beat == self._seen:
+                self._call_worker()
+            self._seen = self._beat
+            if len(self.lanes) > LANES:
+                self._forget_idle(now)
+            return self._later[0][0] - now if self._later else None
+
+    def _forget_idle(self, now: float) -> None:
+        """Drop lanes that have long had nothing to do; the lock is held."""
+        for scope, lane in list(self.lanes.items()):
+            if lane.state is State.IDLE and lane.lease is None and lane.idle_since < now - IDLE_S:
+                del self.lanes[scope]
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is ready, at work, or waiting for its next try."""
+        return not (self._ready or self._taken or self._later or self._away or self._queued_away)
+
+    # --- workers ------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        while True:
+            with self.lock:
+                while not self._ready or self._quick or self._at_work >= self.concurrency:
+                    if self.stopping.is_set():
+                        return
+                    self._idle += 1
+                    self._work.wait()
+                    self._idle -= 1
+            if self.stopping.is_set():
+                return
+            self._do()
+
+    def nudge(self) -> None:
+        """Have a worker come for what is ready, now that the calling thread turns away."""
+        with self.lock:
+            if self._ready and not self._quick:
+                self._call_worker()
+
+    def enter(self) -> bool:
+        """Begin to work, if there is room for one more."""
+        with self.lock:
+            if self._at_work >= self.concurrency:
+                return False
+            self._at_work += 1
+            self._quick += 1
+            return True
+
+    def exit(self) -> None:
+        """End to work."""
+        with self.lock:
+            self._at_work -= 1
+            self._quick -= 1
+
+    def take(self) -> LiveLane | None:
+        """Take the lane that was ready first; None: there is none."""
+        with self.lock:
+            if not self._ready:
+                return None
+            lane = self._ready.popleft()
+            self._hold(lane)
+            return lane
+
+    def _hold(self, lane: LiveLane) -> None:
+        lane.state = State.TAKEN
+        self._taken += 1
+        self._beat += 1
+
+    def begin_slow(self) -> None:
+        """Call another worker if lanes are ready: the calling one is held up from now on."""
+        with self.lock:
+            self._quick -= 1
+            if self._ready:
+                self._call_worker()
+
+    def end_slow(self) -> None:
+        """Be back from what held the calling worker up."""
+        with self.lock:
+            self._quick += 1
+
+    # --- taking lanes, and putting them down --------------------------------------------------
+
+    def claim(self, lane: LiveLane) -> bool:
+        """Take one lane, and begin to work, if it is ready and there is room for one more."""
+        with self.lock:
+            if lane.state is not State.READY or self._at_work >= self.concurrency:
+                return False
+            self._ready.remove(lane)
+            self._hold(lane)
+            self._at_work += 1
+            self._quick += 1
+            return True
+
+    def leave(self, lane: LiveLane, state: State) -> None:
+        """Put a lane down that was taken."""
+        with self.lock:
+            self._taken -= 1
+            if state is State.READY:
+                self.make_ready(lane)
+            else:
+                lane.state = state
+
+    def put_down(self, lane: LiveLane) -> None:
+        """Put a lane down whose lease was given back, unless it has more to do by now."""
+        with self.lock:
+            self._taken -= 1
+            if lane.lease is not None and lane.lease.epoch <= lane.returned:
+                lane.lease = None
+            if lane.stuck is not None:
+                lane.state = State.PARKED
+            elif lane.waiting or not lane.complete:
+                self.make_ready(lane)
+            else:
+                lane.state, lane.idle_since = State.IDLE, time.monotonic()
+
+    def put_off(self, lane: LiveLane, pause_s: float) -> None:
+        """Put a lane down, to be ready again after *pause_s*."""
+        due = time.monotonic() + pause_s
+        with self.lock:
+            self._taken -= 1
+            lane.state = State.LATER
+            heapq.heappush(self._later, (due, next(self._numbers), lane))
+
+    def send_away(self, lane: LiveLane) -> LiveLane | None:
+        """Put a lane down whose next action is async; return it if there is room for it now."""
+        with self.lock:
+            self._taken -= 1
+            lane.state = State.AWAY
+            if self._away >= self.concurrency:
+                self._queued_away.append(lane)
+                return None
+            self._away += 1
+            return lane
+
+    def come_back(self, lane: LiveLane, *, abandoned: bool) -> LiveLane | None:
+        """Have a lane gone on with; return another one for which there is room by that."""
+        with self.lock:
+            self._away -= 1
+            if abandoned:
+                lane.state = State.IDLE
+            else:
+                self.make_ready(lane)
+            following = self._queued_away.popleft() if self._queued_away else None
+            if following is not None:
+                self._away += 1
+            return following
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Begin no more tasks."""
+        self.stopping.set()
+        with self.lock:
+            self._work.notify_all()
+
+    def join(self, wait_s: float) -> bool:
+        """Wait for the tasks at work, up to *wait_s*; return whether all of them ended."""
+        deadline = time.monotonic() + wait_s
+        never = threading.Event()
+        while (self._taken or self._away) and time.monotonic() < deadline:
+            never.wait(0.005)
+        with self.lock:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)
+
+    def leases(self) -> list[Lease]:
+        """Return the leases that this process has, by what it knows."""
+        with self.lock:
+            return [lane.lease for lane in self.lanes.values() if lane.lease is not None]

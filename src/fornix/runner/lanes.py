@@ -1,0 +1,122 @@
+"""The lanes of a runner in this process: which runs of a key are next, and who works on them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, TypeAlias
+
+from fornix.agent import OnFailed
+from fornix.run import Finished, LiveRun
+from fornix.scope import Lease, Scope
+from fornix.store import Batch, Run, Store
+
+
+class State(Enum):
+    """What a lane does. It is changed under the lock of the floor only."""
+
+    IDLE = "nothing to do, or nothing known"
+    READY = "waits for a worker"
+    TAKEN = "a worker is at it"
+    AWAY = "an async action is under way"
+    LATER = "waits for its next try"
+    BLOCKED = "somebody else has its lease"
+    PARKED = "its next run is parked"
+
+
+Kind: TypeAlias = Literal["step", "parked", "over"]
+
+
+@dataclass(slots=True)
+class Pending:
+    """What a worker did for a lane, and has to commit.
+
+    Attributes:
+        kind: A task is done; a run is parked; a run without tasks is over.
+    """
+
+    lane: LiveLane
+    kind: Kind
+    finished: Finished
+    error: Exception | None = None
+
+    @property
+    def batch(self) -> Batch:
+        """What is to be committed."""
+        return self.finished.batch
+
+
+PAGE = 100
+"""Waiting runs that are read at once."""
+
+
+@dataclass(slots=True, eq=False)
+class LiveLane:
+    """The queue of one key.
+
+    Attributes:
+        lease: The right to run the key, while this process has it.
+        returned: The epoch of the last lease that was given back, or is with a commit under way.
+        idle_since: When it last had nothing to do; by the monotonic clock.
+        waiting: The next runs, as far as they are known, in order.
+        known: Up to this number, every run that waits is in `waiting`; None: that is not known.
+        complete: No run is known to wait but those in `waiting`.
+        pending: What was done and is still to be committed.
+        conflicts: How often the task was begun again since an item it read had moved on.
+        stuck: The parked run that the others wait behind.
+        failure: What an async action raised, until it is decided what becomes of it.
+    """
+
+    scope: Scope
+    state: State = State.IDLE
+    lease: Lease | None = None
+    returned: int = 0
+    idle_since: float = 0.0
+    waiting: deque[Run] = field(default_factory=deque[Run])
+    known: int | None = None
+    complete: bool = True
+    run: LiveRun | None = None
+    pending: Pending | None = None
+    conflicts: int = 0
+    stuck: Run | None = None
+    failure: Exception | None = None
+
+    def add(self, row: Run, *, first: bool) -> None:
+        """Note a run that was just accepted; *first*: no earlier one waits or is parked."""
+        if first or (self.known is not None and row.number == self.known + 1):
+            if self.known is None or row.number > self.known:
+                self.waiting.append(row)
+                self.known = row.number
+        elif self.known is None or row.number > self.known:
+            self.complete = False
+
+    def lend(self, lease: Lease | None) -> None:
+        """Note a lease, unless it is one that was given back."""
+        if lease is not None and lease.epoch > self.returned:
+            self.lease = lease
+
+    def lose(self) -> None:
+        """Forget everything that depended on the lease."""
+        self.lease, self.run, self.pending, self.failure = None, None, None, None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Have the runs that wait read again."""
+        self.known, self.complete, self.stuck = None, False, None
+        self.waiting.clear()
+
+    def load(self, store: Store, agent: str, on_failed: OnFailed) -> None:
+        """Read which runs wait; `stuck` is the parked one that is in their way, if one is."""
+        rows = store.queue(agent, self.scope, limit=PAGE)
+        self.stuck = None
+        self.complete = len(rows) < PAGE
+        self.waiting.clear()
+        for row in rows:
+            if row.status == "waiting":
+                self.waiting.append(row)
+            elif on_failed == "wait":
+                self.stuck, self.complete = row, True
+                break
+        if rows:
+            self.known = rows[-1].number

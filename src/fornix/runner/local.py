@@ -1,0 +1,439 @@
+"""LocalRunner: agents at work on a memory, each input exactly once.
+
+An input is durable before it is acknowledged. Runs of a key go one after the other, in the order
+their inputs were accepted, in all processes that share the store; different keys go side by side.
+What an action changed, sent and put out is committed whole when it returns. After a crash, or on
+another machine's process, `start` goes on where the commits end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+
+from fornix import wire
+from fornix.agent import Agent, Plan
+from fornix.errors import (
+    FornixError,
+    InvalidInput,
+    NotFound,
+    RunPending,
+    StoreClosed,
+    StoreReadOnly,
+)
+from fornix.events import Event, InputEvent, plain
+from fornix.memory import Memory
+from fornix.run import Shop
+from fornix.runner.desk import Desk
+from fornix.runner.lanes import LiveLane, State
+from fornix.runner.outlet import Outlet, Output
+from fornix.runner.tickets import Outputs, Ticket
+from fornix.runner.watch import Watch
+from fornix.runner.work import Work
+from fornix.scope import Scope
+from fornix.store import Input, Retain, Run
+from fornix.values import checked_name, counted
+
+CONCURRENCY = 16
+"""Keys at work at once: as many threads for plain actions, as many async actions on the loop."""
+
+LOOK_S = 0.05
+"""How often a waiting caller looks whether there is something that it can do itself."""
+
+PAUSE_S = 0.002
+"""How often `run_until_idle` looks whether others are done."""
+
+CHUNK = 256
+"""Inputs of `map` that are accepted in one commit."""
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class LocalRunner:
+    """Runs an agent on a memory, in threads of this process.
+
+    Use it in a `with` block: leaving it, everything that was submitted here is waited for (after
+    an error: nothing), and what is still to be done stays in the inbox for the next runner.
+
+    Args:
+        agent: A subclass of `Agent`, or an instance of one.
+        name: Names the inbox, the numbers of runs and the outputs; by default the agent's name.
+        concurrency: Keys at work at once.
+        retain: What is kept of runs that ended.
+    """
+
+    def __init__(
+        self,
+        agent: Agent | type[Agent],
+        memory: Memory,
+        *,
+        name: str | None = None,
+        concurrency: int = CONCURRENCY,
+        retain: Retain | None = None,
+    ) -> None:
+        if not isinstance(memory, Memory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"a runner works on a Memory, not {memory!r}; see Memory.open")
+        plan = Plan.of(agent, name=name)
+        if memory.engine.store.read_only:
+            raise StoreReadOnly("a runner writes; open its memory without mode='ro'")
+        ttl = plan.agent.short_term_ttl or memory.short_term_ttl
+        self._shop = Shop(memory.engine, plan, memory.space, memory.knowledge.name, ttl)
+        self._store = memory.engine.store
+        self._owner = f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._closing = threading.Event()
+        self._outlet = Outlet(self._shop, self._closing)
+        self._desk = Desk(self._shop, self._outlet)
+        self._work = Work(
+            self._shop, self._owner, self._desk, concurrency=counted(concurrency, "concurrency")
+        )
+        self._retain = retain or Retain()
+        self._watch = Watch(self._shop, self._work, self._desk, self.prune)
+        self._lock = threading.Lock()
+        self._started = self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<runner of agent {self.name!r} on space {self._shop.space!r}>"
+
+    @property
+    def name(self) -> str:
+        """What names its inbox, the numbers of its runs, and its outputs."""
+        return self._shop.plan.name
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def submit(self, key: str, value: object, *, event_id: str | None = None) -> Ticket:
+        """Accept an input, durably, to be run in the background; return a ticket for its run.
+
+        Args:
+            value: A storable value, which becomes an `InputEvent`, or an event of an own class.
+            event_id: A second input of this agent with the same one is not run again.
+
+        Raises:
+            InvalidName: The key is not a non-empty str.
+            InvalidValue: The value cannot be stored.
+            IdempotencyConflict: The event id was used for another input.
+        """
+        return self._accept([self._input(key, value, event_id)])[0]
+
+    def handle(
+        self,
+        key: str,
+        value: object,
+        *,
+        event_id: str | None = None,
+        wait_s: float | None = None,
+    ) -> Outputs:
+        """Accept an input, wait for its run, and return the outputs: `submit` and `Ticket.result`.
+
+        Raises:
+            RunParked: Its action failed, or one that it waits behind did.
+            RunPending: It was not over in *wait_s*; it goes on all the same.
+        """
+        ticket = self._accept([self._input(key, value, event_id)], call=False)[0]
+        return ticket.result(wait_s)
+
+    def map(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        *,
+        errors: Literal["raise", "return"] = "raise",
+    ) -> Iterator[Outputs | FornixError]:
+        """Yield the outputs of inputs, ``(key, value)`` or ``(key, value, event_id)``, in order.
+
+        Accepts them in chunks, and a few chunks ahead of what was yielded.
+
+        Args:
+            errors: "return" yields the error of a run in its place and goes on.
+        """
+        ahead: deque[Ticket] = deque()
+        source = iter(inputs)
+        more = True
+        while more or ahead:
+            while more and len(ahead) < 4 * CHUNK:
+                chunk = [self._input(*_parts(each)) for each in islice(source, CHUNK)]
+                more = len(chunk) == CHUNK
+                ahead.extend(self._accept(chunk, call=False) if chunk else ())
+            if ahead:
+                yield self._yielded(ahead.popleft(), errors)
+
+    def _yielded(self, ticket: Ticket, errors: str) -> Outputs | FornixError:
+        while not ticket.done and self._work.once():
+            pass
+        try:
+            return ticket.result()
+        except FornixError as error:
+            if errors == "raise":
+                raise
+            return error
+
+    def _input(self, key: str, value: object, event_id: str | None) -> Input:
+        scope = Scope(self._shop.space, checked_name(key, "a key"))
+        event = value if isinstance(value, Event) else InputEvent(value)
+        if type(event) not in self._shop.plan.by_event:
+            raise InvalidInput(
+                f"agent {self.name!r} has no action for {event.type}; mark one with "
+                f"@action({event.type})"
+            )
+        event = event.checked()
+        now = self._shop.engine.clock()
+        if event_id is None:
+            return Input(scope, wire.encode(plain(event)), now)
+        named = checked_name(event_id, "an event id")
+        store = self._store
+        content = [event.type_name(), event.data]
+        return Input(
+            scope,
+            wire.encode([event.type_name(), named, None, event.data]),
+            now,
+            event_id=wire.digest(["event id", scope.space, self.name, named], salt=store.salt()),
+            request=wire.digest([scope.key, *content], salt=store.salt()),
+            label=named,
+        )
+
+    def _accept(self, inputs: list[Input], *, call: bool = True) -> list[Ticket]:
+        self.start()
+        tickets: list[Ticket] = []
+        accepted = self._store.accept(self.name, inputs, owner=self._owner)
+        floor = self._work.floor
+        for asked, answer in zip(inputs, accepted, strict=True):
+            key = asked.scope.key or ""
+            if answer.run is None:
+                raise NotFound(
+                    f"event {asked.label!r} of agent {self.name!r} was run before, and its "
+                    "outputs were pruned since; see retain="
+                )
+            ticket = Ticket(
+                answer.run,
+                key=key,
+                number=answer.number,
+                repeated=answer.repeated,
+                wait=self._await,
+            )
+            tickets.append(ticket)
+            self._desk.add(ticket)
+            with floor.lock:
+                lane = floor.lanes.get(asked.scope)
+                if lane is None:
+                    lane = floor.lanes[asked.scope] = LiveLane(asked.scope)
+                if answer.repeated:
+                    continue
+                lane.lend(answer.lease)
+                row = Run(
+                    answer.run,
+                    self.name,
+                    asked.scope,
+                    answer.number,
+                    "waiting",
+                    asked.event,
+                    asked.time,
+                )
+                lane.add(row, first=answer.first)
+                if lane.state is State.IDLE:
+                    floor.make_ready(lane, call=call)
+            if answer.repeated:
+                self._desk.look_up(ticket.run)
+        return tickets
+
+    # --- waiting for outputs ------------------------------------------------------------------
+
+    def _await(self, ticket: Ticket, wait_s: float | None) -> None:
+        """Wait until a ticket is done, and work on its key meanwhile."""
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        floor, scope = self._work.floor, Scope(self._shop.space, ticket.key)
+        while not ticket.done:
+            if self._desk.failure is not None:
+                raise self._desk.failure
+            lane = floor.lanes.get(scope)
+            if lane is not None and self._work.on(lane):
+                continue
+            floor.nudge()
+            left = LOOK_S if deadline is None else deadline - time.monotonic()
+            stuck = None if lane is None else lane.stuck
+            if stuck is not None and (deadline is None or left <= 0) and not ticket.done:
+                row = self._store.run(stuck.id)
+                if row is not None and row.status == "parked":
+                    raise self._desk.why(stuck.id, row, behind=ticket.run)
+            if left <= 0 and not ticket.done:
+                raise RunPending(ticket.run, ticket.key, wait_s=wait_s or 0)
+            self._desk.stir.set()
+            ticket.wait(min(left, LOOK_S))
+        floor.nudge()
+
+    def outputs(
+        self,
+        *,
+        consumer: str | None = None,
+        after: int = 0,
+        wait_s: float | None = 0,
+    ) -> Iterator[Output]:
+        """Yield outputs of the agent in the order of their commits, from all its runners.
+
+        Args:
+            consumer: Name of a reader whose position is stored: it goes on where it was. Its
+                position moves past an output when the next one is asked for, so what was in work
+                when it died comes again; `Output.position` names it, as an idempotency key say.
+                Outputs that a named consumer has not read are never pruned.
+            after: Without a consumer: the position to begin past.
+            wait_s: How long to wait for more before it ends; None: for ever.
+
+        Raises:
+            OutputsPruned: Outputs past *after* are no longer kept.
+        """
+        return self._outlet.stream(consumer, after, wait_s)
+
+    # --- what is to be done -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up what is to be done: inputs that wait, and runs that a crash left unfinished.
+
+        Done by the first use; again, it does nothing.
+        """
+        if self._closed:
+            raise StoreClosed("this runner was closed; make another one")
+        if self._started:
+            return
+        with self._lock:
+            if self._started:
+                return
+            self._started = True
+            self._watch.pull()
+            self._watch.start()
+
+    def run_until_idle(self) -> None:
+        """Work until no input of the agent waits any more, whoever submitted it.
+
+        Also waits for what other processes are at. Runs that are parked, and what waits behind
+        them, are left.
+        """
+        self.start()
+        while True:
+            if self._desk.failure is not None:
+                raise self._desk.failure
+            if self._work.once():
+                continue
+            if self._work.floor.quiet and not self._watch.pull():
+                return
+            self._desk.stir.set()
+            if self._closing.wait(PAUSE_S):
+                return
+
+    def serve(self, *, stop: threading.Event | None = None) -> None:
+        """Pull from the inbox, whoever fills it, until *stop* is set or the runner is closed."""
+        self._watch.serving = True
+        self.start()
+        self._desk.stir.set()
+        try:
+            while not self._closed and not (stop is not None and stop.is_set()):
+                if self._desk.failure is not None:
+                    raise self._desk.failure
+                (stop or self._closing).wait(LOOK_S)
+        finally:
+            self._watch.serving = False
+
+    def prune(self) -> int:
+        """Remove what `retain` gives up of runs that ended; return how many runs went.
+
+        Done in the background by itself, bit by bit.
+        """
+        return self._store.prune(
+            self.name, self._shop.space, self._retain, now=self._shop.engine.clock()
+        )
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def close(self, wait_s: float = 10) -> None:
+        """Let tasks that are at work end, up to *wait_s*, and give the keys back; twice is fine.
+
+        What is still to be done stays in the inbox.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._closing.set()
+        if not self._work.stop(wait_s):
+            _LOG.warning("an action did not end in time; what it does now is not kept")
+        self._watch.stop()
+        with contextlib.suppress(StoreClosed):
+            for lease in self._work.floor.leases():
+                self._store.release(lease)
+        self._desk.dismiss(
+            lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._finish()
+        self.close()
+
+    def _finish(self) -> None:
+        """Wait for everything that was submitted here, but for what a parked run blocks."""
+        waited: set[int] = set()
+        while left := [t for t in self._desk.waiting() if t.run not in waited]:
+            for ticket in left:
+                waited.add(ticket.run)
+                with contextlib.suppress(FornixError):
+                    ticket.result()
+
+    # --- the same, awaited --------------------------------------------------------------------
+
+    async def asubmit(self, key: str, value: object, *, event_id: str | None = None) -> Ticket:
+        """Accept an input; see `submit`."""
+        return await asyncio.to_thread(self.submit, key, value, event_id=event_id)
+
+    async def ahandle(
+        self,
+        key: str,
+        value: object,
+        *,
+        event_id: str | None = None,
+        wait_s: float | None = None,
+    ) -> Outputs:
+        """Accept an input, and return the outputs of its run; see `handle`."""
+        ticket = await self.asubmit(key, value, event_id=event_id)
+        return await ticket.aresult(wait_s)
+
+    async def arun_until_idle(self) -> None:
+        """Work until no input waits any more; see `run_until_idle`."""
+        await asyncio.to_thread(self.run_until_idle)
+
+    async def aclose(self, wait_s: float = 10) -> None:
+        """Close; see `close`."""
+        await asyncio.to_thread(self.close, wait_s)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+
+def _parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:
+    if not isinstance(each, tuple) or len(each) not in (2, 3):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"map takes (key, value) or (key, value, event_id), not {each!r}")
+    return (*each, None) if len(each) == 2 else cast("Any", each)  # noqa: PLR2004 - a pair

@@ -1,0 +1,127 @@
+"""What a caller gets for an input: a ticket for its run, and in the end the outputs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from fornix.events import Event, OutputEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it carries where it comes from
+    """The values that a run gave to the world, in order.
+
+    Attributes:
+        run: The id of the run.
+        number: Its place among the runs of its agent and key, from 0.
+        repeated: It had been accepted before, under the same event id.
+        events: The events of the outputs, in the same order.
+    """
+
+    run: int
+    number: int
+    repeated: bool
+    events: tuple[Event, ...]
+
+    @classmethod
+    def of(cls, events: Iterable[Event], *, run: int, number: int, repeated: bool) -> Outputs:
+        """Return the outputs that *events* carry: of an `OutputEvent` its value."""
+        kept = tuple(events)
+        made = cls(e.output if isinstance(e, OutputEvent) else e.data for e in kept)
+        made.run, made.number, made.repeated, made.events = run, number, repeated, kept
+        return made
+
+
+class Ticket:
+    """Stands for a run that was accepted: its input is durable, and will be run.
+
+    Attributes:
+        run: The id of the run.
+        number: Its place among the runs of its agent and key, from 0.
+        repeated: It had been accepted before, under the same event id.
+    """
+
+    __slots__ = (
+        "_await", "_error", "_lock", "_outputs", "_then", "key", "number", "repeated", "run",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        run: int,
+        *,
+        key: str,
+        number: int,
+        repeated: bool,
+        wait: Callable[[Ticket, float | None], None],
+    ) -> None:
+        self.run, self.key, self.number, self.repeated = run, key, number, repeated
+        self._await = wait
+        self._outputs: Outputs | None = None
+        self._error: BaseException | None = None
+        self._then: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def __repr__(self) -> str:
+        state = "done" if self.done else "waiting"
+        return f"<ticket of run {self.run}, number {self.number} of key {self.key!r}: {state}>"
+
+    @property
+    def done(self) -> bool:
+        """Whether there are outputs, or an error that says why there are none."""
+        return self._outputs is not None or self._error is not None
+
+    def result(self, wait_s: float | None = None) -> Outputs:
+        """Return the outputs of the run, once it is over.
+
+        Args:
+            wait_s: Longest wait; None: as long as it takes.
+
+        Raises:
+            RunParked: It failed, or waits behind one that did.
+            RunDiscarded: It was given up.
+            RunPending: It was not over in time; it goes on all the same.
+        """
+        if not self.done:
+            self._await(self, wait_s)
+        if self._error is not None:
+            raise self._error
+        assert self._outputs is not None  # noqa: S101 - one of both is there
+        return self._outputs
+
+    async def aresult(self, wait_s: float | None = None) -> Outputs:
+        """Return the outputs of the run, once it is over; see `result`."""
+        loop = asyncio.get_running_loop()
+        came = loop.create_future()
+
+        def told() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(lambda: None if came.done() else came.set_result(None))
+
+        self._then = told
+        if not self.done:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(came, wait_s)
+        return self.result(0)
+
+    # --- for the runner -----------------------------------------------------------------------
+
+    def resolve(self, outputs: Outputs | None, error: BaseException | None = None) -> None:
+        """Give the answer; the first one stands."""
+        if not self.done:
+            self._outputs, self._error = outputs, error
+            self._lock.release()
+            if self._then is not None:
+                self._then()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the answer; return whether it is there."""
+        if not self.done and self._lock.acquire(timeout=max(0.0, timeout)):
+            self._lock.release()
+        return self.done
