@@ -3,37 +3,53 @@
 The way in is `Memory.open`; every name a user needs is here.
 """
 
+from fornix.agent import Agent, action
 from fornix.aio import AsyncMemory
+from fornix.durable_calls import durable
 from fornix.embed import Embedder
 from fornix.errors import FornixError
+from fornix.events import Event, InputEvent, OutputEvent
 from fornix.items import Hit, Hits, Item
 from fornix.keys import KeyBatch, KeyMemory, KnowledgeMemory
 from fornix.memory import Memory, MemoryStats
+from fornix.retries import Retry
+from fornix.runner import LocalRunner
 from fornix.sets import KnowledgeSet, MemorySet
 from fornix.signals import Signals
 from fornix.state import MemoryKind, MemoryObject, MemoryRef, Ttl
-from fornix.store import Limits
+from fornix.store import Limits, Retain
+from fornix.task import RunnerContext
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
     "AsyncMemory",
     "Embedder",
+    "Event",
     "FornixError",
     "Hit",
     "Hits",
+    "InputEvent",
     "Item",
     "KeyBatch",
     "KeyMemory",
     "KnowledgeMemory",
     "KnowledgeSet",
     "Limits",
+    "LocalRunner",
     "Memory",
     "MemoryKind",
     "MemoryObject",
     "MemoryRef",
     "MemorySet",
     "MemoryStats",
+    "OutputEvent",
+    "Retain",
+    "Retry",
+    "RunnerContext",
     "Signals",
     "Ttl",
+    "action",
+    "durable",
 ]

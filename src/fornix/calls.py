@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from fornix import wire
 from fornix.agent import OnMismatch
-from fornix.durable import (
+from fornix.durable_calls import (
     Options,
     Reconcile,
     arguments_digest,
