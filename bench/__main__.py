@@ -1,10 +1,15 @@
-"""`python -m bench [store|retrieval|state] ...`; without a name it is `store`."""
+"""`python -m bench [store|retrieval|state|runs] ...`; without a name it is `store`."""
 
 import sys
 
-from bench import retrieval, state, store
+from bench import retrieval, runs, state, store
 
-PROGRAMS = {"store": store.main, "retrieval": retrieval.main, "state": state.main}
+PROGRAMS = {
+    "store": store.main,
+    "retrieval": retrieval.main,
+    "state": state.main,
+    "runs": runs.main,
+}
 
 if __name__ == "__main__":
     chosen, *rest = (
