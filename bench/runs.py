@@ -48,7 +48,8 @@ class Fornix:
     """`LocalRunner.map` over a memory in RAM, or on a file."""
 
     def __init__(self, name: str, place: str, durability: Literal["full", "normal"]) -> None:
-        self.name, self._place, self._durability = name, place, durability
+        self.name, self._place = name, place
+        self._durability: Literal["full", "normal"] = durability
         self.note = f"{durability} durability" if place else "in RAM"
 
     def open(self, folder: Path) -> None:
@@ -95,7 +96,7 @@ class LangGraph:
     name = "langgraph"
 
     def __init__(self, durability: Literal["sync", "exit"]) -> None:
-        self._durability = durability
+        self._durability: Literal["sync", "exit"] = durability
         self.name = f"langgraph-{durability}"
         self.note = "SqliteSaver, " + (
             "a checkpoint per step" if durability == "sync" else "one per run"
@@ -151,8 +152,8 @@ def system(name: str) -> System:
     """Return a system by name."""
     if name.startswith("langgraph"):
         return LangGraph("sync" if name.endswith("sync") else "exit")
-    place = "" if name == "ram" else "runs.db"
-    return Fornix(f"fornix-{name}", place, "full" if name == "full" else "normal")
+    durability: Literal["full", "normal"] = "full" if name == "full" else "normal"
+    return Fornix(f"fornix-{name}", "" if name == "ram" else "runs.db", durability)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -207,8 +208,6 @@ def _runs(what: System, count: int, work: Path) -> Iterator[Result]:
 
 def _trees() -> Iterator[Result]:
     """Sets and gets of an action's exact tree, flat and four deep, beside a plain dict."""
-    from fornix.state import MemoryKind, Overlay
-
     for what, path in (("flat", "n{}"), ("four deep", "a.b.c.n{}")):
         paths = [path.format(i % 100) for i in range(TREE_OPERATIONS)]
         for name, tree in (("fornix", Exact(paths)), ("dict", Plain(paths))):

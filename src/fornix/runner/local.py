@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast, overload
 
 from fornix import wire
 from fornix.agent import Agent, Plan
@@ -142,6 +142,22 @@ class LocalRunner:
         """
         ticket = self._accept([self._input(key, value, event_id)], call=False)[0]
         return ticket.result(wait_s)
+
+    @overload
+    def map(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        *,
+        errors: Literal["raise"] = "raise",
+    ) -> Iterator[Outputs]: ...
+
+    @overload
+    def map(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        *,
+        errors: Literal["return"],
+    ) -> Iterator[Outputs | FornixError]: ...
 
     def map(
         self,
