@@ -146,7 +146,7 @@ class Floor:
             return lane
 
     def _hold(self, lane: LiveLane) -> None:
-        lane.state = State.TAKEN
+        lane.state, lane.worker = State.TAKEN, threading.get_ident()
         self._taken += 1
         self._beat += 1
 

@@ -58,6 +58,7 @@ class LiveLane:
     Attributes:
         lease: The right to run the key, while this process has it.
         returned: The epoch of the last lease that was given back, or is with a commit under way.
+        worker: The thread that took it last.
         idle_since: When it last had nothing to do; by the monotonic clock.
         waiting: The next runs, as far as they are known, in order.
         known: Up to this number, every run that waits is in `waiting`; None: that is not known.
@@ -72,6 +73,7 @@ class LiveLane:
     state: State = State.IDLE
     lease: Lease | None = None
     returned: int = 0
+    worker: int = 0
     idle_since: float = 0.0
     waiting: deque[Run] = field(default_factory=deque[Run])
     known: int | None = None

@@ -224,19 +224,17 @@ class LocalRunner:
         floor = self._work.floor
         for asked, answer in zip(inputs, accepted, strict=True):
             key = asked.scope.key or ""
-            if answer.run is None:
-                raise NotFound(
-                    f"event {asked.label!r} of agent {self.name!r} was run before, and its "
-                    "outputs were pruned since; see retain="
-                )
             ticket = Ticket(
-                answer.run,
+                answer.run or 0,
                 key=key,
                 number=answer.number,
                 repeated=answer.repeated,
                 wait=self._await,
             )
             tickets.append(ticket)
+            if answer.run is None:
+                ticket.resolve(None, self._pruned(asked))
+                continue
             self._desk.add(ticket)
             with floor.lock:
                 lane = floor.lanes.get(asked.scope)
@@ -260,6 +258,12 @@ class LocalRunner:
             if answer.repeated:
                 self._desk.look_up(ticket.run)
         return tickets
+
+    def _pruned(self, asked: Input) -> NotFound:
+        return NotFound(
+            f"event {asked.label!r} of agent {self.name!r} was run before, and its outputs were "
+            "pruned since; see retain="
+        )
 
     # --- waiting for outputs ------------------------------------------------------------------
 

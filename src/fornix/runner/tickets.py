@@ -42,7 +42,7 @@ class Ticket:
     """Stands for a run that was accepted: its input is durable, and will be run.
 
     Attributes:
-        run: The id of the run.
+        run: The id of the run; 0 if it was run before, and pruned since.
         number: Its place among the runs of its agent and key, from 0.
         repeated: It had been accepted before, under the same event id.
     """
@@ -86,6 +86,7 @@ class Ticket:
         Raises:
             RunParked: It failed, or waits behind one that did.
             RunDiscarded: It was given up.
+            NotFound: It was pruned.
             RunPending: It was not over in time; it goes on all the same.
         """
         if not self.done:

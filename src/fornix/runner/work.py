@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from fornix.errors import (
@@ -89,8 +91,8 @@ class Work:
     def once(self) -> bool:
         """Do what is ready, up to a group, and commit it; return whether there was anything."""
         group: list[Pending] = []
+        taken: list[LiveLane] = []
         began = time.perf_counter()
-        taken = 0
         if not self.floor.enter():
             return False
         try:
@@ -98,7 +100,7 @@ class Work:
                 lane = self.floor.take()
                 if lane is None:
                     break
-                taken += 1
+                taken.append(lane)
                 found = self.look(lane)
                 if isinstance(found, LiveRun):
                     found = self._act(lane, found, group)
@@ -107,9 +109,12 @@ class Work:
                 if time.perf_counter() - began > SLICE_S:
                     break
             self.settle(group)
+        except BaseException:
+            self._drop(taken)
+            raise
         finally:
             self.floor.exit()
-        return taken > 0
+        return bool(taken)
 
     def on(self, lane: LiveLane) -> bool:
         """Do the next task of a lane in the calling thread, if it is ready and nobody is at it."""
@@ -121,9 +126,19 @@ class Work:
                 found = self._act(lane, found, [])
             if found is not None:
                 self.settle([found])
+        except BaseException:
+            self._drop([lane])
+            raise
         finally:
             self.floor.exit()
         return True
+
+    def _drop(self, lanes: Sequence[LiveLane]) -> None:
+        """Put lanes down that this thread has in hand: a Ctrl-C came in the middle of them."""
+        me = threading.get_ident()
+        for lane in lanes:
+            if lane.state is State.TAKEN and lane.worker == me:
+                self._abandon(lane)
 
     # --- one task -----------------------------------------------------------------------------
 
@@ -226,7 +241,7 @@ class Work:
     def _abandon(self, lane: LiveLane) -> None:
         """Put a lane down whose task was interrupted: it begins anew when somebody takes it up."""
         with self.floor.lock:
-            lane.run = None
+            lane.run, lane.pending = None, None
             lane.refresh()
         self.floor.leave(lane, State.IDLE)
 
