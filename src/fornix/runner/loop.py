@@ -6,6 +6,9 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 
+CLEAN_UP_S = 1.0
+"""How long actions that are cancelled may take to end."""
+
 
 class Loop:
     """Starts with the first coroutine. Every method may be called from any thread."""
@@ -14,24 +17,46 @@ class Loop:
         self._name = name
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = False
 
     def run(self, coroutine: Coroutine[object, object, None]) -> None:
-        """Have a coroutine run; it tells by itself what became of it."""
+        """Have a coroutine run; it tells by itself what became of it. Stopped: it is dropped."""
         with self._lock:
+            if self._stopped:
+                coroutine.close()
+                return
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                run = self._loop.run_forever
-                threading.Thread(target=run, name=self._name, daemon=True).start()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name=self._name, daemon=True
+                )
+                self._thread.start()
             asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def stop(self) -> None:
         """Cancel what is at work, and end."""
         with self._lock:
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(_cancel_all, self._loop)
+            loop, thread, stopped = self._loop, self._thread, self._stopped
+            self._stopped = True
+        if loop is None or thread is None or stopped:
+            return
+        asyncio.run_coroutine_threadsafe(_end(loop), loop)
+        if thread is not threading.current_thread():
+            thread.join(2 * CLEAN_UP_S)  # an action that keeps the loop to itself is left behind
 
 
-def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    for task in asyncio.all_tasks(loop):
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+async def _end(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
+    for task in tasks:
         task.cancel()
-    loop.call_soon(loop.stop)
+    if tasks:
+        await asyncio.wait(tasks, timeout=CLEAN_UP_S)
+    loop.stop()
