@@ -41,7 +41,7 @@ from fornix.runner.tickets import Outputs, Ticket
 from fornix.runner.watch import Watch
 from fornix.runner.work import Work
 from fornix.scope import Scope
-from fornix.store import Input, Retain, Run
+from fornix.store import Accepted, Input, Retain, Run
 from fornix.values import checked_name, counted
 
 CONCURRENCY = 16
@@ -221,7 +221,6 @@ class LocalRunner:
         self.start()
         tickets: list[Ticket] = []
         accepted = self._store.accept(self.name, inputs, owner=self._owner)
-        floor = self._work.floor
         for asked, answer in zip(inputs, accepted, strict=True):
             key = asked.scope.key or ""
             ticket = Ticket(
@@ -236,15 +235,28 @@ class LocalRunner:
                 ticket.resolve(None, self._pruned(asked))
                 continue
             self._desk.add(ticket)
-            with floor.lock:
-                lane = floor.lanes.get(asked.scope)
-                if lane is None:
-                    lane = floor.lanes[asked.scope] = LiveLane(asked.scope)
-                if answer.repeated:
-                    continue
-                lane.lend(answer.lease)
+            if answer.repeated:
+                self._desk.look_up(ticket.run)
+            if not ticket.done:
+                self._line_up(asked, answer, call=call)
+        return tickets
+
+    def _line_up(self, asked: Input, answer: Accepted, *, call: bool) -> None:
+        """Have an input worked on, here or by whoever has its key.
+
+        A repeated one as well: the process that accepted it first may be gone, or may die.
+        """
+        floor = self._work.floor
+        with floor.lock:
+            lane = floor.lanes.get(asked.scope)
+            if lane is None:
+                lane = floor.lanes[asked.scope] = LiveLane(asked.scope)
+            lane.lend(answer.lease)
+            if answer.repeated:
+                lane.complete = False
+            else:
                 row = Run(
-                    answer.run,
+                    answer.run or 0,
                     self.name,
                     asked.scope,
                     answer.number,
@@ -253,11 +265,8 @@ class LocalRunner:
                     asked.time,
                 )
                 lane.add(row, first=answer.first)
-                if lane.state is State.IDLE:
-                    floor.make_ready(lane, call=call)
-            if answer.repeated:
-                self._desk.look_up(ticket.run)
-        return tickets
+            if lane.state is State.IDLE:
+                floor.make_ready(lane, call=call)
 
     def _pruned(self, asked: Input) -> NotFound:
         return NotFound(
