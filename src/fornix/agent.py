@@ -18,12 +18,13 @@ when it returns; see `fornix.runner`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from fornix.errors import InvalidInput
 from fornix.events import Event, InputEvent, OutputEvent
+from fornix.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
 from fornix.retries import ONCE, Retry
 from fornix.state import Ttl
 from fornix.values import checked_name
@@ -137,6 +138,7 @@ class Agent:
             "truncate" forgets the calls from there on, and makes the new ones.
         short_term_ttl: How long short-term values stay where a write does not say; None: what
             the memory says.
+        memory_events: What is told of what actions do to memory, asked for or not.
     """
 
     name: str = ""
@@ -145,6 +147,7 @@ class Agent:
     on_failed: OnFailed = "wait"
     on_mismatch: OnMismatch = "fail"
     short_term_ttl: Ttl | None = None
+    memory_events: MemoryEvents = MemoryEvents()
 
     def __init__(  # noqa: PLR0913 - the settings of an agent, by name
         self,
@@ -156,6 +159,7 @@ class Agent:
         on_failed: OnFailed | None = None,
         on_mismatch: OnMismatch | None = None,
         short_term_ttl: Ttl | None = None,
+        memory_events: MemoryEvents | None = None,
     ) -> None:
         given = {
             "name": name,
@@ -164,6 +168,7 @@ class Agent:
             "on_failed": on_failed,
             "on_mismatch": on_mismatch,
             "short_term_ttl": short_term_ttl,
+            "memory_events": memory_events,
         }
         for setting, value in given.items():
             if value is not None:
@@ -173,13 +178,20 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An agent, looked through once: which event sets off what."""
+    """An agent, looked through once: which event sets off what.
+
+    Attributes:
+        told: The memory events that it asks for or has on, and how much they say.
+        kept: Those that are stored though they set nothing off.
+    """
 
     agent: Agent
     name: str
     actions: dict[str, Action]
     by_event: dict[type[Event], tuple[Action, ...]]
     types: dict[str, type[Event]]
+    told: Mapping[type[MemoryEvent], Detail]
+    kept: frozenset[type[MemoryEvent]]
 
     @classmethod
     def of(cls, agent: Agent | type[Agent], *, name: str | None = None) -> Plan:
@@ -207,7 +219,20 @@ class Plan:
             kind: tuple(a for a in actions.values() if kind in a.events) for kind in types.values()
         }
         chosen = checked_name(name or made.name or type(made).__name__, "an agent's name")
-        return cls(made, chosen, actions, by_event, types)
+        settings = made.memory_events
+        told = settings.told(types.values())
+        return cls(made, chosen, actions, by_event, types, told, settings.kept())
+
+    @property
+    def run_begin(self) -> Detail:
+        """How much is told of short-term memory as a run begins."""
+        return self.told.get(RunBeginEvent, "off")
+
+    def tells(self, listened: frozenset[type[MemoryEvent]]) -> Mapping[type[MemoryEvent], Detail]:
+        """Return the memory events that are told while somebody listens for these."""
+        if not listened:
+            return self.told
+        return self.agent.memory_events.told({*self.types.values(), *listened})
 
     def set_off(self, event: Event) -> tuple[str, ...]:
         """Return the names of the actions that *event* sets off, in the order of definition."""
@@ -232,6 +257,10 @@ def _made(agent: Agent | type[Agent]) -> Agent:
                 f"{_title(agent)}.{setting} must be one of {', '.join(values)}, not "
                 f"{getattr(agent, setting)!r}"
             )
+    if not isinstance(agent.memory_events, MemoryEvents):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(
+            f"{_title(agent)}.memory_events must be MemoryEvents(…), not {agent.memory_events!r}"
+        )
     return agent
 
 

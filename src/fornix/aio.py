@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import datetime, timedelta
@@ -22,11 +22,13 @@ from fornix.embed import Embedder
 from fornix.errors import StoreClosed, Unusable, WrongLoop
 from fornix.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
 from fornix.memory import DEFAULT_SPACE, Memory
+from fornix.memory_events import MemoryEvent
 from fornix.sets import MemorySet
 from fornix.signals import Signals
-from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling
+from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
 from fornix.store import Commit, Definition, Store
 from fornix.values import Value
+from fornix.writer import Engine
 
 THREADS = 16
 """Calls under way at once; more wait. Writers share one fsync anyway."""
@@ -412,10 +414,29 @@ class AsyncMemory:
     sweep = _awaited(Memory.sweep)
     backup = _awaited(Memory.backup)
 
+    def subscribe(
+        self,
+        listener: Callable[[Any], object],
+        *,
+        kinds: Iterable[type[MemoryEvent]] | None = None,
+    ) -> Callable[[], None]:
+        """See `Memory.subscribe`; *listener* is called in a thread."""
+        return self.sync.subscribe(listener, kinds=kinds)
+
     @property
     def space(self) -> str:
         """See `Memory.space`."""
         return self.sync.space
+
+    @property
+    def engine(self) -> Engine:
+        """See `Memory.engine`."""
+        return self.sync.engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """See `Memory.short_term_ttl`."""
+        return self.sync.short_term_ttl
 
     @property
     def embedder(self) -> Embedder:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
 from fornix.index import Index
 from fornix.keys import KeyMemory, KnowledgeMemory
+from fornix.memory_events import MemoryEvent
 from fornix.recall import Recall
 from fornix.records import Recorder
 from fornix.reindexing import embedder_notes, reindex
@@ -251,6 +252,24 @@ class Memory:
         while page := self._engine.store.keys(self._space, after=after):
             yield from page
             after = page[-1]
+
+    def subscribe(
+        self,
+        listener: Callable[[Any], object],
+        *,
+        kinds: Iterable[type[MemoryEvent]] | None = None,
+    ) -> Callable[[], None]:
+        """Have *listener* called with the memory events of runs; return what ends that.
+
+        It is told of what runners on this memory do, in this process, after the commit and at most
+        once, by the thread that committed: it should be quick, and must not wait for a run. What
+        is changed outside of runs it is not told. If it raises, that is logged, and it is dropped.
+
+        Args:
+            kinds: Classes of memory events; by default all. `RunBeginEvent` comes from agents that
+                ask for it, or have it on.
+        """
+        return self._engine.listeners.subscribe(listener, kinds)
 
     # --- care ---------------------------------------------------------------------------------
 

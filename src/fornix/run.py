@@ -19,6 +19,9 @@ from fornix.agent import Action, Plan
 from fornix.calls import Calls, Recorder
 from fornix.errors import AgentChanged
 from fornix.events import Event, OutputEvent, plain, restored, written
+from fornix.memory_events import MemoryEvent, RunBeginEvent, silent
+from fornix.memory_notes import Notes, snapshot
+from fornix.retries import ONCE
 from fornix.state import MemoryKind, Overlay, Places, Ttl
 from fornix.state import deltas as state_deltas
 from fornix.store import Batch, Begin, Call, Progress, Run, RunStatus, Step, Turn
@@ -28,6 +31,10 @@ from fornix.writer import Engine
 
 TRACEBACK_CHARS = 20_000
 """Characters of a parked run's traceback that are kept, its end first of all."""
+
+
+RUN_BEGIN = "<run begin>"
+"""The task that goes before all others where the beginning of a run is told."""
 
 
 class Interrupted(BaseException):
@@ -101,6 +108,7 @@ class LiveRun:
             None, kind=MemoryKind.SENSORY, now=self._now, places=shop.sensory_paths
         )
         self._recorded: list[Call] | None = None
+        self._task: Task | None = None
 
     # --- how far it is ------------------------------------------------------------------------
 
@@ -121,7 +129,8 @@ class LiveRun:
             time=row.accepted,
         )
         if row.actions is None:
-            actions = self.shop.plan.set_off(event)
+            plan = self.shop.plan
+            actions = plan.set_off(event) if plan.run_begin == "off" else (RUN_BEGIN,)
             self._begin = Begin(self._now, actions)
             self._enqueue(event, actions)
             self._recorded = [] if row.now is None else None
@@ -166,6 +175,8 @@ class LiveRun:
         """
         due = self._due[0]
         found = self.shop.plan.actions.get(due.action)
+        if due.action == RUN_BEGIN:
+            found = Action(RUN_BEGIN, (), self._tell_begin, None, "fail", ONCE, is_async=False)
         if found is None:
             raise AgentChanged(
                 f"run {self.row.id} needs the action {due.action!r}, which agent "
@@ -203,9 +214,26 @@ class LiveRun:
             paths=self.shop.paths,
             ttl=self.shop.ttl,
         )
-        task = Task(place, action, due.ordinal, calls=calls, attempt=self.attempt)
+        notes = None
+        if self.shop.plan.told or self.shop.engine.listeners.kinds:
+            notes = self._notes(due)
+        task = Task(place, action, due.ordinal, calls=calls, attempt=self.attempt, notes=notes)
+        self._task = task
         event = due.event if due.event.shared() else due.event.copied()
         return task, event, RunnerContext(task)
+
+    def _notes(self, due: Due) -> Notes | None:
+        if due.action == RUN_BEGIN or silent(due.event):
+            return None
+        details = self.shop.plan.tells(self.shop.engine.listeners.kinds)
+        return Notes(details, self.row.scope) if details else None
+
+    def _tell_begin(self, event: Event, context: RunnerContext) -> None:
+        """Tell what is in short-term memory, and go on with the input."""
+        detail = "paths" if self.shop.plan.run_begin == "paths" else "values"
+        context.send_event(RunBeginEvent(snapshot(context.short_term_memory, detail), detail))
+        assert self._task is not None  # noqa: S101 - it is at work
+        self._task.pass_on(event)  # the input, under the id that it came with
 
     def _calls_of(self, ordinal: int) -> list[Call]:
         """Return what is recorded of a task; asked of the store once it may be anything."""
@@ -234,7 +262,7 @@ class LiveRun:
                 follow.append((event, actions))
             if isinstance(event, OutputEvent):
                 outputs.append(written(event))
-            if actions or not isinstance(event, OutputEvent):
+            if actions or self._keeps(event):
                 sent.append([plain(event), [*actions]])
         over = len(self._due) == 1 and not follow
         keeps = did.sensory and not over
@@ -250,6 +278,12 @@ class LiveRun:
             done=over,
         )
         return Finished(self._batch(step, did, release=over and release()), did, follow)
+
+    def _keeps(self, event: Event) -> bool:
+        """Return whether the step holds an event that sets nothing off."""
+        if isinstance(event, MemoryEvent):
+            return type(event) in self.shop.plan.kept
+        return not isinstance(event, OutputEvent)
 
     def skipped(self, error: Exception, *, release: Callable[[], bool]) -> Finished:
         """Return the batch of a task that failed and that its agent goes on without."""
@@ -318,6 +352,8 @@ class LiveRun:
             self._sensory.apply(did.sensory)
         if did.draft is not None:
             self.shop.engine.written(did.draft.items)
+        if self.shop.engine.listeners.kinds:
+            self.shop.engine.listeners.tell(did.sent)
 
 
 class RunRecorder:

@@ -423,6 +423,11 @@ def position(stored: StoredItem) -> tuple[int, int]:
     return (stored.updated if time is None else time, stored.first)
 
 
+def clearing(name: str) -> Value:
+    """Return what a call that empties a set is known by, among those that delete."""
+    return [name, None, {}]
+
+
 def _fits(stored: StoredItem, chosen: Filter | None) -> bool:
     return chosen is None or chosen.matches(*facts_of(stored))
 

@@ -20,13 +20,15 @@ from fornix.errors import InvalidInput, Unusable
 from fornix.events import Event
 from fornix.items import Hits
 from fornix.keys import KeySets, KnowledgeMemory
+from fornix.memory_notes import NotedTree, Notes
 from fornix.recall import SearchOptions
+from fornix.sets import clearing
 from fornix.state import MemoryObject, Overlay, Resolver, Snapshot, Ttl
 from fornix.state.paths import Places
 from fornix.state.tree import Tree
-from fornix.store import Node, Scope, SetRef, StoredItem, TreeDelta
+from fornix.store import Node, Retire, Scope, SetRef, StoredItem, TreeDelta
 from fornix.values import Path, Value, moment
-from fornix.writer import Engine, derived_ids
+from fornix.writer import Call, Change, Engine, derived_ids
 
 if TYPE_CHECKING:
     from fornix.state.cells import Cells
@@ -85,7 +87,7 @@ class RunDraft(Draft):
     def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
         found = super().get(ref, ids, at=at)
-        self._note(ref, [s.record.id for s in found if s is not None])
+        self._note(ref, [s for s in found if s is not None])
         return found
 
     def page(
@@ -99,7 +101,7 @@ class RunDraft(Draft):
     ) -> list[StoredItem]:
         """See `Writer.page`."""
         found = super().page(ref, after=after, limit=limit, newest_first=newest_first, at=at)
-        self._note(ref, [s.record.id for s in found])
+        self._note(ref, found)
         return found
 
     def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
@@ -110,13 +112,50 @@ class RunDraft(Draft):
         self.searched.append([names, query, ids])
         return found
 
-    def _note(self, ref: SetRef, ids: list[str]) -> None:
-        if ids:
-            self.read.append([ref.name, [*ids]])
+    def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
+        if found:
+            self.read.append([ref.name, [stored.record.id for stored in found]])
 
     def _check_open(self) -> None:
         if not self.open:
             raise Unusable(self.reason)
+
+
+class NotedDraft(RunDraft):
+    """Also notes what memory events are made of."""
+
+    notes: Notes
+    _writing = _answering = False
+
+    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+        """See `Writer.write`."""
+        done = len(self.items)
+        self._writing = True  # what is read to do so is no read of the action's
+        try:
+            result = super().write(call, build)
+        finally:
+            self._writing = False
+        self._answering = call.name == "update"  # which then reads the item, to return it
+        changes = self.items[done:]
+        if changes and call.name == "delete" and call.arguments() == clearing(changes[0].set.name):
+            self.notes.emptied(changes[0].set)
+            return result
+        for change in changes:
+            item_id = change.id if isinstance(change, Retire) else change.record.id
+            self.notes.changed(change.set, item_id, self._live[change.set, item_id])
+        return result
+
+    def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
+        """See `Writer.search`."""
+        found = super().search(refs, query, options)
+        self.notes.searched(refs, query, found)
+        return found
+
+    def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
+        super()._note(ref, found)
+        if not (self._writing or self._answering):
+            self.notes.got(ref, found)
+        self._answering = self._answering and self._writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +188,21 @@ class Task:
     """An action at work: what it read, changed and sent so far. Serves one thread at a time."""
 
     __slots__ = (
-        "_cells", "_draft", "_looks", "_reason", "_sensory", "_short", "action", "attempt", "calls",
-        "ordinal", "place", "sent",
+        "_cells", "_draft", "_looks", "_notes", "_reason", "_sensory", "_short", "action",
+        "attempt", "calls", "ordinal", "place", "sent",
     )  # fmt: skip
 
     def __init__(
-        self, place: Place, action: Action, ordinal: int, *, calls: Calls, attempt: int
+        self,
+        place: Place,
+        action: Action,
+        ordinal: int,
+        *,
+        calls: Calls,
+        attempt: int,
+        notes: Notes | None = None,
     ) -> None:
-        self.place, self.action, self.ordinal = place, action, ordinal
+        self.place, self.action, self.ordinal, self._notes = place, action, ordinal, notes
         self.calls, self.attempt = calls, attempt
         self.sent: list[Event] = []
         self._looks: list[tuple[str, Watched]] = []
@@ -185,7 +231,10 @@ class Task:
         self.check_open()
         watched = Watched(tree)
         self._looks.append((paths.kind.value, watched))
-        overlay = Overlay(watched, kind=paths.kind, now=self.place.now, ttl=ttl, places=paths)
+        make = Overlay if self._notes is None else NotedTree
+        overlay = make(watched, kind=paths.kind, now=self.place.now, ttl=ttl, places=paths)
+        if isinstance(overlay, NotedTree) and self._notes is not None:
+            self._notes.keep(overlay)
         overlay.resolver = resolver
         return overlay
 
@@ -194,7 +243,12 @@ class Task:
         if self._draft is None:
             self.check_open()
             place = self.place
-            self._draft = RunDraft(place.engine, place.scope, derived_ids(self._name()))
+            ids = derived_ids(self._name())
+            if self._notes is None:
+                self._draft = RunDraft(place.engine, place.scope, ids)
+            else:
+                draft = self._draft = NotedDraft(place.engine, place.scope, ids)
+                draft.notes = self._notes
         return self._draft
 
     def _name(self) -> bytes:
@@ -207,8 +261,15 @@ class Task:
     def send(self, event: Event) -> None:
         """Keep an event, to be sent when the task is committed."""
         self.check_open()
+        self._send(event.checked())
+
+    def _send(self, event: Event) -> None:
         event_id = f"{self.place.run}.{self.ordinal}.{len(self.sent)}"
-        self.sent.append(event.checked().stamped(event_id, self.place.key, self.place.now))
+        self.sent.append(event.stamped(event_id, self.place.key, self.place.now))
+
+    def pass_on(self, event: Event) -> None:
+        """Keep an event that was sent before, as it is, to be sent on."""
+        self.sent.append(event)
 
     # --- open and closed ----------------------------------------------------------------------
 
@@ -236,6 +297,9 @@ class Task:
         """Return what the action did; whatever it does later raises `Unusable`."""
         short = () if self._short is None else self._short.deltas()
         sensory = () if self._sensory is None else self._sensory.deltas()
+        if self._notes is not None:
+            for event in self._notes.events(sensory, short):
+                self._send(event)
         done = Done(self.sent, short, sensory, self._draft, self._looked())
         self.seal(
             f"action {self.action.name!r} of run {self.place.run} is over; what is done with its "

@@ -20,6 +20,7 @@ from fornix import wire
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import DuplicateItem, StaleItem
 from fornix.items import Hits, Item
+from fornix.memory_events import Listeners
 from fornix.recall import Recall, SearchOptions
 from fornix.records import Recorder
 from fornix.store import (
@@ -157,6 +158,7 @@ class Engine:
         expects: Notes that say which embedder this memory's space and knowledge remember.
         wait_s: How long a call tries again while others change what it is based on.
         lanes: A lock per key: its outside writes to the exact tree go one after the other.
+        listeners: Who is told of memory events.
     """
 
     store: Store
@@ -168,6 +170,7 @@ class Engine:
     wait_s: float
     expects: tuple[tuple[str, str], ...] = ()
     lanes: dict[Scope, threading.RLock] = field(default_factory=dict[Scope, threading.RLock])
+    listeners: Listeners = field(default_factory=Listeners)
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
         """Return the name of the op that a caller's idempotency key stands for."""
