@@ -10,11 +10,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fornix import Item, Memory
+from fornix.store import Batch, Begin, Input, Put, Scope, Step
 
 MANY = 20
 
@@ -82,6 +84,25 @@ def once(memory: Memory, name: str, step: int) -> None:
         raise AssertionError(message)
 
 
+def run(memory: Memory, name: str, step: int) -> None:
+    """Have an input accepted, and do what is left of its two tasks, as whoever comes after would.
+
+    The first task changes the tree and sends something out; the second ends the run.
+    """
+    store, scope, now = memory.store, Scope(memory.space, name), time.time_ns() // 1000
+    given = Input(scope, f"{step}", now, event_id=b"%d" % step, request=b"asked")
+    accepted = store.accept("worker", [given], owner=f"worker {os.getpid()}")[0]
+    if accepted.lease is None or accepted.run is None:
+        return  # done, and told by nobody
+    task = Step(accepted.run, 0, "count", outputs=[f"{step}"], begin=Begin(now, ("count",)))
+    batch = Batch(scope=scope, time=now, run=task, epoch=accepted.lease.epoch)
+    if not store.steps(accepted.run):
+        state = [Put(("runs",), step + 1)]
+        store.commit(replace(batch, base=store.head(scope), state=state))
+    last = replace(task, ordinal=1, outputs=(), done=True)
+    store.commit(replace(batch, run=last, release=True))
+
+
 def fork(memory: Memory, name: str, step: int) -> None:
     """Leave a forked child behind, once, that holds on to what it inherited; then add."""
     if step % 50 == 1:
@@ -100,6 +121,7 @@ MODES: dict[str, Callable[[Memory, str, int], None]] = {
     "delete": delete,
     "tree": tree,
     "once": once,
+    "run": run,
     "fork": fork,
 }
 

@@ -113,6 +113,21 @@ def check_once(key: KeyMemory, done: int) -> int:
     return done + 1
 
 
+def check_run(key: KeyMemory, done: int) -> int:
+    store, scope = key._engine.store, key._scope
+    runs = store.runs(scope.space, key=key.key, limit=10**6)[::-1]
+    assert [run.number for run in runs] == [int(run.event) for run in runs] == [*range(len(runs))]
+    assert len(runs) - done - 1 in (0, 1)
+    assert {run.status for run in runs[: done + 1]} <= {"done"}
+    for run in runs:
+        tasks = len(store.steps(run.id))
+        assert (tasks == 2) == (run.status == "done")
+        assert [output.event for output in store.outputs_of(run.id)] == [run.event] * (tasks > 0)
+    begun = sum(run.now is not None for run in runs)
+    assert key.short_term.get("runs", 0) == begun
+    return done + 1
+
+
 def check_fork(key: KeyMemory, done: int) -> int:
     found = {item.id for item in key.set("forked").list()}
     assert all(f"fork-{step}" in found for step in range(done + 1))

@@ -22,6 +22,7 @@ for _needed in ("pytest", "hypothesis"):
 
 import pytest  # noqa: E402 - after saying what is missing
 
+_PLAYS = ("game", "lane_reads", "machine", "replay")
 _LAWS = (
     "commits",
     "effects",
@@ -39,7 +40,7 @@ _LAWS = (
     "threads",
     "tree",
 )
-pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in ("replay", "machine", *_LAWS)))
+pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in (*_PLAYS, *_LAWS)))
 
 from fornix.testing.batches import (  # noqa: E402 - their assertions are to be rewritten
     ADA,

@@ -17,6 +17,7 @@ from fornix.errors import FornixError
 from fornix.store import Batch, Commit, Lease, Scope, Store
 from fornix.stores.ram import RamStore
 from fornix.testing.batches import DAY, NOW, SECOND
+from fornix.testing.game import LaneGame
 from fornix.testing.play import SCOPES, Player, embed_some, vectors_of
 from fornix.testing.reads import Follower, differences, reads
 
@@ -65,6 +66,7 @@ class _Machine(RuleBasedStateMachine):
         self.model = RamStore(alive=lambda owner: owner not in self.dead)
         self.numbers = [(0, 0)]
         self.leases: list[tuple[Lease, Lease]] = []
+        self.game = LaneGame(self.store, self.model, self.numbers, self.leases)
         self.follower = Follower()
         self.clock = self.latest = NOW
 
@@ -91,6 +93,14 @@ class _Machine(RuleBasedStateMachine):
         """Several random batches, one after the other."""
         for _ in range(count):
             self._commit(rng)
+
+    @rule(rng=CHANCE, count=st.integers(1, 20), owner=st.sampled_from(OWNERS))
+    def run_things(self, rng: Random, count: int, owner: str) -> None:
+        """Inputs are accepted, runs make progress, outputs are read, what ended is pruned."""
+        for _ in range(count):
+            self.latest += rng.choice((0, 0, 1, SECOND))
+            self.clock = max(self.clock, self.latest)
+            self.game.play(rng, clock=self.latest, owner=self._name(owner))
 
     @rule(limit=st.integers(1, 4))
     def embed(self, limit: int) -> None:
@@ -178,7 +188,7 @@ class _Machine(RuleBasedStateMachine):
         """The store is closed and opened, where that keeps it; its owners die with the handle."""
         if self.persistent:
             self.store.close()
-            self.store = self.open(self.path)
+            self.store = self.game.store = self.open(self.path)
             self.dead.update(map(self._name, OWNERS))
 
     @rule(rng=CHANCE)

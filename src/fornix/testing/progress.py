@@ -10,6 +10,7 @@ from fornix.errors import (
     Conflict,
     DuplicateItem,
     FornixError,
+    IdempotencyConflict,
     InvalidInput,
     KeyBusy,
     NotFound,
@@ -21,19 +22,23 @@ from fornix.store import (
     Begin,
     Call,
     Commit,
+    Input,
     Lease,
     Node,
     Progress,
     Put,
+    Scope,
+    SetRef,
     Step,
     StepDone,
     Store,
     Turn,
 )
 from fornix.testing.batches import ADA, BOB, NOTES, NOW, SECOND, add, batch, write
-from fornix.testing.lanes import BEGIN, accept, leased, there, told, turn
+from fornix.testing.lanes import BEGIN, accept, asked, leased, there, told, turn
 from fornix.testing.laws import Laws
 from fornix.testing.reads import differences, reads
+from fornix.testing.threads import at_once
 
 PUT = Put(("a",), 1)
 
@@ -458,3 +463,51 @@ class ProgressLaws(Laws):
         assert [item.record.id for item in store.page(NOTES)] == ["i", "j"]
         assert store.head(ADA) == 3
         assert store.node(BOB, ("b",), at=None, now=NOW) is None
+
+    def test_what_a_refused_batch_of_many_made_is_forgotten(self, store: Store) -> None:
+        """A key, a set, the begin and the end of a run: the next batch makes them anew."""
+        notes = SetRef(BOB, "notes")
+        run, lease = accept(store, BOB), leased(store, BOB)
+        step = Step(run, 0, "greet", begin=BEGIN, done=True)
+        good = told(step, scope=BOB, epoch=lease.epoch, release=True)
+        bad = replace(good, items=[add("i", to=notes), add("i", to=notes)])
+        elsewhere = Scope("another app", "bob")
+        fresh = batch(add("j", to=SetRef(elsewhere, "notes")), scope=elsewhere)
+        refused, first, again, other, last = store.commit_many(
+            [bad, replace(good, items=[add("i", to=notes)]), bad, replace(fresh, base=7), fresh]
+        )
+        assert isinstance(refused, DuplicateItem)
+        assert committed(again) == replace(committed(first), adopted=True)
+        assert isinstance(other, StaleRun)
+        assert committed(last).number == committed(first).number + 1
+        assert there(store, run).now == NOW
+        assert there(store, run).status == "done"
+        for ref, item in ((notes, "i"), (SetRef(elsewhere, "notes"), "j")):
+            assert [found.record.id for found in store.page(ref)] == [item]
+            found = store.set_info(ref)
+            assert found is not None
+            assert found.items == 1
+        assert store.keys("another app") == ["bob"]
+        assert store.accept("helper", [Input(BOB, "1", NOW)])[0].first
+
+    def test_refused_inputs_leave_nothing_for_others_of_their_group(self, store: Store) -> None:
+        """Numbers, leases and event ids of what was refused are free, whoever wrote beside it."""
+        store.accept("helper", [asked("e")])
+        new = Scope("app", "new")
+
+        def play(i: int) -> int:
+            kept = 0
+            for j in range(20):
+                try:
+                    inputs = [
+                        Input(new, f"{i}.{j}", NOW),
+                        asked("e", "other" if i % 2 else "asked"),
+                    ]
+                    kept += store.accept("helper", inputs, owner=f"{i}")[0].number >= 0
+                except IdempotencyConflict:
+                    continue
+            return kept
+
+        assert at_once(4, play) == [20, 0, 20, 0]
+        assert [run.number for run in store.queue("helper", new)] == list(range(40))
+        assert {lease.owner for lease in store.stats().leases} <= {"0", "2"}

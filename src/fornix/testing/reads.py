@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from fornix import wire
 from fornix.store import Effects, Feature, Node, Scope, SetRef, Store, StoredItem
+from fornix.testing.lane_reads import lane_reads
 from fornix.values import Path
 
 FAR = 1 << 60
@@ -153,7 +154,7 @@ def reads(
     stats = store.stats()
     told["stats"] = (stats.keys, stats.sets, stats.items, stats.item_versions, stats.pending)
     told["oldest pending"] = stats.oldest_pending
-    return told
+    return told | lane_reads(store, store.spaces(), names.commits)
 
 
 def _set_reads(store: Store, names: _Names, ref: SetRef, number: int, i: int | None) -> object:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from fornix import wire
 from fornix.errors import FornixError
-from fornix.store import Batch, Commit, Store
+from fornix.store import Accepted, Batch, Begin, Commit, Input, Put, Step, Store
 from fornix.stores.ram import RamStore
 from fornix.testing.batches import NOW
+from fornix.testing.game import AGENTS, LaneGame, answer, said
 from fornix.testing.play import SCOPES, Player, embed_some, vectors_of
 from fornix.testing.reads import Follower, differences, reads
 
@@ -22,13 +23,29 @@ class Played:
 
     Attributes:
         answered: Batches and the commits they got, adopted ones too, in no order.
+        accepted: Inputs and what was answered, with the agent they were for, in no order.
         refused: How many batches each kind of error refused.
         latest: The latest time any of them used.
     """
 
     answered: list[tuple[Batch, Commit]] = field(default_factory=list[tuple[Batch, Commit]])
+    accepted: list[tuple[str, Input, Accepted]] = field(
+        default_factory=list[tuple[str, Input, Accepted]]
+    )
     refused: dict[str, int] = field(default_factory=dict[str, int])
     latest: int = NOW
+
+    def note(self, batch: Batch, found: Commit | FornixError) -> None:
+        """Keep what was answered to a batch."""
+        if isinstance(found, Commit):
+            self.answered.append((batch, found))
+        else:
+            kind = type(found).__name__
+            self.refused[kind] = self.refused.get(kind, 0) + 1
+
+
+PLAYED = 0.3
+"""How much of what is played is about runs."""
 
 
 def play_beside(store: Store, *, batches: int, seed: int) -> None:
@@ -38,33 +55,29 @@ def play_beside(store: Store, *, batches: int, seed: int) -> None:
     Says less than `store_machine` tries, but says it at once.
     """
     model = RamStore()
-    player = Player(Random(seed), NOW)
-    numbers: dict[int | None, int | None] = {None: None, 0: 0}
+    rng = Random(seed)
+    player = Player(rng, NOW)
+    pairs: list[tuple[int, int]] = [(0, 0)]
+    game = LaneGame(store, model, pairs, [])
     latest = NOW
     for _ in range(batches):
+        if rng.random() < PLAYED:
+            game.play(rng, clock=player.clock, owner="one")
+            continue
         batch = player.batch(model)
         latest = max(latest, player.clock)
-        theirs = _answer(model, batch)
-        ours = _answer(store, replace(batch, base=numbers[batch.base]))
-        assert _told(ours) == _told(theirs), (batch, ours, theirs)
-        if isinstance(ours, Commit) and isinstance(theirs, Commit):
-            numbers[theirs.number] = ours.number
+        if rng.random() < 0.8:  # whoever runs a key keeps others out of its tree
+            game.release(batch.scope)
+        theirs = answer(lambda batch=batch: model.commit(batch))
+        base = batch.base and next(mine for mine, yours in reversed(pairs) if yours == batch.base)
+        ours = answer(lambda batch=batch, base=base: store.commit(replace(batch, base=base)))
+        assert said(ours) == said(theirs), (batch, ours, theirs)
+        new = isinstance(theirs, Commit) and not theirs.adopted
+        if isinstance(ours, Commit) and isinstance(theirs, Commit) and new:
+            pairs.append((ours.number, theirs.number))
     for each in (store, model):  # a store may sweep by itself, and the journal shows it
         each.sweep(now=latest)
-    _compare(store, model, _some(len(numbers) - 2), now=latest)
-
-
-def _answer(store: Store, batch: Batch) -> Commit | FornixError:
-    try:
-        return store.commit(batch)
-    except FornixError as error:
-        return error
-
-
-def _told(answer: Commit | FornixError) -> tuple[object, ...]:
-    if isinstance(answer, Commit):
-        return answer.time, answer.adopted, wire.encode(answer.result)
-    return (type(answer),)
+    _compare(store, model, _some(len(pairs) - 1), now=latest)
 
 
 def play_threads(store: Store, *, batches: int, threads: int, seed: int) -> Played:
@@ -74,34 +87,61 @@ def play_threads(store: Store, *, batches: int, threads: int, seed: int) -> Play
     """
     share = [batches // threads + (i < batches % threads) for i in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
-        runs = [pool.submit(_play, store, n, Random(f"{seed}.{i}")) for i, n in enumerate(share)]
-        parts = [run.result() for run in runs]
+        work = [pool.submit(_play, store, n, f"{seed}.{i}") for i, n in enumerate(share)]
+        parts = [each.result() for each in work]
     whole = Played()
     for part in parts:
         whole.answered += part.answered
+        whole.accepted += part.accepted
         whole.latest = max(whole.latest, part.latest)
         for kind, count in part.refused.items():
             whole.refused[kind] = whole.refused.get(kind, 0) + count
     return whole
 
 
-def _play(store: Store, batches: int, rng: Random) -> Played:
-    played = Played()
+def _play(store: Store, batches: int, name: str) -> Played:
+    played, rng = Played(), Random(name)
     player = Player(rng, NOW)
     for _ in range(batches):
+        if rng.random() < PLAYED:
+            _run_one(store, rng, player.clock, name, played)
+            continue
         batch = player.batch(store)
         played.latest = max(played.latest, player.clock)
-        try:
-            commit = store.commit(batch)
-        except FornixError as error:
-            kind = type(error).__name__
-            played.refused[kind] = played.refused.get(kind, 0) + 1
-            continue
-        played.answered.append((batch, commit))
-        if rng.random() < 0.1:
+        commit = answer(lambda batch=batch: store.commit(batch))
+        played.note(batch, commit)
+        if isinstance(commit, Commit) and rng.random() < 0.1:
             embed_some(store, limit=3)
             store.sweep(now=commit.time)
     return played
+
+
+def _run_one(store: Store, rng: Random, clock: int, owner: str, played: Played) -> None:
+    """Accept an input; if its key is free, do the next tasks of its lane and give it back."""
+    scope, agent = rng.choice(SCOPES[:3]), rng.choice(AGENTS)
+    given = Input(scope, f'"{owner}"', clock)
+    if rng.random() < 0.5:
+        given = replace(given, event_id=b"event %d" % rng.randrange(200), request=b"asked")
+    accepted = store.accept(agent, [given], owner=owner)[0]
+    played.accepted.append((agent, given, accepted))
+    if accepted.lease is None:
+        return
+    lease = accepted.lease
+    for run in store.queue(agent, lease.scope, limit=2):
+        ordinal = len(store.steps(run.id))
+        step = Step(run.id, ordinal, "greet", outputs=["1"], begin=Begin(clock, ()))
+        base = store.head(lease.scope)
+        state = [Put(("leaf",), rng.randrange(9))]
+        # fmt: off
+        first = Batch(
+            scope=lease.scope, time=clock, run=step, epoch=lease.epoch, base=base, state=state,
+        )
+        # fmt: on
+        last = replace(step, ordinal=ordinal + 1, outputs=["2"], sensory="1", done=True)
+        second = replace(first, run=last, base=None, state=())
+        for batch, commit in zip((first, second), store.commit_many([first, second]), strict=True):
+            played.note(batch, commit)
+    store.release(lease)
 
 
 def replay(store: Store, played: Played) -> None:
@@ -111,10 +151,10 @@ def replay(store: Store, played: Played) -> None:
     question alike, also about moments of the past.
     """
     model = RamStore()
-    numbers = {0: 0}
+    numbers, runs = {0: 0}, _accept_again(model, played.accepted)
     for batch, commit in _in_order(played.answered):
         base = None if batch.base is None else numbers[batch.base]
-        again = model.commit(replace(batch, base=base))
+        again = _commit_again(model, replace(batch, base=base), runs)
         assert not again.adopted, batch
         assert again.time == commit.time, (batch, commit, again)
         assert wire.encode(again.result) == wire.encode(commit.result), (batch, commit, again)
@@ -123,6 +163,35 @@ def replay(store: Store, played: Played) -> None:
     for each in (store, model):
         each.sweep(now=played.latest)
     _compare(store, model, _some(len(numbers) - 1), now=played.latest)
+
+
+def _accept_again(model: Store, accepted: Sequence[tuple[str, Input, Accepted]]) -> dict[int, int]:
+    """Accept inputs in the order of their runs; return the run that each became."""
+    made = [each for each in accepted if not each[2].repeated]
+    runs: dict[int, int] = {}
+    for agent, given, was in sorted(made, key=lambda each: each[2].run or 0):
+        again = model.accept(agent, [given])[0]
+        assert again.number == was.number, (agent, given, was, again)
+        assert was.run is not None
+        assert again.run is not None
+        runs[was.run] = again.run
+    for agent, given, was in accepted:
+        again = model.accept(agent, [given])[0] if given.event_id is not None else None
+        assert again is None or again.run == runs[was.run or 0], (agent, given, was, again)
+    return runs
+
+
+def _commit_again(model: Store, batch: Batch, runs: Mapping[int, int]) -> Commit:
+    """Commit a batch, under a lease if it was made under one."""
+    if batch.run is None or batch.epoch is None:
+        return model.commit(batch)
+    lease = model.lease(batch.scope, "one")
+    assert lease is not None
+    told = replace(batch.run, run=runs[batch.run.run])
+    try:
+        return model.commit(replace(batch, run=told, epoch=lease.epoch))
+    finally:
+        model.release(lease)
 
 
 def _compare(store: Store, model: Store, at: set[int], *, now: int) -> None:
