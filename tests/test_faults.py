@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from fornix.errors import (
 from fornix.store import Scope
 from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.files import file_system, refuse_unsupported
+from hardship import DROP_RIGHTS, closed_folder, shut, small_disk
 
 LIMIT_S = 30
 """How long a test waits for another process."""
@@ -47,10 +49,6 @@ def say(*words):
 with Memory.open(embedder=Letters()) as warm:  # imports, while files can be read
     warm.key("a").add("x"); warm.key("a").search("x")
 """
-
-root_only = pytest.mark.skipif(
-    os.getuid() != 0, reason="needs root: it mounts, or drops its rights"
-)
 
 
 @pytest.fixture
@@ -92,16 +90,13 @@ def texts(memory: Memory, key: str = "ada") -> list[str | None]:
 # --- no room ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder on a disk of its own, of 2 MB."""
+@pytest.fixture(params=[True, False], ids=["any", "pretended"])
+def disk(request, tmp_path: Path) -> Iterator[Path]:
+    """Give a folder on a disk of its own, of 2 MB; a mounted one where that is allowed."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    if subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("a file system cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(folder, mount=request.param):
+        yield folder
 
 
 def fill(memory: Memory, *, prefix: str) -> list[str]:
@@ -118,7 +113,6 @@ def fill(memory: Memory, *, prefix: str) -> list[str]:
     return done
 
 
-@root_only
 def test_a_full_disk_loses_nothing(disk: Path) -> None:
     """StoreFull; what was acknowledged is there, reads go on, and writes too once there is room."""
     ballast = disk / "ballast"
@@ -187,17 +181,14 @@ with Memory.open(path, embedder="words") as memory:
 # --- no rights ----------------------------------------------------------------------------------
 
 
-@root_only
 def test_who_may_not_write_can_read(start) -> None:
     """Writing is StoreReadOnly, which names mode="ro"; that opens, also beside a writer."""
-    shared = Path("/tmp") / f"fornix-rights-{os.getpid()}"  # noqa: S108 - pytest's own are closed
-    shared.mkdir(mode=0o755)
-    try:
-        with Memory.open(shared / "app.db", embedder="words") as memory:
+    with closed_folder() as shared:
+        place = shared / "app.db"
+        with Memory.open(place, embedder="words") as memory:
             memory.key("ada").add("x")
-        (shared / "app.db").chmod(0o644)
+        shut(shared, place)
         code = """
-os.setuid(65534)
 for _ in range(2):
     try:
         Memory.open(path)
@@ -210,14 +201,14 @@ for _ in range(2):
         except errors.StoreReadOnly:
             say("read-only")
 """
-        child = start(code, shared / "app.db")
+        child = start(DROP_RIGHTS + code, place)
         for expected in ("refused True", "['x']", "read-only") * 2:
             assert line(child) == expected
         assert child.wait(LIMIT_S) == 0
-        with Memory.open(shared / "app.db") as memory:
+        shared.chmod(0o755)
+        place.chmod(0o644)
+        with Memory.open(place) as memory:
             assert texts(memory) == ["x"]
-    finally:
-        subprocess.run(["rm", "-r", str(shared)], check=True)
 
 
 def test_files_are_readable_by_their_owner_alone(path: Path) -> None:
@@ -241,8 +232,13 @@ def test_files_are_readable_by_their_owner_alone(path: Path) -> None:
 # --- something else -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["rw", "ro"])
-@pytest.mark.parametrize("kind", ["text", "folder", "sqlite", "header", "empty in ro"])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        *itertools.product(["text", "folder", "sqlite", "header"], ["rw", "ro"]),
+        ("empty", "ro"),  # opened to be written, it becomes a store: the next test
+    ],
+)
 def test_what_is_no_store_is_refused_and_left_alone(path: Path, kind: str, mode) -> None:
     """A text, a folder, another program's file: not a byte of it changes."""
     if kind == "text":
@@ -255,10 +251,8 @@ def test_what_is_no_store_is_refused_and_left_alone(path: Path, kind: str, mode)
         db.close()
     elif kind == "header":
         path.write_bytes(b"SQLite format 3\0" + bytes(range(84)))
-    elif mode == "ro":
-        path.touch()
     else:
-        pytest.skip("an empty file that can be written becomes a store")
+        path.touch()
     before = path.read_bytes() if path.is_file() else None
     with pytest.raises(NotAStore, match=r"app\.db"):
         Memory.open(path, mode=mode)

@@ -96,6 +96,19 @@ def comments(path: Path) -> Iterator[tuple[int, str]]:
                 yield token.start[0], token.string
 
 
+SKIPS = {"skip", "skipif", "importorskip", "xfail", "SkipTest"}
+
+
+def test_no_test_leaves_itself_out():
+    """A test that cannot run fails and says why; a skipped one would look like a passed one."""
+    expect_none(
+        f"{at(path, node)}: {used}"
+        for path in sources("tests", "src")
+        for node in ast.walk(tree(path))
+        if (used := getattr(node, "attr", getattr(node, "id", None))) in SKIPS
+    )
+
+
 # --- the rooms ---------------------------------------------------------------------------------
 
 
