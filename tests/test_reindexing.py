@@ -96,6 +96,19 @@ def test_every_version_gets_new_vectors(path: Path) -> None:
         Memory.open(path, embedder=Letters())
 
 
+def test_a_blank_text_has_no_vectors_by_any_way(path: Path) -> None:
+    """Added, or given another embedder: what Python calls blank is blank, in every script."""
+    blank = [chr(code) for code in range(0x110000) if chr(code).isspace()]
+    with Memory.open(path, embedder=Letters()) as memory:
+        memory.key("ada").add_many([*blank, "".join(blank)])
+        memory.key("ada").add("word")
+    assert Memory.reindex(path, embedder=Backwards()) == 1
+    with Memory.open(path, embedder=Backwards()) as memory:
+        assert memory.stats().pending == 0
+        found = {f.vectors for f in memory.store.features(1)}
+        assert found == {b"", quantise(Backwards().embed(["word"]))}
+
+
 def test_a_second_memory_adds_and_searches_meanwhile(path: Path) -> None:
     """It goes on with the old embedder until the end; what it added is embedded anew too."""
     filled(path, Letters())

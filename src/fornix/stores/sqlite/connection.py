@@ -22,6 +22,7 @@ from fornix.errors import (
     TooLarge,
     Unavailable,
 )
+from fornix.records import is_meant
 
 APPLICATION_ID = 0x666F726E
 """``forn``: tells a fornix store from other SQLite files."""
@@ -125,6 +126,7 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
         "trusted_schema = OFF",
     ):
         connection.execute(f"PRAGMA {pragma}")
+    connection.create_scalar_function("is_meant", is_meant, 2, deterministic=True)
     return connection
 
 
