@@ -583,6 +583,74 @@ def test_restoring_into_nothing_makes_the_store(path: Path) -> None:
     assert path.with_name("copy.db").read_bytes() == before
 
 
+KILLED_RESTORE = """
+import itertools, shutil
+from datetime import UTC, datetime
+from fornix.index import sealing
+sealing.LARGE = 20  # so that the set has a sealed file, which a restore makes wrong
+now = datetime(2026, 1, 1, tzinfo=UTC)
+whole = os.path.dirname(path)
+
+def opened(place):
+    return Memory.open(place, embedder="words", clock=lambda: now)
+
+def write(memory, word):  # the same commits, rows, ids and times, whatever the word
+    for n in range(30):
+        memory.key("ada").add(f"{word} {n}", id=str(n))
+
+def found(memory, word):
+    return len(memory.key("ada").search(word, limit=100))
+
+with opened(path) as memory:
+    memory.key("ada").add("first")
+    memory.backup(f"{whole}/backup")
+    write(memory, "lemon")
+    assert found(memory, "lemon") == 30
+assert os.listdir(f"{path}.fornix/index")
+
+def killed_at(event):
+    events = itertools.count()
+    def trace(frame, kind, _):
+        if frame.f_code.co_name not in ("restore", "_alone"):
+            return None
+        if kind == "line" and next(events) == event:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+    sys.settrace(trace)
+    Memory.restore(f"{whole}/it/app.db", f"{whole}/backup")
+    sys.settrace(None)
+    os._exit(0)
+
+ends = []
+for event in itertools.count():
+    shutil.copytree(whole, f"{whole}/it")
+    child = os.fork()
+    if not child:
+        killed_at(event)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with opened(f"{whole}/it/app.db") as memory:
+        texts = [item.text for item in memory.key("ada").list()]
+        if len(texts) == 1:
+            write(memory, "melon")
+            assert (found(memory, "lemon"), found(memory, "melon")) == (0, 30), event
+        else:
+            assert len(texts) == found(memory, "lemon") + 1 == 31, event
+        assert memory.store.problems() == [], event
+        ends.append(len(texts))
+    shutil.rmtree(f"{whole}/it")
+    if status == 0:
+        break
+say(ends == sorted(ends, reverse=True), ends[0], ends[-1])
+"""
+
+
+def test_a_restore_that_is_killed_anywhere_is_all_or_nothing(path: Path, start) -> None:
+    """All from before, or all of the backup, whose index then knows nothing of before."""
+    child = start(KILLED_RESTORE)
+    assert line(child) == "True 31 1"
+    assert child.wait(LIMIT_S) == 0
+
+
 def test_nothing_is_opened_where_nothing_is(path: Path) -> None:
     """Read-only makes no file; a missing folder is not made."""
     for place in (path, path / "deeper"):

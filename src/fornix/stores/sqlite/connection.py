@@ -126,7 +126,7 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
         "trusted_schema = OFF",
     ):
         connection.execute(f"PRAGMA {pragma}")
-    connection.create_scalar_function("is_meant", is_meant, 2, deterministic=True)
+    connection.create_scalar_function("is_meant", cast("Any", is_meant), 2, deterministic=True)
     return connection
 
 

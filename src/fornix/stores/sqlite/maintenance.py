@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import apsw
@@ -125,29 +126,34 @@ def backup(db: apsw.Connection, target: Path) -> None:
     finally:
         copy.close()
     part.replace(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
+    _flush(target.parent)
 
 
-def restore(db: apsw.Connection, source: Path) -> None:
+def restore(db: apsw.Connection, source: Path, *, side_files: Path) -> None:
     """Replace the contents of an open store by those of a backup, in one transaction.
 
-    Lines of the change log start past all earlier ones, so that every cache is built anew.
+    What was made from the old contents is removed before, for good: the change log of a backup
+    may have the same lines as theirs, and a kill may come at any moment.
     """
     if not source.exists():
         raise NotFound(f"{source}: there is no backup here")
     copy = connect(source, read_only=True, immutable=not Path(f"{source}-wal").exists())
     try:
         check(copy, source)
-        seq = max(c.execute("SELECT ifnull(max(seq), 0) FROM change").get for c in (db, copy))
+        if side_files.exists():
+            shutil.rmtree(side_files)
+            _flush(side_files.parent)
         with db.backup("main", copy, "main") as work:
             while not work.done:
                 work.step(BACKUP_PAGES)
     finally:
         copy.close()
-    with db:
-        db.execute("DELETE FROM change")
-        db.execute(
-            "INSERT INTO change (seq, set_id, row, kind) VALUES (?, 0, 0, 3)", (seq + 1_000_000,)
-        )
+
+
+def _flush(folder: Path) -> None:
+    """Have what was made, renamed and removed in a folder survive loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -145,7 +145,8 @@ class SqliteStore(SqliteReads):
             StoreBusy: Somebody else has the store open.
         """
         with self._alone() as db:
-            maintenance.restore(db, Path(os.path.realpath(source)))
+            backup = Path(os.path.realpath(source))
+            maintenance.restore(db, backup, side_files=self.folder / "index")
             self._known, self._salt = Known(), None
 
     @translated
