@@ -178,6 +178,45 @@ with Memory.open(path, embedder="words") as memory:
         assert memory.store.problems() == []
 
 
+def test_too_many_open_files_are_told_as_that(path: Path, start) -> None:
+    """However few are left: Unavailable and what to do, nothing lost, nothing half done."""
+    child = start("""
+def opened():
+    return Memory.open(path, embedder=Letters(instant=False))
+with opened() as memory:
+    memory.key("ada").add("first")
+most = resource.getrlimit(resource.RLIMIT_NOFILE)
+taken = len(os.listdir("/proc/self/fd")) - 1  # one of them read the list
+done, told = 1, 0
+for free in range(16):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken + free, most[1]))
+    try:
+        with opened() as memory:
+            ada = memory.key("ada")
+            calls = {"list": ada.list, "search": lambda: ada.search("first"),
+                     "settle": memory.settle, "add": lambda: ada.add("more"),
+                     "backup": lambda: memory.backup(f"{path} {free}")}
+            for name, call in calls.items():
+                try:
+                    call()
+                    done += name == "add"
+                except errors.FornixError as error:
+                    assert type(error) is errors.Unavailable, repr(error)
+                    assert "too many files" in str(error) and "ulimit -n" in str(error), error
+                    told += 1
+    except errors.Unavailable as error:
+        assert "too many files" in str(error) and "ulimit -n" in str(error), error
+        told += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+with opened() as memory:
+    say(told > 5, done > 1, len(memory.key("ada").list()) == done, memory.settle(),
+        memory.store.problems())
+""")
+    assert line(child) == "True True True True []"
+    assert child.wait(LIMIT_S) == 0
+
+
 # --- no rights ----------------------------------------------------------------------------------
 
 
