@@ -376,6 +376,13 @@ def test_files_on_a_network_are_refused(tmp_path: Path) -> None:
     assert file_system(tmp_path) is not None
 
 
+@pytest.mark.parametrize("place", ["/proc/app.db", "/proc/self/app.db", "/sys/app.db"])
+def test_what_shows_the_kernel_is_refused(place: str) -> None:
+    """There is no such thing as a file of one's own: said so, and what to do."""
+    with pytest.raises(Unsupported, match=r"app\.db lies on \w+, which .* put the store on a disk"):
+        Memory.open(place)
+
+
 def test_a_network_file_system_is_named(tmp_path: Path, monkeypatch) -> None:
     """The error says which one, and what to do."""
     from fornix.stores.sqlite import files

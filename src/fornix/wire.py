@@ -96,8 +96,23 @@ def plain(text: str) -> Value:
 
     An object that is just ``{"$bytes": …}``, ``{"$float": …}`` or ``{"$int": …}`` is special here
     too.
+
+    Raises:
+        InvalidInput: A number is beyond what a float holds.
+        ValueError: It is no JSON, or no value.
+        RecursionError: It is nested very deeply.
     """
-    return _marked(json.loads(text))
+    return _marked(json.loads(text, parse_float=_finite))
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise InvalidInput(
+            f"the number {text[:40]} is beyond what a float holds; "
+            'infinity is written {"$float": "inf"}'
+        )
+    return number
 
 
 def _marked(value: Value) -> Value:

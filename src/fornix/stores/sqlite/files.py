@@ -51,6 +51,26 @@ _NETWORK = frozenset(
 """File systems whose locks do not reliably reach other hosts, or that lose them."""
 
 
+_NO_FILES = frozenset(
+    [
+        "proc",
+        "sysfs",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "debugfs",
+        "devpts",
+        "efivarfs",
+        "fusectl",
+        "mqueue",
+        "pstore",
+        "securityfs",
+        "tracefs",
+    ]
+)
+"""File systems that show the kernel, and keep nobody's files."""
+
+
 def refuse_unsupported(path: Path) -> None:
     """Raise `Unsupported` on a platform or file system whose locks cannot be relied on."""
     if sys.platform == "win32":
@@ -60,6 +80,11 @@ def refuse_unsupported(path: Path) -> None:
         raise Unsupported(
             f"{path} lies on {kind}, a network file system, whose locks cannot be trusted; "
             "put the store on a local disk"
+        )
+    if kind in _NO_FILES:
+        raise Unsupported(
+            f"{path} lies on {kind}, which shows the kernel and keeps no files; "
+            "put the store on a disk"
         )
 
 
