@@ -109,6 +109,11 @@ def test_no_test_leaves_itself_out():
     )
 
 
+def test_no_memory_was_left_in_the_repository():
+    """A newcomer's `app.db` has to begin empty, so nobody's may come with the sources."""
+    expect_none(name(path) for path in files() if ".db" in name(path))
+
+
 # --- the rooms ---------------------------------------------------------------------------------
 
 
