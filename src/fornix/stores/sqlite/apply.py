@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 import apsw
 
@@ -31,28 +33,58 @@ from fornix.store import (
     Scope,
     SetRef,
 )
-from fornix.stores.sqlite.connection import Row, first, query
+from fornix.stores.sqlite.connection import Row, first, query, texts
 from fornix.stores.sqlite.journal import adopted, lease_epoch
 from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 from fornix.stores.sqlite.staging import expect
 from fornix.stores.sqlite.tree import apply_tree
 
-_VERSIONS = """
-    SELECT EXISTS (SELECT 1 FROM item WHERE set_id = ?1 AND id = ?2 AND ended IS NULL),
-        ifnull((SELECT max(version) FROM item
-            WHERE set_id = ?1 AND id = ?2 AND ended IS NOT NULL), 0)
+_LAST = """
+    SELECT version, ended IS NULL FROM item WHERE set_id = ?1 AND id = ?2
+    ORDER BY version DESC LIMIT 1
 """
 
+_TAKEN = """
+    SELECT id FROM item
+    WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2)) GROUP BY id
+"""
 
-_LIVE = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND ended IS NULL"
+_INSERT_ITEM = """
+    INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
+        metadata, importance, speaker, role, session, sources, compacted)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_INSERT_FEATURE = """
+    INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, role,
+        session, metadata, terms, tokens, temporal, vectors)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_LOG_ADDED = """
+    INSERT INTO change (seq, set_id, row, kind, rows)
+    VALUES (?3 + (SELECT ifnull(max(seq), 0) FROM change), ?1, ?2, 0, ?3)
+"""
+
+_COUNT = "UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3 WHERE id = ?1"
+
+
+FEW = 8
+"""Ids fewer than these are looked up one by one."""
 
 
 @dataclass
 class Known:
-    """What was read of the file and still holds: dropped when another connection wrote."""
+    """What was read of the file and still holds: dropped when another connection wrote.
 
-    version: int = -1
-    number: int = 0
+    Attributes:
+        version: SQLite's number of the state that it was read of; None: of no state.
+        number: The last commit; None: not looked up.
+        time: When that was.
+    """
+
+    version: int | None = None
+    number: int | None = None
     time: int = 0
     scopes: dict[Scope, int] = field(default_factory=dict[Scope, int])
     notes: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
@@ -70,9 +102,7 @@ class Transaction:
     def __init__(self, connection: apsw.Connection, known: Known) -> None:
         self._db = connection
         self._known = known
-        version = connection.pragma("data_version")
-        if version != known.version:
-            known.__init__(version=int(version or 0))
+        if known.number is None:
             row = connection.execute("SELECT n, time FROM journal ORDER BY n DESC LIMIT 1").get
             known.number, known.time = row or (0, 0)
 
@@ -82,15 +112,16 @@ class Transaction:
             earlier = adopted(self._db, batch.op, request=batch.request, label=batch.label)
             if earlier is not None:
                 return earlier
-        number = self._known.number + 1
+        number = (self._known.number or 0) + 1
         time = max(batch.time, self._known.time)
         scope = self._scope(batch.scope)
         expect(self._db, batch.expects, known=self._known.notes)
         self._guard(batch, scope, number)
-        changes = Changes(self, batch, number, time)
-        nodes = apply_tree(self._db, scope, batch.state, number=number)
-        changes.run()
-        ended = {name: rows for name, rows in (("nodes", nodes), ("items", changes.ended)) if rows}
+        ended: dict[str, list[int]] = {}
+        if batch.state:
+            ended["nodes"] = apply_tree(self._db, scope, batch.state, number=number)
+        if batch.items or batch.define:
+            ended["items"] = Changes(self, batch, number, time).run()
         self._db.execute(
             "INSERT INTO journal (n, time, scope, op, request, result, ended) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -101,7 +132,9 @@ class Transaction:
                 batch.op,
                 batch.request,
                 None if batch.result is None else wire.encode(batch.result),
-                json.dumps(ended) if ended else None,
+                json.dumps({what: rows for what, rows in ended.items() if rows})
+                if any(ended.values())
+                else None,
             ),
         )
         self._known.number, self._known.time = number, time
@@ -194,14 +227,15 @@ class Changes:
         self._features: list[Row] = []
         self._buffered: set[tuple[int, str]] = set()
         self._grown: dict[SetRef, int] = {}
-        self.ended: list[int] = []
+        self._ended: list[int] = []
+        self._taken: set[tuple[int, str]] | None = None
 
-    def run(self) -> None:
-        """Apply definitions, item changes, capacities and limits."""
+    def run(self) -> list[int]:
+        """Apply definitions, item changes, capacities and limits; return the rows that ended."""
         for define in self._batch.define:
             self._tx.define(define)
-        if not self._batch.items:
-            return
+        if len(self._batch.items) >= FEW:
+            self._taken = self._ids_taken()
         for change in self._batch.items:
             self._change(change)
         self._flush()
@@ -209,6 +243,7 @@ class Changes:
             self._hold_capacity(ref, number)
         if self._grown and self._batch.limits is not None:
             self._hold_limits()
+        return self._ended
 
     def _change(self, change: ItemChange) -> None:
         number = self._set(change)
@@ -240,15 +275,36 @@ class Changes:
         return known[0]
 
     def _add(self, number: int, add: Add) -> None:
-        version = 1
-        if (number, add.record.id) in self._buffered:
+        version, item_id = 1, add.record.id
+        if (number, item_id) in self._buffered:
             self._flush()
-        if not add.fresh:
-            live, last = first(self._db, _VERSIONS, number, add.record.id)
+        if not add.fresh and (self._taken is None or (number, item_id) in self._taken):
+            last, live = first(self._db, _LAST, number, item_id) or (0, 0)
             if live:
-                raise DuplicateItem(add.record.id, set_name=add.set.name)
+                raise DuplicateItem(item_id, set_name=add.set.name)
             version = last + 1
         self._insert(number, add.record, version=version, first=None, created=None)
+
+    def _ids_taken(self) -> set[tuple[int, str]] | None:
+        """Return which ids have a version: asked for many together, which is far quicker.
+
+        None: nobody knows; there are few, or not only adds.
+        """
+        asked: dict[SetRef, list[str]] = {}
+        for change in self._batch.items:
+            if not isinstance(change, Add):
+                return None
+            if not change.fresh:
+                asked.setdefault(change.set, []).append(change.record.id)
+        taken: set[tuple[int, str]] = set()
+        for ref, ids in asked.items():
+            if len(set(ids)) < len(ids) or len(ids) < FEW or "\0" in "".join(ids):
+                return None  # a carray ends its texts at a NUL
+            known = self._tx.set_known(ref)
+            if known is not None:
+                rows = query(self._db, _TAKEN, known[0], texts(ids))
+                taken.update((known[0], item_id) for (item_id,) in rows)
+        return taken
 
     def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
         if (number, item_id) in self._buffered:
@@ -256,7 +312,7 @@ class Changes:
         live = first(
             self._db,
             "SELECT version, row, first, created FROM item "
-            "WHERE set_id = ? AND id = ? AND ended IS NULL",
+            "WHERE set_id = ? AND id = ? AND ended IS NULL ORDER BY version DESC LIMIT 1",
             number,
             item_id,
         )
@@ -291,23 +347,18 @@ class Changes:
         # fmt: on
 
     def _flush(self) -> None:
+        """Insert what was gathered, count it, and say so in the change log."""
         if not self._items:
             return
         try:
-            self._db.executemany(
-                "INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, "
-                "value, text, metadata, importance, speaker, role, session, sources, compacted) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                self._items,
-            )
+            self._db.executemany(_INSERT_ITEM, self._items)
         except apsw.ConstraintError as error:
             raise self._duplicate() from error
-        self._db.executemany(
-            "INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, "
-            "role, session, metadata, terms, tokens, temporal, vectors) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            self._features,
-        )
+        self._db.executemany(_INSERT_FEATURE, self._features)
+        for number, run in groupby(self._items, key=itemgetter(1)):
+            rows = list(run)
+            self._db.execute(_LOG_ADDED, (number, rows[0][0], len(rows)))
+            self._db.execute(_COUNT, (number, len(rows), sum(map(_size, rows))))
         self._items, self._features = [], []
         self._buffered.clear()
 
@@ -318,7 +369,7 @@ class Changes:
             if not isinstance(change, Add):
                 continue
             place = (self._set(change), change.record.id)
-            if place in seen or (change.fresh and first(self._db, _LIVE, *place)):
+            if place in seen or (change.fresh and first(self._db, _LAST, *place)):
                 return DuplicateItem(change.record.id, set_name=change.set.name)
             seen.add(place)
         raise InvalidInput("a batch adds an id that is taken")
@@ -329,7 +380,7 @@ class Changes:
             "UPDATE feature SET ended = ? WHERE set_id = ? AND ended = 0 AND row = ?",
             (self._number, number, row),
         )
-        self.ended.append(row)
+        self._ended.append(row)
 
     def _hold_capacity(self, ref: SetRef, number: int) -> None:
         known = self._tx.set_known(ref)
@@ -363,6 +414,15 @@ class Changes:
         for what, found, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
             if limit is not None and found > limit:
                 raise KeyFull(key, what=what, limit=limit)
+
+
+def _size(row: Row) -> int:
+    """Return the bytes of an item's value, text and metadata."""
+    return sum(
+        len(text) if text.isascii() else len(text.encode())
+        for text in row[9:12]
+        if text is not None
+    )
 
 
 def _id(change: Replace | Retire) -> str:

@@ -135,6 +135,11 @@ def numbers(values: Sequence[int]) -> object:
     return apsw.carray(array.array("q", values or [0]))
 
 
+def texts(values: Sequence[str]) -> object:
+    """Return texts, at least one, as a binding for ``carray(?)``."""
+    return apsw.carray(tuple(values), flags=apsw.SQLITE_CARRAY_TEXT)
+
+
 def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> apsw.Connection:
     """Return a connection that is set up as every one of fornix is."""
     flags = apsw.SQLITE_OPEN_READWRITE

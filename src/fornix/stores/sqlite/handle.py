@@ -207,6 +207,8 @@ class SqliteFile:
             self._check_place()
             try:
                 self._writer.execute("BEGIN IMMEDIATE")
+                if self._writer.data_version() != self._known.version:
+                    self._known = Known()
                 yield self._writer
                 self._writer.execute("COMMIT")
             except BaseException:
@@ -216,6 +218,7 @@ class SqliteFile:
                 raise
             if self._wal_pages > CHECKPOINT_PAGES:
                 self._care(self._writer)
+            self._known.version = self._writer.data_version()
 
     @contextmanager
     def _alone(self) -> Generator[apsw.Connection]:

@@ -94,8 +94,13 @@ def problems(db: apsw.Connection) -> list[str]:
         "AND feature.ended = ifnull(item.ended, 0) AND feature.row = item.row)",
         "features without items": "SELECT count(*) FROM feature WHERE NOT EXISTS "
         "(SELECT 1 FROM item WHERE item.row = feature.row)",
+        "items with several live versions": "SELECT count(*) FROM (SELECT 1 FROM item "
+        "WHERE ended IS NULL GROUP BY set_id, id HAVING count(*) > 1)",
         "sets whose count is wrong": "SELECT count(*) FROM memory_set WHERE items != "
         "(SELECT count(*) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
+        "sets whose size is wrong": "SELECT count(*) FROM memory_set WHERE bytes != "
+        "(SELECT ifnull(sum(ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0) "
+        "+ octet_length(metadata)), 0) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
         "nodes whose parent is no object": "SELECT count(*) FROM node AS child "
         "WHERE ended IS NULL AND parent != '' AND NOT EXISTS (SELECT 1 FROM node "
         "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "

@@ -10,6 +10,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import apsw
+
 from fornix.errors import FornixError
 from fornix.store import Batch, Commit, Lease, Scope
 from fornix.stores.sqlite import journal, maintenance, staging
@@ -39,12 +41,12 @@ class SqliteStore(SqliteReads):
     @translated
     def _commit_group(self, group: list[Ticket]) -> None:
         answers: list[tuple[Ticket, Commit | FornixError]] = []
-        alone = len(group) == 1
         with self._writing() as db:
             touched = self._flush_touches(db)
-            for ticket in group:
-                tx = Transaction(db, self._known)
-                answers.append((ticket, tx.apply(ticket.batch) if alone else self._try(tx, ticket)))
+            if len(group) == 1:
+                answers.append((group[0], Transaction(db, self._known).apply(group[0].batch)))
+            else:
+                answers.extend((ticket, self._try(db, ticket)) for ticket in group)
         self._forget_touches(touched)
         for ticket, answer in answers:
             if isinstance(answer, Commit):
@@ -52,12 +54,11 @@ class SqliteStore(SqliteReads):
             else:
                 ticket.error = answer
 
-    def _try(self, tx: Transaction, ticket: Ticket) -> Commit | FornixError:
+    def _try(self, db: apsw.Connection, ticket: Ticket) -> Commit | FornixError:
         """Apply one batch of a group in a savepoint; what refuses it concerns it alone."""
-        db = tx.connection
         db.execute("SAVEPOINT batch")
         try:
-            answer = tx.apply(ticket.batch)
+            answer = Transaction(db, self._known).apply(ticket.batch)
         except FornixError as error:
             self._known = Known()
             db.execute("ROLLBACK TO batch")
