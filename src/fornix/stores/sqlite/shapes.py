@@ -107,7 +107,7 @@ def feature(row: Row) -> Feature:
 def changes(lines: Iterable[Row], since: int) -> Iterator[Change]:
     """Yield what lines of the change log stand for, past *since*."""
     for seq, set_number, first_row, kind, rows in lines:
-        before, name = seq - rows, KINDS[kind]
+        before, name = seq - rows, KINDS[int(kind)]
         for past in range(max(1, since - before + 1), rows + 1):
             yield Change(before + past, set_number, first_row + past - 1, name)
 

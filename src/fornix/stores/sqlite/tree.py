@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 import apsw
 
@@ -94,13 +94,8 @@ def apply_tree(
     return _Writer(db, scope, number).run(deltas)
 
 
-class _Live(NamedTuple):
-    """A live version of a node, as far as writing beside it needs."""
-
-    row: int
-    place: int
-    is_object: bool
-    begun: int
+_Live: TypeAlias = tuple[int, int, int, int]
+"""A live version of a node: its row, its place, whether it is an object, when it was begun."""
 
 
 class _Writer:
@@ -144,13 +139,14 @@ class _Writer:
             found = query(
                 self._db, _LATEST_OF, self._scope, joined(above), texts([*map(escaped, names)])
             )
-            for name, *live in found:
-                self._known[(*above, unescaped(name))] = _Live(*live)
+            for name, row, place, is_object, begun in found:
+                self._known[(*above, unescaped(name))] = (row, place, is_object, begun)
 
     def _latest(self, path: Path) -> _Live | None:
         if path not in self._known:
-            found = first(self._db, _LATEST, self._scope, joined(path[:-1]), escaped(path[-1]))
-            self._known[path] = None if found is None else _Live(*found)
+            self._known[path] = first(
+                self._db, _LATEST, self._scope, joined(path[:-1]), escaped(path[-1])
+            )
         return self._known[path]
 
     def _put(self, delta: Put | Create) -> None:
@@ -159,9 +155,9 @@ class _Writer:
         found = self._latest(path)
         place = None
         if found is not None:
-            place = found.place
-            if not found.is_object:
-                self._replace(found)
+            row, place, is_object, begun = found
+            if not is_object:
+                self._replace(row, begun, place)
             elif isinstance(delta, Put):
                 raise ObjectInTheWay(joined(path), "an object is here; delete it first")
             else:
@@ -180,7 +176,7 @@ class _Writer:
         self._inserts.append(
             (row, self._scope, above, name, place, value, delta.expires, self._number)
         )
-        self._known[path] = _Live(row, place, value is None, self._number)
+        self._known[path] = (row, place, value is None, self._number)
         if value is None:
             self._objects.add(path)
 
@@ -197,7 +193,7 @@ class _Writer:
             return
         self._need_object(path[:-1])
         found = self._latest(path)
-        if found is None or not found.is_object:
+        if found is None or not found[2]:
             what = "nothing" if found is None else "a value"
             raise NotAnObject(joined(path), f"an object was needed, but {what} is here")
         self._objects.add(path)
@@ -206,10 +202,11 @@ class _Writer:
         found = self._latest(path)
         if found is None:
             return
-        if found.is_object:
+        row, place, is_object, begun = found
+        if is_object:
             self._clear(path)
             self._objects.discard(path)
-        self._remove(found.row, found.begun, found.place)
+        self._remove(row, begun, place)
         self._known[path] = None
 
     def _clear(self, path: Path) -> None:
@@ -221,14 +218,14 @@ class _Writer:
             self._remove(row, begun, place)
         self._flush()
 
-    def _replace(self, found: _Live) -> None:
+    def _replace(self, row: int, begun: int, place: int) -> None:
         """End a version whose place the next one takes."""
-        if found.begun == self._number:  # made by this very commit: it never existed
+        if begun == self._number:  # made by this very commit: it never existed
             self._flush()
-            self._db.execute("DELETE FROM node WHERE id = ?", (found.row,))
+            self._db.execute("DELETE FROM node WHERE id = ?", (row,))
         else:
-            self._ends.append((self._number, found.row))
-            self._replaced[found.place] = found.row
+            self._ends.append((self._number, row))
+            self._replaced[place] = row
 
     def _remove(self, row: int, begun: int, place: int) -> None:
         """End a node; of what this very commit replaced, the version before it is the one."""
@@ -245,7 +242,7 @@ class _Writer:
         found = self._latest(delta.path)
         if found is not None:
             self._flush()
-            self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, found.row))
+            self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, found[0]))
 
 
 def read_node(
