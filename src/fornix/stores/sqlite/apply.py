@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from itertools import groupby
-from operator import itemgetter
 
 import apsw
 
@@ -33,7 +31,8 @@ from fornix.store import (
     Scope,
     SetRef,
 )
-from fornix.stores.sqlite.connection import Row, first, query, texts
+from fornix.stores.sqlite.connection import first, query, texts
+from fornix.stores.sqlite.gathered import Gathered
 from fornix.stores.sqlite.journal import adopted, lease_epoch
 from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 from fornix.stores.sqlite.staging import expect
@@ -44,30 +43,12 @@ _LAST = """
     ORDER BY version DESC LIMIT 1
 """
 
+_EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND begun <= ? LIMIT 1"
+
 _TAKEN = """
     SELECT id FROM item
     WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2)) GROUP BY id
 """
-
-_INSERT_ITEM = """
-    INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
-        metadata, importance, speaker, role, session, sources, compacted)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-
-_INSERT_FEATURE = """
-    INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, role,
-        session, metadata, terms, tokens, temporal, vectors)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-
-_LOG_ADDED = """
-    INSERT INTO change (seq, set_id, row, kind, rows)
-    VALUES (?3 + (SELECT ifnull(max(seq), 0) FROM change), ?1, ?2, 0, ?3)
-"""
-
-_COUNT = "UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3 WHERE id = ?1"
-
 
 FEW = 8
 """Ids fewer than these are looked up one by one."""
@@ -96,19 +77,37 @@ class Known:
 class Transaction:
     """Applies batches, one after the other, on a connection whose transaction is open.
 
-    `known` is updated as it goes; whoever rolls back must drop it.
+    `known` is updated as it goes; whoever rolls back must drop it. Nothing is certain to have
+    been refused or written before `flush`.
     """
 
     def __init__(self, connection: apsw.Connection, known: Known) -> None:
         self._db = connection
         self._known = known
+        self.gathered = Gathered(connection)
         if known.number is None:
             row = connection.execute("SELECT n, time FROM journal ORDER BY n DESC LIMIT 1").get
             known.number, known.time = row or (0, 0)
 
     def apply(self, batch: Batch) -> Commit:
-        """Apply one batch, or adopt the commit that its op names."""
+        """Apply one batch, whole, or adopt the commit that its op names."""
+        before = self._known.number or 0
+        try:
+            answer = self.gather(batch)
+            self.gathered.flush()
+        except apsw.ConstraintError as error:
+            raise self._duplicate(batch, before) from error
+        return answer
+
+    def gather(self, batch: Batch) -> Commit:
+        """Do what `apply` does, but for what is inserted: that is gathered.
+
+        Raises:
+            apsw.ConstraintError: What was gathered is in the way of itself, or of what is there.
+        """
         if batch.op is not None:
+            if batch.op in self.gathered.ops:
+                self.gathered.flush()
             earlier = adopted(self._db, batch.op, request=batch.request, label=batch.label)
             if earlier is not None:
                 return earlier
@@ -122,9 +121,7 @@ class Transaction:
             ended["nodes"] = apply_tree(self._db, scope, batch.state, number=number)
         if batch.items or batch.define:
             ended["items"] = Changes(self, batch, number, time).run()
-        self._db.execute(
-            "INSERT INTO journal (n, time, scope, op, request, result, ended) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        self.gathered.add_commit(
             (
                 number,
                 time,
@@ -147,7 +144,10 @@ class Transaction:
             if found != batch.epoch:
                 raise StaleRun(key, expected=batch.epoch, found=found or 0, what="epoch")
         for change in (*batch.define, *batch.items):
-            if change.set.scope.key is not None and change.set.scope != batch.scope:
+            scope_of = change.set.scope
+            if scope_of is batch.scope:
+                continue
+            if scope_of.key is not None and scope_of != batch.scope:
                 raise InvalidInput(
                     f"a batch of key {batch.scope.key!r} cannot change a set of key "
                     f"{change.set.scope.key!r}; commit one batch per key"
@@ -210,6 +210,23 @@ class Transaction:
             self._db.execute("UPDATE memory_set SET definition = ? WHERE id = ?", (text, number))
         self._known.sets[define.set] = (number, define.definition)
 
+    def _duplicate(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
+        """Say which fresh id was taken after all: by commit *before*, or by the batch itself."""
+        seen: set[tuple[SetRef, str]] = set()
+        for change in batch.items:
+            if not isinstance(change, Add):
+                continue
+            item_id = change.record.id
+            known = self.set_known(change.set)
+            if (change.set, item_id) in seen or (
+                change.fresh
+                and known is not None
+                and first(self._db, _EARLIER, known[0], item_id, before)
+            ):
+                return DuplicateItem(item_id, set_name=change.set.name)
+            seen.add((change.set, item_id))
+        return InvalidInput("a batch adds an id that is taken")
+
     @property
     def connection(self) -> apsw.Connection:
         """The connection whose transaction this is."""
@@ -223,10 +240,10 @@ class Changes:
         self._tx, self._db, self._batch = tx, tx.connection, batch
         self._number, self._time = number, time
         self._next = number << ROW_BITS
-        self._items: list[Row] = []
-        self._features: list[Row] = []
-        self._buffered: set[tuple[int, str]] = set()
-        self._grown: dict[SetRef, int] = {}
+        self._gathered = tx.gathered
+        self._last: SetRef | None = None
+        self._last_number = 0
+        self._grown: dict[int, SetRef] = {}
         self._ended: list[int] = []
         self._taken: set[tuple[int, str]] | None = None
 
@@ -238,17 +255,18 @@ class Changes:
             self._taken = self._ids_taken()
         for change in self._batch.items:
             self._change(change)
-        self._flush()
-        for ref, number in self._grown.items():
+        for number, ref in self._grown.items():
             self._hold_capacity(ref, number)
         if self._grown and self._batch.limits is not None:
             self._hold_limits()
         return self._ended
 
     def _change(self, change: ItemChange) -> None:
-        number = self._set(change)
+        if change.set is not self._last:  # finding its number takes as long as the rest
+            self._last_number, self._last = self._set(change), change.set
+        number = self._last_number
         if isinstance(change, Add):
-            self._grown[change.set] = number
+            self._grown[number] = change.set
             self._add(number, change)
         elif isinstance(change, Replace):
             row, first, created = self._live(number, change.record.id, change.version)
@@ -276,8 +294,8 @@ class Changes:
 
     def _add(self, number: int, add: Add) -> None:
         version, item_id = 1, add.record.id
-        if (number, item_id) in self._buffered:
-            self._flush()
+        if (number, item_id) in self._gathered.names:
+            self._gathered.flush()
         if not add.fresh and (self._taken is None or (number, item_id) in self._taken):
             last, live = first(self._db, _LAST, number, item_id) or (0, 0)
             if live:
@@ -297,6 +315,7 @@ class Changes:
             if not change.fresh:
                 asked.setdefault(change.set, []).append(change.record.id)
         taken: set[tuple[int, str]] = set()
+        self._gathered.flush()
         for ref, ids in asked.items():
             if len(set(ids)) < len(ids) or len(ids) < FEW or "\0" in "".join(ids):
                 return None  # a carray ends its texts at a NUL
@@ -307,8 +326,8 @@ class Changes:
         return taken
 
     def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
-        if (number, item_id) in self._buffered:
-            self._flush()
+        if (number, item_id) in self._gathered.names:
+            self._gathered.flush()
         live = first(
             self._db,
             "SELECT version, row, first, created FROM item "
@@ -327,7 +346,6 @@ class Changes:
     ) -> None:
         row = self._next
         self._next += 1
-        self._buffered.add((number, record.id))
         if self._next >> ROW_BITS != self._number:
             raise TooLarge(f"a batch may change at most {1 << ROW_BITS:,} items; commit in parts")
         r, commit, now = record, self._number, self._time
@@ -336,43 +354,14 @@ class Changes:
         created = now if created is None else created
         sources = json.dumps(r.sources) if r.sources else None
         # fmt: off
-        self._items.append((
+        self._gathered.add_item((
             row, number, r.id, first, version, commit, time, created, now, r.value, r.text,
             r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
-        ))
-        self._features.append((
+        ), (
             number, 0, row, first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,
             r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
         ))
         # fmt: on
-
-    def _flush(self) -> None:
-        """Insert what was gathered, count it, and say so in the change log."""
-        if not self._items:
-            return
-        try:
-            self._db.executemany(_INSERT_ITEM, self._items)
-        except apsw.ConstraintError as error:
-            raise self._duplicate() from error
-        self._db.executemany(_INSERT_FEATURE, self._features)
-        for number, run in groupby(self._items, key=itemgetter(1)):
-            rows = list(run)
-            self._db.execute(_LOG_ADDED, (number, rows[0][0], len(rows)))
-            self._db.execute(_COUNT, (number, len(rows), sum(map(_size, rows))))
-        self._items, self._features = [], []
-        self._buffered.clear()
-
-    def _duplicate(self) -> DuplicateItem:
-        """Say which fresh id was taken after all: in the store, or by the batch itself."""
-        seen: set[tuple[int, str]] = set()
-        for change in self._batch.items:
-            if not isinstance(change, Add):
-                continue
-            place = (self._set(change), change.record.id)
-            if place in seen or (change.fresh and first(self._db, _LAST, *place)):
-                return DuplicateItem(change.record.id, set_name=change.set.name)
-            seen.add(place)
-        raise InvalidInput("a batch adds an id that is taken")
 
     def _end(self, number: int, row: int) -> None:
         self._db.execute("UPDATE item SET ended = ? WHERE row = ?", (self._number, row))
@@ -389,6 +378,7 @@ class Changes:
             return
         if known[1].compaction not in ("trim", "reject"):
             return  # others compact this set, in their own time
+        self._gathered.flush()
         items = self._db.execute("SELECT items FROM memory_set WHERE id = ?", (number,)).get
         if items <= capacity:
             return
@@ -405,8 +395,13 @@ class Changes:
 
     def _hold_limits(self) -> None:
         limits, key = self._batch.limits, self._batch.scope.key
-        if limits is None or key is None or all(ref.scope.key is None for ref in self._grown):
+        if (
+            limits is None
+            or key is None
+            or all(ref.scope.key is None for ref in self._grown.values())
+        ):
             return
+        self._gathered.flush()
         items, size = self._db.execute(
             "SELECT sum(items), sum(bytes) FROM memory_set WHERE scope = ?",
             (scope_id(self._db, self._batch.scope),),
@@ -414,15 +409,6 @@ class Changes:
         for what, found, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
             if limit is not None and found > limit:
                 raise KeyFull(key, what=what, limit=limit)
-
-
-def _size(row: Row) -> int:
-    """Return the bytes of an item's value, text and metadata."""
-    return sum(
-        len(text) if text.isascii() else len(text.encode())
-        for text in row[9:12]
-        if text is not None
-    )
 
 
 def _id(change: Replace | Retire) -> str:

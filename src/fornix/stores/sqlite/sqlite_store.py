@@ -40,19 +40,33 @@ class SqliteStore(SqliteReads):
 
     @translated
     def _commit_group(self, group: list[Ticket]) -> None:
-        answers: list[tuple[Ticket, Commit | FornixError]] = []
+        answers: Sequence[tuple[Ticket, Commit | FornixError]]
         with self._writing() as db:
             touched = self._flush_touches(db)
             if len(group) == 1:
-                answers.append((group[0], Transaction(db, self._known).apply(group[0].batch)))
+                answers = [(group[0], Transaction(db, self._known).apply(group[0].batch))]
             else:
-                answers.extend((ticket, self._try(db, ticket)) for ticket in group)
+                answers = self._together(db, group) or [(t, self._try(db, t)) for t in group]
         self._forget_touches(touched)
         for ticket, answer in answers:
             if isinstance(answer, Commit):
                 ticket.answer = answer
             else:
                 ticket.error = answer
+
+    def _together(self, db: apsw.Connection, group: list[Ticket]) -> list[tuple[Ticket, Commit]]:
+        """Apply a group with few statements; an empty list, and nothing done: one is refused."""
+        db.execute("SAVEPOINT together")
+        tx = Transaction(db, self._known)
+        try:
+            answers = [(ticket, tx.gather(ticket.batch)) for ticket in group]
+            tx.gathered.flush()
+        except (FornixError, apsw.ConstraintError):
+            self._known = Known()
+            db.execute("ROLLBACK TO together")
+            answers = []
+        db.execute("RELEASE together")
+        return answers
 
     def _try(self, db: apsw.Connection, ticket: Ticket) -> Commit | FornixError:
         """Apply one batch of a group in a savepoint; what refuses it concerns it alone."""
