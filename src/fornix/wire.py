@@ -25,9 +25,12 @@ _LONG_INT = re.compile(rf"\d{{{_DIGITS}}}")
 
 _BIG = 1 << 1900
 
+_SMALL = 1 << 63
+
 _compact = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
 ).encode
+_parsed = json.JSONDecoder().raw_decode  # `json.loads` skips spaces, which `encode` writes none of
 _sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
 ).encode
@@ -35,6 +38,8 @@ _sorted = json.JSONEncoder(
 
 def encode(value: Value) -> str:
     """Return *value*, which must be a checked one, as compact JSON."""
+    if type(value) is int and -_SMALL < value < _SMALL:
+        return str(value)
     try:
         text = _compact(value)
     except (TypeError, ValueError):  # bytes, NaN, or a very large int
@@ -46,7 +51,9 @@ def encode(value: Value) -> str:
 
 def decode(text: str) -> Value:
     """Return the value that *text*, made by `encode`, stands for."""
-    plain = json.loads(text)
+    plain, end = _parsed(text)
+    if end != len(text):
+        raise json.JSONDecodeError("Extra data", text, end)
     return _restored(plain) if '"$' in text else cast("Value", plain)
 
 
@@ -96,8 +103,23 @@ def plain(text: str) -> Value:
 
     An object that is just ``{"$bytes": …}``, ``{"$float": …}`` or ``{"$int": …}`` is special here
     too.
+
+    Raises:
+        InvalidInput: A number is beyond what a float holds.
+        ValueError: It is no JSON, or no value.
+        RecursionError: It is nested very deeply.
     """
-    return _marked(json.loads(text))
+    return _marked(json.loads(text, parse_float=_finite))
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise InvalidInput(
+            f"the number {text[:40]} is beyond what a float holds; "
+            'infinity is written {"$float": "inf"}'
+        )
+    return number
 
 
 def _marked(value: Value) -> Value:

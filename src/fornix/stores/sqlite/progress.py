@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import apsw
 
@@ -26,8 +27,14 @@ def place_of(run: int, ordinal: int) -> int:
     return run << ROW_BITS | ordinal
 
 
-def take_place(db: apsw.Connection, told: Progress, number: int) -> Commit | None:
-    """Take the place of a step; return the commit that did so before, or completed a call."""
+def take_place(
+    db: apsw.Connection, told: Progress, number: int, flush: Callable[[], None]
+) -> Commit | None:
+    """Take the place of a step; return the commit that did so before, or completed a call.
+
+    Args:
+        flush: Writes the rows of the journal that wait.
+    """
     if isinstance(told, Step):
         taken = _insert_step(db, told, number)
     elif isinstance(told, Call) and not told.truncate:
@@ -38,7 +45,10 @@ def take_place(db: apsw.Connection, told: Progress, number: int) -> Commit | Non
         taken = None if row is None else int(row)
     else:
         return None
-    return None if taken is None else _adopted(db, taken)
+    if taken is None:
+        return None
+    flush()
+    return _adopted(db, taken)
 
 
 def _insert_step(db: apsw.Connection, step: Step, number: int) -> int | None:

@@ -1,9 +1,9 @@
 """Group commit: what many threads write shares one transaction and one fsync.
 
 Whoever finds nobody leading becomes the leader: it takes all that wait, does it in one
-transaction (each in a savepoint with an answer of its own) and hands over to one who waits. With
-one thread that is a commit like any other; with many, what arrives during an fsync shares the
-next one.
+transaction (each with an answer of its own; if one is refused, each in a savepoint) and hands over
+to one who waits. With one thread that is a commit like any other; with many, what arrives during
+an fsync shares the next one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ R = TypeVar("R")
 class Ticket:
     """A piece of work that waits, and what became of it."""
 
-    __slots__ = ("answer", "error", "leads", "ready", "settled", "work")
+    __slots__ = ("answer", "error", "gather", "leads", "ready", "settled", "work")
 
-    def __init__(self, work: Callable[[Transaction], object]) -> None:
-        self.work = work
+    def __init__(
+        self,
+        work: Callable[[Transaction], object],
+        gather: Callable[[Transaction], object] | None,
+    ) -> None:
+        self.work, self.gather = work, gather
         self.answer: object = None
         self.error: FornixError | None = None
         self.settled = False
@@ -50,12 +54,20 @@ class CommitQueue:
         self._waiting: deque[Ticket] = deque()
         self._led = False
 
-    def do(self, work: Callable[[Transaction], R]) -> R:
+    def do(
+        self,
+        work: Callable[[Transaction], R],
+        gather: Callable[[Transaction], R] | None = None,
+    ) -> R:
         """Return what *work* answers once it is durable, or raise what refused it.
 
         Work that raises a `FornixError` is undone by itself; what else raises undoes its group.
+
+        Args:
+            gather: Does the same, but leaves what can be done together with the rest of a group
+                to `Transaction.gathered`.
         """
-        ticket = Ticket(work)
+        ticket = Ticket(work, gather)
         with self._mutex:
             self._waiting.append(ticket)
             leads, self._led = not self._led, True

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import apsw
+
 from fornix.errors import FornixError
 from fornix.store import Batch, Commit
 from fornix.stores.sqlite import maintenance, staging
@@ -35,7 +37,7 @@ class SqliteStore(SqliteLanes):
     def commit(self, batch: Batch) -> Commit:
         """See `Ledger.commit`."""
         self._check()
-        return self._queue.do(lambda tx: tx.apply(batch))
+        return self._queue.do(lambda tx: tx.apply(batch), lambda tx: tx.gather(batch))
 
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
         """See `Ledger.commit_many`."""
@@ -43,19 +45,20 @@ class SqliteStore(SqliteLanes):
         if not batches:
             return []
         return self._queue.do(
-            lambda tx: [_try(tx, partial(Transaction.apply, batch=batch)) for batch in batches]
+            lambda tx: _each(tx, batches), lambda tx: [tx.gather(batch) for batch in batches]
         )
 
     @translated
     def _commit_group(self, group: list[Ticket]) -> None:
-        answers: list[tuple[Ticket, object]] = []
+        answers: Sequence[tuple[Ticket, object]]
         with self._writing() as db:
             assert self._owners is not None  # noqa: S101 - a writable store has them
             touched = self._flush_touches(db)
             tx = Transaction(db, self._known, self._owners)
-            for ticket in group:
-                answer = ticket.work(tx) if len(group) == 1 else _try(tx, ticket.work)
-                answers.append((ticket, answer))
+            if len(group) == 1:
+                answers = [(group[0], group[0].work(tx))]
+            else:
+                answers = _together(tx, group) or [(t, _try(tx, t.work)) for t in group]
         self._forget_touches(touched)
         for ticket, answer in answers:
             if isinstance(answer, FornixError):
@@ -129,7 +132,8 @@ class SqliteStore(SqliteLanes):
             StoreBusy: Somebody else has the store open.
         """
         with self._alone() as db:
-            maintenance.restore(db, Path(os.path.realpath(source)))
+            backup = Path(os.path.realpath(source))
+            maintenance.restore(db, backup, side_files=self.folder / "index")
             self._known, self._salt = Known(), None
 
     @translated
@@ -137,6 +141,46 @@ class SqliteStore(SqliteLanes):
         """Return what SQLite's and our own checks find wrong with the file; empty: nothing."""
         with self._reader() as db:
             return maintenance.problems(db)
+
+
+def _together(tx: Transaction, group: list[Ticket]) -> list[tuple[Ticket, object]]:
+    """Do a group with few statements; an empty list, and nothing done: something is refused."""
+
+    def work() -> list[tuple[Ticket, object]]:
+        answers: list[tuple[Ticket, object]] = []
+        for ticket in group:
+            if ticket.gather is not None:
+                answers.append((ticket, ticket.gather(tx)))
+            else:
+                tx.gathered.flush()
+                answers.append((ticket, ticket.work(tx)))
+        return answers
+
+    return _gathered(tx, work) or []
+
+
+def _each(tx: Transaction, batches: Sequence[Batch]) -> list[Commit | FornixError]:
+    """Apply batches with few statements, or, if one is refused, each in a savepoint."""
+    answers = _gathered(tx, lambda: [tx.gather(batch) for batch in batches])
+    if answers is None:
+        return [_try(tx, partial(Transaction.apply, batch=batch)) for batch in batches]
+    return [*answers]
+
+
+def _gathered(tx: Transaction, work: Callable[[], list[R]]) -> list[R] | None:
+    """Do *work*, and write what it gathered; None, and nothing done: something is refused."""
+    db = tx.connection
+    db.execute("SAVEPOINT together")
+    try:
+        answers = work()
+        tx.gathered.flush()
+    except (FornixError, apsw.ConstraintError):
+        db.execute("ROLLBACK TO together")
+        db.execute("RELEASE together")
+        tx.forget()
+        return None
+    db.execute("RELEASE together")
+    return answers
 
 
 def _try(tx: Transaction, work: Callable[[Transaction], R]) -> R | FornixError:
