@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from fornix.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest
 from fornix.dates import closeness
-from fornix.index import SetIndex
+from fornix.index import Quantised, SetIndex
+from fornix.items import Parts
 from fornix.signals import Question, Signals
 
 NEAR_SHARE = 0.004
@@ -48,7 +49,7 @@ _USER = "user"
 """The role whose items "I" in a question points to."""
 
 
-Vector = NDArray[np.float32]
+Vector = NDArray[np.float32] | Quantised
 
 
 class Scored(NamedTuple):
@@ -147,6 +148,9 @@ class _Search:
         """Score every doc of a small set."""
         index = self.sets[number]
         parts, base = self._base(index, None, words)
+        if not index.linked:
+            parts["previous"] = parts["next"] = np.zeros(index.size)
+            return self._page(number, None, parts, base[:-1])
         score = base[:-1].copy()
         # A doc without a neighbour has -1 there, which is the 0.0 at the end.
         parts["previous"] = part = self.signals.previous * base[index.previous]
@@ -333,9 +337,9 @@ def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:
     for page in pages:
         places = (page.keys >= least).nonzero()[0]
         docs = places if page.docs is None else page.docs[places]
-        named = zip(page.keys[places].tolist(), docs.tolist(), places.tolist(), strict=True)
-        id_of, number = page.index.id, page.number
-        entries += [(-key, id_of(doc), number, place) for key, doc, place in named]
+        ids, number = page.index.ids(docs), page.number
+        named = zip((-page.keys[places]).tolist(), ids, places.tolist(), strict=True)
+        entries += [(key, name, number, place) for key, name, place in named]
     entries.sort()
     return entries[:limit]
 
@@ -344,11 +348,11 @@ def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
     at = np.array([place for _, _, _, place in entries], np.intp)
     docs = at if page.docs is None else page.docs[at]
     rows = page.index.row[docs].tolist()
-    shares = zip(*[part[at].tolist() for part in page.parts.values()], strict=True)
-    names = list(page.parts)
+    shares = [part[at] for part in page.parts.values()]
+    names = tuple(page.parts)
     return [
-        Scored(number, doc, row, name, -key / _UNIT, dict(zip(names, share, strict=True)))
-        for (key, name, number, _), doc, row, share in zip(
-            entries, docs.tolist(), rows, shares, strict=True
+        Scored(number, doc, row, name, -key / _UNIT, Parts(names, shares, place))
+        for place, ((key, name, number, _), doc, row) in enumerate(
+            zip(entries, docs.tolist(), rows, strict=True)
         )
     ]

@@ -140,6 +140,8 @@ def reads(
                 info.items,
                 info.bytes,
                 store.set_info(info.ref) == info,
+                store.glance([info.ref]) == (store.seq(), [info]),
+                info in store.glance(scope)[1],
             )
             for i in [None, *wanted]:
                 told[f"{info.ref} at {i}"] = _set_reads(store, names, info.ref, info.number, i)
