@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -207,7 +208,7 @@ class _Weighed:
 
     def of(self, terms: Sequence[int], size: int) -> Numbers:
         """Return the BM25 of every doc."""
-        wanted = np.array(terms, np.uint32)
+        wanted = _wanted(tuple(terms))
         at = self.hashes.searchsorted(wanted)
         held: list[int] = at[self.hashes[at] == wanted].tolist()
         if not held:
@@ -222,6 +223,11 @@ class _Weighed:
     def nbytes(self) -> int:
         """Bytes of RAM it takes, roughly."""
         return self.hashes.nbytes * 9 + self.docs.nbytes + self.weights.nbytes
+
+
+@lru_cache(maxsize=256)
+def _wanted(terms: tuple[int, ...]) -> NDArray[np.uint32]:
+    return np.array(terms, np.uint32)
 
 
 def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fornix.values import Value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: a search copies items it kept in one go, as dicts
 class Item:
     """One thing that a memory set holds.
 

@@ -20,7 +20,7 @@ from fornix.embedding import EmbeddingWorker, embed_texts
 from fornix.errors import EmbedderConflict, InvalidInput, Unavailable
 from fornix.filters import Filter
 from fornix.index import Index, Quantised, SetIndex, quantised
-from fornix.items import Hit, Hits
+from fornix.items import Hit, Hits, Item
 from fornix.records import item_of
 from fornix.search import Scored, rank
 from fornix.shelf import Shelf
@@ -238,16 +238,25 @@ class Recall:
         partial: bool,
         touch: bool,
     ) -> Hits:
-        rows = [one.row for one in scored if one.row not in drafted]
-        if touch:
-            items, firsts = self._shelf.items(rows)
-            self.touch(firsts)
+        rows = [one.row for one in scored]
+        if touch and not drafted:
+            now = self._clock()
+            items, firsts = self._shelf.items(rows, now=now)
+            self._store.touch(firsts, time=now)
         else:
-            items = {stored.row: item_of(stored) for stored in self._store.stored(rows)}
-        for row, stored in drafted.items():
-            items[row] = item_of(stored)
-        hits = [Hit(items[one.row], one.score, one.parts) for one in scored if one.row in items]
+            items = self._from_store(rows, drafted, touch=touch)
+        found = zip(items, scored, strict=True)
+        hits = [Hit(item, one.score, one.parts) for item, one in found if item is not None]
         return Hits(hits, partial=partial)
+
+    def _from_store(
+        self, rows: Sequence[int], drafted: Mapping[int, StoredItem], *, touch: bool
+    ) -> list[Item | None]:
+        committed = self._store.stored([row for row in rows if row not in drafted])
+        if touch:
+            self.touch([stored.first for stored in committed])
+        found = {stored.row: stored for stored in committed} | dict(drafted)
+        return [item_of(found[row]) if row in found else None for row in rows]
 
     def touch(self, firsts: Sequence[int]) -> None:
         """Note that items, by their first rows, were read."""

@@ -350,9 +350,8 @@ def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
     rows = page.index.row[docs].tolist()
     shares = [part[at] for part in page.parts.values()]
     names = tuple(page.parts)
+    found = zip(entries, docs.tolist(), rows, range(len(rows)), strict=True)
     return [
         Scored(number, doc, row, name, -key / _UNIT, Parts(names, shares, place))
-        for place, ((key, name, number, _), doc, row) in enumerate(
-            zip(entries, docs.tolist(), rows, strict=True)
-        )
+        for (key, name, number, _), doc, row, place in found
     ]

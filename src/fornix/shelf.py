@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 from fornix import wire
 from fornix.items import Item
@@ -24,19 +23,12 @@ KEPT = 4_096
 LONGEST = 2_048
 """Characters of value, text and metadata up to which an item is kept."""
 
-_NAMES = [field.name for field in fields(Item)]
-_PLACES = {name: at for at, name in enumerate(_NAMES)}
-_VALUE, _METADATA, _ACCESSED = (_PLACES[name] for name in ("value", "metadata", "accessed"))
-
-_PUT = [getattr(Item, name).__set__ for name in _NAMES]
-"""What fills the slots of an item; its own `__init__`, frozen as it is, takes twice as long."""
-
 _SCALARS = (str, int, float, bool, type(None))
 
 
 @dataclass(slots=True)
 class _Kept:
-    """One item, by its fields in order, and the texts that those are decoded from which may change.
+    """One item by its fields, and the texts that those are decoded from which may change.
 
     Attributes:
         value: None: the value is a scalar, and the same for everyone.
@@ -44,21 +36,21 @@ class _Kept:
     """
 
     first: int
-    fields: list[Any]
+    fields: dict[str, Any]
     value: str | None
     metadata: str | None
 
     def item(self) -> Item:
         """Return the item, which shares nothing mutable with any other."""
-        own = self.fields.copy()
-        if self.value is not None:
-            own[_VALUE] = wire.decode(self.value)
-        own[_METADATA] = (
-            own[_METADATA].copy() if self.metadata is None else wire.decode(self.metadata)
-        )
         item = object.__new__(Item)
-        for put, value in zip(_PUT, own, strict=True):
-            put(item, value)
+        own = item.__dict__
+        own.update(self.fields)
+        if self.metadata is None:
+            own["metadata"] = own["metadata"].copy()
+        else:
+            own["metadata"] = wire.decode(self.metadata)
+        if self.value is not None:
+            own["value"] = wire.decode(self.value)
         return item
 
 
@@ -71,41 +63,42 @@ class Shelf:
         self._rows: dict[int, int] = {}
         self._mutex = threading.Lock()
 
-    def items(self, rows: Sequence[int]) -> tuple[dict[int, Item], list[int]]:
-        """Return the live items of *rows* that exist, by row, and their first rows."""
+    def items(self, rows: Sequence[int], *, now: int) -> tuple[list[Item | None], list[int]]:
+        """Return the live items of *rows*, None for what is gone, and the first rows of items.
+
+        They are noted as read *now*, which they do not say themselves yet.
+        """
         kept = [self._kept.get(row) for row in rows]
         if None in kept:
-            return self._with_stored(rows, kept)
-        there = cast("list[_Kept]", kept)
-        items = {row: one.item() for row, one in zip(rows, there, strict=True)}
+            stored = self._finder.stored([r for r, one in zip(rows, kept, strict=True) if not one])
+            new = {one.row: _kept(one) for one in stored}
+            self._keep(new, stored)
+            kept = [one or new.get(row) for row, one in zip(rows, kept, strict=True)]
+        items = [one and one.item() for one in kept]
+        when = moment(now)
+        there = [one for one in kept if one]
+        for one in there:
+            was = one.fields["accessed"]
+            if was is None or was < when:
+                one.fields["accessed"] = when
         return items, [one.first for one in there]
 
-    def _with_stored(
-        self, rows: Sequence[int], kept: Sequence[_Kept | None]
-    ) -> tuple[dict[int, Item], list[int]]:
-        known = {row: one for row, one in zip(rows, kept, strict=True) if one is not None}
-        stored = self._finder.stored([row for row in rows if row not in known])
-        items = {row: one.item() for row, one in known.items()}
-        items.update((one.row, item_of(one)) for one in stored)
-        self._keep(stored, items)
-        return items, [*(one.first for one in known.values()), *(one.first for one in stored)]
-
-    def touched(self, firsts: Sequence[int], time: int) -> None:
+    def touched(self, firsts: Sequence[int], now: int) -> None:
         """Note that items were read."""
-        when = moment(time)
+        when = moment(now)
         for first in firsts:
             row = self._rows.get(first)
             kept = None if row is None else self._kept.get(row)
             if kept is not None:
-                kept.fields[_ACCESSED] = _later(kept.fields[_ACCESSED], when)
+                was = kept.fields["accessed"]
+                kept.fields["accessed"] = when if was is None else max(was, when)
 
-    def _keep(self, stored: Sequence[StoredItem], items: Mapping[int, Item]) -> None:
+    def _keep(self, new: Mapping[int, _Kept], stored: Sequence[StoredItem]) -> None:
         with self._mutex:
             for one in stored:
-                if _size(one.record) > LONGEST:
-                    continue
-                self._kept[one.row] = _kept(one, items[one.row])
-                self._rows[one.first] = one.row
+                if _size(one.record) <= LONGEST:
+                    self._kept[one.row] = new[one.row]
+                    self._rows[one.first] = one.row
             while len(self._kept) > KEPT:
                 oldest = self._kept.pop(next(iter(self._kept)))
                 if self._rows.get(oldest.first) not in self._kept:
@@ -118,20 +111,12 @@ class Shelf:
             self._rows.clear()
 
 
-def _kept(stored: StoredItem, item: Item) -> _Kept:
+def _kept(stored: StoredItem) -> _Kept:
+    item, record = item_of(stored), stored.record
     plain = all(isinstance(value, _SCALARS) for value in item.metadata.values())
-    own = [getattr(item, name) for name in _NAMES]
-    own[_METADATA] = dict(item.metadata) if plain else {}
     scalar = isinstance(item.value, _SCALARS)
-    own[_VALUE] = item.value if scalar else None
-    record = stored.record
-    return _Kept(
-        stored.first, own, None if scalar else record.value, None if plain else record.metadata
-    )
-
-
-def _later(one: datetime | None, other: datetime) -> datetime:
-    return other if one is None or other > one else one
+    value, metadata = None if scalar else record.value, None if plain else record.metadata
+    return _Kept(stored.first, dict(vars(item)), value, metadata)
 
 
 def _size(record: Record) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import apsw
 
@@ -53,7 +52,7 @@ class SqliteReads(SqliteFile):
         super().__init__(
             path, read_only=read_only, durability=durability, wait_s=wait_s, immutable=immutable
         )
-        self._glances: WeakKeyDictionary[apsw.Connection, Glance] = WeakKeyDictionary()
+        self._glances: dict[apsw.Connection, Glance] = {}
 
     # --- reading: the exact tree --------------------------------------------------------------
 
@@ -246,10 +245,9 @@ class SqliteReads(SqliteFile):
         name = sets if isinstance(sets, Scope) else tuple(sets)
         with self._reader() as db:
             seen = self._glances.get(db)
-            if seen is not None and db.execute(VERSION).get == seen.version:
-                known = seen.sets.get(name)
-                if known is not None:
-                    return seen.seq, known
+            known = None if seen is None else seen.sets.get(name)
+            if known is not None and seen is not None and db.execute(VERSION).get == seen.version:
+                return seen.seq, known
             return self._looked(db, name)
 
     def _looked(

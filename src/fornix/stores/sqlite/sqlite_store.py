@@ -147,6 +147,7 @@ class SqliteStore(SqliteReads):
         with self._alone() as db:
             maintenance.restore(db, Path(os.path.realpath(source)))
             self._known, self._salt = Known(), None
+            self._glances.clear()
 
     @translated
     def problems(self) -> list[str]:
