@@ -75,23 +75,14 @@ class Shelf:
             self._keep(new, stored)
             kept = [one or new.get(row) for row, one in zip(rows, kept, strict=True)]
         items = [one and one.item() for one in kept]
-        when = moment(now)
         there = [one for one in kept if one]
-        for one in there:
-            was = one.fields["accessed"]
-            if was is None or was < when:
-                one.fields["accessed"] = when
+        _note(there, now)
         return items, [one.first for one in there]
 
     def touched(self, firsts: Sequence[int], now: int) -> None:
         """Note that items were read."""
-        when = moment(now)
-        for first in firsts:
-            row = self._rows.get(first)
-            kept = None if row is None else self._kept.get(row)
-            if kept is not None:
-                was = kept.fields["accessed"]
-                kept.fields["accessed"] = when if was is None else max(was, when)
+        rows = [row for first in firsts if (row := self._rows.get(first)) is not None]
+        _note([kept for row in rows if (kept := self._kept.get(row))], now)
 
     def _keep(self, new: Mapping[int, _Kept], stored: Sequence[StoredItem]) -> None:
         with self._mutex:
@@ -109,6 +100,15 @@ class Shelf:
         with self._mutex:
             self._kept.clear()
             self._rows.clear()
+
+
+def _note(kept: Sequence[_Kept], now: int) -> None:
+    if kept:
+        when = moment(now)
+        for one in kept:
+            was = one.fields["accessed"]
+            if was is None or was < when:
+                one.fields["accessed"] = when
 
 
 def _kept(stored: StoredItem) -> _Kept:

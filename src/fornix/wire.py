@@ -28,6 +28,7 @@ _BIG = 1 << 1900
 _compact = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
 ).encode
+_first = json.JSONDecoder().raw_decode
 _sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
 ).encode
@@ -46,7 +47,12 @@ def encode(value: Value) -> str:
 
 def decode(text: str) -> Value:
     """Return the value that *text*, made by `encode`, stands for."""
-    plain = json.loads(text)
+    try:
+        plain, end = _first(text)
+    except json.JSONDecodeError:
+        end, plain = -1, None
+    if end != len(text):  # it begins or ends otherwise than `encode` has it, or is no JSON
+        plain = json.loads(text)
     return _restored(plain) if '"$' in text else cast("Value", plain)
 
 
