@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -19,11 +20,14 @@ from fornix.index.terms import Postings, Run, Terms
 from fornix.index.vectors import Docs, Quantised, Query, Sealed, Vectors
 from fornix.store import Feature
 
-EXACT = 10_000
+EXACT = 2_048
 """Sets of up to so many live documents are scored whole."""
 
 FEW_IDS = 16
 """Ids that are looked for one by one."""
+
+MASKS = 16
+"""Filters whose outcome is kept while the set stays as it is."""
 
 CHUNK = 16_384
 """Features taken in at a time."""
@@ -209,7 +213,16 @@ class SetIndex:
         return self._vectors.nearest(query, limit, usable)
 
     def mask(self, where: Filter) -> Truth:
-        """Return which live docs match, exactly as `Filter.matches` says."""
+        """Return which live docs match, exactly as `Filter.matches` says; not to be written to."""
+        masks: OrderedDict[str, Truth] = self.kept.setdefault("masks", OrderedDict())
+        found = masks.get(where.text)
+        if found is None:
+            found = masks[where.text] = self._mask(where)
+            if len(masks) > MASKS:
+                masks.popitem(last=False)
+        return found
+
+    def _mask(self, where: Filter) -> Truth:
         conditions = list(where.conditions())
         of_text = self._metadata.truth(conditions)
         meta = self.columns["meta"]
@@ -298,6 +311,7 @@ class SetIndex:
         parts = (self.columns, self._vectors, self._terms, self._metadata, self._ids, self._links)
         codes = (self._names.speakers, self._names.sessions, self._names.roles)
         kept = sum(getattr(value, "nbytes", 0) for value in self.kept.values())
+        kept += sum(mask.nbytes for mask in self.kept.get("masks", {}).values())
         return sum(part.nbytes for part in (*parts, *codes)) + kept + 4096
 
     def knows(self, row: int) -> bool:

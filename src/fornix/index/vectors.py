@@ -209,7 +209,9 @@ class Vectors:
             stop = min(self._bits.size + BLOCK, self.size)
             self._bits.extend(self._rows_at(np.arange(self._bits.size, stop)))
         owner: Docs = self._by_row["owner"]
-        chosen = None if usable is None else np.flatnonzero(usable[owner])
+        chosen = None
+        if usable is not None:
+            chosen = np.flatnonzero(usable if self._in_order else usable[owner])
         if not self.size or (chosen is not None and not len(chosen)):
             return np.empty(0, np.int32)
         whole, _ = query if isinstance(query, Quantised) else quantised(query)
