@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.index.arrays import Columns, Growable
-from fornix.index.bits import BLOCK, Bits, encoded, nearest
+from fornix.index.bits import BLOCK, FAR, Bits, encoded, nearest
 from fornix.index.described import EXACT_F32, norms
 
 WIDE = 16_384
@@ -209,15 +209,20 @@ class Vectors:
             stop = min(self._bits.size + BLOCK, self.size)
             self._bits.extend(self._rows_at(np.arange(self._bits.size, stop)))
         owner: Docs = self._by_row["owner"]
-        chosen = None
-        if usable is not None:
-            chosen = np.flatnonzero(usable if self._in_order else usable[owner])
-        if not self.size or (chosen is not None and not len(chosen)):
+        if usable is not None and not self._in_order:
+            usable = usable[owner]
+        count = self.size if usable is None else int(np.count_nonzero(usable))
+        if not count:
             return np.empty(0, np.int32)
         whole, _ = query if isinstance(query, Quantised) else quantised(query)
         code = encoded(np.sign(whole).astype(np.int8)[None, :])
-        distances = self._bits.distances(code, chosen)
-        return nearest(distances, owner if chosen is None else owner[chosen], limit)
+        if usable is not None and self._bits.few(count):
+            chosen = np.flatnonzero(usable)
+            return nearest(self._bits.distances(code, chosen), owner[chosen], limit, among=count)
+        distances = self._bits.distances(code)
+        if usable is not None:
+            np.copyto(distances, FAR, where=~usable)
+        return nearest(distances, owner, limit, among=count)
 
     @property
     def nbytes(self) -> int:
