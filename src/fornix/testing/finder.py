@@ -36,7 +36,7 @@ class FinderLaws(Laws):
         """Every field of it, as it was added."""
         number = write(store, Add(NOTES, WHOLE)).number
         found = features(store)[0]
-        for name in {f.name for f in fields(Feature)} & {f.name for f in fields(Record)}:
+        for name in set(Feature._fields) & {f.name for f in fields(Record)}:
             assert getattr(found, name) == getattr(WHOLE, name), name
         item = only(store)
         assert (found.row, found.first, found.begun, found.ended) == (

@@ -35,6 +35,10 @@ GLANCED = 10_000
 """Answers that a connection remembers."""
 
 
+FEATURES = 5_000
+"""Features read at a time."""
+
+
 class Glance(NamedTuple):
     """What a connection saw when the file was of a version."""
 
@@ -289,15 +293,17 @@ class SqliteReads(SqliteFile):
         """See `Finder.features`."""
         while chunk := self._features(set_number, after, at):
             yield from chunk
+            if len(chunk) < FEATURES:
+                break
             after = chunk[-1].row
 
     @translated
     def _features(self, set_number: int, after: int, at: int | None) -> list[Feature]:
         with self._reader() as db:
             if at is None:
-                rows = db.execute(shapes.LIVE_FEATURES, (set_number, after, 5_000))
+                rows = db.execute(shapes.LIVE_FEATURES, (set_number, after, FEATURES))
             else:
-                rows = db.execute(shapes.FEATURES_AT, (set_number, at, after, 5_000))
+                rows = db.execute(shapes.FEATURES_AT, (set_number, at, after, FEATURES))
             return [shapes.feature(row) for row in rows]
 
     @translated

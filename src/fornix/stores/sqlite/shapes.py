@@ -94,7 +94,7 @@ def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
 
 def feature(row: Row) -> Feature:
     """Return the feature that a row of `_FEATURE` holds."""
-    return Feature(*row)
+    return Feature._make(row)
 
 
 def change(row: Row) -> Change:
