@@ -27,7 +27,7 @@ from fornix.signals import Question, Signals
 NEAR_SHARE = 0.004
 """Share of a large set that is fetched by meaning, at least `NEAR_LEAST`."""
 
-NEAR_LEAST = 500
+NEAR_LEAST = 800
 WORDS_COUNT = 1_000
 """Docs of a large set that are fetched by words."""
 
