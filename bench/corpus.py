@@ -29,7 +29,8 @@ TOPIC_WORDS = 40
 INTRINSIC = 64
 VOCABULARY = 30_000
 ZIPF = 1.07
-KINDS = ("fact", "wish", "plan", "place", "person", "meal", "trip", "work", "health", "joke")
+KINDS = {"rare": 0.01, "tenth": 0.1, "half": 0.5, "other": 0.39}
+"""What items are filtered by, and the part of them that each kind is."""
 """What `where=` is measured with: each item has one of them, so a filter keeps a tenth."""
 
 _EVERYDAY = """
@@ -155,7 +156,7 @@ class Corpus:
         raw += np.float32(0.35) * rng.standard_normal(raw.shape, dtype=np.float32)
         first = number * BLOCK_ROWS
         ids = [f"n{first + i:08d}" for i in range(BLOCK_ROWS)]
-        kinds = [KINDS[kind] for kind in rng.integers(len(KINDS), size=BLOCK_ROWS)]
+        kinds = rng.choice(list(KINDS), size=BLOCK_ROWS, p=list(KINDS.values())).tolist()
         return Rows(
             ids,
             self._texts(rng, ids, topic),

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import measure
-from bench.corpus import DIMENSIONS, Corpus, CorpusEmbedder, Rows
+from bench.corpus import DIMENSIONS, KINDS, Corpus, CorpusEmbedder, Rows
 from bench.measure import Figure, Result, timed
 from bench.peers import EVERYWHERE, Peer, offline, peer
+from bench.peers.ours import Fornix
+from fornix.embed import open_embedder
 
 PER_SCOPE = 100
 """Items of one user in the layout `many`."""
@@ -24,6 +26,13 @@ LIMIT = 10
 THREADS = 16
 FRESH = 12_000
 """Items made for the adds that follow the filling."""
+METHODS = {
+    "add": "add_one",
+    "busy": "add_one",
+    "filtered": "search_filtered",
+    "threads": "add_one",
+}
+"""The method of a peer that an operation is made of, where it has another name."""
 LAYOUTS = ("many", "one")
 """`many`: scopes of 100 items each, searches stay in one; `one`: all in one scope, searches go
 through everything."""
@@ -95,9 +104,7 @@ class Scenario:
         for name, operation in self._operations().items():
             if name not in self._job.operations:
                 continue
-            method = {"add": "add_one", "filtered": "search_filtered", "threads": "add_one"}.get(
-                name, name
-            )
+            method = METHODS.get(name, name)
             if method in self._peer.lacks:
                 yield self._result(name, note=self._peer.lacks[method])
                 continue
@@ -114,10 +121,12 @@ class Scenario:
             "get": self._get,
             "search": self._search,
             "filtered": self._search_filtered,
+            "embed": self._embed,
             "recent": self._recent,
             "add": self._add,
             "batch": self._batch,
             "threads": self._threads,
+            "busy": self._busy,
             "delete": self._delete,
             "reopen": self._reopen,
         }
@@ -183,6 +192,12 @@ class Scenario:
             figure=self._timed(lambda i: self._ask(i, None), 500),
             note=self._peer.searches,
         )
+        if isinstance(self._peer, Fornix):
+            asked = range(min(30, len(self._job.questions)))
+            same = [self._peer.recall(self._job.questions.texts[i], LIMIT) for i in asked]
+            yield self._result(
+                "recall", value=sum(same) / len(same), unit="of its own exact search's top 10"
+            )
         if "words" not in self._peer.searches:
             found = [self._ask(i, None) for i in range(len(self._job.truth))]
             hits = sum(
@@ -194,18 +209,29 @@ class Scenario:
             )
 
     def _search_filtered(self) -> Iterator[Result]:
+        """As `_search`, among the items of a kind: a hundredth, a tenth, a half of them."""
         questions, scopes = self._job.questions, min(20, self._scopes)
 
-        def ask(i: int) -> None:
+        def ask(i: int, kind: str) -> None:
             at = i % len(questions)
             scope = f"k{i % scopes}" if self._job.layout == "many" else None
             self._peer.search_filtered(
-                questions.vectors[at], questions.texts[at], scope, questions.kinds[at], LIMIT
+                questions.vectors[at], questions.texts[at], scope, kind, LIMIT
             )
 
-        yield self._result(
-            "filtered", figure=self._timed(ask, 500, warm=scopes), note="a tenth passes"
-        )
+        for kind in ("rare", "tenth", "half"):
+            figure = self._timed(lambda i, kind=kind: ask(i, kind), 300, warm=scopes)
+            yield self._result(f"filtered {KINDS[kind]:.0%}", figure=figure)
+
+    def _embed(self) -> Iterator[Result]:
+        """What a search costs more when its query is embedded by what comes with fornix."""
+        if not isinstance(self._peer, Fornix):
+            return
+        texts = self._job.questions.texts
+        for name in ("minilm", "static"):
+            embedder = open_embedder(name)
+            figure = self._timed(lambda i, e=embedder: e.embed([texts[i % len(texts)]]), 300)
+            yield self._result(f"embed {name}", figure=figure, note="a query, besides the search")
 
     def _recent(self) -> Iterator[Result]:
         yield self._result(
@@ -267,6 +293,29 @@ class Scenario:
             unit="adds/s",
             note=f"{THREADS} threads; {rates[0]:,.0f}-{rates[-1]:,.0f}",
         )
+
+    def _busy(self) -> Iterator[Result]:
+        """Adds one by one, while another thread of the process does nothing but count."""
+        over = threading.Event()
+
+        def spin() -> None:
+            n = 0
+            while not over.is_set():
+                for _ in range(1000):
+                    n += 1
+
+        def add(_: int) -> None:
+            number = self._take_fresh(1)
+            self._peer.add_one(self._fresh.part(number, number + 1), self._scope(number * 7919))
+
+        spinner = threading.Thread(target=spin, daemon=True)
+        spinner.start()
+        try:
+            figure = self._timed(add, 200)
+        finally:
+            over.set()
+            spinner.join()
+        yield self._result("add beside", figure=figure, note="a thread that is never idle")
 
     def _delete(self) -> Iterator[Result]:
         def delete(_: int) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import apsw
@@ -19,6 +20,7 @@ from fornix import Memory
 from fornix.cli import fornix, main
 from fornix.cli.session import default_place
 from fornix.cli.show import bar, plain, size
+from hardship import DROP_RIGHTS, closed_folder, shut
 
 EMBEDDER = "static"
 
@@ -334,7 +336,8 @@ def test_an_import_that_is_ended_goes_on(tmp_path, how):
 def unmeasured() -> dict[str, str]:
     """An environment in which coverage stays out of a child.
 
-    A Ctrl-C that comes while coverage holds the lock of its collector stops that process for good.
+    A Ctrl-C that comes while coverage holds the lock of its collector stops that process for good;
+    one that gave up its rights could not write what it found.
     """
     return {name: v for name, v in os.environ.items() if not name.startswith("COVERAGE")}
 
@@ -407,12 +410,61 @@ def test_the_doctor_finds_what_is_wrong(filled, tmp_path):
     """A missing file, a damaged one and open permissions are said; the first two are wrong."""
     filled.db.chmod(0o644)
     assert "chmod 600" in filled("doctor").stdout
-    assert "no memory here" in filled("doctor", code=1, db=tmp_path / "none.db").stdout
+    missing = filled("doctor", code=1, db=tmp_path / "none.db").stdout
+    assert "✗ file" in missing
+    assert "no memory here" in missing
     content = bytearray(filled.db.read_bytes())
     content[8192:40960] = os.urandom(32768)
     filled.db.write_bytes(content)
     (found,) = filled.json("doctor", code=1)
     assert found["ok"] is False
+
+
+@pytest.mark.parametrize("kind", ["folder", "text", "device"])
+def test_the_doctor_of_what_is_no_memory_gives_no_bad_advice(shell, tmp_path, kind):
+    """Nothing is ticked that is not there, nothing is to be changed that is somebody's else."""
+    place = Path("/dev/null") if kind == "device" else shell.db
+    if kind == "folder":
+        place.mkdir()
+    elif kind == "text":
+        place.write_text("dear diary\n" * 500)
+    said = shell("doctor", code=1, db=place).stdout
+    (wrong,) = [line for line in said.splitlines() if not line.startswith("✓")]
+    assert wrong.startswith("✗")
+    assert str(place) in wrong
+    assert "--db" in wrong or "name a file" in wrong
+    assert "chmod" not in said
+    assert "✓ file" not in said
+
+
+def test_a_damaged_memory_comes_back_from_a_backup(filled, tmp_path):
+    """By the very steps that doctor, and a restore that cannot work, tell."""
+    backup = str(tmp_path / "backup.db")
+    filled("backup", backup)
+    filled.db.write_bytes(b"SQLite format 3\0" + bytes(range(84)))
+    for said in (
+        filled("doctor", code=1).stdout,
+        filled("restore", backup, "--yes", code=1).stderr,
+    ):
+        assert "move it away together with its -wal and -shm files" in said
+    for end in ("", "-wal", "-shm"):
+        Path(f"{filled.db}{end}").unlink(missing_ok=True)
+    filled("restore", backup, "--yes")
+    filled("doctor")
+    assert [i["id"] for i in filled.json("list", "-k", "ada")] == ["a", "b"]
+
+
+def test_the_doctor_tells_of_a_clock_that_ran_ahead(filled):
+    """Commit times never go back, so one wrong clock holds them in the future."""
+    assert "no commit lies in the future" in filled("doctor").stdout
+    ahead = datetime.now(UTC) + timedelta(days=5000)
+    with Memory.open(filled.db, clock=lambda: ahead) as memory:
+        memory.key("ada").add("from afar")
+    filled("add", "today", "-k", "ada")
+    said = filled("doctor", code=1).stdout
+    assert "✗ clock" in said
+    assert f"2 commits lie in the future, the last at {ahead.year}" in said
+    assert "Set the clock right" in said
 
 
 def test_another_embedder(filled):
@@ -480,16 +532,36 @@ def test_a_file_that_is_no_memory_is_said_to_be_none(tmp_path, command, kind):
     assert not db.is_file() or db.read_bytes() == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_memory_that_cannot_be_written_can_be_read(filled):
+AS_NOBODY = f"""
+import difflib, sys  # click imports the first as it parses
+from fornix import Memory
+from fornix.cli import main
+with Memory.open(embedder="words") as memory:  # imports, while files can be read
+    memory.key("ada").add("x")
+{DROP_RIGHTS}
+main()
+"""
+
+
+def test_a_memory_that_cannot_be_written_can_be_read():
     """Read-only is an error for writers only."""
-    filled.db.chmod(0o400)
-    filled.db.parent.chmod(0o500)
-    try:
-        filled("list", "-k", "ada")
-        filled("add", "x", "-k", "ada", code=1)
-    finally:
-        filled.db.parent.chmod(0o700)
+    with closed_folder() as shared:
+        db = shared / "app.db"
+        with Memory.open(db, embedder="words") as memory:
+            memory.key("ada").add("green tea")
+        shut(shared, db)
+
+        def nobody(*words):
+            command = [sys.executable, "-c", AS_NOBODY, "--db", str(db), *words]
+            return subprocess.run(
+                command, env=unmeasured(), capture_output=True, text=True, check=False, timeout=60
+            )
+
+        read, refused = nobody("list", "-k", "ada"), nobody("add", "x", "-k", "ada")
+        assert (read.returncode, "green tea" in read.stdout) == (0, True), read.stderr
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(f"fornix: {db}"), refused.stderr
+        assert "Traceback" not in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -538,7 +610,26 @@ def test_a_memory_that_cannot_be_written_can_be_read(filled):
         (["set", "ada", "x", "1", "--ttl", "999999999999w"], 2),
         (["set", "ada", "x", "1" * 5000], 2),
         (["set", "ada", "x", '{"$float": "many"}'], 2),
+        (["set", "ada", "x", "1", "--ttl", "9" * 400 + "d"], 2),
+        (["set", "ada", "x", "1", "--ttl", "3000000d"], 2),
         (["set", "ada", "x", "[" * 100_000], 2),
+        (["set", "ada", "x", "[" * 950 + "]" * 950], 2),
+        (["set", "ada", "x", "[" * 150 + "]" * 150], 1),
+        (["set", "ada", "x", "1e999"], 2),
+        (["set", "ada", "x", '{"a": [-1e999]}'], 2),
+        (["add", "", "-k", "ada"], 2),
+        (["add", " \n", "-k", "ada"], 2),
+        (["add", "-", "-k", "ada"], 2),
+        (["add", "x", "-k", "ada", "--metadata", '{"a": 1e999}'], 2),
+        (["search", "x", "-k", "ada", "--where", '{"not":' * 40 + "{}" + "}" * 40], 1),
+        (["search", "x", "-k", "ada", "--where", '{"not":' * 950 + "{}" + "}" * 950], 2),
+        (["keys", "--db", ""], 2),
+        (["keys", "--db", "/proc/app.db"], 1),
+        (["add", "x", "-k", "ada", "--db", "/proc/self/app.db"], 1),
+        (["import", ""], 2),
+        (["export", ""], 2),
+        (["backup", ""], 2),
+        (["restore", ""], 2),
         (["set", "ada", "x", "\udcff"], 1),
         (["rm"], 2),
         (["rm", "ada"], 2),
@@ -571,6 +662,23 @@ def test_a_mistake_has_an_answer(filled, words, code):
 
 def test_messages_say_what_to_do(filled, tmp_path):
     """Where, what, and the next step."""
+    for words, says in {
+        ("keys", "--db", ""): "'--db': it is empty; name a file",
+        ("set", "ada", "x", "1", "--ttl", "3000000d"): "'3000000d' is longer than 1,000 years",
+        ("set", "ada", "x", "1e999"): "1e999 is beyond what a float holds",
+        ("set", "ada", "x", "[" * 950 + "]" * 950): "deeper than 100 levels; --text stores it",
+        ("set", "ada", "x", "[" * 150 + "]" * 150): "…: is nested deeper than 100 levels",
+        ("add", "", "-k", "ada"): "TEXT is empty",
+        ("add", "-", "-k", "ada"): "what stdin says is empty",
+        ("add", "x", "-k", "ada", "--metadata", "["): "is not JSON; quote it for the shell",
+        ("list", "-k", "ada", "--where", '{"not":' * 40 + "{}" + "}" * 40): "than 32 levels",
+        ("list", "-k", "ada", "--where", '{"not":' * 950 + "{}" + "}" * 950): "than 100 levels",
+        ("add", "x", "-k", "ada", "--db", "/proc/app.db"): "/proc/app.db lies on proc, which",
+    }.items():
+        said = CliRunner().invoke(fornix, ["--db", str(filled.db), *words])
+        assert said.exit_code in (1, 2)
+        assert says in said.stderr
+        assert len(said.stderr) < 400
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"role": "user", "content": "x"}\n{"role": "user"}\n')
     said = filled("import", str(bad), "-k", "ada", code=1).stderr

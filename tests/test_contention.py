@@ -8,18 +8,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from doors import Letters
 from fornix import Memory
-from fornix.errors import FornixError, StaleRun
+from fornix.errors import DuplicateItem, FornixError, StaleRun
+from fornix.store import Add, Batch, Commit, Define, Definition, Replace, Retire, SetRef
 from fornix.stores.sqlite import SqliteStore
+from fornix.stores.sqlite.queue import Ticket
 from fornix.testing import play_threads, replay
+from fornix.testing.batches import ADA, NOTES, add, batch, record
+from fornix.testing.reads import Follower
 from scale import COUNTS
 
 LIMIT_S = 120
+
+OTHER = SetRef(ADA, "other")
 
 WRITER = """
 import os, sys, time
@@ -141,6 +148,65 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
         assert len(groups) < total / 2, "each had a transaction of its own"
         found = {item.id for n in range(3) for item in memory.key(f"k{n}").list()}
         assert found == {item_id for ids in done for item_id in ids}
+        assert store.problems() == []
+
+
+def settled(store: SqliteStore, *batches: Batch) -> list[Commit | FornixError | None]:
+    """Return what becomes of batches that share a transaction."""
+    group = [Ticket(batch) for batch in batches]
+    store._commit_group(group)
+    return [ticket.error or ticket.answer for ticket in group]
+
+
+def test_a_group_is_as_its_batches_one_by_one(path: Path) -> None:
+    """Each sees what those before it did, though rows are gathered and inserted together."""
+    with closing(SqliteStore.open(path)) as store:
+        many = [add(f"{n}", to=OTHER) for n in range(20)]
+        answers = settled(
+            store,
+            batch(Define(NOTES, Definition(capacity=3)), add("a"), add("b"), op=b"1", result=1),
+            batch(add("c"), Replace(NOTES, 1, record("a", "new"))),
+            batch(add("later"), op=b"1", result=2),
+            batch(*many[:10]),
+            batch(Retire(OTHER, "3", 1), add("x", to=OTHER)),
+            batch(add("3", "again", to=OTHER), *many[10:]),
+            batch(add("d")),
+        )
+        assert [(a.number, a.adopted) for a in answers if isinstance(a, Commit)] == [
+            (1, False), (2, False), (1, True), (3, False), (4, False), (5, False), (6, False)
+        ]  # fmt: skip
+        assert [item.record.id for item in store.page(NOTES)] == ["b", "c", "d"]
+        assert [item.version for item in store.versions(NOTES, "a")] == [1, 2]
+        assert [item.version for item in store.versions(OTHER, "3")] == [1, 2]
+        effects = [store.effects(n) for n in range(1, 7)]
+        assert [e and len(e.begun) for e in effects] == [2, 2, 10, 1, 11, 1]
+        assert [info.items for info in store.set_infos(ADA)] == [3, 21]
+        follower = Follower()
+        follower.catch_up(store, limit=3)
+        assert follower.agrees_with(store)
+        assert store.problems() == []
+
+
+def test_what_is_refused_in_a_group_concerns_it_alone(path: Path) -> None:
+    """Also an id that was said to be fresh, and shows to be taken when all is inserted."""
+    with closing(SqliteStore.open(path)) as store:
+        store.commit(batch(add("a")))
+        fresh = [Add(NOTES, record(name), fresh=True) for name in ("b", "a")]
+        answers = settled(
+            store,
+            batch(add("c")),
+            batch(add("a")),
+            batch(*fresh),
+            batch(add("d"), add("c")),
+            batch(add("e")),
+        )
+        refused = [str(a) if isinstance(a, DuplicateItem) else None for a in answers]
+        assert [a and a.partition(";")[0][-3:] for a in refused] == [
+            None, "'a'", "'a'", "'c'", None
+        ]  # fmt: skip
+        assert [a.number for a in answers if isinstance(a, Commit)] == [2, 3]
+        assert [item.record.id for item in store.page(NOTES)] == ["a", "c", "e"]
+        assert [info.items for info in store.set_infos(ADA)] == [3]
         assert store.problems() == []
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from fornix import Memory
 from fornix.cli import fornix
+from fornix.cli.demo import program
 from fornix.demo import conversation, killing
 from fornix.transfer import Load, Target, check
 
@@ -31,6 +32,21 @@ def test_the_demo_runs_and_proves_itself(tmp_path):
     assert CliRunner().invoke(fornix, words).exit_code == 1
     with Memory.open(db) as memory:
         assert memory.key("ines").short_term.get("profile.city") == "Trieste"
+
+
+def test_what_to_type_next_can_be_typed(tmp_path, monkeypatch):
+    """`make demo` runs in an environment that is not activated: the command has its path there."""
+    beside = tmp_path / "bin" / "fornix"
+    beside.parent.mkdir()
+    monkeypatch.setattr(sys, "executable", str(beside.with_name("python")))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program() == "fornix"
+    beside.touch(mode=0o755)
+    assert program() == str(beside)
+    monkeypatch.chdir(tmp_path)
+    assert program() == "bin/fornix"
+    monkeypatch.setenv("PATH", str(beside.parent))
+    assert program() == "fornix"
 
 
 def test_the_demo_runs_on_a_terminal():

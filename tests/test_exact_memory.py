@@ -806,6 +806,18 @@ def test_a_ttl_is_a_time_of_more_than_zero(m, ttl):
         unchanged(m, InvalidInput, call)
 
 
+@pytest.mark.parametrize("ttl", [timedelta.max, timedelta(days=3_000_000)])
+def test_a_ttl_ends_within_the_calendar(m, ttl):
+    """A longer one could be stored, and then neither shown nor exported."""
+    with pytest.raises(InvalidInput, match=r"longer than 1,000 years; leave it out"):
+        m.set("a", 1, ttl=ttl)
+    with pytest.raises(InvalidInput, match=r"longer than 1,000 years"):
+        Ttl(after=ttl)
+    assert "a" not in m
+    m.set("a", 1, ttl=timedelta(days=365_000))
+    assert "a" in m
+
+
 def test_expiry_is_given_once_and_with_a_zone(m):
     later = datetime(2100, 1, 1, tzinfo=UTC)
     unchanged(m, InvalidInput, lambda: m.set("a", 1, ttl=timedelta(seconds=1), expires_at=later))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from fornix.errors import (
 from fornix.store import Scope
 from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.files import file_system, refuse_unsupported
+from hardship import DROP_RIGHTS, closed_folder, shut, small_disk
 
 LIMIT_S = 30
 """How long a test waits for another process."""
@@ -47,10 +49,6 @@ def say(*words):
 with Memory.open(embedder=Letters()) as warm:  # imports, while files can be read
     warm.key("a").add("x"); warm.key("a").search("x")
 """
-
-root_only = pytest.mark.skipif(
-    os.getuid() != 0, reason="needs root: it mounts, or drops its rights"
-)
 
 
 @pytest.fixture
@@ -92,16 +90,13 @@ def texts(memory: Memory, key: str = "ada") -> list[str | None]:
 # --- no room ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder on a disk of its own, of 2 MB."""
+@pytest.fixture(params=[True, False], ids=["any", "pretended"])
+def disk(request, tmp_path: Path) -> Iterator[Path]:
+    """Give a folder on a disk of its own, of 2 MB; a mounted one where that is allowed."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    if subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("a file system cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(folder, mount=request.param):
+        yield folder
 
 
 def fill(memory: Memory, *, prefix: str) -> list[str]:
@@ -118,7 +113,6 @@ def fill(memory: Memory, *, prefix: str) -> list[str]:
     return done
 
 
-@root_only
 def test_a_full_disk_loses_nothing(disk: Path) -> None:
     """StoreFull; what was acknowledged is there, reads go on, and writes too once there is room."""
     ballast = disk / "ballast"
@@ -184,20 +178,56 @@ with Memory.open(path, embedder="words") as memory:
         assert memory.store.problems() == []
 
 
+def test_too_many_open_files_are_told_as_that(path: Path, start) -> None:
+    """However few are left: Unavailable and what to do, nothing lost, nothing half done."""
+    child = start("""
+def opened():
+    return Memory.open(path, embedder=Letters(instant=False))
+with opened() as memory:
+    memory.key("ada").add("first")
+most = resource.getrlimit(resource.RLIMIT_NOFILE)
+taken = len(os.listdir("/proc/self/fd")) - 1  # one of them read the list
+done, told = 1, 0
+for free in range(16):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken + free, most[1]))
+    try:
+        with opened() as memory:
+            ada = memory.key("ada")
+            calls = {"list": ada.list, "search": lambda: ada.search("first"),
+                     "settle": memory.settle, "add": lambda: ada.add("more"),
+                     "backup": lambda: memory.backup(f"{path} {free}")}
+            for name, call in calls.items():
+                try:
+                    call()
+                    done += name == "add"
+                except errors.FornixError as error:
+                    assert type(error) is errors.Unavailable, repr(error)
+                    assert "too many files" in str(error) and "ulimit -n" in str(error), error
+                    told += 1
+    except errors.Unavailable as error:
+        assert "too many files" in str(error) and "ulimit -n" in str(error), error
+        told += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+with opened() as memory:
+    say(told > 5, done > 1, len(memory.key("ada").list()) == done, memory.settle(),
+        memory.store.problems())
+""")
+    assert line(child) == "True True True True []"
+    assert child.wait(LIMIT_S) == 0
+
+
 # --- no rights ----------------------------------------------------------------------------------
 
 
-@root_only
 def test_who_may_not_write_can_read(start) -> None:
     """Writing is StoreReadOnly, which names mode="ro"; that opens, also beside a writer."""
-    shared = Path("/tmp") / f"fornix-rights-{os.getpid()}"  # noqa: S108 - pytest's own are closed
-    shared.mkdir(mode=0o755)
-    try:
-        with Memory.open(shared / "app.db", embedder="words") as memory:
+    with closed_folder() as shared:
+        place = shared / "app.db"
+        with Memory.open(place, embedder="words") as memory:
             memory.key("ada").add("x")
-        (shared / "app.db").chmod(0o644)
+        shut(shared, place)
         code = """
-os.setuid(65534)
 for _ in range(2):
     try:
         Memory.open(path)
@@ -210,14 +240,14 @@ for _ in range(2):
         except errors.StoreReadOnly:
             say("read-only")
 """
-        child = start(code, shared / "app.db")
+        child = start(DROP_RIGHTS + code, place)
         for expected in ("refused True", "['x']", "read-only") * 2:
             assert line(child) == expected
         assert child.wait(LIMIT_S) == 0
-        with Memory.open(shared / "app.db") as memory:
+        shared.chmod(0o755)
+        place.chmod(0o644)
+        with Memory.open(place) as memory:
             assert texts(memory) == ["x"]
-    finally:
-        subprocess.run(["rm", "-r", str(shared)], check=True)
 
 
 def test_files_are_readable_by_their_owner_alone(path: Path) -> None:
@@ -241,8 +271,13 @@ def test_files_are_readable_by_their_owner_alone(path: Path) -> None:
 # --- something else -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["rw", "ro"])
-@pytest.mark.parametrize("kind", ["text", "folder", "sqlite", "header", "empty in ro"])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        *itertools.product(["text", "folder", "sqlite", "header"], ["rw", "ro"]),
+        ("empty", "ro"),  # opened to be written, it becomes a store: the next test
+    ],
+)
 def test_what_is_no_store_is_refused_and_left_alone(path: Path, kind: str, mode) -> None:
     """A text, a folder, another program's file: not a byte of it changes."""
     if kind == "text":
@@ -255,10 +290,8 @@ def test_what_is_no_store_is_refused_and_left_alone(path: Path, kind: str, mode)
         db.close()
     elif kind == "header":
         path.write_bytes(b"SQLite format 3\0" + bytes(range(84)))
-    elif mode == "ro":
-        path.touch()
     else:
-        pytest.skip("an empty file that can be written becomes a store")
+        path.touch()
     before = path.read_bytes() if path.is_file() else None
     with pytest.raises(NotAStore, match=r"app\.db"):
         Memory.open(path, mode=mode)
@@ -341,6 +374,13 @@ def test_files_on_a_network_are_refused(tmp_path: Path) -> None:
         assert file_system(Path(place), mounts) == kind
     assert file_system(Path("/x"), tmp_path / "none") is None
     assert file_system(tmp_path) is not None
+
+
+@pytest.mark.parametrize("place", ["/proc/app.db", "/proc/self/app.db", "/sys/app.db"])
+def test_what_shows_the_kernel_is_refused(place: str) -> None:
+    """There is no such thing as a file of one's own: said so, and what to do."""
+    with pytest.raises(Unsupported, match=r"app\.db lies on \w+, which .* put the store on a disk"):
+        Memory.open(place)
 
 
 def test_a_network_file_system_is_named(tmp_path: Path, monkeypatch) -> None:
@@ -587,6 +627,74 @@ def test_restoring_into_nothing_makes_the_store(path: Path) -> None:
         assert [hit.item.text for hit in memory.key("ada").search("tea")] == ["green tea"]
         memory.key("ada").add("more")
     assert path.with_name("copy.db").read_bytes() == before
+
+
+KILLED_RESTORE = """
+import itertools, shutil
+from datetime import UTC, datetime
+from fornix.index import sealing
+sealing.LARGE = 20  # so that the set has a sealed file, which a restore makes wrong
+now = datetime(2026, 1, 1, tzinfo=UTC)
+whole = os.path.dirname(path)
+
+def opened(place):
+    return Memory.open(place, embedder="words", clock=lambda: now)
+
+def write(memory, word):  # the same commits, rows, ids and times, whatever the word
+    for n in range(30):
+        memory.key("ada").add(f"{word} {n}", id=str(n))
+
+def found(memory, word):
+    return len(memory.key("ada").search(word, limit=100))
+
+with opened(path) as memory:
+    memory.key("ada").add("first")
+    memory.backup(f"{whole}/backup")
+    write(memory, "lemon")
+    assert found(memory, "lemon") == 30
+assert os.listdir(f"{path}.fornix/index")
+
+def killed_at(event):
+    events = itertools.count()
+    def trace(frame, kind, _):
+        if frame.f_code.co_name not in ("restore", "_alone"):
+            return None
+        if kind == "line" and next(events) == event:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+    sys.settrace(trace)
+    Memory.restore(f"{whole}/it/app.db", f"{whole}/backup")
+    sys.settrace(None)
+    os._exit(0)
+
+ends = []
+for event in itertools.count():
+    shutil.copytree(whole, f"{whole}/it")
+    child = os.fork()
+    if not child:
+        killed_at(event)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with opened(f"{whole}/it/app.db") as memory:
+        texts = [item.text for item in memory.key("ada").list()]
+        if len(texts) == 1:
+            write(memory, "melon")
+            assert (found(memory, "lemon"), found(memory, "melon")) == (0, 30), event
+        else:
+            assert len(texts) == found(memory, "lemon") + 1 == 31, event
+        assert memory.store.problems() == [], event
+        ends.append(len(texts))
+    shutil.rmtree(f"{whole}/it")
+    if status == 0:
+        break
+say(ends == sorted(ends, reverse=True), ends[0], ends[-1])
+"""
+
+
+def test_a_restore_that_is_killed_anywhere_is_all_or_nothing(path: Path, start) -> None:
+    """All from before, or all of the backup, whose index then knows nothing of before."""
+    child = start(KILLED_RESTORE)
+    assert line(child) == "True 31 1"
+    assert child.wait(LIMIT_S) == 0
 
 
 def test_nothing_is_opened_where_nothing_is(path: Path) -> None:

@@ -96,6 +96,24 @@ def comments(path: Path) -> Iterator[tuple[int, str]]:
                 yield token.start[0], token.string
 
 
+SKIPS = {"skip", "skipif", "importorskip", "xfail", "SkipTest"}
+
+
+def test_no_test_leaves_itself_out():
+    """A test that cannot run fails and says why; a skipped one would look like a passed one."""
+    expect_none(
+        f"{at(path, node)}: {used}"
+        for path in sources("tests", "src")
+        for node in ast.walk(tree(path))
+        if (used := getattr(node, "attr", getattr(node, "id", None))) in SKIPS
+    )
+
+
+def test_no_memory_was_left_in_the_repository():
+    """A newcomer's `app.db` has to begin empty, so nobody's may come with the sources."""
+    expect_none(name(path) for path in files() if ".db" in name(path))
+
+
 # --- the rooms ---------------------------------------------------------------------------------
 
 

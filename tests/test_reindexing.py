@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from doors import Letters
 from fornix import Memory
 from fornix.embed import quantise
-from fornix.errors import Conflict, EmbedderConflict, InvalidInput, NotAStore
+from fornix.errors import Conflict, EmbedderConflict, InvalidInput, NotAStore, StoreBusy
 from fornix.reindexing import BATCH, STAGING, embedder_notes, reindex
 from fornix.store import Scope
 from fornix.stores.sqlite import SqliteStore
@@ -94,6 +96,19 @@ def test_every_version_gets_new_vectors(path: Path) -> None:
         assert memory.store.note(STAGING) is None
     with pytest.raises(EmbedderConflict):
         Memory.open(path, embedder=Letters())
+
+
+def test_a_blank_text_has_no_vectors_by_any_way(path: Path) -> None:
+    """Added, or given another embedder: what Python calls blank is blank, in every script."""
+    blank = [chr(code) for code in range(0x110000) if chr(code).isspace()]
+    with Memory.open(path, embedder=Letters()) as memory:
+        memory.key("ada").add_many([*blank, "".join(blank)])
+        memory.key("ada").add("word")
+    assert Memory.reindex(path, embedder=Backwards()) == 1
+    with Memory.open(path, embedder=Backwards()) as memory:
+        assert memory.stats().pending == 0
+        found = {f.vectors for f in memory.store.features(1)}
+        assert found == {b"", quantise(Backwards().embed(["word"]))}
 
 
 def test_a_second_memory_adds_and_searches_meanwhile(path: Path) -> None:
@@ -198,6 +213,30 @@ def test_a_space_that_got_another_embedder_meanwhile_is_refused(path: Path) -> N
     other.close()
     store.close()
     check_vectors(path, Letters())
+
+
+def test_two_at_once_are_one_after_the_other(path: Path) -> None:
+    """The second waits, bounded; then it is told who is at it. Vectors never get mixed."""
+    filled(path, Letters())
+    third = Letters(name="third", instant=False)
+    told: list[str] = []
+
+    def interrupt(done: int, total: int) -> None:
+        with pytest.raises(StoreBusy, match=rf"{path}.*process {os.getpid()}.*ended") as caught:
+            Memory.reindex(path, embedder=third, wait_s=0)
+        told.append(str(caught.value))
+
+    assert Memory.reindex(path, embedder=Backwards(), progress=interrupt) == MANY + 2
+    assert len(told) == MANY // BATCH + 1
+    check_vectors(path, Backwards())
+    with ThreadPoolExecutor() as threads:
+        fourth = Letters(name="fourth", instant=False)
+        work = [threads.submit(Memory.reindex, path, embedder=e) for e in (third, fourth)]
+        assert [w.result() for w in work] == [MANY + 2] * 2
+    store = SqliteStore.open(path)
+    last = store.note(embedder_notes("default", "default")[0])
+    store.close()
+    check_vectors(path, third if last == "third" else fourth)
 
 
 def test_bad_requests_change_nothing(path: Path) -> None:

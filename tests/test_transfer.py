@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -164,6 +166,30 @@ def test_a_longer_file_adds_its_end(memory):
     target = Target("ada")
     load(memory, source(*chat(10)), target)
     assert load(memory, source(*chat(10), *chat(2, 9)), target) == Loaded(added=2, kept=10)
+
+
+@pytest.mark.parametrize("on_existing", ["keep", "update"])
+def test_two_imports_at_once_count_what_each_of_them_did(tmp_path, on_existing):
+    """Of one file, into one key: together as many items, sets and values as there are."""
+    file = [
+        {"type": "set", "key": "ada", "set": "chat", "capacity": 10_000},
+        *({"type": "item", "key": "ada", "set": "chat", "value": f"n {n}"} for n in range(1200)),
+        *({"type": "value", "key": "ada", "path": [f"v{n}"], "value": n} for n in range(20)),
+    ]
+    ready = threading.Barrier(2)
+
+    def work(path):
+        with Memory.open(path, embedder="words", durability="normal") as memory:
+            ready.wait()
+            return load(memory, source(*file), on_existing=on_existing)
+
+    for number in range(5):
+        path = tmp_path / f"{number}.db"
+        with ThreadPoolExecutor() as threads:
+            one, two = threads.map(work, [path, path])
+        both = one.plus(two)
+        assert (both.added, both.kept, both.updated, both.sets) == (1200, 1200, 0, 1)
+        assert both.values == 20 if on_existing == "keep" else both.values >= 20
 
 
 class Fails(Exception):

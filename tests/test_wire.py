@@ -228,6 +228,14 @@ def test_names_of_a_users_json_are_theirs() -> None:
     assert wire.decode(wire.encode(wire.plain(text))) == wire.plain(text)
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" * 400 + ".5"])
+def test_a_users_number_does_not_become_infinite(number: str) -> None:
+    """JSON has no limit and a float has one: what is beyond it is told, not changed."""
+    with pytest.raises(InvalidInput, match=r"beyond what a float holds.*\$float"):
+        wire.plain(f'{{"a": [{number}]}}')
+    assert wire.plain('{"$float": "inf"}') == math.inf
+
+
 def test_a_name_that_is_no_wire_form_is_refused() -> None:
     """Rather than read as another name, which may be there too."""
     with pytest.raises(InvalidInput, match="second"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -56,6 +57,13 @@ class Fornix:
 
     def search(self, vector: Vector, text: str, scope: str | None, limit: int) -> list[str]:
         return [hit.item.id for hit in self._key(scope).search(text, limit=limit)]
+
+    def recall(self, text: str, limit: int) -> float:
+        """Return how much of what the exact path finds (any search of the past) a search finds."""
+        key = self._key(None)
+        near = {hit.item.id for hit in key.search(text, limit=limit)}
+        exact = {hit.item.id for hit in key.search(text, limit=limit, as_of=datetime.now(UTC))}
+        return len(near & exact) / max(1, len(exact))
 
     def search_filtered(
         self, vector: Vector, text: str, scope: str | None, kind: str, limit: int

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from fornix.embed import Embedder, Vectors, embed_windows, quantise_each
-from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unusable
+from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unavailable, Unusable
 from fornix.records import meaning_text
 from fornix.store import Pending, Scope, Store
 
@@ -145,7 +145,14 @@ class EmbeddingWorker:
             self._thread.join()
 
     def _run(self) -> None:
-        descriptor = self._elected()
+        try:
+            descriptor = self._elected()
+        except OSError as error:  # such as too many open files; the next add tries again
+            self.failure = Unavailable(f"nothing is embedded in the background: {error}")
+            log.warning("embedding failed, items stay pending", extra={"error": str(error)})
+            with self._mutex:
+                self._thread = None
+            return
         try:
             while descriptor is not None:
                 self._wake.clear()

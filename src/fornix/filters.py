@@ -28,7 +28,7 @@ from enum import Enum
 from typing import Final, TypeAlias, cast
 
 from fornix.errors import InvalidFilter, InvalidTime
-from fornix.values import Path, Value, microseconds, moment
+from fornix.values import Path, Value, microseconds, moment, shortened
 
 MAX_DEPTH = 32
 """Levels of any, all and not."""
@@ -275,7 +275,10 @@ class _Parser:
         if not isinstance(where, Mapping):
             raise InvalidFilter(f"{place} must be a dict of fields and operators, not {where!r}")
         if depth > MAX_DEPTH:
-            raise InvalidFilter(f"{place} is nested deeper than {MAX_DEPTH} levels, or in itself")
+            raise InvalidFilter(
+                f"{shortened(place)} is nested deeper than {MAX_DEPTH} levels, or in itself; "
+                "say it with fewer"
+            )
         parts: list[Node] = []
         plain: _Json = {}
         for name, asked in cast("Mapping[object, object]", where).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from fornix.index import Index
 from fornix.keys import KeyMemory, KnowledgeMemory
 from fornix.recall import Recall
 from fornix.records import Recorder
-from fornix.reindexing import embedder_notes, reindex
+from fornix.reindexing import alone, embedder_notes, reindex
 from fornix.state import Ttl
 from fornix.store import Lease, Limits, Scope, Store, StoreStats
 from fornix.stores.ram import RamStore
@@ -182,17 +183,25 @@ class Memory:
         Stopped, it goes on where it was when it is called again.
 
         Args:
+            wait_s: Longest wait for another that re-embeds this store, and for other writers.
             progress: Called with how many are done, and how many there are.
+
+        Raises:
+            StoreBusy: Another re-embeds this store for longer than that.
         """
         store = _open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
-            return reindex(
-                store,
-                space=checked_name(space, "a space"),
-                knowledge=checked_name(space if knowledge is None else knowledge, "a knowledge"),
-                embedder=open_embedder(embedder),
-                progress=progress,
-            )
+            mine = alone(store.folder, wait_s=wait_s) if isinstance(store, SqliteStore) else None
+            with mine or nullcontext():
+                return reindex(
+                    store,
+                    space=checked_name(space, "a space"),
+                    knowledge=checked_name(
+                        space if knowledge is None else knowledge, "a knowledge"
+                    ),
+                    embedder=open_embedder(embedder),
+                    progress=progress,
+                )
         finally:
             store.close()
 

@@ -124,6 +124,14 @@ def meaning_text(text: str, metadata: str) -> str:
     return f"{text} [image: {shown}]"
 
 
+def is_meant(text: str, metadata: str) -> bool:
+    """Return whether meaning has anything to read: a text that is not blank, or a caption.
+
+    Blank is what `str.strip` leaves nothing of; every store asks here, so that all agree.
+    """
+    return bool(meaning_text(text, metadata).strip())
+
+
 def _label(label: object, what: str) -> str | None:
     return None if label is None else checked_name(label, what)
 

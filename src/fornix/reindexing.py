@@ -6,11 +6,16 @@ when it is started again. A memory that was opened with the old embedder then re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from fornix.embed import Embedder, embed_windows, quantise_each
 from fornix.embedding import note_of
-from fornix.errors import Conflict
+from fornix.errors import Conflict, StoreBusy
 from fornix.records import meaning_text
 from fornix.store import Pending, Scope, Store
 
@@ -19,10 +24,42 @@ BATCH = 64
 STAGING = "staging"
 """The note that says whose vectors are staged."""
 
+POLL_S = 0.02
+
 
 def embedder_notes(space: str, knowledge: str) -> tuple[str, str]:
     """Return the names of the notes that say which embedder a space and a knowledge remember."""
     return note_of(Scope(space, "a key")), note_of(Scope(knowledge, None))
+
+
+@contextmanager
+def alone(folder: Path, *, wait_s: float) -> Generator[None]:
+    """Hold the right to re-embed the store of a folder: two at once would mix their vectors.
+
+    The kernel drops the lock with its process, however that ends.
+
+    Raises:
+        StoreBusy: Another process, which the message names, had it for longer than *wait_s*.
+    """
+    deadline = time.monotonic() + wait_s
+    lock = os.open(folder / "reindex", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    holder = os.pread(lock, 20, 0).decode(errors="replace").strip() or "unknown"
+                    raise StoreBusy(
+                        f"{str(folder).removesuffix('.fornix')} is being re-embedded by process "
+                        f"{holder}; wait until that has ended, then try again"
+                    ) from None
+            time.sleep(POLL_S)
+        os.pwrite(lock, f"{os.getpid():<20}".encode(), 0)
+        yield
+    finally:
+        os.close(lock)
 
 
 def reindex(

@@ -29,6 +29,9 @@ MAX_DEPTH = 100
 MAX_NAME = 4096
 """Characters of a space, key, set name or item id."""
 
+SHOWN = 60
+"""Characters of a place in something deep that a message shows."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _PLAIN = frozenset({type(None), bool, int, bytes})
@@ -57,7 +60,7 @@ def checked(value: object, *, where: str = "value", nan: bool = False) -> Value:
 def _container(value: object, where: str, nan: bool, depth: int) -> Value:  # noqa: FBT001 - inner
     if depth >= MAX_DEPTH:
         problem = f"is nested deeper than {MAX_DEPTH} levels, or contains itself"
-        raise InvalidValue(where[:200], problem, hint="store it in parts")
+        raise InvalidValue(shortened(where), problem, hint="store it in parts")
     if type(value) is list:
         items = cast("list[object]", value)
         return [_inner(v, f"{where}[{i}]", nan, depth) for i, v in enumerate(items)]
@@ -69,6 +72,11 @@ def _container(value: object, where: str, nan: bool, depth: int) -> Value:  # no
     raise InvalidValue(
         where, f"a value of type {_described(value)} cannot be stored", hint=_hint(value)
     )
+
+
+def shortened(where: str) -> str:
+    """Return a place in something deep as a message names it."""
+    return where if len(where) <= SHOWN else f"{where[:SHOWN]}…"
 
 
 def _inner(value: object, where: str, nan: bool, depth: int) -> Value:  # noqa: FBT001 - inner

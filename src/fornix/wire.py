@@ -25,6 +25,8 @@ _LONG_INT = re.compile(rf"\d{{{_DIGITS}}}")
 
 _BIG = 1 << 1900
 
+_SMALL = 1 << 63
+
 _compact = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
 ).encode
@@ -36,6 +38,8 @@ _sorted = json.JSONEncoder(
 
 def encode(value: Value) -> str:
     """Return *value*, which must be a checked one, as compact JSON."""
+    if type(value) is int and -_SMALL < value < _SMALL:
+        return str(value)
     try:
         text = _compact(value)
     except (TypeError, ValueError):  # bytes, NaN, or a very large int
@@ -102,8 +106,23 @@ def plain(text: str) -> Value:
 
     An object that is just ``{"$bytes": …}``, ``{"$float": …}`` or ``{"$int": …}`` is special here
     too.
+
+    Raises:
+        InvalidInput: A number is beyond what a float holds.
+        ValueError: It is no JSON, or no value.
+        RecursionError: It is nested very deeply.
     """
-    return _marked(json.loads(text))
+    return _marked(json.loads(text, parse_float=_finite))
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise InvalidInput(
+            f"the number {text[:40]} is beyond what a float holds; "
+            'infinity is written {"$float": "inf"}'
+        )
+    return number
 
 
 def _marked(value: Value) -> Value:

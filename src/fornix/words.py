@@ -166,15 +166,17 @@ def pack(found: Sequence[int]) -> tuple[bytes, int]:
     The bytes are n unsigned 32-bit little-endian terms in rising order, then their n counts of a
     byte each; so n is a fifth of their length.
     """
-    unique = sorted(set(found))
-    if len(unique) == len(found):
+    seen = dict.fromkeys(sorted(found), 0)
+    if len(seen) == len(found):
         counts = b"\x01" * len(found)
     else:
-        seen = dict.fromkeys(unique, 0)
         for term in found:
             seen[term] += 1
-        counts = bytes([min(n, MAX_COUNT) for n in seen.values()])
-    return struct.pack(f"<{len(unique)}I", *unique) + counts, len(found)
+        try:
+            counts = bytes(seen.values())
+        except ValueError:  # more than a byte holds
+            counts = bytes([min(n, MAX_COUNT) for n in seen.values()])
+    return struct.pack(f"<{len(seen)}I", *seen) + counts, len(found)
 
 
 def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:

@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -15,17 +16,27 @@ import click
 
 from fornix.cli import show
 from fornix.cli.listing import versions
-from fornix.cli.options import command
+from fornix.cli.options import FileName, command
 from fornix.cli.progress import progress
 from fornix.cli.session import Session
-from fornix.errors import FornixError, InvalidInput, NotFound
+from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound
 from fornix.memory import Memory
+from fornix.transfer import LAST, stamp
+from fornix.values import microseconds, moment
 
 TESTED = ("Linux",)
 """Platforms that the tests run on."""
 
 LONG_LOG = 64_000_000
 """Bytes of the write-ahead log above which a reader seems to have held it up."""
+
+SKEW_US = 60_000_000
+"""How far ahead a commit may lie: clocks of two boots, or of containers, differ a little."""
+
+ASIDE = (
+    "name another file with --db; if this was a memory, move it away together with its -wal and "
+    "-shm files, then bring it back from a backup: fornix restore BACKUP"
+)
 
 State: TypeAlias = Literal["ok", "note", "wrong"]
 
@@ -79,17 +90,21 @@ def _surroundings() -> Iterator[Finding]:
 
 def _examined(session: Session) -> Iterator[Finding]:
     place = session.place
-    yield Finding("file", str(place.absolute()))
     try:
         with session.open(mode="ro") as memory:
+            yield Finding("file", str(place.absolute()))
             yield from _contents(memory)
+            yield from _clock(memory)
             yield from _integrity(memory)
-    except NotFound as error:
-        yield Finding("memory", str(error), "wrong")
-        return
+    except NotAStore as error:
+        yield Finding("memory", f"{error}; {ASIDE}", "wrong")
+    except (NotFound, InvalidInput) as error:
+        yield Finding("file", str(error), "wrong")
     except FornixError as error:
-        yield Finding("memory", f"{error}; restore a backup: fornix restore BACKUP", "wrong")
-    yield from _access(place)
+        yield Finding("memory", str(error), "wrong")
+        yield from _access(place)
+    else:
+        yield from _access(place)
 
 
 def _contents(memory: Memory) -> Iterator[Finding]:
@@ -109,6 +124,25 @@ def _contents(memory: Memory) -> Iterator[Finding]:
     yield Finding("leases", owners or "no key is being run")
     yield Finding("schema", str(store.details.get("schema", "unknown")))
     yield Finding("file system", str(store.details.get("file_system") or "unknown"))
+
+
+def _clock(memory: Memory) -> Iterator[Finding]:
+    """Tell of a clock that ran ahead: times of commits never go back behind its time."""
+    store, now = memory.store, microseconds(datetime.now(UTC))
+    last, known = store.commit_at(LAST), store.commit_at(now + SKEW_US)
+    effects = store.effects(last) if last > known else None
+    if effects is None:
+        yield Finding("clock", "no commit lies in the future")
+        return
+    latest = stamp(moment(effects.commit.time))
+    yield Finding(
+        "clock",
+        f"{last - known:,} commits lie in the future, the last at {latest}: a clock ran ahead "
+        "then, or this one is behind. Until that time comes, new commits get it, and so do items "
+        "added without a time. Set the clock right; if it is, restore a backup from before, or "
+        "export, correct the times in that file, and import it into a new memory",
+        "wrong",
+    )
 
 
 def _integrity(memory: Memory) -> Iterator[Finding]:
@@ -135,7 +169,7 @@ def _access(place: Path) -> Iterator[Finding]:
 
 
 @command("backup")
-@click.argument("target", type=click.Path())
+@click.argument("target", type=FileName())
 def backup(session: Session, *, target: str) -> None:
     """Write a copy of the memory, as it is now, to TARGET.
 
@@ -151,7 +185,7 @@ def backup(session: Session, *, target: str) -> None:
 
 
 @command("restore")
-@click.argument("backup_file", metavar="BACKUP", type=click.Path())
+@click.argument("backup_file", metavar="BACKUP", type=FileName())
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def restore(session: Session, *, backup_file: str, yes: bool) -> None:
     """Replace the whole memory by what BACKUP holds.
@@ -170,7 +204,11 @@ def restore(session: Session, *, backup_file: str, yes: bool) -> None:
         _ask(f"Replace {place} by {backup_file}, which has {kept.items:,} items?")
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with progress(session, "restoring", total=None):
-        Memory.restore(place, backup_file)
+        try:
+            Memory.restore(place, backup_file)
+        except NotAStore as error:
+            error.add_note("move it away together with its -wal and -shm files, then restore again")
+            raise
     says = f"{place} now holds the {kept.items:,} items of {backup_file}"
     session.done(says, {"file": str(place), "items": kept.items})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -176,13 +178,23 @@ class _Demo:
 
     def _next(self, took_s: float) -> None:
         self._head("What to type next")
+        fornix = program()
         db = "" if self.session.db is None else f" --db {self.place}"
         if db:
-            self._say(f'  fornix search{db} --key ines "how is the dog?" --explain')
-            self._say(f"  fornix tree{db} ines")
+            self._say(f'  {fornix} search{db} --key ines "how is the dog?" --explain')
+            self._say(f"  {fornix} tree{db} ines")
         else:
-            self._say("  fornix demo --db demo.db        keeps the memory, to play with")
-        self._say('  fornix add --key me "Prefers window seats."')
-        self._say('  fornix search --key me "where do I like to sit?"')
-        self._say("  fornix --help")
+            self._say(f"  {fornix} demo --db demo.db        keeps the memory, to play with")
+        self._say(f'  {fornix} add --key me "Prefers window seats."')
+        self._say(f'  {fornix} search --key me "where do I like to sit?"')
+        self._say(f"  {fornix} --help")
         self._say(f"\n{took_s:.1f} s in all.", style="dim")
+
+
+def program() -> str:
+    """Return what to type for `fornix`: `make demo` has it in an environment nobody activated."""
+    beside = Path(sys.executable).with_name("fornix")
+    if shutil.which("fornix") is not None or not beside.exists():
+        return "fornix"
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)

@@ -95,7 +95,9 @@ def add(  # noqa: PLR0913 - an option each, as click passes them
     With --json: {"id": …, "set": …}.
     """
     owner = Owner(key, knowledge)
-    text = sys.stdin.read() if text == "-" else text
+    what, text = ("what stdin says", sys.stdin.read()) if text == "-" else ("TEXT", text)
+    if not text.strip():
+        raise click.UsageError(f"{what} is empty, and could not be found again; write a text")
     with session.open(knowledge=knowledge, make=True) as memory:
         made = (
             owner.of(memory)

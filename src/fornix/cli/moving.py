@@ -13,7 +13,14 @@ from typing import cast
 import click
 
 from fornix.cli import names, show
-from fornix.cli.options import command, key_option, knowledge_option, set_option, sets_option
+from fornix.cli.options import (
+    FileName,
+    command,
+    key_option,
+    knowledge_option,
+    set_option,
+    sets_option,
+)
 from fornix.cli.progress import progress, settle
 from fornix.cli.session import Owner, Session
 from fornix.errors import InvalidInput
@@ -32,7 +39,7 @@ from fornix.transfer import (
 
 BLOCK = 1 << 20
 
-FILE = click.argument("file", type=click.Path(allow_dash=True))
+FILE = click.argument("file", type=FileName(allow_dash=True))
 
 
 @command("import")
@@ -126,7 +133,7 @@ def _source(file: str) -> Generator[Source]:
 
 
 @command("export")
-@click.argument("file", type=click.Path(allow_dash=True), default="-")
+@click.argument("file", type=FileName(allow_dash=True), default="-")
 @click.option(
     "--key", "-k", "keys", metavar="KEY", multiple=True, shell_complete=names.keys,
     help="Only this key; may be repeated. Default: all keys, and the knowledge.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -15,19 +16,38 @@ from fornix import wire
 from fornix.cli import names
 from fornix.cli.session import Session
 from fornix.errors import InvalidInput
+from fornix.state.tree import LONGEST_TTL
 from fornix.transfer import read_time
-from fornix.values import Value
+from fornix.values import MAX_DEPTH, Value
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _KEPT = "fornix."
 
+CUT = 40
+"""Characters of an argument that a message repeats."""
+
 
 def _keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
     """Remember an option that was given, wherever on the line that was."""
     if value is not None:
         ctx.meta[_KEPT + str(param.name)] = value
+
+
+class FileName(click.Path):
+    """The name of a file; "" is none, and mostly a shell variable that is not set."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """Return *value*, unless it is empty."""
+        if value == "":
+            self.fail("it is empty; name a file (a shell variable may not be set)", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def shared(*, hidden: bool) -> list[click.Parameter]:
@@ -39,6 +59,7 @@ def shared(*, hidden: bool) -> list[click.Parameter]:
     }
     db = click.Option(
         ["--db"],
+        type=FileName(),
         metavar="PATH",
         envvar=None if hidden else "FORNIX_DB",
         show_envvar=True,
@@ -143,18 +164,24 @@ def read_object(text: str) -> dict[str, Value]:
     """Return the JSON object that *text* is."""
     found = _json(text)
     if not isinstance(found, dict):
-        raise InvalidInput(f'{text!r} is JSON, but not an object like {{"topic": "travel"}}')
+        raise InvalidInput(f'{_cut(text)} is JSON, but not an object like {{"topic": "travel"}}')
     return found
 
 
 def _json(text: str) -> Value:
     try:
         return wire.plain(text)
-    except (ValueError, RecursionError):
-        like = '--where \'{"topic": "travel"}\''
-        raise InvalidInput(
-            f"{text[:80]!r} is not JSON; quote it for the shell, like {like}"
-        ) from None
+    except json.JSONDecodeError:
+        problem = 'is not JSON; quote it for the shell, like \'{"topic": "travel"}\''
+    except RecursionError:
+        problem = f"is nested deeper than {MAX_DEPTH} levels; say it with fewer"
+    except ValueError as error:
+        problem = f"cannot be used: {error}"
+    raise InvalidInput(f"{_cut(text)} {problem}")
+
+
+def _cut(text: str) -> str:
+    return f"{text[:CUT]!r}{' …' * (len(text) > CUT)}"
 
 
 def read_moment(text: str) -> int | datetime:
@@ -167,13 +194,15 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 def read_span(text: str) -> timedelta:
     """Return the span of time that *text* is, such as ``90s`` ``10m`` ``12h`` ``7d`` ``2w``."""
-    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]+)?)([smhdw])", text)
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw])", text)
     try:
         span = timedelta(**{_UNITS[found[2]]: float(found[1])}) if found else timedelta(0)
     except OverflowError:
-        raise InvalidInput(f"{text!r} is longer than a calendar") from None
+        span = timedelta.max
     if not span:
         raise InvalidInput(f"{text!r} is no span of time above zero; write it like 90s 10m 12h 7d")
+    if span > LONGEST_TTL:
+        raise InvalidInput(f"{_cut(text)} is longer than 1,000 years; without it, it stays")
     return span
 
 
@@ -201,7 +230,7 @@ def read_value(text: str) -> Value:
         raise _unusable(error) from None
     try:
         return wire.plain(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unusable(error) from None
 
 
@@ -211,4 +240,6 @@ def _refuse(name: str) -> None:
 
 
 def _unusable(error: Exception) -> click.UsageError:
-    return click.UsageError(f"VALUE cannot be stored: {error}; --text stores it as it is written")
+    deep = f"it is nested deeper than {MAX_DEPTH} levels"
+    problem = deep if isinstance(error, RecursionError) else error
+    return click.UsageError(f"VALUE cannot be stored: {problem}; --text stores it as it is written")

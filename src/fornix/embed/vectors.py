@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -34,13 +35,14 @@ def quantise(vectors: Vectors) -> bytes:
     """
     if vectors.ndim != ROWS_AND_NUMBERS:
         raise InvalidInput(f"vectors must be rows, shape (n, dimensions), not {vectors.shape}")
-    if not np.isfinite(vectors).all():
-        raise InvalidInput("vectors hold a number that is not finite; embed the text again")
     if not vectors.size:
         return b""
-    largest = np.abs(vectors).max(axis=1, keepdims=True).astype(np.float64)
+    largest = np.maximum.reduce(np.abs(vectors), axis=1)
+    if not math.isfinite(largest.sum(dtype=np.float64)):  # NaN if one number of a row is
+        raise InvalidInput("vectors hold a number that is not finite; embed the text again")
     largest[largest == 0] = 1
-    return np.rint(vectors * (LARGEST / largest)).astype(np.int8).tobytes()
+    scale = LARGEST / largest.astype(np.float64)
+    return np.rint(vectors * scale[:, None]).astype(np.int8).tobytes()
 
 
 def quantise_each(windows: Sequence[Vectors]) -> list[bytes]:

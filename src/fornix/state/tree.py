@@ -185,14 +185,23 @@ Expiry: TypeAlias = "timedelta | int | None"
 """How long a write lasts: so long, until this time in microseconds, or as the memory says."""
 
 
+LONGEST_TTL = timedelta(days=365_250)
+"""1,000 years: the time at which it ends can be written as a date."""
+
+
 def lasting(ttl: object) -> int:
     """Return *ttl* in microseconds.
 
     Raises:
-        InvalidInput: Not a timedelta of more than zero.
+        InvalidInput: Not a timedelta of more than zero, or of over 1,000 years.
     """
     if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
         raise InvalidInput(f"a ttl must be a timedelta of more than zero, not {ttl!r}")
+    if ttl > LONGEST_TTL:
+        raise InvalidInput(
+            f"a ttl of {ttl.days:,} days is longer than 1,000 years; "
+            "leave it out to keep the value for good"
+        )
     return (ttl.days * 86_400 + ttl.seconds) * 1_000_000 + ttl.microseconds
 
 

@@ -211,7 +211,6 @@ class HandleLaws(Laws):
         with pytest.raises(StoreClosed):
             CALLS[call](store)
 
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
     def test_a_forked_child_is_told_to_open_its_own(self, store: Store) -> None:
         """Whatever it asks; the parent goes on undisturbed, also after the child closed it."""

@@ -199,6 +199,23 @@ class ItemLaws(Laws):
         assert store.get(NOTES, ["i"]) == [None]
         assert [item.version for item in store.versions(NOTES, "i")] == [1, 2, 3, 4]
 
+    def test_many_ids_are_taken_as_one_is(self, store: Store) -> None:
+        """A batch of many adds continues what was retired, and refuses what is live, whole."""
+        names = ["i", "i\0", "i\0j", "ï", *(f"n{n}" for n in range(20))]
+        write(store, *map(add, names), add("i", to=SetRef(ADA, "others")))
+        write(store, *(Retire(NOTES, name, 1) for name in names[:-1]))
+        with pytest.raises(DuplicateItem) as caught:
+            write(store, *map(add, names))
+        assert caught.value.item_id == names[-1]
+        assert ids(store.page(NOTES)) == names[-1:]
+        write(store, *map(add, [*names[:-1], "new"]))
+        found = store.get(NOTES, [*names, "new"])
+        assert [item and item.version for item in found] == [2] * (len(names) - 1) + [1, 1]
+        write(store, *(Retire(NOTES, name, 2) for name in names[:-1]))
+        plain = [name for name in names[:-1] if "\0" not in name]
+        write(store, *map(add, plain))
+        assert [item and item.version for item in store.get(NOTES, plain)] == [3] * len(plain)
+
     def test_there_are_no_versions_of_what_never_was(self, store: Store) -> None:
         """An empty list."""
         write(store, add("i"))

@@ -146,6 +146,13 @@ class SetLaws(Laws):
         write(store, add("c"), Retire(NOTES, "a", 1))
         assert ids(store.page(NOTES)) == ["b", "c"]
 
+    def test_capacity_is_held_whatever_comes_before_the_add(self, store: Store) -> None:
+        """A change of another kind of the same set does not hide it."""
+        write(store, Define(NOTES, TRIM), add("a"), add("b"))
+        write(store, Replace(NOTES, 1, record("b", "new")), add("c"))
+        assert ids(store.page(NOTES)) == ["b", "c"]
+        assert info(store).items == 2
+
     def test_a_set_may_refuse_instead(self, store: Store) -> None:
         """Up to its capacity it takes; beyond it says so and changes nothing."""
         write(store, Define(NOTES, REJECT), add("a"), add("b"))

@@ -87,6 +87,15 @@ class StagingLaws(Laws):
             ("", '{"caption":"a cat"}'),
         ]
 
+    def test_blank_is_what_python_calls_blank(self, store: Store) -> None:
+        """Any white space of any script, a caption that is none; not what is merely unseen."""
+        blank = [chr(code) for code in range(0x110000) if chr(code).isspace()]
+        unseen = ["\u200b", "\ufeff", "\0", " \u2060 "]
+        write(store, *[add(text, text) for text in [*blank, *unseen]], add("all", "".join(blank)))
+        write(store, Add(NOTES, Record("no caption", "1", "\u3000", '{"caption":""}')))
+        found = store.unstaged([info(store).number], limit=99)
+        assert [p.text for p in found] == unseen
+
     def test_what_waits_comes_with_its_metadata(self, store: Store) -> None:
         """Captions are meaning too."""
         write(store, Add(NOTES, Record("i", "1", None, '{"caption":"é"}', vectors=None)))

@@ -5,6 +5,7 @@ if every line can be used; it adds nothing twice, however often it is repeated.
 """
 
 from fornix.transfer.export import (
+    LAST,
     Selection,
     export_lines,
     exported_items,
@@ -17,6 +18,7 @@ from fornix.transfer.load import CHUNK, Load, Loaded, check
 
 __all__ = [
     "CHUNK",
+    "LAST",
     "Layout",
     "Load",
     "Loaded",

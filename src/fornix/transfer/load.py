@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
+from fornix import wire
 from fornix.errors import DuplicateItem, InvalidInput, StaleRun
 from fornix.items import Item, text_of
 from fornix.keys import KeyBatch
 from fornix.memory import Memory
 from fornix.records import item_of
-from fornix.sets import OnExisting
+from fornix.sets import MemorySet, OnExisting
 from fornix.store import Batch, Define, Scope, SetRef
 from fornix.transfer.export import item_fields
 from fornix.transfer.lines import (
@@ -108,7 +109,7 @@ class Load:
         *,
         progress: Callable[[int], None] = lambda _count: None,
     ) -> Loaded:
-        """Import a file that was checked; each chunk is atomic, and durable when it is counted.
+        """Import a file that was checked; what is counted was written here, and is durable.
 
         If it fails on the way, the error has a note of how far it came.
 
@@ -145,34 +146,56 @@ class Load:
         return SetRef(Scope(memory.space, line.key), line.set)
 
     def _define(self, line: SetLine) -> Loaded:
-        ref = self._ref(line)
-        info = self._memory.store.set_info(ref)
+        ref, store = self._ref(line), self._memory.store
+        info = store.set_info(ref)
         if info is not None and info.definition == line.definition:
             return Loaded()
         change = Define(ref, line.definition, replace=self._on_existing == "update")
-        now = time.time_ns() // 1000
-        self._memory.store.commit(Batch(scope=ref.scope, time=now, define=[change]))
+        batch = Batch(scope=ref.scope, time=time.time_ns() // 1000, define=[change])
+        if info is not None:
+            store.commit(batch)
+            return Loaded(sets=1)
+        # A set is made once, so its name can name the op: of two imports, one made it.
+        op = wire.digest(["import", ref.scope.space, ref.scope.key, ref.name], salt=store.salt())
+        if store.commit(replace(batch, op=op)).adopted:
+            store.commit(batch)  # refused if the other one is otherwise
+            return Loaded()
         return Loaded(sets=1)
 
     # --- items --------------------------------------------------------------------------------
 
     def _add(self, line: ItemLine, items: Sequence[Item]) -> Loaded:
-        ref = self._ref(line)
-        found = self._memory.store.get(ref, [item.id or "" for item in items])
-        old = {s.record.id: item_of(s) for s in found if s is not None}
-        if old and self._on_existing == "error":
-            raise DuplicateItem(next(iter(old)), set_name=line.set)
-        changed = [
-            item
-            for item in items
-            if item.id not in old
-            or (self._on_existing == "update" and _differs(item, old[item.id]))
-        ]
+        """Write what is new, then what is to be replaced; count what was written here."""
         owner = self._memory.knowledge if line.key is None else self._memory.key(line.key)
+        chosen = owner.set(line.set)
+        if self._on_existing == "error":
+            return Loaded(added=len(chosen.add_many(items)))
+        old = self._add_new(chosen, self._ref(line), items)
+        changed: list[Item] = []
+        if self._on_existing == "update":
+            changed = [i for i in items if i.id in old and _differs(i, old[i.id])]
         if changed:
-            owner.set(line.set).add_many(changed, on_existing=self._on_existing)
-        updated = sum(item.id in old for item in changed)
-        return Loaded(added=len(changed) - updated, updated=updated, kept=len(items) - len(changed))
+            chosen.add_many(changed, on_existing="update")
+        added = len(items) - len(old)
+        return Loaded(added=added, updated=len(changed), kept=len(old) - len(changed))
+
+    def _add_new(self, chosen: MemorySet, ref: SetRef, items: Sequence[Item]) -> dict[str, Item]:
+        """Add the items that are not there, in one commit; return those that were there.
+
+        Another process may import the same file: then one of the two finds an id taken, and looks
+        again.
+        """
+        for left in reversed(range(TRIES)):
+            found = self._memory.store.get(ref, [item.id or "" for item in items])
+            old = {s.record.id: item_of(s) for s in found if s is not None}
+            try:
+                chosen.add_many([item for item in items if item.id not in old])
+            except DuplicateItem:
+                if not left:
+                    raise
+            else:
+                return old
+        raise AssertionError  # the last try returns or raises
 
     # --- exact memory -------------------------------------------------------------------------
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
+from fornix.records import is_meant
 from fornix.store import Commit, Definition, Feature, Node, Record, Scope, SetRef
 from fornix.values import Path, Value
 
@@ -71,8 +71,7 @@ class ItemRow:
     def is_meant(self) -> bool:
         """Whether search by meaning reaches it: by vectors, or what they can be made of."""
         r = self.record
-        has_words = bool((r.text or "").strip()) or "caption" in json.loads(r.metadata)
-        return r.vectors != b"" or has_words
+        return r.vectors != b"" or is_meant(r.text or "", r.metadata)
 
     def bytes(self) -> int:
         """Return what it counts for in the size of its set."""

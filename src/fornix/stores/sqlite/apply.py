@@ -31,28 +31,41 @@ from fornix.store import (
     Scope,
     SetRef,
 )
-from fornix.stores.sqlite.connection import Row, first, query
+from fornix.stores.sqlite.connection import first, query, texts
+from fornix.stores.sqlite.gathered import Gathered
 from fornix.stores.sqlite.journal import adopted, lease_epoch
 from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 from fornix.stores.sqlite.staging import expect
 from fornix.stores.sqlite.tree import apply_tree
 
-_VERSIONS = """
-    SELECT EXISTS (SELECT 1 FROM item WHERE set_id = ?1 AND id = ?2 AND ended IS NULL),
-        ifnull((SELECT max(version) FROM item
-            WHERE set_id = ?1 AND id = ?2 AND ended IS NOT NULL), 0)
+_LAST = """
+    SELECT version, ended IS NULL FROM item WHERE set_id = ?1 AND id = ?2
+    ORDER BY version DESC LIMIT 1
 """
 
+_EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND begun <= ? LIMIT 1"
 
-_LIVE = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND ended IS NULL"
+_TAKEN = """
+    SELECT id FROM item
+    WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2)) GROUP BY id
+"""
+
+FEW = 8
+"""Ids fewer than these are looked up one by one."""
 
 
 @dataclass
 class Known:
-    """What was read of the file and still holds: dropped when another connection wrote."""
+    """What was read of the file and still holds: dropped when another connection wrote.
 
-    version: int = -1
-    number: int = 0
+    Attributes:
+        version: SQLite's number of the state that it was read of; None: of no state.
+        number: The last commit; None: not looked up.
+        time: When that was.
+    """
+
+    version: int | None = None
+    number: int | None = None
     time: int = 0
     scopes: dict[Scope, int] = field(default_factory=dict[Scope, int])
     notes: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
@@ -64,36 +77,51 @@ class Known:
 class Transaction:
     """Applies batches, one after the other, on a connection whose transaction is open.
 
-    `known` is updated as it goes; whoever rolls back must drop it.
+    `known` is updated as it goes; whoever rolls back must drop it. Nothing is certain to have
+    been refused or written before `flush`.
     """
 
     def __init__(self, connection: apsw.Connection, known: Known) -> None:
         self._db = connection
         self._known = known
-        version = connection.pragma("data_version")
-        if version != known.version:
-            known.__init__(version=int(version or 0))
+        self.gathered = Gathered(connection)
+        if known.number is None:
             row = connection.execute("SELECT n, time FROM journal ORDER BY n DESC LIMIT 1").get
             known.number, known.time = row or (0, 0)
 
     def apply(self, batch: Batch) -> Commit:
-        """Apply one batch, or adopt the commit that its op names."""
+        """Apply one batch, whole, or adopt the commit that its op names."""
+        before = self._known.number or 0
+        try:
+            answer = self.gather(batch)
+            self.gathered.flush()
+        except apsw.ConstraintError as error:
+            raise self._duplicate(batch, before) from error
+        return answer
+
+    def gather(self, batch: Batch) -> Commit:
+        """Do what `apply` does, but for what is inserted: that is gathered.
+
+        Raises:
+            apsw.ConstraintError: What was gathered is in the way of itself, or of what is there.
+        """
         if batch.op is not None:
+            if batch.op in self.gathered.ops:
+                self.gathered.flush()
             earlier = adopted(self._db, batch.op, request=batch.request, label=batch.label)
             if earlier is not None:
                 return earlier
-        number = self._known.number + 1
+        number = (self._known.number or 0) + 1
         time = max(batch.time, self._known.time)
         scope = self._scope(batch.scope)
         expect(self._db, batch.expects, known=self._known.notes)
         self._guard(batch, scope, number)
-        changes = Changes(self, batch, number, time)
-        nodes = apply_tree(self._db, scope, batch.state, number=number)
-        changes.run()
-        ended = {name: rows for name, rows in (("nodes", nodes), ("items", changes.ended)) if rows}
-        self._db.execute(
-            "INSERT INTO journal (n, time, scope, op, request, result, ended) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        ended: dict[str, list[int]] = {}
+        if batch.state:
+            ended["nodes"] = apply_tree(self._db, scope, batch.state, number=number)
+        if batch.items or batch.define:
+            ended["items"] = Changes(self, batch, number, time).run()
+        self.gathered.add_commit(
             (
                 number,
                 time,
@@ -101,7 +129,9 @@ class Transaction:
                 batch.op,
                 batch.request,
                 None if batch.result is None else wire.encode(batch.result),
-                json.dumps(ended) if ended else None,
+                json.dumps({what: rows for what, rows in ended.items() if rows})
+                if any(ended.values())
+                else None,
             ),
         )
         self._known.number, self._known.time = number, time
@@ -114,7 +144,10 @@ class Transaction:
             if found != batch.epoch:
                 raise StaleRun(key, expected=batch.epoch, found=found or 0, what="epoch")
         for change in (*batch.define, *batch.items):
-            if change.set.scope.key is not None and change.set.scope != batch.scope:
+            scope_of = change.set.scope
+            if scope_of is batch.scope:
+                continue
+            if scope_of.key is not None and scope_of != batch.scope:
                 raise InvalidInput(
                     f"a batch of key {batch.scope.key!r} cannot change a set of key "
                     f"{change.set.scope.key!r}; commit one batch per key"
@@ -177,6 +210,23 @@ class Transaction:
             self._db.execute("UPDATE memory_set SET definition = ? WHERE id = ?", (text, number))
         self._known.sets[define.set] = (number, define.definition)
 
+    def _duplicate(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
+        """Say which fresh id was taken after all: by commit *before*, or by the batch itself."""
+        seen: set[tuple[SetRef, str]] = set()
+        for change in batch.items:
+            if not isinstance(change, Add):
+                continue
+            item_id = change.record.id
+            known = self.set_known(change.set)
+            if (change.set, item_id) in seen or (
+                change.fresh
+                and known is not None
+                and first(self._db, _EARLIER, known[0], item_id, before)
+            ):
+                return DuplicateItem(item_id, set_name=change.set.name)
+            seen.add((change.set, item_id))
+        return InvalidInput("a batch adds an id that is taken")
+
     @property
     def connection(self) -> apsw.Connection:
         """The connection whose transaction this is."""
@@ -190,30 +240,33 @@ class Changes:
         self._tx, self._db, self._batch = tx, tx.connection, batch
         self._number, self._time = number, time
         self._next = number << ROW_BITS
-        self._items: list[Row] = []
-        self._features: list[Row] = []
-        self._buffered: set[tuple[int, str]] = set()
-        self._grown: dict[SetRef, int] = {}
-        self.ended: list[int] = []
+        self._gathered = tx.gathered
+        self._last: SetRef | None = None
+        self._last_number = 0
+        self._grown: dict[int, SetRef] = {}
+        self._ended: list[int] = []
+        self._taken: set[tuple[int, str]] | None = None
 
-    def run(self) -> None:
-        """Apply definitions, item changes, capacities and limits."""
+    def run(self) -> list[int]:
+        """Apply definitions, item changes, capacities and limits; return the rows that ended."""
         for define in self._batch.define:
             self._tx.define(define)
-        if not self._batch.items:
-            return
+        if len(self._batch.items) >= FEW:
+            self._taken = self._ids_taken()
         for change in self._batch.items:
             self._change(change)
-        self._flush()
-        for ref, number in self._grown.items():
+        for number, ref in self._grown.items():
             self._hold_capacity(ref, number)
         if self._grown and self._batch.limits is not None:
             self._hold_limits()
+        return self._ended
 
     def _change(self, change: ItemChange) -> None:
-        number = self._set(change)
+        if change.set is not self._last:  # finding its number takes as long as the rest
+            self._last_number, self._last = self._set(change), change.set
+        number = self._last_number
         if isinstance(change, Add):
-            self._grown[change.set] = number
+            self._grown[number] = change.set
             self._add(number, change)
         elif isinstance(change, Replace):
             row, first, created = self._live(number, change.record.id, change.version)
@@ -240,23 +293,45 @@ class Changes:
         return known[0]
 
     def _add(self, number: int, add: Add) -> None:
-        version = 1
-        if (number, add.record.id) in self._buffered:
-            self._flush()
-        if not add.fresh:
-            live, last = first(self._db, _VERSIONS, number, add.record.id)
+        version, item_id = 1, add.record.id
+        if (number, item_id) in self._gathered.names:
+            self._gathered.flush()
+        if not add.fresh and (self._taken is None or (number, item_id) in self._taken):
+            last, live = first(self._db, _LAST, number, item_id) or (0, 0)
             if live:
-                raise DuplicateItem(add.record.id, set_name=add.set.name)
+                raise DuplicateItem(item_id, set_name=add.set.name)
             version = last + 1
         self._insert(number, add.record, version=version, first=None, created=None)
 
+    def _ids_taken(self) -> set[tuple[int, str]] | None:
+        """Return which ids have a version: asked for many together, which is far quicker.
+
+        None: nobody knows; there are few, or not only adds.
+        """
+        asked: dict[SetRef, list[str]] = {}
+        for change in self._batch.items:
+            if not isinstance(change, Add):
+                return None
+            if not change.fresh:
+                asked.setdefault(change.set, []).append(change.record.id)
+        taken: set[tuple[int, str]] = set()
+        self._gathered.flush()
+        for ref, ids in asked.items():
+            if len(set(ids)) < len(ids) or len(ids) < FEW or "\0" in "".join(ids):
+                return None  # a carray ends its texts at a NUL
+            known = self._tx.set_known(ref)
+            if known is not None:
+                rows = query(self._db, _TAKEN, known[0], texts(ids))
+                taken.update((known[0], item_id) for (item_id,) in rows)
+        return taken
+
     def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
-        if (number, item_id) in self._buffered:
-            self._flush()
+        if (number, item_id) in self._gathered.names:
+            self._gathered.flush()
         live = first(
             self._db,
             "SELECT version, row, first, created FROM item "
-            "WHERE set_id = ? AND id = ? AND ended IS NULL",
+            "WHERE set_id = ? AND id = ? AND ended IS NULL ORDER BY version DESC LIMIT 1",
             number,
             item_id,
         )
@@ -271,7 +346,6 @@ class Changes:
     ) -> None:
         row = self._next
         self._next += 1
-        self._buffered.add((number, record.id))
         if self._next >> ROW_BITS != self._number:
             raise TooLarge(f"a batch may change at most {1 << ROW_BITS:,} items; commit in parts")
         r, commit, now = record, self._number, self._time
@@ -280,48 +354,14 @@ class Changes:
         created = now if created is None else created
         sources = json.dumps(r.sources) if r.sources else None
         # fmt: off
-        self._items.append((
+        self._gathered.add_item((
             row, number, r.id, first, version, commit, time, created, now, r.value, r.text,
             r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
-        ))
-        self._features.append((
+        ), (
             number, 0, row, first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,
             r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
         ))
         # fmt: on
-
-    def _flush(self) -> None:
-        if not self._items:
-            return
-        try:
-            self._db.executemany(
-                "INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, "
-                "value, text, metadata, importance, speaker, role, session, sources, compacted) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                self._items,
-            )
-        except apsw.ConstraintError as error:
-            raise self._duplicate() from error
-        self._db.executemany(
-            "INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, "
-            "role, session, metadata, terms, tokens, temporal, vectors) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            self._features,
-        )
-        self._items, self._features = [], []
-        self._buffered.clear()
-
-    def _duplicate(self) -> DuplicateItem:
-        """Say which fresh id was taken after all: in the store, or by the batch itself."""
-        seen: set[tuple[int, str]] = set()
-        for change in self._batch.items:
-            if not isinstance(change, Add):
-                continue
-            place = (self._set(change), change.record.id)
-            if place in seen or (change.fresh and first(self._db, _LIVE, *place)):
-                return DuplicateItem(change.record.id, set_name=change.set.name)
-            seen.add(place)
-        raise InvalidInput("a batch adds an id that is taken")
 
     def _end(self, number: int, row: int) -> None:
         self._db.execute("UPDATE item SET ended = ? WHERE row = ?", (self._number, row))
@@ -329,7 +369,7 @@ class Changes:
             "UPDATE feature SET ended = ? WHERE set_id = ? AND ended = 0 AND row = ?",
             (self._number, number, row),
         )
-        self.ended.append(row)
+        self._ended.append(row)
 
     def _hold_capacity(self, ref: SetRef, number: int) -> None:
         known = self._tx.set_known(ref)
@@ -338,6 +378,7 @@ class Changes:
             return
         if known[1].compaction not in ("trim", "reject"):
             return  # others compact this set, in their own time
+        self._gathered.flush()
         items = self._db.execute("SELECT items FROM memory_set WHERE id = ?", (number,)).get
         if items <= capacity:
             return
@@ -354,8 +395,13 @@ class Changes:
 
     def _hold_limits(self) -> None:
         limits, key = self._batch.limits, self._batch.scope.key
-        if limits is None or key is None or all(ref.scope.key is None for ref in self._grown):
+        if (
+            limits is None
+            or key is None
+            or all(ref.scope.key is None for ref in self._grown.values())
+        ):
             return
+        self._gathered.flush()
         items, size = self._db.execute(
             "SELECT sum(items), sum(bytes) FROM memory_set WHERE scope = ?",
             (scope_id(self._db, self._batch.scope),),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import array
+import errno
 import functools
+import os
+import resource
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
@@ -22,6 +26,7 @@ from fornix.errors import (
     TooLarge,
     Unavailable,
 )
+from fornix.records import is_meant
 
 APPLICATION_ID = 0x666F726E
 """``forn``: tells a fornix store from other SQLite files."""
@@ -34,6 +39,11 @@ BUSY_MS = 10_000
 
 CACHE_KIB = 16_384
 """Page cache of one connection."""
+
+FILES_NEEDED = 12
+"""Descriptors that an open store takes, and a few."""
+
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
 
 Row: TypeAlias = tuple[Any, ...]
 """A row as SQLite gives it: the query beside its use says what each column is."""
@@ -78,14 +88,36 @@ def in_our_words(error: apsw.Error | OSError, place: str) -> FornixError:
         (apsw.ConnectionClosedError, StoreClosed, "the store was closed; open it again"),
         (apsw.TooBigError, TooLarge, "a value is over SQLite's limit of 1 GB; store it in parts"),
     ]
+    if _lacks_files(error):
+        return Unavailable(
+            f"{place}: this process has too many files open ({error}); close some, or allow it "
+            f"more than {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}: ulimit -n, "
+            "LimitNOFILE= of a service"
+        )
     for theirs, ours, words in kinds:
         if isinstance(error, theirs):
             return ours(f"{place}: {words} ({error})")
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
         return NotAStore(place, f"is not a fornix store, or is damaged ({error})")
-    if isinstance(error, OSError) and error.errno == 28:  # noqa: PLR2004 - ENOSPC
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return StoreFull(f"{place}: the disk is full; free some room and try again ({error})")
     return Unavailable(f"{place} could not be used: {type(error).__name__}: {error}")
+
+
+def _lacks_files(error: apsw.Error | OSError) -> bool:
+    """Return whether *error* came because no more files may be opened.
+
+    SQLite does not say why it could not open one; and some may have been closed again since.
+    """
+    if not isinstance(error, apsw.CantOpenError):
+        return isinstance(error, OSError) and error.errno in _TOO_MANY
+    with ExitStack() as probes:
+        try:
+            for _ in range(FILES_NEEDED):
+                probes.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        except OSError as found:
+            return found.errno in _TOO_MANY
+    return False
 
 
 def query(db: apsw.Connection, sql: str, *bindings: object) -> list[Row]:
@@ -101,6 +133,11 @@ def first(db: apsw.Connection, sql: str, *bindings: object) -> Any:  # noqa: ANN
 def numbers(values: Sequence[int]) -> object:
     """Return whole numbers as a binding for ``carray(?)``."""
     return apsw.carray(array.array("q", values or [0]))
+
+
+def texts(values: Sequence[str]) -> object:
+    """Return texts, at least one, as a binding for ``carray(?)``."""
+    return apsw.carray(tuple(values), flags=apsw.SQLITE_CARRAY_TEXT)
 
 
 def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> apsw.Connection:
@@ -125,6 +162,7 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
         "trusted_schema = OFF",
     ):
         connection.execute(f"PRAGMA {pragma}")
+    connection.create_scalar_function("is_meant", cast("Any", is_meant), 2, deterministic=True)
     return connection
 
 

@@ -14,9 +14,10 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from fornix.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported
 
@@ -51,6 +52,26 @@ _NETWORK = frozenset(
 """File systems whose locks do not reliably reach other hosts, or that lose them."""
 
 
+_NO_FILES = frozenset(
+    [
+        "proc",
+        "sysfs",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "debugfs",
+        "devpts",
+        "efivarfs",
+        "fusectl",
+        "mqueue",
+        "pstore",
+        "securityfs",
+        "tracefs",
+    ]
+)
+"""File systems that show the kernel, and keep nobody's files."""
+
+
 def refuse_unsupported(path: Path) -> None:
     """Raise `Unsupported` on a platform or file system whose locks cannot be relied on."""
     if sys.platform == "win32":
@@ -60,6 +81,11 @@ def refuse_unsupported(path: Path) -> None:
         raise Unsupported(
             f"{path} lies on {kind}, a network file system, whose locks cannot be trusted; "
             "put the store on a local disk"
+        )
+    if kind in _NO_FILES:
+        raise Unsupported(
+            f"{path} lies on {kind}, which shows the kernel and keeps no files; "
+            "put the store on a disk"
         )
 
 
@@ -95,33 +121,54 @@ class WriteLock:
         self._wait_s = wait_s
         self._mutex = threading.Lock()
         self._closed = False
+        self._name = f"{os.getpid():<20}".encode()
         self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         self._turn = os.open(folder / "turn", os.O_CREAT | os.O_RDWR, 0o600)
         # A memory that is collected without close() leaves no descriptors behind.
         self._close = weakref.finalize(self, _close_all, (self._lock, self._turn))
 
-    @contextmanager
-    def held(self) -> Generator[None]:
-        """Hold the lock for a block.
+    def held(self) -> Self:
+        """Hold the lock for a ``with`` block.
 
         Raises:
             StoreBusy: Not obtained within the time given; the message names the holder.
         """
+        return self
+
+    def __enter__(self) -> Self:
+        """See `held`."""
         deadline = time.monotonic() + self._wait_s
         if not self._mutex.acquire(timeout=self._wait_s):
             raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")
         try:
-            if self._closed:  # while this thread waited; the numbers may be other files by now
-                raise StoreClosed("the store was closed; open it again")
-            self._take(self._turn, deadline)
-            try:
-                self._take(self._lock, deadline)
-            finally:
-                fcntl.flock(self._turn, fcntl.LOCK_UN)
-            try:
-                os.pwrite(self._lock, f"{os.getpid():<20}".encode(), 0)
-                yield
-            finally:
+            self._take_both(deadline)
+        except BaseException:
+            self._let_go()
+            raise
+        return self
+
+    def _take_both(self, deadline: float) -> None:
+        if self._closed:  # while this thread waited; the numbers may be other files by now
+            raise StoreClosed("the store was closed; open it again")
+        self._take(self._turn, deadline)
+        try:
+            self._take(self._lock, deadline)
+        finally:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+        os.pwrite(self._lock, self._name, 0)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let go of it."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        try:
+            if not self._closed:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
         finally:
             self._mutex.release()

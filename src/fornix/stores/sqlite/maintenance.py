@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import apsw
@@ -93,8 +94,13 @@ def problems(db: apsw.Connection) -> list[str]:
         "AND feature.ended = ifnull(item.ended, 0) AND feature.row = item.row)",
         "features without items": "SELECT count(*) FROM feature WHERE NOT EXISTS "
         "(SELECT 1 FROM item WHERE item.row = feature.row)",
+        "items with several live versions": "SELECT count(*) FROM (SELECT 1 FROM item "
+        "WHERE ended IS NULL GROUP BY set_id, id HAVING count(*) > 1)",
         "sets whose count is wrong": "SELECT count(*) FROM memory_set WHERE items != "
         "(SELECT count(*) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
+        "sets whose size is wrong": "SELECT count(*) FROM memory_set WHERE bytes != "
+        "(SELECT ifnull(sum(ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0) "
+        "+ octet_length(metadata)), 0) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
         "nodes whose parent is no object": "SELECT count(*) FROM node AS child "
         "WHERE ended IS NULL AND parent != '' AND NOT EXISTS (SELECT 1 FROM node "
         "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "
@@ -125,29 +131,34 @@ def backup(db: apsw.Connection, target: Path) -> None:
     finally:
         copy.close()
     part.replace(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
+    _flush(target.parent)
 
 
-def restore(db: apsw.Connection, source: Path) -> None:
+def restore(db: apsw.Connection, source: Path, *, side_files: Path) -> None:
     """Replace the contents of an open store by those of a backup, in one transaction.
 
-    Lines of the change log start past all earlier ones, so that every cache is built anew.
+    What was made from the old contents is removed before, for good: the change log of a backup
+    may have the same lines as theirs, and a kill may come at any moment.
     """
     if not source.exists():
         raise NotFound(f"{source}: there is no backup here")
     copy = connect(source, read_only=True, immutable=not Path(f"{source}-wal").exists())
     try:
         check(copy, source)
-        seq = max(c.execute("SELECT ifnull(max(seq), 0) FROM change").get for c in (db, copy))
+        if side_files.exists():
+            shutil.rmtree(side_files)
+            _flush(side_files.parent)
         with db.backup("main", copy, "main") as work:
             while not work.done:
                 work.step(BACKUP_PAGES)
     finally:
         copy.close()
-    with db:
-        db.execute("DELETE FROM change")
-        db.execute(
-            "INSERT INTO change (seq, set_id, row, kind) VALUES (?, 0, 0, 3)", (seq + 1_000_000,)
-        )
+
+
+def _flush(folder: Path) -> None:
+    """Have what was made, renamed and removed in a folder survive loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,9 +1,9 @@
 """Group commit: batches of many threads share one transaction and one fsync.
 
 Whoever finds nobody leading becomes the leader: it takes all that wait, commits them in one
-transaction (each in a savepoint with an answer of its own) and hands over to one who waits. With
-one thread that is a commit like any other; with many, what arrives during an fsync shares the
-next one.
+transaction (each with an answer of its own; if one is refused, each in a savepoint) and hands over
+to one who waits. With one thread that is a commit like any other; with many, what arrives during
+an fsync shares the next one.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -278,14 +279,17 @@ class SqliteReads(SqliteFile):
     def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
         """See `Finder.changes`."""
         with self._reader() as db:
-            floor = db.execute("SELECT min(seq) FROM change").get
-            if floor is not None and floor > since + 1:
+            before = db.execute("SELECT seq - rows FROM change ORDER BY seq LIMIT 1").get
+            if before is not None and before > since:
                 return None
-            rows = db.execute(
-                "SELECT seq, set_id, row, kind FROM change WHERE seq > ? ORDER BY seq LIMIT ?",
-                (since, limit),
+            rows = query(
+                db,
+                "SELECT seq, set_id, row, kind, rows FROM change WHERE seq > ? "
+                "ORDER BY seq LIMIT ?",
+                since,
+                limit,
             )
-            return [shapes.change(row) for row in rows]
+            return list(islice(shapes.changes(rows, since), limit))
 
     def features(
         self, set_number: int, *, after: int = 0, at: int | None = None

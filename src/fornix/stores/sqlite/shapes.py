@@ -28,14 +28,15 @@ ITEM = """
     FROM item
 """
 
-BY_ID = f"{ITEM} WHERE item.set_id = ?1 AND item.id = ?2 AND item.ended IS NULL"
+_OF_ID = f"{ITEM} WHERE item.set_id = ?1 AND item.id = ?2"
 
-PAST = f"{ITEM} WHERE item.set_id = ?1 AND item.id = ?2 AND item.ended IS NOT NULL"
+_LAST = "ORDER BY item.version DESC LIMIT 1"
 
-BY_ID_AT = f"""{BY_ID} AND item.begun <= ?3
-    UNION ALL {PAST} AND item.begun <= ?3 AND item.ended > ?3"""
+BY_ID = f"{_OF_ID} AND item.ended IS NULL {_LAST}"
 
-VERSIONS = f"{BY_ID} UNION ALL {PAST} ORDER BY 5"
+BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND ifnull(item.ended > ?3, TRUE) {_LAST}"
+
+VERSIONS = f"{_OF_ID} ORDER BY item.version"
 
 BY_ROW = f"{ITEM} WHERE item.row IN (SELECT value FROM carray(?))"  # noqa: S608 - ours
 
@@ -97,10 +98,12 @@ def feature(row: Row) -> Feature:
     return Feature._make(row)
 
 
-def change(row: Row) -> Change:
-    """Return a line of the change log."""
-    seq, set_number, version, kind = row
-    return Change(seq, set_number, version, KINDS[int(kind)])
+def changes(lines: Iterable[Row], since: int) -> Iterator[Change]:
+    """Yield what lines of the change log stand for, past *since*."""
+    for seq, set_number, first_row, kind, rows in lines:
+        before, name = seq - rows, KINDS[int(kind)]
+        for past in range(max(1, since - before + 1), rows + 1):
+            yield Change(before + past, set_number, first_row + past - 1, name)
 
 
 def set_ref(connection: apsw.Connection, number: int) -> SetRef:

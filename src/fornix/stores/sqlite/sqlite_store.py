@@ -10,6 +10,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import apsw
+
 from fornix.errors import FornixError
 from fornix.store import Batch, Commit, Lease, Scope
 from fornix.stores.sqlite import journal, maintenance, staging
@@ -38,13 +40,13 @@ class SqliteStore(SqliteReads):
 
     @translated
     def _commit_group(self, group: list[Ticket]) -> None:
-        answers: list[tuple[Ticket, Commit | FornixError]] = []
-        alone = len(group) == 1
+        answers: Sequence[tuple[Ticket, Commit | FornixError]]
         with self._writing() as db:
             touched = self._flush_touches(db)
-            for ticket in group:
-                tx = Transaction(db, self._known)
-                answers.append((ticket, tx.apply(ticket.batch) if alone else self._try(tx, ticket)))
+            if len(group) == 1:
+                answers = [(group[0], Transaction(db, self._known).apply(group[0].batch))]
+            else:
+                answers = self._together(db, group) or [(t, self._try(db, t)) for t in group]
         self._forget_touches(touched)
         for ticket, answer in answers:
             if isinstance(answer, Commit):
@@ -52,12 +54,25 @@ class SqliteStore(SqliteReads):
             else:
                 ticket.error = answer
 
-    def _try(self, tx: Transaction, ticket: Ticket) -> Commit | FornixError:
+    def _together(self, db: apsw.Connection, group: list[Ticket]) -> list[tuple[Ticket, Commit]]:
+        """Apply a group with few statements; an empty list, and nothing done: one is refused."""
+        db.execute("SAVEPOINT together")
+        tx = Transaction(db, self._known)
+        try:
+            answers = [(ticket, tx.gather(ticket.batch)) for ticket in group]
+            tx.gathered.flush()
+        except (FornixError, apsw.ConstraintError):
+            self._known = Known()
+            db.execute("ROLLBACK TO together")
+            answers = []
+        db.execute("RELEASE together")
+        return answers
+
+    def _try(self, db: apsw.Connection, ticket: Ticket) -> Commit | FornixError:
         """Apply one batch of a group in a savepoint; what refuses it concerns it alone."""
-        db = tx.connection
         db.execute("SAVEPOINT batch")
         try:
-            answer = tx.apply(ticket.batch)
+            answer = Transaction(db, self._known).apply(ticket.batch)
         except FornixError as error:
             self._known = Known()
             db.execute("ROLLBACK TO batch")
@@ -145,7 +160,8 @@ class SqliteStore(SqliteReads):
             StoreBusy: Somebody else has the store open.
         """
         with self._alone() as db:
-            maintenance.restore(db, Path(os.path.realpath(source)))
+            backup = Path(os.path.realpath(source))
+            maintenance.restore(db, backup, side_files=self.folder / "index")
             self._known, self._salt = Known(), None
             self._glances.clear()
 

@@ -17,7 +17,7 @@ _PENDING = """
 
 _MEANT = """
     (vectors IS NULL OR vectors != x'' OR EXISTS (SELECT 1 FROM item WHERE item.row = feature.row
-        AND (trim(ifnull(text, '')) != '' OR instr(item.metadata, '"caption"'))))
+        AND is_meant(ifnull(text, ''), item.metadata)))
 """
 
 _FILL = """

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import apsw
 
 from fornix import wire
 from fornix.errors import NotAnObject, ObjectInTheWay, TooLarge
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
-from fornix.stores.sqlite.connection import Row, first, query
+from fornix.stores.sqlite.connection import Row, first, query, texts
 from fornix.values import Path
 
 MOST = 1 << 20
@@ -23,6 +24,24 @@ _NAME = re.compile(r"(?:[^\\.]|\\.)+", re.DOTALL)
 
 _ALWAYS = (1 << 62) - 1
 """Past every commit number."""
+
+FEW = 4
+"""Nodes of one object fewer than these are looked up one by one."""
+
+_LATEST = """
+    SELECT id, place, value IS NULL, begun FROM node
+    WHERE scope = ? AND parent = ? AND name = ? AND ended IS NULL
+"""
+
+_LATEST_OF = """
+    SELECT name, id, place, value IS NULL, begun FROM node
+    WHERE scope = ? AND parent = ? AND ended IS NULL AND name IN (SELECT value FROM carray(?))
+"""
+
+_INSERT = """
+    INSERT INTO node (id, scope, parent, name, place, value, expires, begun)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 _BELOW = """
     WITH RECURSIVE below (id, begun, place, path, value) AS (
@@ -75,15 +94,26 @@ def apply_tree(
     return _Writer(db, scope, number).run(deltas)
 
 
+_Live: TypeAlias = tuple[int, int, int, int]
+"""A live version of a node: its row, its place, whether it is an object, when it was begun."""
+
+
 class _Writer:
+    """Rows are looked up, ended and inserted many at a time."""
+
     def __init__(self, db: apsw.Connection, scope: int, number: int) -> None:
         self._db, self._scope, self._number = db, scope, number
         self._next = number << 20
         self._objects: set[Path] = {()}
         self._removed: list[int] = []
         self._replaced: dict[int, int] = {}
+        self._known: dict[Path, _Live | None] = {}
+        self._ends: list[Row] = []
+        self._inserts: list[Row] = []
 
     def run(self, deltas: Sequence[TreeDelta]) -> list[int]:
+        if len(deltas) >= FEW:
+            self._look_up(deltas)
         for delta in deltas:
             if isinstance(delta, (Put, Create)):
                 self._put(delta)
@@ -93,18 +123,31 @@ class _Writer:
                 self._clear(delta.path)
             else:
                 self._refresh(delta)
+        self._flush()
         return self._removed
 
-    def _latest(self, path: Path) -> tuple[int, int, str | None, int] | None:
-        parent = joined(path[:-1])
-        return first(
-            self._db,
-            "SELECT id, place, value, begun FROM node "
-            "WHERE scope = ? AND parent = ? AND name = ? AND ended IS NULL",
-            self._scope,
-            parent,
-            escaped(path[-1]),
-        )
+    def _look_up(self, deltas: Sequence[TreeDelta]) -> None:
+        """Look up what the deltas reach, a query for each object that many lie in."""
+        asked: dict[Path, set[str]] = {}
+        for delta in deltas:
+            if delta.path:
+                asked.setdefault(delta.path[:-1], set()).add(delta.path[-1])
+        for above, names in asked.items():
+            if len(names) < FEW or "\0" in "".join(names):
+                continue  # a carray ends its texts at a NUL
+            self._known.update(dict.fromkeys([(*above, name) for name in names]))
+            found = query(
+                self._db, _LATEST_OF, self._scope, joined(above), texts([*map(escaped, names)])
+            )
+            for name, row, place, is_object, begun in found:
+                self._known[(*above, unescaped(name))] = (row, place, is_object, begun)
+
+    def _latest(self, path: Path) -> _Live | None:
+        if path not in self._known:
+            self._known[path] = first(
+                self._db, _LATEST, self._scope, joined(path[:-1]), escaped(path[-1])
+            )
+        return self._known[path]
 
     def _put(self, delta: Put | Create) -> None:
         path = delta.path
@@ -112,8 +155,8 @@ class _Writer:
         found = self._latest(path)
         place = None
         if found is not None:
-            row, place, value, begun = found
-            if value is not None:
+            row, place, is_object, begun = found
+            if not is_object:
                 self._replace(row, begun, place)
             elif isinstance(delta, Put):
                 raise ObjectInTheWay(joined(path), "an object is here; delete it first")
@@ -126,30 +169,31 @@ class _Writer:
         self._next += 1
         if self._next >> 20 != self._number:
             raise TooLarge(f"a batch may change at most {MOST:,} nodes; commit in parts")
+        path = delta.path
         value = wire.encode(delta.value) if isinstance(delta, Put) else None
-        self._db.execute(
-            "INSERT INTO node (id, scope, parent, name, place, value, expires, begun) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                row,
-                self._scope,
-                joined(delta.path[:-1]),
-                escaped(delta.path[-1]),
-                row if place is None else place,
-                value,
-                delta.expires,
-                self._number,
-            ),
+        place = row if place is None else place
+        above, name = joined(path[:-1]), escaped(path[-1])
+        self._inserts.append(
+            (row, self._scope, above, name, place, value, delta.expires, self._number)
         )
+        self._known[path] = (row, place, value is None, self._number)
         if value is None:
-            self._objects.add(delta.path)
+            self._objects.add(path)
+
+    def _flush(self) -> None:
+        """Write what was gathered: ends first, as a name has one live version."""
+        if self._ends:
+            self._db.executemany("UPDATE node SET ended = ? WHERE id = ?", self._ends)
+        if self._inserts:
+            self._db.executemany(_INSERT, self._inserts)
+        self._ends, self._inserts = [], []
 
     def _need_object(self, path: Path) -> None:
         if path in self._objects:
             return
         self._need_object(path[:-1])
         found = self._latest(path)
-        if found is None or found[2] is not None:
+        if found is None or not found[2]:
             what = "nothing" if found is None else "a value"
             raise NotAnObject(joined(path), f"an object was needed, but {what} is here")
         self._objects.add(path)
@@ -158,31 +202,38 @@ class _Writer:
         found = self._latest(path)
         if found is None:
             return
-        if found[2] is None:
+        row, place, is_object, begun = found
+        if is_object:
             self._clear(path)
             self._objects.discard(path)
-        self._remove(found[0], found[3], found[1])
+        self._remove(row, begun, place)
+        self._known[path] = None
 
     def _clear(self, path: Path) -> None:
+        self._flush()
         below = query(self._db, _BELOW, self._scope, joined(path))
         self._objects = {p for p in self._objects if p[: len(path)] != path or p == path}
+        self._known = {p: k for p, k in self._known.items() if p[: len(path)] != path or p == path}
         for row, begun, place in below:
             self._remove(row, begun, place)
+        self._flush()
 
     def _replace(self, row: int, begun: int, place: int) -> None:
         """End a version whose place the next one takes."""
         if begun == self._number:  # made by this very commit: it never existed
+            self._flush()
             self._db.execute("DELETE FROM node WHERE id = ?", (row,))
         else:
-            self._db.execute("UPDATE node SET ended = ? WHERE id = ?", (self._number, row))
+            self._ends.append((self._number, row))
             self._replaced[place] = row
 
     def _remove(self, row: int, begun: int, place: int) -> None:
         """End a node; of what this very commit replaced, the version before it is the one."""
         if begun != self._number:
-            self._db.execute("UPDATE node SET ended = ? WHERE id = ?", (self._number, row))
+            self._ends.append((self._number, row))
             self._removed.append(row)
             return
+        self._flush()
         self._db.execute("DELETE FROM node WHERE id = ?", (row,))
         if place in self._replaced:
             self._removed.append(self._replaced.pop(place))
@@ -190,6 +241,7 @@ class _Writer:
     def _refresh(self, delta: Refresh) -> None:
         found = self._latest(delta.path)
         if found is not None:
+            self._flush()
             self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, found[0]))
 
 

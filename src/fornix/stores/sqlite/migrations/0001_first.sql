@@ -57,7 +57,8 @@ CREATE TABLE memory_set (
     scope INTEGER NOT NULL REFERENCES scope,
     name TEXT NOT NULL,
     definition TEXT NOT NULL,
-    items INTEGER NOT NULL DEFAULT 0,      -- live; kept by triggers, so that no path forgets
+    items INTEGER NOT NULL DEFAULT 0,      -- live; what begins is counted as it is inserted,
+                                           -- what ends by triggers
     bytes INTEGER NOT NULL DEFAULT 0,
     UNIQUE (scope, name)
 ) STRICT;
@@ -84,17 +85,9 @@ CREATE TABLE item (            -- one version of one item
     compacted INTEGER NOT NULL
 ) STRICT;
 
-CREATE UNIQUE INDEX item_live ON item (set_id, id) WHERE ended IS NULL;
+CREATE UNIQUE INDEX item_versions ON item (set_id, id, version);  -- the last one may be live
 CREATE INDEX item_order ON item (set_id, time, first) WHERE ended IS NULL;
-CREATE INDEX item_past ON item (set_id, id, version) WHERE ended IS NOT NULL;
 CREATE INDEX item_ended ON item (set_id, ended) WHERE ended IS NOT NULL;
-
-CREATE TRIGGER item_begins AFTER INSERT ON item BEGIN
-    UPDATE memory_set SET items = items + 1, bytes = bytes
-        + ifnull(octet_length(new.value), 0) + ifnull(octet_length(new.text), 0)
-        + octet_length(new.metadata)
-    WHERE id = new.set_id;
-END;
 
 CREATE TRIGGER item_ends AFTER UPDATE OF ended ON item
 WHEN old.ended IS NULL AND new.ended IS NOT NULL BEGIN
@@ -144,15 +137,12 @@ CREATE TABLE staged (          -- vectors of another embedder, until they take t
 ) STRICT;
 
 CREATE TABLE change (          -- what happened to features; the oldest lines are dropped
-    seq INTEGER PRIMARY KEY,
+    seq INTEGER PRIMARY KEY,   -- a line of several rows takes as many numbers; this is the last
     set_id INTEGER NOT NULL,
-    row INTEGER NOT NULL,
-    kind INTEGER NOT NULL      -- 0 added, 1 ended, 2 embedded, 3 removed
+    row INTEGER NOT NULL,      -- the first of its rows, which follow each other
+    kind INTEGER NOT NULL,     -- 0 added, 1 ended, 2 embedded, 3 removed
+    rows INTEGER NOT NULL DEFAULT 1
 ) STRICT;
-
-CREATE TRIGGER feature_added AFTER INSERT ON feature BEGIN
-    INSERT INTO change (set_id, row, kind) VALUES (new.set_id, new.row, 0);
-END;
 
 CREATE TRIGGER feature_ended AFTER UPDATE OF ended ON feature BEGIN
     INSERT INTO change (set_id, row, kind) VALUES (new.set_id, new.row, 1);

@@ -1,0 +1,106 @@
+"""What a transaction is about to insert, gathered so that each table gets one statement."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+
+import apsw
+
+from fornix.stores.sqlite.connection import Row
+
+_INSERT_ITEM = """
+    INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
+        metadata, importance, speaker, role, session, sources, compacted)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_INSERT_FEATURE = """
+    INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, role,
+        session, metadata, terms, tokens, temporal, vectors)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_LOG_ADDED = """
+    INSERT INTO change (seq, set_id, row, kind, rows)
+    VALUES (?3 + (SELECT ifnull(max(seq), 0) FROM change), ?1, ?2, 0, ?3)
+"""
+
+_COUNT = "UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3 WHERE id = ?1"
+
+_INSERT_JOURNAL = """
+    INSERT INTO journal (n, time, scope, op, request, result, ended) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+class Gathered:
+    """Rows of items, of their features, and of the journal, in commit order.
+
+    Whoever is going to read one of them, or to end it, has it flushed first.
+
+    Attributes:
+        names: The (set, id) of every item in it.
+        ops: Names of the ops in it.
+    """
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._db = connection
+        self._items: list[Row] = []
+        self._features: list[Row] = []
+        self._journal: list[Row] = []
+        self.names: set[tuple[int, str]] = set()
+        self.ops: set[bytes] = set()
+
+    def add_item(self, item: Row, feature: Row) -> None:
+        """Take an item's row, which begins (row, set, id, …), and its feature's."""
+        self._items.append(item)
+        self._features.append(feature)
+        self.names.add(item[1:3])
+
+    def add_commit(self, row: Row) -> None:
+        """Take a row of the journal, which begins (n, time, scope, op, …)."""
+        self._journal.append(row)
+        if row[3] is not None:
+            self.ops.add(row[3])
+
+    def flush(self) -> None:
+        """Insert it all.
+
+        Raises:
+            apsw.ConstraintError: An id has such a version, or an op is taken.
+        """
+        if self._items:
+            self._flush_items()
+        if self._journal:
+            self._db.executemany(_INSERT_JOURNAL, self._journal)
+            self._journal = []
+            self.ops.clear()
+
+    def _flush_items(self) -> None:
+        """Insert items and features, count them, and say so in the change log."""
+        self._db.executemany(_INSERT_ITEM, self._items)
+        self._db.executemany(_INSERT_FEATURE, self._features)
+        lines: list[tuple[int, int, int]] = []
+        counts: dict[int, tuple[int, int]] = {}
+        for (number, _), run in groupby(self._items, key=_SET_AND_COMMIT):
+            rows = list(run)
+            lines.append((number, rows[0][0], len(rows)))
+            items, size = counts.get(number, (0, 0))
+            counts[number] = (items + len(rows), size + sum(map(_size, rows)))
+        self._db.executemany(_LOG_ADDED, lines)
+        self._db.executemany(_COUNT, [(number, *count) for number, count in counts.items()])
+        self._items, self._features = [], []
+        self.names.clear()
+
+
+_SET_AND_COMMIT = itemgetter(1, 5)
+"""Rows of one commit and set that follow each other are numbered without a gap."""
+
+
+def _size(row: Row) -> int:
+    """Return the bytes of an item's value, text and metadata."""
+    return sum(
+        len(text) if text.isascii() else len(text.encode())
+        for text in row[9:12]
+        if text is not None
+    )
