@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -146,7 +145,7 @@ class Store:
 
     def _end(self, number, feature=None):
         feature = feature or self._one(number)
-        self.sets[number][feature.row] = replace(feature, ended=9)
+        self.sets[number][feature.row] = feature._replace(ended=9)
         self._note(number, feature.row, "ended")
 
     def _forget(self, number):
@@ -159,7 +158,7 @@ class Store:
         self._end(number, old)
         new = self.feature(first=old.first, item_id=old.id)
         if self.random.random() < 0.7:
-            new = replace(new, time=old.time, session=old.session)
+            new = new._replace(time=old.time, session=old.session)
         self._put(new, number)
 
     def _embed(self, number):
@@ -175,7 +174,7 @@ class Store:
                 self.embed_anew(feature, vectors, number)
 
     def embed_anew(self, feature, vectors, number=1):
-        self.sets[number][feature.row] = replace(feature, vectors=vectors)
+        self.sets[number][feature.row] = feature._replace(vectors=vectors)
         self._note(number, feature.row, "embedded")
 
 

@@ -7,7 +7,6 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import cast
 
@@ -307,7 +306,7 @@ def test_cosines_do_not_depend_on_how_they_are_summed(dimensions):
     kinds += [generator.integers(-127, 128, dimensions) for _ in range(40)]
     for kind in kinds:
         row = kind.astype(np.int8).tobytes()
-        store._put(replace(store.feature(), vectors=row), 1)
+        store._put(store.feature()._replace(vectors=row), 1)
     index = fresh(store)
     query = generator.standard_normal(dimensions).astype(np.float32)
     whole, norm = vectors.quantised(query)
@@ -337,13 +336,13 @@ def test_vectors_of_another_width_wait_to_be_made_anew():
     """Those of another embedder are as good as none."""
     store = Store(1)
     for vectors_of in (bytes(DIMENSIONS + 1), bytes([1]) * DIMENSIONS, None, b""):
-        store._put(replace(store.feature(), vectors=vectors_of), 1)
+        store._put(store.feature()._replace(vectors=vectors_of), 1)
     index = fresh(store)
     assert index.pending == 2
     feature = store.live()[0]
     index.embedded(feature)
     assert index.pending == 2
-    index.embedded(replace(feature, vectors=bytes([1]) * DIMENSIONS))
+    index.embedded(feature._replace(vectors=bytes([1]) * DIMENSIONS))
     assert index.pending == 1
 
 

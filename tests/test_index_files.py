@@ -164,7 +164,7 @@ def test_a_store_put_back_to_an_earlier_state_takes_no_later_file(sealed):
         other.change()
     assert viewed(catalog_of(other, folder), other) == answers(fresh(other))
     renamed = {
-        row: replace(f, id=f"{f.id}x") for row, f in other.sets[1].items()
+        row: f._replace(id=f"{f.id}x") for row, f in other.sets[1].items()
     }  # the same rows and log, other items
     other.sets[1] = renamed
     assert viewed(catalog_of(other, folder), other) == answers(fresh(other))

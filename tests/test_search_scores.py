@@ -470,3 +470,37 @@ def test_a_term_that_is_only_looked_up_still_lifts_docs():
     shown = np.arange(index.size) < 60
     found = bm25.top(0, count=5, allowed=shown, alone=True).tolist()
     assert found == [0, 1, 2, 3, 4, 60]
+
+
+# --- what is kept -----------------------------------------------------------------------------
+
+
+@given(texts=_TEXTS, question=st.sampled_from(["ant bee", "fox", "dog cat elk ant", "gnu"]))
+def test_kept_weights_change_no_score(texts, question):
+    """Asked again and again, in a set with holes too, a question has the answer it had at once."""
+    features = [feature(row, f"i{row}", text) for row, text in enumerate(texts, 1)]
+    index = built(features)
+    for ended in (None, 1, len(texts)):
+        if ended is not None:
+            index.end(ended)
+        for signals in (PLAIN, Signals(k1=1.2, b=0.75)):
+            answers = [search(index, question, signals=signals) for _ in range(4)]
+            alive = [f for f in features if index.find(f.row) is not None]
+            fresh = search(built(alive), question, signals=signals) if alive else []
+            for answer in answers:
+                assert [(h.id, h.score, dict(h.parts)) for h in answer] == [
+                    (h.id, h.score, dict(h.parts)) for h in fresh
+                ]
+
+
+def test_a_change_is_seen_by_what_is_kept():
+    """A doc that comes, or goes, after weights were kept is found, or is not."""
+    index = built([feature(1, "a", "red apple"), feature(2, "b", "green apple")])
+    for _ in range(3):
+        assert ids(search(index, "apple", signals=PLAIN)) == ["a", "b"]
+    index.append(feature(3, "c", "apple"))
+    for _ in range(3):
+        assert ids(search(index, "apple", signals=PLAIN)) == ["c", "a", "b"]
+    index.end(1)
+    for _ in range(3):
+        assert ids(search(index, "apple", signals=PLAIN)) == ["c", "b"]

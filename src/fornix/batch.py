@@ -238,18 +238,18 @@ class Draft(Reads):
         drafted = {d.set for d in self.define} | {ref for ref, _ in self._live}
         return sorted({*super().sets(scope), *(r.name for r in drafted if r.scope == scope)})
 
-    def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
         self._check_open()
         if options.at is not None or not self.items:
-            return super().search(refs, query, options)
+            return super().search(sets, query, options)
         self._embed_own()
         live = {s.row: s for s in self._live.values() if s is not None}
         features: dict[SetRef, list[Feature]] = {}
         for stored in live.values():
             features.setdefault(stored.set, []).append(_feature(stored))
         drafted = Drafted(live, features, frozenset(self._hidden))
-        return self._engine.recall.search(refs, query, options, drafted)
+        return self._engine.recall.search(sets, query, options, drafted)
 
     def _embed_own(self) -> None:
         """Give drafted items their vectors, which are then committed with them."""

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,12 @@ _ANY = np.finfo(np.float64).tiny
 _STEP = 32_768
 """Docs added up at once."""
 
+SMALL = 2_048
+"""Docs of a set whose terms are all weighed beforehand."""
+
+PATIENCE = 2
+"""Searches of an unchanged set after which that pays."""
+
 Docs = NDArray[np.int32]
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -44,21 +52,23 @@ class Bm25:
     """The words of one question, in the sets that are searched."""
 
     def __init__(self, sets: Sequence[SetIndex], terms: Sequence[int], signals: Signals) -> None:
-        self._sets = sets
+        self._sets, self._terms = sets, terms
+        self._known = _weighed(sets[0], signals) if len(sets) == 1 else None
+        if self._known is not None:
+            return
         self._postings = [[index.postings(term) for term in terms] for index in sets]
         live = sum([index.live for index in sets])
-        average = (sum([index.tokens for index in sets]) or 1) / (live or 1)
-        self._least = signals.k1 * (1 - signals.b)
-        self._slope = signals.k1 * signals.b / average
+        self._least, self._slope = _norms(sets, signals)
         self._peaks: list[float] = []
         """By term, what its weight tends to where it is repeated for ever."""
         for at in range(len(terms)):
             held = sum([len(postings[at][0]) for postings in self._postings])
-            idf = math.log(1 + (live - held + 0.5) / (held + 0.5))
-            self._peaks.append(idf * (signals.k1 + 1))
+            self._peaks.append(_peak(live, held, signals))
 
     def all(self, number: int) -> Numbers:
         """Return the BM25 of every doc of a set, `size` numbers, 0.0 where no word is in common."""
+        if self._known is not None:
+            return self._known.of(self._terms, self._sets[number].size)
         index, postings = self._sets[number], self._postings[number]
         sizes = [len(docs) for docs, _ in postings]
         if not any(sizes):
@@ -82,8 +92,7 @@ class Bm25:
 
     def _weights(self, peaks: float | Numbers, counts: NDArray[np.uint8], length: Docs) -> Numbers:
         """Return weights, without whose common factor 1/(k1 + 1) *peaks* is the idf."""
-        number = counts.astype(np.float64)
-        return peaks * number / (number + (self._least + self._slope * length))
+        return _weights(peaks, counts, self._least + self._slope * length)
 
     def top(self, number: int, *, count: int, allowed: Mask | None, alone: bool) -> Docs:
         """Return about *count* docs that are best by words, rising, with the best one of all.
@@ -161,6 +170,87 @@ class Bm25:
         for start in range(0, len(term.docs), _STEP):
             docs, counts = term.docs[start : start + _STEP], term.counts[start : start + _STEP]
             sums[docs] += self._weights(term.peak, counts, length[docs])
+
+
+def _norms(sets: Sequence[SetIndex], signals: Signals) -> tuple[float, float]:
+    """Return what a text of no words, and each of its words, adds to the count below the line."""
+    live = sum([index.live for index in sets])
+    average = (sum([index.tokens for index in sets]) or 1) / (live or 1)
+    return signals.k1 * (1 - signals.b), signals.k1 * signals.b / average
+
+
+def _peak(live: int, held: int, signals: Signals) -> float:
+    """Return the most that a term may weigh which *held* of *live* docs hold."""
+    idf = math.log(1 + (live - held + 0.5) / (held + 0.5))
+    return idf * (signals.k1 + 1)
+
+
+def _weights(
+    peaks: float | Numbers, counts: NDArray[np.uint8], norm: NDArray[np.floating[Any]]
+) -> Numbers:
+    number = counts.astype(np.float64)
+    return peaks * number / (number + norm)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """Every term of a small set with its weights: to the last bit those that `Bm25` works out.
+
+    Attributes:
+        hashes: Of terms, rising; the last one stands for none.
+        offsets: Where the entries of each begin.
+    """
+
+    hashes: NDArray[np.uint32]
+    offsets: list[int]
+    docs: NDArray[np.intp]
+    weights: Numbers
+
+    def of(self, terms: Sequence[int], size: int) -> Numbers:
+        """Return the BM25 of every doc."""
+        wanted = _wanted(tuple(terms))
+        at = self.hashes.searchsorted(wanted)
+        held: list[int] = at[self.hashes[at] == wanted].tolist()
+        if not held:
+            return np.zeros(size)
+        offsets, docs, weights = self.offsets, self.docs, self.weights
+        parts = [slice(offsets[one], offsets[one + 1]) for one in held]
+        docs = np.concatenate([docs[part] for part in parts])
+        found = np.bincount(docs, np.concatenate([weights[part] for part in parts]), size)
+        return found.astype(np.float64, copy=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes, roughly."""
+        return self.hashes.nbytes * 9 + self.docs.nbytes + self.weights.nbytes
+
+
+@lru_cache(maxsize=256)
+def _wanted(terms: tuple[int, ...]) -> NDArray[np.uint32]:
+    return np.array(terms, np.uint32)
+
+
+def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
+    """Return the weights of a small set that was asked before and did not change since."""
+    if index.size > SMALL or not index.exact:
+        return None
+    name = (signals.k1, signals.b)
+    if name in index.kept:
+        return index.kept[name]
+    asked = index.kept["asked"] = index.kept.get("asked", 0) + 1
+    run = index.run() if asked >= PATIENCE else None
+    if run is None:
+        return None
+    sizes = np.diff(run.offsets)
+    least, slope = _norms([index], signals)
+    held, which = np.unique(sizes, return_inverse=True)
+    peaks = np.array([_peak(index.live, number, signals) for number in held.tolist()])
+    peaks = peaks[which].repeat(sizes)
+    weights = _weights(peaks, run.counts, least + slope * index.length[run.docs])
+    hashes = np.append(run.hashes, np.uint32(0xFFFFFFFF))
+    offsets = [*run.offsets.tolist(), len(run.docs)]
+    index.kept[name] = found = _Weighed(hashes, offsets, run.docs.astype(np.intp), weights)
+    return found
 
 
 class _Term(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from fornix.errors import InvalidInput
 from fornix.progress import Progress, Turn
@@ -340,9 +340,11 @@ class StoreStats:
 ChangeKind: TypeAlias = Literal["added", "ended", "embedded", "removed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """What search reads of one version of an item; see `Record` and `StoredItem`."""
+class Feature(NamedTuple):
+    """What search reads of one version of an item; see `Record` and `StoredItem`.
+
+    A tuple, because a large set has a million of them to be made when it is read.
+    """
 
     row: int
     first: int

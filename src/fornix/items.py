@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fornix.values import Value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: a search copies items it kept in one go, as dicts
 class Item:
     """One thing that a memory set holds.
 
@@ -72,6 +75,37 @@ class Hit:
     item: Item
     score: float
     parts: Mapping[str, float]
+
+
+class Parts(Mapping[str, float]):
+    """What a score is made of; looked up when it is asked for.
+
+    Args:
+        names: Of the parts.
+        shares: By part, numbers of several hits.
+        at: Which of them this hit is.
+    """
+
+    __slots__ = ("_at", "_names", "_shares")
+
+    def __init__(
+        self, names: Sequence[str], shares: Sequence[NDArray[np.float64]], at: int
+    ) -> None:
+        self._names, self._shares, self._at = names, shares, at
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self._names:
+            raise KeyError(name)
+        return float(self._shares[self._names.index(name)][self._at])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside needs its dict

@@ -53,13 +53,11 @@ class Sets:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):
             raise InvalidInput(f"sets must be a list of names, not {sets!r}")
-        names = self._names() if sets is None else [checked_name(n, "a set's name") for n in sets]
+        names = [checked_name(n, "a set's name") for n in sets or ()]
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
+        asked = self._scope if sets is None else refs
         at = None if as_of is None else self._writer.commit_of(as_of)
-        return self._writer.search(refs, query, search_options(limit, where, at, signals))
-
-    def _names(self) -> builtins.list[str]:
-        return self.sets()
+        return self._writer.search(asked, query, search_options(limit, where, at, signals))
 
 
 class KeySets(Sets):

@@ -341,6 +341,7 @@ class Memory:
         """Stop embedding, flush, close the store; twice is fine. What is pending stays so."""
         self._engine.worker.close()
         self._index.clear()
+        self._engine.recall.clear()
         self._engine.store.close()
 
 

@@ -19,19 +19,20 @@ from fornix.embed import Embedder
 from fornix.embedding import EmbeddingWorker, embed_texts
 from fornix.errors import EmbedderConflict, InvalidInput, Unavailable
 from fornix.filters import Filter
-from fornix.index import Index, SetIndex
-from fornix.items import Hit, Hits
+from fornix.index import Index, Quantised, SetIndex, quantised
+from fornix.items import Hit, Hits, Item
 from fornix.records import item_of
 from fornix.search import Scored, rank
-from fornix.signals import Question, Signals
-from fornix.store import Feature, SetInfo, SetRef, Store, StoredItem
+from fornix.shelf import Shelf
+from fornix.signals import MAX_PARSED, Question, Signals
+from fornix.store import Feature, Scope, SetInfo, SetRef, Store, StoredItem
 from fornix.values import checked
 
 EMBED_FIRST = 64
 """Pending items in reach that a search embeds before it answers; more make it partial."""
 
 REMEMBERED = 256
-"""Questions whose vectors are kept."""
+"""Questions that are kept, as they were understood, and their vectors."""
 
 
 DEFAULTS = Signals()
@@ -80,27 +81,29 @@ class Recall:
     ) -> None:
         self._store, self._index, self._embedder = store, index, embedder
         self._worker, self._clock, self._expects = worker, clock, expects
-        self._vectors: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        self._vectors: OrderedDict[str, Quantised] = OrderedDict()
+        self._questions: dict[tuple[str, tuple[str, ...]], Question] = {}
+        self._shelf = Shelf(store)
         self._mutex = threading.Lock()
         self._checked_seq = -1
 
     def search(
         self,
-        refs: Sequence[SetRef],
+        sets: Sequence[SetRef] | Scope,
         query: str,
         options: SearchOptions,
         drafted: Drafted | None = None,
     ) -> Hits:
-        """Return the best items of the sets that exist, best first."""
+        """Return the best items of those sets that exist, or of all of a scope, best first."""
         if type(query) is not str:
             raise InvalidInput(f"a query must be a str, not {query!r}")
         checked(query, where="query")
-        infos = [info for ref in refs if (info := self._store.set_info(ref)) is not None]
+        seq, infos = self._store.glance(sets)
         drafted = drafted if drafted is not None and (drafted.items or drafted.hidden) else None
         if not infos and drafted is None:
             return Hits()
         if options.at is None:
-            return self._search_now(infos, refs, query, options, drafted)
+            return self._search_now(seq, infos, sets, query, options, drafted)
         past = [
             SetIndex.build(
                 self._store.features(info.number, at=options.at),
@@ -114,31 +117,33 @@ class Recall:
 
     def _search_now(
         self,
+        seq: int | None,
         infos: Sequence[SetInfo],
-        refs: Sequence[SetRef],
+        sets: Sequence[SetRef] | Scope,
         query: str,
         options: SearchOptions,
         drafted: Drafted | None,
     ) -> Hits:
         numbers = [info.number for info in infos]
-        own = self._own(drafted, refs)
+        own = self._own(drafted, sets)
         hidden = None if drafted is None else drafted.hidden
         ready = self._embedder.instant
 
         def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
             self._check_embedder()
             found = [*sets, *own]
-            question = Question.of(query, speakers=_speakers(found))
+            question = self._question(query, tuple(_speakers(found)))
             if not ready and self._is_slow(question.meaning):
                 return question.meaning
             return self._rank(found, infos, question, options, hidden)
 
         def answer() -> tuple[list[Scored], int]:
             # A slow embedder is asked while no lock is held; the next look finds the vector.
-            nonlocal ready
-            while isinstance(found := self._read(numbers, work), str):
+            nonlocal ready, seq
+            while isinstance(found := self._read(numbers, work, seq), str):
                 self._vector(found)
-                ready = True
+                ready, seq = True, None
+            seq = None
             return found
 
         scored, pending = answer()
@@ -149,8 +154,23 @@ class Recall:
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
         return self._hits(scored, items, partial=pending > 0, touch=True)
 
-    def _read(self, numbers: Sequence[int], work: Callable[[list[SetIndex]], R]) -> R:
-        return self._index.read(numbers, dimensions=self._embedder.dimensions, work=work)
+    def _read(
+        self, numbers: Sequence[int], work: Callable[[list[SetIndex]], R], seq: int | None
+    ) -> R:
+        return self._index.read(numbers, dimensions=self._embedder.dimensions, work=work, seq=seq)
+
+    def _question(self, query: str, speakers: tuple[str, ...]) -> Question:
+        """Return what *query* asks, from memory if it was asked lately."""
+        name = query, speakers
+        question = self._questions.get(name)
+        if question is None:
+            question = Question.of(query, speakers=speakers)
+            with self._mutex:
+                while len(self._questions) >= REMEMBERED:
+                    del self._questions[next(iter(self._questions))]
+                if len(query) <= MAX_PARSED:
+                    self._questions[name] = question
+        return question
 
     def _is_slow(self, text: str) -> bool:
         """Whether the vector of *text* would have to be made now."""
@@ -166,13 +186,15 @@ class Recall:
                     raise EmbedderConflict(name, asked=text, found=found)
             self._checked_seq = seq
 
-    def _own(self, drafted: Drafted | None, refs: Sequence[SetRef]) -> list[SetIndex]:
+    def _own(self, drafted: Drafted | None, sets: Sequence[SetRef] | Scope) -> list[SetIndex]:
         if drafted is None:
             return []
+        whole = isinstance(sets, Scope)
+        refs = sorted(drafted.features, key=lambda ref: ref.name) if whole else sets
         return [
             SetIndex.build(drafted.features[ref], dimensions=self._embedder.dimensions)
             for ref in refs
-            if drafted.features.get(ref)
+            if drafted.features.get(ref) and (not whole or ref.scope == sets)
         ]
 
     def _rank(
@@ -194,14 +216,14 @@ class Recall:
         )
         return scored, sum(one.pending for one in sets) if self._embedder.dimensions else 0
 
-    def _vector(self, text: str) -> NDArray[np.float32] | None:
+    def _vector(self, text: str) -> Quantised | None:
         if not self._embedder.dimensions or not text.strip():
             return None
         with self._mutex:
             if text in self._vectors:
                 self._vectors.move_to_end(text)
                 return self._vectors[text]
-        vector = embed_texts(self._embedder, [text])[0]
+        vector = quantised(embed_texts(self._embedder, [text])[0])
         with self._mutex:
             self._vectors[text] = vector
             while len(self._vectors) > REMEMBERED:
@@ -216,18 +238,36 @@ class Recall:
         partial: bool,
         touch: bool,
     ) -> Hits:
-        committed = self._store.stored([one.row for one in scored if one.row not in drafted])
+        rows = [one.row for one in scored]
+        if touch and not drafted:
+            now = self._clock()
+            items, firsts = self._shelf.items(rows, now=now)
+            self._store.touch(firsts, time=now)
+        else:
+            items = self._from_store(rows, drafted, touch=touch)
+        found = zip(items, scored, strict=True)
+        hits = [Hit(item, one.score, one.parts) for item, one in found if item is not None]
+        return Hits(hits, partial=partial)
+
+    def _from_store(
+        self, rows: Sequence[int], drafted: Mapping[int, StoredItem], *, touch: bool
+    ) -> list[Item | None]:
+        committed = self._store.stored([row for row in rows if row not in drafted])
+        if touch:
+            self.touch([stored.first for stored in committed])
         found = {stored.row: stored for stored in committed} | dict(drafted)
-        if touch and committed:
-            self._store.touch([stored.first for stored in committed], time=self._clock())
-        return Hits(
-            (
-                Hit(item_of(found[one.row]), one.score, one.parts)
-                for one in scored
-                if one.row in found
-            ),
-            partial=partial,
-        )
+        return [item_of(found[row]) if row in found else None for row in rows]
+
+    def touch(self, firsts: Sequence[int]) -> None:
+        """Note that items, by their first rows, were read."""
+        if firsts:
+            now = self._clock()
+            self._store.touch(firsts, time=now)
+            self._shelf.touched(firsts, now)
+
+    def clear(self) -> None:
+        """Free what is kept of items."""
+        self._shelf.clear()
 
 
 def _speakers(sets: Sequence[SetIndex]) -> list[str]:

@@ -145,26 +145,32 @@ def _fraction(number: object) -> float:
 def item_of(stored: StoredItem) -> Item:
     """Return the item that a stored version is, complete."""
     record = stored.record
-    value = record.text if record.value is None else wire.decode(record.value)
-    metadata = {} if record.metadata == "{}" else wire.decode(record.metadata)
-    return Item(
-        value=value,
+    text, metadata = record.text, record.metadata
+    created = moment(stored.created)
+    updated = created if stored.updated == stored.created else moment(stored.updated)
+    own = record.time is not None and record.time != stored.updated
+    item = object.__new__(Item)
+    # At once, as a frozen class fills its fields one by one, and a page has hundreds of items.
+    item.__dict__.update(
+        value=text if record.value is None else wire.decode(record.value),
         id=record.id,
-        text=record.text,
-        metadata=cast("dict[str, Value]", metadata),
+        text=text,
+        metadata={} if metadata == "{}" else wire.decode(metadata),
         importance=record.importance,
         speaker=record.speaker,
         role=record.role,
         session=record.session,
-        time=moment(stored.updated if record.time is None else record.time),
-        created=moment(stored.created),
-        updated=moment(stored.updated),
+        time=moment(cast("int", record.time)) if own else updated,
+        created=created,
+        updated=updated,
         accessed=None if stored.accessed is None else moment(stored.accessed),
         sources=record.sources,
         compacted=record.compacted,
         version=stored.version,
         set_name=stored.set.name,
+        retired=None,
     )
+    return item
 
 
 def as_passed(item: Item) -> Value:

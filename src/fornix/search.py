@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from fornix.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest
 from fornix.dates import closeness
-from fornix.index import SetIndex
+from fornix.index import Quantised, SetIndex
+from fornix.items import Parts
 from fornix.signals import Question, Signals
 
 NEAR_SHARE = 0.004
 """Share of a large set that is fetched by meaning, at least `NEAR_LEAST`."""
 
-NEAR_LEAST = 500
+NEAR_LEAST = 800
 WORDS_COUNT = 1_000
 """Docs of a large set that are fetched by words."""
 
@@ -48,7 +49,7 @@ _USER = "user"
 """The role whose items "I" in a question points to."""
 
 
-Vector = NDArray[np.float32]
+Vector = NDArray[np.float32] | Quantised
 
 
 class Scored(NamedTuple):
@@ -139,7 +140,7 @@ class _Search:
         return [
             self._whole(number, values[number] / unit)
             if top is None
-            else self._chosen(number, words, unit, self._candidates(number, words, unit, top))
+            else self._large(number, words, unit, top)
             for number, top in enumerate(tops)
         ]
 
@@ -147,6 +148,9 @@ class _Search:
         """Score every doc of a small set."""
         index = self.sets[number]
         parts, base = self._base(index, None, words)
+        if not index.linked:
+            parts["previous"] = parts["next"] = np.zeros(index.size)
+            return self._page(number, None, parts, base[:-1])
         score = base[:-1].copy()
         # A doc without a neighbour has -1 there, which is the 0.0 at the end.
         parts["previous"] = part = self.signals.previous * base[index.previous]
@@ -159,7 +163,7 @@ class _Search:
         """Score *docs* of a large set, as `_whole` would; *unit* is the BM25 that counts as one."""
         index = self.sets[number]
         before, after = index.previous[docs], index.next[docs]
-        around = np.unique(np.concatenate([docs, before, after]))
+        around = _united([docs, before, after])
         around = around[around >= 0]
         near, base = self._base(index, around, words.some(number, around) / unit)
         own = around.searchsorted(docs)
@@ -190,12 +194,12 @@ class _Search:
         allowed, alone = self.allowed[number], self.vector is None
         return words.top(number, count=count, allowed=allowed, alone=alone)
 
-    def _candidates(self, number: int, words: Bm25, unit: float, top: Docs) -> Docs:
-        """Return the docs of a large set that may be among the best, rising."""
+    def _large(self, number: int, words: Bm25, unit: float, top: Docs) -> _Page:
+        """Score the docs of a large set that may be among the best."""
         index, allowed = self.sets[number], self.allowed[number]
         open_to = index.alive if allowed is None else allowed & index.alive
         if np.count_nonzero(open_to) <= FEW:
-            return np.flatnonzero(open_to).astype(np.int32)
+            return self._chosen(number, words, unit, np.flatnonzero(open_to).astype(np.int32))
         chosen = [top, *self._foremost(index, open_to)]
         if self.vector is not None:
             near = max(NEAR_LEAST, int(NEAR_SHARE * index.live), 2 * self.limit)
@@ -203,15 +207,18 @@ class _Search:
             # Who was named, or when, lifts docs of a lower cosine: near ones are fetched apart.
             for _, part in self._evidence(index, None):
                 chosen.append(index.nearest(self.vector, near, open_to & (part > 0)))
-        docs = np.unique(np.concatenate(chosen)).astype(np.int32)
+        docs = _united(chosen)
         docs = docs[open_to[docs]]
         parts, base = self._base(index, docs, words.some(number, docs) / unit)
+        if not index.linked:
+            parts["previous"] = parts["next"] = np.zeros(len(docs))
+            return self._page(number, docs, parts, base[:-1])
         keys = self._page(number, docs, parts, base[:-1]).keys
         short = max(SHORT_LIST, 10 * self.limit)
         docs = docs[highest(keys, short)]
-        around = np.unique(np.concatenate([docs, index.previous[docs], index.next[docs]]))
+        around = _united([docs, index.previous[docs], index.next[docs]])
         around = around[around >= 0]
-        return around[open_to[around]]
+        return self._chosen(number, words, unit, around[open_to[around]])
 
     def _foremost(self, index: SetIndex, open_to: Mask) -> list[Docs]:
         """Return docs that neither words nor meaning may find, if being new or grave counts."""
@@ -302,6 +309,15 @@ def _of(column: NDArray[_Any], docs: Docs | None) -> NDArray[_Any]:
     return column if docs is None else column[docs]
 
 
+def _united(parts: Sequence[Docs]) -> Docs:
+    """Return docs once each, rising; for so few quicker than `np.unique`."""
+    docs = np.concatenate(parts)
+    docs.sort()
+    new = np.ones(len(docs), np.bool_)
+    np.not_equal(docs[1:], docs[:-1], out=new[1:])
+    return docs[new].astype(np.int32, copy=False)
+
+
 def _places(around: Docs, docs: Docs) -> NDArray[np.intp]:
     """Return where *docs* are in *around*; for -1 the place past its end."""
     return np.where(docs < 0, len(around), around.searchsorted(docs))
@@ -333,9 +349,9 @@ def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:
     for page in pages:
         places = (page.keys >= least).nonzero()[0]
         docs = places if page.docs is None else page.docs[places]
-        named = zip(page.keys[places].tolist(), docs.tolist(), places.tolist(), strict=True)
-        id_of, number = page.index.id, page.number
-        entries += [(-key, id_of(doc), number, place) for key, doc, place in named]
+        ids, number = page.index.ids(docs), page.number
+        named = zip((-page.keys[places]).tolist(), ids, places.tolist(), strict=True)
+        entries += [(key, name, number, place) for key, name, place in named]
     entries.sort()
     return entries[:limit]
 
@@ -344,11 +360,10 @@ def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
     at = np.array([place for _, _, _, place in entries], np.intp)
     docs = at if page.docs is None else page.docs[at]
     rows = page.index.row[docs].tolist()
-    shares = zip(*[part[at].tolist() for part in page.parts.values()], strict=True)
-    names = list(page.parts)
+    shares = [part[at] for part in page.parts.values()]
+    names = tuple(page.parts)
+    found = zip(entries, docs.tolist(), rows, range(len(rows)), strict=True)
     return [
-        Scored(number, doc, row, name, -key / _UNIT, dict(zip(names, share, strict=True)))
-        for (key, name, number, _), doc, row, share in zip(
-            entries, docs.tolist(), rows, shares, strict=True
-        )
+        Scored(number, doc, row, name, -key / _UNIT, Parts(names, shares, place))
+        for (key, name, number, _), doc, row, place in found
     ]

@@ -280,6 +280,13 @@ class Finder(Protocol):
         """Return the number of the last line of the change log; cheap; 0: none yet."""
         ...
 
+    def glance(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
+        """Return `seq`, and those of *sets* (or all of a scope, by name) that exist; cheap.
+
+        Both are of one moment.
+        """
+        ...
+
     def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
         """Return lines past *since*, in order; None if the log no longer goes back that far."""
         ...

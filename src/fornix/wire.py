@@ -30,7 +30,7 @@ _SMALL = 1 << 63
 _compact = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
 ).encode
-_parsed = json.JSONDecoder().raw_decode  # `json.loads` skips spaces, which `encode` writes none of
+_first = json.JSONDecoder().raw_decode
 _sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
 ).encode
@@ -51,9 +51,12 @@ def encode(value: Value) -> str:
 
 def decode(text: str) -> Value:
     """Return the value that *text*, made by `encode`, stands for."""
-    plain, end = _parsed(text)
-    if end != len(text):
-        raise json.JSONDecodeError("Extra data", text, end)
+    try:
+        plain, end = _first(text)
+    except json.JSONDecodeError:
+        end, plain = -1, None
+    if end != len(text):  # it begins or ends otherwise than `encode` has it, or is no JSON
+        plain = json.loads(text)
     return _restored(plain) if '"$' in text else cast("Value", plain)
 
 

@@ -109,8 +109,8 @@ class Writer(Protocol):
         """Return the commit number that *moment* means."""
         ...
 
-    def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
-        """Search sets together."""
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
+        """Search sets together: those named, or all of a scope."""
         ...
 
     def touch(self, items: Sequence[StoredItem]) -> None:
@@ -244,14 +244,13 @@ class Reads:
             return counted(moment, "as_of", least=0)
         return self._engine.store.commit_at(microseconds(moment, "as_of"))
 
-    def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
-        return self._engine.recall.search(refs, query, options)
+        return self._engine.recall.search(sets, query, options)
 
     def touch(self, items: Sequence[StoredItem]) -> None:
         """See `Writer.touch`."""
-        if items:
-            self._engine.store.touch([s.first for s in items], time=self._engine.clock())
+        self._engine.recall.touch([s.first for s in items])
 
 
 class CommitWriter(Reads):

@@ -3,5 +3,6 @@
 from fornix.index.catalog import Index, IndexStats
 from fornix.index.segment import Damaged
 from fornix.index.setindex import SetIndex
+from fornix.index.vectors import Quantised, quantised
 
-__all__ = ["Damaged", "Index", "IndexStats", "SetIndex"]
+__all__ = ["Damaged", "Index", "IndexStats", "Quantised", "SetIndex", "quantised"]

@@ -232,6 +232,13 @@ class Texts:
             return self._sealed.slice(at, at + 1)[0]
         return self._added[at - self._sealed_size]
 
+    def at(self, places: Sequence[int]) -> list[str]:
+        """Return the texts at *places*."""
+        if self._sealed:
+            return [self[at] for at in places]
+        added = self._added
+        return [added[at] for at in places]
+
     def slice(self, start: int, stop: int) -> list[str]:
         """Return the texts from *start* up to *stop*."""
         size = self._sealed_size

@@ -23,6 +23,9 @@ RARE = 32
 SAMPLE = 16_384
 """Distances that a first guess of the cut is made from."""
 
+FAR = 0xFFFF
+"""The distance of a row that is not to be found."""
+
 Codes = NDArray[np.uint64]
 
 
@@ -73,7 +76,7 @@ class Bits:
 
     def distances(self, code: Codes, chosen: NDArray[np.intp] | None = None) -> NDArray[np.uint16]:
         """Return in how many bits each row differs from *code*, of all rows or the *chosen*."""
-        if chosen is not None and len(chosen) < self.size // RARE:
+        if chosen is not None:
             return self._of_some(code, chosen)
         found = np.empty(self.size, np.uint16)
         differing = np.empty((self._words, min(BLOCK, self.size)), np.uint64)
@@ -85,7 +88,11 @@ class Bits:
             np.bitwise_count(differing[:, :size], out=counts[:, :size])
             part = found[start : start + size]
             np.add.reduce(counts[:, :size], axis=0, dtype=np.uint16, out=part)
-        return found if chosen is None else found[chosen]
+        return found
+
+    def few(self, count: int) -> bool:
+        """Return whether so many rows are best read one by one."""
+        return count < self.size // RARE
 
     def _of_some(self, code: Codes, chosen: NDArray[np.intp]) -> NDArray[np.uint16]:
         found = np.empty(len(chosen), np.uint16)
@@ -113,22 +120,26 @@ class Bits:
 
 
 def nearest(
-    distances: NDArray[np.uint16], owner: NDArray[np.int32], limit: int
+    distances: NDArray[np.uint16], owner: NDArray[np.int32], limit: int, *, among: int | None = None
 ) -> NDArray[np.int32]:
     """Return the *limit* owners with the least distance, rising; of equal ones the first.
 
     An owner's distance is the least of its rows'.
+
+    Args:
+        among: How many of the rows are not `FAR`; None: all.
     """
+    among = len(distances) if among is None else among
     step = max(1, len(distances) // SAMPLE)
     sample = distances[::step]
     guess = min(len(sample) - 1, limit * 5 // (4 * step) + 8)
-    cut = int(np.partition(sample, guess)[guess])
+    cut = min(int(np.partition(sample, guess)[guess]), FAR - 1)
     while True:
         at = np.flatnonzero(distances <= cut)
         docs, near = _least(owner[at], distances[at])
-        if len(docs) >= limit or len(at) == len(distances):
+        if len(docs) >= limit or len(at) == among:
             break
-        cut += max(1, cut // 16)
+        cut = min(cut + max(1, cut // 16), FAR - 1)
     if len(docs) <= limit:
         return docs
     last = np.partition(near, limit - 1)[limit - 1]

@@ -82,6 +82,7 @@ class Index:
         self._lock = threading.Lock()
         self._entries: OrderedDict[int, _Entry] = OrderedDict()
         self._seq = 0
+        self._grown = False
 
     @property
     def seq(self) -> int:
@@ -102,7 +103,7 @@ class Index:
             Damaged: A sealed file turned out to be damaged while it was read. It is dropped; the
                 next view has the set from the store. `read` repeats the work itself.
         """
-        entries = self._hold(set_numbers)
+        entries = self._hold(set_numbers, None)
         try:
             with ExitStack() as held:
                 for number in sorted(entries):
@@ -119,18 +120,47 @@ class Index:
             self._let_go(entries)
 
     def read(
-        self, set_numbers: Sequence[int], *, dimensions: int, work: Callable[[list[SetIndex]], R]
+        self,
+        set_numbers: Sequence[int],
+        *,
+        dimensions: int,
+        work: Callable[[list[SetIndex]], R],
+        seq: int | None = None,
     ) -> R:
         """Return what *work* makes of the sets; see `view`.
 
         Once more from the start if a sealed file turned out to be damaged.
+
+        Args:
+            seq: What `Finder.seq` said a moment ago, if that is known.
         """
         try:
+            if len(set_numbers) == 1:
+                return self._read_one(set_numbers[0], dimensions, work, seq)
             with self.view(set_numbers, dimensions=dimensions) as sets:
                 return work(sets)
         except Damaged:
             with self.view(set_numbers, dimensions=dimensions) as sets:
                 return work(sets)
+
+    def _read_one(
+        self, number: int, dimensions: int, work: Callable[[list[SetIndex]], R], seq: int | None
+    ) -> R:
+        """Do what `view` does for one set: most searches are of one, and this is much of them."""
+        entries = self._hold((number,), seq)
+        entry = entries[number]
+        try:
+            with entry.lock:
+                index = self._refreshed(entry, dimensions)
+                try:
+                    found = work([index])
+                except Damaged as damage:
+                    self._discard(entries, damage)
+                    raise
+                self._measure(entry)
+                return found
+        finally:
+            self._let_go(entries)
 
     def drop(self, set_number: int) -> None:
         """Forget a set, and remove its sealed file; it comes back from the store when asked for.
@@ -179,10 +209,11 @@ class Index:
 
     # --- one use --------------------------------------------------------------------------------
 
-    def _hold(self, numbers: Sequence[int]) -> dict[int, _Entry]:
+    def _hold(self, numbers: Sequence[int], seq: int | None) -> dict[int, _Entry]:
         """Return the sets' entries, which stay while they are held, told of the latest changes."""
         with self._lock:
-            self._route()
+            if seq is None or seq != self._seq:
+                self._route()
             entries: dict[int, _Entry] = {}
             for number in set(numbers):
                 entry = self._entries.get(number)
@@ -221,8 +252,12 @@ class Index:
 
     def _refreshed(self, entry: _Entry, dimensions: int) -> SetIndex:
         """Return the set with all changes it was told of. Its lock is held."""
-        with self._lock:
-            todo, entry.todo = entry.todo, []
+        todo: list[Change] = []
+        if entry.todo:
+            with self._lock:
+                todo, entry.todo = entry.todo, todo
+        elif entry.index is not None and entry.index.dimensions == dimensions:
+            return entry.index
         index, entry.index = entry.index, None  # half refreshed it must not stay, whatever fails
         try:
             if index is None or index.dimensions != dimensions:
@@ -253,20 +288,25 @@ class Index:
     def _measure(self, entry: _Entry) -> None:
         entry.uses += 1
         index = entry.index
+        nbytes = entry.nbytes
         if index is None:
-            entry.nbytes = 0
+            nbytes = 0
         elif index.size > OFTEN_MEASURED or not entry.uses & (entry.uses - 1):
-            entry.nbytes = index.nbytes
+            nbytes = index.nbytes
+        if nbytes != entry.nbytes:
+            entry.nbytes = nbytes
+            self._grown = True
 
     def _let_go(self, entries: dict[int, _Entry]) -> None:
         """Stop holding entries; then drop the least recently used ones beyond the budget."""
         with self._lock:
             for entry in entries.values():
                 entry.users -= 1
-            excess = sum(entry.nbytes for entry in self._entries.values()) - self._budget_bytes
-            if excess <= 0:
+            if not self._grown:
                 return
+            excess = sum(entry.nbytes for entry in self._entries.values()) - self._budget_bytes
             for number, entry in list(self._entries.items()):
                 if excess > 0 and not entry.users:
                     del self._entries[number]
                     excess -= entry.nbytes
+            self._grown = excess > 0  # what is in use now has to go later

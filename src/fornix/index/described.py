@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -69,25 +69,46 @@ class Described:
     terms: tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]
 
 
+class _Fields(NamedTuple):
+    """The fields of a `Feature`, of many."""
+
+    row: tuple[int, ...]
+    first: tuple[int, ...]
+    id: tuple[str, ...]
+    begun: tuple[int, ...]
+    ended: tuple[int | None, ...]
+    time: tuple[int, ...]
+    importance: tuple[float, ...]
+    speaker: tuple[str | None, ...]
+    role: tuple[str | None, ...]
+    session: tuple[str | None, ...]
+    metadata: tuple[str, ...]
+    terms: tuple[bytes, ...]
+    tokens: tuple[int, ...]
+    temporal: tuple[int, ...]
+    vectors: tuple[bytes | None, ...]
+
+
 def described(
     features: Sequence[Feature], names: Names, *, dimensions: int, doc: int, row: int
 ) -> Described:
     """Return *features* as arrays; the first is document *doc*, its first vector row *row*."""
     number = len(features)
-    packed, windows, pending = _usable([f.vectors for f in features], dimensions)
+    of = _Fields(*zip(*features, strict=True))
+    packed, windows, pending = _usable(of.vectors, dimensions)
     none = np.full(number, NONE, np.int32)
     by_doc: dict[str, NDArray[Any]] = {
         "alive": np.ones(number, np.bool_),
-        "row": np.array([f.row for f in features], np.int64),
-        "first": np.array([f.first for f in features], np.int64),
-        "time": np.array([f.time for f in features], np.int64),
-        "importance": np.array([f.importance for f in features], np.float64),
-        "length": np.array([f.tokens for f in features], np.int32),
-        "temporal": np.array([f.temporal for f in features], np.uint8),
-        "speaker": names.speakers.use([f.speaker for f in features]),
-        "session": names.sessions.use([f.session for f in features]),
-        "role": names.roles.use([f.role for f in features]),
-        "meta": names.meta([f.metadata for f in features]),
+        "row": np.array(of.row, np.int64),
+        "first": np.array(of.first, np.int64),
+        "time": np.array(of.time, np.int64),
+        "importance": np.array(of.importance, np.float64),
+        "length": np.array(of.tokens, np.int32),
+        "temporal": np.array(of.temporal, np.uint8),
+        "speaker": names.speakers.use(of.speaker),
+        "session": names.sessions.use(of.session),
+        "role": names.roles.use(of.role),
+        "meta": names.meta(of.metadata),
         "previous": none,
         "next": none.copy(),
         "start": row + windows.cumsum(dtype=np.int32) - windows,
@@ -97,7 +118,7 @@ def described(
     docs = np.arange(doc, doc + number, dtype=np.int32)
     rows = np.frombuffer(packed, np.int8).reshape(int(windows.sum()), dimensions)
     by_row: dict[str, NDArray[Any]] = {"owner": docs.repeat(windows), "norm": norms(rows)}
-    return Described(by_doc, by_row, rows, _unpacked(docs, [f.terms for f in features]))
+    return Described(by_doc, by_row, rows, _unpacked(docs, of.terms))
 
 
 def _usable(

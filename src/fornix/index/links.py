@@ -90,6 +90,10 @@ class Links:
             return
         columns = self._columns
         chosen = columns["session"] >= 0
+        if not chosen.any():
+            self._all_torn = False
+            self._torn.clear()
+            return
         if not self._all_torn:
             torn = np.fromiter(self._torn, np.int32, len(self._torn))
             chosen &= np.isin(columns["session"], torn)

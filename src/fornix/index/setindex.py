@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +17,17 @@ from fornix.index.described import BY_DOC, BY_ROW, Names, described
 from fornix.index.fields import Metadata, Truth, evaluate, of_names, of_numbers
 from fornix.index.links import Links
 from fornix.index.terms import Postings, Run, Terms
-from fornix.index.vectors import Docs, Query, Sealed, Vectors
+from fornix.index.vectors import Docs, Quantised, Query, Sealed, Vectors
 from fornix.store import Feature
 
-EXACT = 10_000
+EXACT = 2_048
 """Sets of up to so many live documents are scored whole."""
 
 FEW_IDS = 16
 """Ids that are looked for one by one."""
+
+MASKS = 16
+"""Filters whose outcome is kept while the set stays as it is."""
 
 CHUNK = 16_384
 """Features taken in at a time."""
@@ -65,6 +70,7 @@ class SetIndex:
         length: Tokens.
         temporal: Temporal words.
         sealed: The first so many docs are in a sealed file.
+        kept: What was worked out of it as it is now, by what it is for; empty after a change.
     """
 
     alive = Column[np.bool_]()
@@ -93,6 +99,7 @@ class SetIndex:
         rows = sealed.rows if sealed else None
         self._vectors = Vectors(dimensions, self.columns, by_row, sealed=rows)
         self._links = Links(self.columns)
+        self.kept: dict[Hashable, Any] = {}
 
     @classmethod
     def build(cls, features: Iterable[Feature], *, dimensions: int) -> SetIndex:
@@ -142,9 +149,21 @@ class SetIndex:
         self._links.mend()
         return self.columns["next"]
 
+    @property
+    def linked(self) -> bool:
+        """Whether any doc has a neighbour."""
+        linked = self.kept.get("linked")
+        if linked is None:
+            linked = self.kept["linked"] = bool((self.previous >= 0).any())
+        return linked
+
     def id(self, doc: int) -> str:
         """Return the id of the item."""
         return self._ids[doc]
+
+    def ids(self, docs: NDArray[np.integer[Any]]) -> list[str]:
+        """Return the ids of the items."""
+        return self._ids.at(docs.tolist())
 
     def frequency(self, term: int) -> int:
         """Return how many live docs hold the term."""
@@ -158,7 +177,16 @@ class SetIndex:
         alive = self.alive[docs]
         return docs[alive], counts[alive]
 
-    def cosines(self, query: Query, docs: Docs | None = None) -> NDArray[np.float64]:
+    def run(self) -> Run | None:
+        """Return the postings of every term, live docs only; None where some are in a file."""
+        run = self._terms.all()
+        if run is None or self.live == self.size:
+            return run
+        alive = self.alive[run.docs]
+        before = np.append(0, alive.cumsum())
+        return Run(run.hashes, before[run.offsets], run.docs[alive], run.counts[alive])
+
+    def cosines(self, query: Query | Quantised, docs: Docs | None = None) -> NDArray[np.float64]:
         """Return the best cosine of each doc's windows with *query*, of all docs or some.
 
         0.0 for a doc that is pending, has no text, or is ended.
@@ -170,7 +198,7 @@ class SetIndex:
 
     def nearest(
         self,
-        query: Query,
+        query: Query | Quantised,
         limit: int,
         allowed: NDArray[np.bool_] | None = None,
     ) -> Docs:
@@ -185,7 +213,16 @@ class SetIndex:
         return self._vectors.nearest(query, limit, usable)
 
     def mask(self, where: Filter) -> Truth:
-        """Return which live docs match, exactly as `Filter.matches` says."""
+        """Return which live docs match, exactly as `Filter.matches` says; not to be written to."""
+        masks: OrderedDict[str, Truth] = self.kept.setdefault("masks", OrderedDict())
+        found = masks.get(where.text)
+        if found is None:
+            found = masks[where.text] = self._mask(where)
+            if len(masks) > MASKS:
+                masks.popitem(last=False)
+        return found
+
+    def _mask(self, where: Filter) -> Truth:
         conditions = list(where.conditions())
         of_text = self._metadata.truth(conditions)
         meta = self.columns["meta"]
@@ -226,12 +263,14 @@ class SetIndex:
         doc = self.find(feature.row)
         if doc is not None and self._vectors.embed(doc, feature.vectors):
             self.pending -= 1
+            self.kept.clear()
 
     def end(self, row: int) -> None:
         """Make a hole of the row's doc; nothing happens if it is none, or one already."""
         doc = self.find(row)
         if doc is None:
             return
+        self.kept.clear()
         columns = self.columns
         columns["alive"][doc] = False
         self._links.end(doc)
@@ -251,6 +290,7 @@ class SetIndex:
         """Take in features whose rows are past all others."""
         if not features:
             return
+        self.kept.clear()
         doc, row = self.size, self._vectors.size
         new = described(features, self._names, dimensions=self.dimensions, doc=doc, row=row)
         self.columns.extend(len(features), new.by_doc)
@@ -270,7 +310,9 @@ class SetIndex:
         """Bytes of RAM it takes, roughly; what is mapped from a file is not counted."""
         parts = (self.columns, self._vectors, self._terms, self._metadata, self._ids, self._links)
         codes = (self._names.speakers, self._names.sessions, self._names.roles)
-        return sum(part.nbytes for part in (*parts, *codes)) + 4096
+        kept = sum(getattr(value, "nbytes", 0) for value in self.kept.values())
+        kept += sum(mask.nbytes for mask in self.kept.get("masks", {}).values())
+        return sum(part.nbytes for part in (*parts, *codes)) + kept + 4096
 
     def knows(self, row: int) -> bool:
         """Return whether the row has a doc, live or ended."""

@@ -99,12 +99,24 @@ class Terms:
             return found[0]
         return np.concatenate([d for d, _ in found]), np.concatenate([c for _, c in found])
 
+    def all(self) -> Run | None:
+        """Return every entry, grouped; None where some are in a file."""
+        if self._fetch or self._sealed:
+            return None
+        if self._hashes.size or not self._grouped:
+            self._merge()
+        return self._grouped
+
     def _group(self) -> None:
         """Group the tail once it was scanned so often that grouping it would have cost less."""
         self._scans += 1
         own = self._grouped
         if self._scans < PATIENCE or (own and len(own.docs) > 4 * self._hashes.size):
             return
+        self._merge()
+
+    def _merge(self) -> None:
+        own = self._grouped
         parts = [(self._hashes.view, self._docs.view, self._counts.view)]
         if own:
             parts.insert(0, (own.hashes.repeat(np.diff(own.offsets)), own.docs, own.counts))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fornix.index.arrays import Columns, Growable
-from fornix.index.bits import BLOCK, Bits, encoded, nearest
+from fornix.index.bits import BLOCK, FAR, Bits, encoded, nearest
 from fornix.index.described import EXACT_F32, norms
 
 WIDE = 16_384
@@ -29,8 +29,15 @@ Docs: TypeAlias = NDArray[np.int32]
 Query: TypeAlias = NDArray[np.float32]
 
 
-def quantised(query: Query) -> tuple[NDArray[np.float32], float]:
-    """Return *query* as whole numbers whose product with any int8 row is exact, and their norm.
+class Quantised(NamedTuple):
+    """A query as whole numbers whose product with any int8 row is exact, and their norm."""
+
+    whole: NDArray[np.float32]
+    norm: float
+
+
+def quantised(query: Query) -> Quantised:
+    """Return *query* as whole numbers.
 
     The sum of their magnitudes times 128 stays below `EXACT_F32`. Nothing here depends on the
     order of a sum, so that the result is the same everywhere.
@@ -38,11 +45,11 @@ def quantised(query: Query) -> tuple[NDArray[np.float32], float]:
     wide = query.astype(np.float64)
     peak = float(np.abs(wide).max(initial=0.0))
     if not 0.0 < peak < np.inf:
-        return np.zeros(len(query), np.float32), 0.0
+        return Quantised(np.zeros(len(query), np.float32), 0.0)
     whole = np.rint(wide * (2.0**20 / peak))
     total = float(np.abs(whole).sum())
     whole = np.rint(whole * ((EXACT_F32 / 128 - 1 - len(query) / 2) / total))
-    return whole.astype(np.float32), float(np.sqrt(np.dot(whole, whole)))
+    return Quantised(whole.astype(np.float32), float(np.sqrt(np.dot(whole, whole))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +129,9 @@ class Vectors:
     def _fits(self, packed: bytes) -> bool:
         return not len(packed) % (self.dimensions or sys.maxsize)
 
-    def cosines(self, query: Query, docs: Docs | None) -> NDArray[np.float64]:
+    def cosines(self, query: Query | Quantised, docs: Docs | None) -> NDArray[np.float64]:
         """Return the best cosine of each document's rows; 0.0 for one without rows."""
-        whole, norm = quantised(query)
+        whole, norm = query if isinstance(query, Quantised) else quantised(query)
         if not norm or not self.size:
             return np.zeros(self._by_doc.size if docs is None else len(docs))
         return self._of_all(whole, norm) if docs is None else self._of_some(whole, norm, docs)
@@ -191,7 +198,9 @@ class Vectors:
         rows[~sealed] = self._rows.view.take(at[~sealed] - self._sealed_size, axis=0)
         return rows
 
-    def nearest(self, query: Query, limit: int, usable: NDArray[np.bool_] | None) -> Docs:
+    def nearest(
+        self, query: Query | Quantised, limit: int, usable: NDArray[np.bool_] | None
+    ) -> Docs:
         """Return up to *limit* documents near *query* by their codes, rising.
 
         Those with rows only, and of these the *usable*.
@@ -200,13 +209,20 @@ class Vectors:
             stop = min(self._bits.size + BLOCK, self.size)
             self._bits.extend(self._rows_at(np.arange(self._bits.size, stop)))
         owner: Docs = self._by_row["owner"]
-        chosen = None if usable is None else np.flatnonzero(usable[owner])
-        if not self.size or (chosen is not None and not len(chosen)):
+        if usable is not None and not self._in_order:
+            usable = usable[owner]
+        count = self.size if usable is None else int(np.count_nonzero(usable))
+        if not count:
             return np.empty(0, np.int32)
-        whole, _ = quantised(query)
+        whole, _ = query if isinstance(query, Quantised) else quantised(query)
         code = encoded(np.sign(whole).astype(np.int8)[None, :])
-        distances = self._bits.distances(code, chosen)
-        return nearest(distances, owner if chosen is None else owner[chosen], limit)
+        if usable is not None and self._bits.few(count):
+            chosen = np.flatnonzero(usable)
+            return nearest(self._bits.distances(code, chosen), owner[chosen], limit, among=count)
+        distances = self._bits.distances(code)
+        if usable is not None:
+            np.copyto(distances, FAR, where=~usable)
+        return nearest(distances, owner, limit, among=count)
 
     @property
     def nbytes(self) -> int:

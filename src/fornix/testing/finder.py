@@ -36,7 +36,7 @@ class FinderLaws(Laws):
         """Every field of it, as it was added."""
         number = write(store, Add(NOTES, WHOLE)).number
         found = features(store)[0]
-        for name in {f.name for f in fields(Feature)} & {f.name for f in fields(Record)}:
+        for name in set(Feature._fields) & {f.name for f in fields(Record)}:
             assert getattr(found, name) == getattr(WHOLE, name), name
         item = only(store)
         assert (found.row, found.first, found.begun, found.ended) == (
@@ -101,6 +101,16 @@ class FinderLaws(Laws):
         write(store, Retire(NOTES, "49", 1), add("new"))
         found += [f.id for f in reader]
         assert [f for f in found if f not in {"49", "new"}] == [f"{i}" for i in range(49)]
+
+    def test_a_glance_is_of_now(self, store: Store) -> None:
+        """It says what `seq`, `set_info` and `set_infos` say, after each commit."""
+        for i in range(3):
+            for refs in ([NOTES, OTHER], [OTHER], []):
+                known = [known for ref in refs if (known := store.set_info(ref)) is not None]
+                assert store.glance(refs) == (store.seq(), known) == store.glance(refs)
+            assert store.glance(ADA) == (store.seq(), store.set_infos(ADA)) == store.glance(ADA)
+            write(store, add(f"{i}"), *([add(f"j{i}", to=OTHER)] if i else []))
+            write(store, *([Retire(OTHER, f"j{i}", 1)] if i else []))
 
     def test_features_of_rows_include_what_ended(self, store: Store) -> None:
         """In the set asked for only; what never was is left out."""

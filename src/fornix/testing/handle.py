@@ -39,6 +39,8 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "effects": lambda s: s.effects(1),
     "commit_at": lambda s: s.commit_at(NOW),
     "set_info": lambda s: s.set_info(NOTES),
+    "glance": lambda s: s.glance([NOTES]),
+    "glance at a scope": lambda s: s.glance(ADA),
     "set_infos": lambda s: s.set_infos(ADA),
     "keys": lambda s: s.keys("app"),
     "spaces": lambda s: s.spaces(),

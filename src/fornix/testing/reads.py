@@ -94,7 +94,8 @@ class _Names:
     def feature(self, feature: Feature) -> tuple[object, ...]:
         ended = None if feature.ended is None else self.commits[feature.ended]
         begun = self.commits[feature.begun]
-        told = replace(feature, row=0, first=self.firsts[feature.first], begun=begun, ended=ended)
+        first = self.firsts[feature.first]
+        told = feature._replace(row=0, first=first, begun=begun, ended=ended)
         return (self.row(feature.row), told)
 
     def commit(self, effects: Effects) -> tuple[object, ...]:
@@ -141,6 +142,8 @@ def reads(
                 info.items,
                 info.bytes,
                 store.set_info(info.ref) == info,
+                store.glance([info.ref]) == (store.seq(), [info]),
+                info in store.glance(scope)[1],
             )
             for i in [None, *wanted]:
                 told[f"{info.ref} at {i}"] = _set_reads(store, names, info.ref, info.number, i)

@@ -401,6 +401,14 @@ class RamStore(RamLanes):
         with self._ready():
             return self._seq
 
+    def glance(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
+        """Return `seq`, and those of *sets* (or all of a scope, by name) that exist."""
+        with self._ready():
+            if isinstance(sets, Scope):
+                return self._seq, self.set_infos(sets)
+            found = [self.set_info(ref) for ref in sets]
+            return self._seq, [info for info in found if info is not None]
+
     def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
         """Return lines past *since*, in order; None if the log no longer goes back that far."""
         with self._ready():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
@@ -22,14 +24,40 @@ from fornix.store import (
 )
 from fornix.stores.sqlite import journal, maintenance, shapes, staging
 from fornix.stores.sqlite.connection import Row, numbers, query, translated
-from fornix.stores.sqlite.handle import SqliteFile
+from fornix.stores.sqlite.handle import Durability, SqliteFile
 from fornix.stores.sqlite.scopes import scope_id
 from fornix.stores.sqlite.tree import read_children, read_node
 from fornix.values import Path as TreePath
 
+VERSION = "PRAGMA data_version"
+"""A number that a connection sees change whenever another one committed."""
+
+GLANCED = 10_000
+"""Answers that a connection remembers."""
+
+
+FEATURES = 5_000
+"""Features read at a time."""
+
+
+class Glance(NamedTuple):
+    """What a connection saw when the file was of a version."""
+
+    version: int
+    seq: int
+    sets: dict[Scope | tuple[SetRef, ...], list[SetInfo]]
+
 
 class SqliteReads(SqliteFile):
     """What `Ledger` and `Finder` promise of reading."""
+
+    def __init__(
+        self, path: Path, *, read_only: bool, durability: Durability, wait_s: float, immutable: bool
+    ) -> None:
+        super().__init__(
+            path, read_only=read_only, durability=durability, wait_s=wait_s, immutable=immutable
+        )
+        self._glances: dict[apsw.Connection, Glance] = {}
 
     # --- reading: the exact tree --------------------------------------------------------------
 
@@ -132,13 +160,16 @@ class SqliteReads(SqliteFile):
 
     def _infos(self, scope: Scope, name: str | None) -> list[SetInfo]:
         with self._reader() as db:
-            rows = db.execute(
-                "SELECT id, name, definition, items, bytes FROM memory_set "
-                "WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?) "
-                "AND name = ifnull(?, name) ORDER BY name",
-                (scope.space, scope.key or "", name),
-            )
-            return list(shapes.set_infos(rows, scope))
+            return self._rows_of(db, scope, name)
+
+    def _rows_of(self, db: apsw.Connection, scope: Scope, name: str | None) -> list[SetInfo]:
+        rows = db.execute(
+            "SELECT id, name, definition, items, bytes FROM memory_set "
+            "WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?) "
+            "AND name = ifnull(?, name) ORDER BY name",
+            (scope.space, scope.key or "", name),
+        )
+        return list(shapes.set_infos(rows, scope))
 
     def _set_number(self, db: apsw.Connection, ref: SetRef) -> int | None:
         known = self._known.sets.get(ref)
@@ -211,6 +242,40 @@ class SqliteReads(SqliteFile):
             return db.execute("SELECT max(seq) FROM change").get or 0
 
     @translated
+    def glance(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
+        """See `Finder.glance`.
+
+        While nobody commits, a connection answers from what it read before.
+        """
+        name = sets if isinstance(sets, Scope) else tuple(sets)
+        with self._reader() as db:
+            seen = self._glances.get(db)
+            known = None if seen is None else seen.sets.get(name)
+            if known is not None and seen is not None and db.execute(VERSION).get == seen.version:
+                return seen.seq, known
+            return self._looked(db, name)
+
+    def _looked(
+        self, db: apsw.Connection, name: Scope | tuple[SetRef, ...]
+    ) -> tuple[int, list[SetInfo]]:
+        """Read what `glance` answers, in one transaction, and remember it."""
+        db.execute("BEGIN")
+        try:
+            version = db.execute(VERSION).get
+            seen = self._glances.get(db)
+            if seen is None or seen.version != version or len(seen.sets) >= GLANCED:
+                seq = db.execute("SELECT max(seq) FROM change").get or 0
+                seen = self._glances[db] = Glance(version, seq, {})
+            if isinstance(name, Scope):
+                found = self._rows_of(db, name, None)
+            else:
+                found = [i for ref in name for i in self._rows_of(db, ref.scope, ref.name)]
+        finally:
+            db.execute("ROLLBACK")
+        seen.sets[name] = found
+        return seen.seq, found
+
+    @translated
     def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
         """See `Finder.changes`."""
         with self._reader() as db:
@@ -232,15 +297,17 @@ class SqliteReads(SqliteFile):
         """See `Finder.features`."""
         while chunk := self._features(set_number, after, at):
             yield from chunk
+            if len(chunk) < FEATURES:
+                break
             after = chunk[-1].row
 
     @translated
     def _features(self, set_number: int, after: int, at: int | None) -> list[Feature]:
         with self._reader() as db:
             if at is None:
-                rows = db.execute(shapes.LIVE_FEATURES, (set_number, after, 5_000))
+                rows = db.execute(shapes.LIVE_FEATURES, (set_number, after, FEATURES))
             else:
-                rows = db.execute(shapes.FEATURES_AT, (set_number, at, after, 5_000))
+                rows = db.execute(shapes.FEATURES_AT, (set_number, at, after, FEATURES))
             return [shapes.feature(row) for row in rows]
 
     @translated

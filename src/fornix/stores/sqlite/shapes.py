@@ -72,36 +72,30 @@ def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
 def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
     """Return the item version that a row of `ITEM` holds."""
     accessed = row[7] if touched is None else max(touched, row[7] or 0)
+    begun, ended, version, created, updated = row[2:7]
+    sources = tuple(json.loads(row[17])) if row[17] else ()
+    name, value, text, metadata, importance, speaker, role, session, time = row[8:17]
     record = Record(
-        id=row[8],
-        value=row[9],
-        text=row[10],
-        metadata=row[11],
-        importance=row[12],
-        speaker=row[13],
-        role=row[14],
-        session=row[15],
-        time=row[16],
-        sources=tuple(json.loads(row[17])) if row[17] else (),
-        compacted=bool(row[18]),
+        name,
+        value,
+        text,
+        metadata,
+        importance,
+        speaker,
+        role,
+        session,
+        time,
+        sources,
+        bool(row[18]),
     )
     return StoredItem(
-        row=row[0],
-        first=row[1],
-        set=ref,
-        begun=row[2],
-        ended=row[3],
-        version=row[4],
-        created=row[5],
-        updated=row[6],
-        accessed=accessed,
-        record=record,
+        row[0], row[1], ref, begun, ended, version, created, updated, accessed, record
     )
 
 
 def feature(row: Row) -> Feature:
     """Return the feature that a row of `_FEATURE` holds."""
-    return Feature(*row)
+    return Feature._make(row)
 
 
 def changes(lines: Iterable[Row], since: int) -> Iterator[Change]:

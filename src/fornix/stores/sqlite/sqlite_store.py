@@ -135,6 +135,7 @@ class SqliteStore(SqliteLanes):
             backup = Path(os.path.realpath(source))
             maintenance.restore(db, backup, side_files=self.folder / "index")
             self._known, self._salt = Known(), None
+            self._glances.clear()
 
     @translated
     def problems(self) -> list[str]:
