@@ -24,7 +24,17 @@ from hardship import DROP_RIGHTS, closed_folder, shut
 
 EMBEDDER = "static"
 
-COMMANDS = sorted(fornix.commands)
+
+def leaves(group, so_far=""):
+    """The names of all commands, those of groups as two words."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command, f"{name} ")
+        else:
+            yield so_far + name
+
+
+COMMANDS = sorted(leaves(fornix))
 
 
 class Shell:
@@ -495,8 +505,15 @@ USES = {
     "doctor": [],
     "backup": ["copy.db"],
     "reindex": ["--embedder", "words"],
+    "run": ["cli_agent:Counter", "--input", "-"],
+    "recover": ["cli_agent:Counter"],
+    "runs list": [],
+    "runs show": ["1"],
+    "runs retry": ["1"],
+    "runs discard": ["1"],
+    "replay": ["1"],
 }
-MAKE = {"add", "set"}
+MAKE = {"add", "set", "run"}
 
 
 def test_every_command_that_opens_a_memory_is_tried():
@@ -507,7 +524,7 @@ def test_every_command_that_opens_a_memory_is_tried():
 @pytest.mark.parametrize("command", sorted(set(USES) - MAKE))
 def test_a_memory_that_is_not_there_is_not_made(shell, command):
     """A reader with a wrong --db makes nothing and says so."""
-    result = shell(command, *USES[command], code=1)
+    result = shell(*command.split(), *USES[command], code=1)
     assert "here" in result.output
     assert list(shell.db.parent.iterdir()) == []
 
@@ -527,7 +544,7 @@ def test_a_file_that_is_no_memory_is_said_to_be_none(tmp_path, command, kind):
         Memory.open(db, embedder="words").close()
         apsw.Connection(str(db)).execute("PRAGMA user_version = 99")
     before = db.read_bytes() if db.is_file() else b""
-    result = Shell(db)(command, *USES[command], code=1)
+    result = Shell(db)(*command.split(), *USES[command], code=1)
     assert (result.stdout if command == "doctor" else result.stderr).strip()
     assert not db.is_file() or db.read_bytes() == before
 
@@ -642,6 +659,37 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         (["import", "."], 1),
         (["import", "-", "--on-existing", "never"], 2),
         (["export", "nowhere/out.jsonl"], 1),
+        (["run"], 2),
+        (["run", "cli_agent:Counter"], 2),
+        (["run", "cli_agent", "-i", "-"], 2),
+        (["run", "cli_agent:Counter", "-i", "-", "--consumer", "x"], 2),
+        (["run", "cli_agent:Counter", "-i", "-", "--output", "-"], 2),
+        (["run", "cli_agent:Counter", "--serve", "--output", "x"], 2),
+        (["run", "cli_agent:Counter", "-i", "-", "--output", "nowhere/out.jsonl"], 1),
+        (["run", "cli_agent:Nobody", "-i", "-"], 1),
+        (["run", "cli_agent:json", "-i", "-"], 1),
+        (["run", "cli_agent:Idle", "-i", "-"], 1),
+        (["run", "cli_agents:Counter", "-i", "-"], 1),
+        (["run", "nope.py:Counter", "-i", "-"], 1),
+        (["run", "cli_agent:Counter", "-i", "nope.jsonl"], 1),
+        (["run", "cli_agent:Counter", "-i", "."], 1),
+        (["run", "cli_agent:Counter", "-i", "-", "--concurrency", "0"], 2),
+        (["run", "cli_agent:Counter", "-i", "-", "--name", ""], 0),
+        (["recover", "cli_agent:Nobody"], 1),
+        (["runs"], 2),
+        (["runs", "list", "--status", "lost"], 2),
+        (["runs", "list", "-k", "nobody"], 0),
+        (["runs", "show", "1"], 3),
+        (["runs", "show", "0"], 2),
+        (["runs", "show", "x"], 2),
+        (["runs", "show", "9" * 30], 2),
+        (["runs", "retry"], 2),
+        (["runs", "retry", "1", "--all"], 2),
+        (["runs", "retry", "-k", "ada"], 2),
+        (["runs", "retry", "1"], 3),
+        (["runs", "retry", "--all"], 0),
+        (["runs", "discard", "1", "2"], 3),
+        (["replay", "1"], 3),
         (["completion", "tcsh"], 2),
         (["bogus"], 2),
         (["--bogus", "keys"], 2),
@@ -751,10 +799,9 @@ def test_completion_is_never_in_the_way(tmp_path):
 
 def test_every_command_has_help():
     """`--help` of each works, and says in its first sentence what it does."""
-    for name in COMMANDS:
-        result = CliRunner().invoke(fornix, [name, "--help"])
+    for name in (*COMMANDS, *fornix.commands):
+        result = CliRunner().invoke(fornix, [*name.split(), "--help"])
         assert result.exit_code == 0
-        assert isinstance(fornix.commands[name], click.Command)
     assert "Exit codes" in CliRunner().invoke(fornix, ["-h"]).stdout
 
 

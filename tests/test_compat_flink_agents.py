@@ -6,9 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from fornix import Memory
-from fornix.compat.flink_agents import ChatMessage, Knowledge, LongTermMemory
-from fornix.errors import InvalidInput, InvalidValue, SetDefinitionConflict
+from fornix import LocalRunner, Memory
+from fornix.compat.flink_agents import (
+    Agent,
+    ChatMessage,
+    InputEvent,
+    Knowledge,
+    LongTermMemory,
+    OutputEvent,
+    RunnerContext,
+    action,
+    memory_events,
+)
+from fornix.errors import InvalidInput, InvalidValue, RunParked, SetDefinitionConflict
+from fornix.memory_events import MemoryEvents
 
 
 @pytest.fixture(params=["ram", "file"])
@@ -106,3 +117,114 @@ def test_deleting_a_set_says_whether_there_was_one(memory: Memory) -> None:
     knowledge.get_knowledge_set("k").add("x")
     assert knowledge.delete_knowledge_set("k") is True
     assert knowledge.delete_knowledge_set("other") is False
+
+
+# --- runs ---------------------------------------------------------------------------------------
+
+
+def handled(memory: Memory, *actions, value: object = None):
+    with LocalRunner(Agent("theirs", actions=actions), memory) as runner:
+        return runner.handle("ada", value)
+
+
+def test_the_context_has_all_names(memory: Memory) -> None:
+    """Properties and get_…() are the same; what fornix adds is there as well."""
+
+    @action(InputEvent)
+    def act(event, ctx: RunnerContext):
+        assert ctx.get_sensory_memory() == ctx.sensory_memory
+        assert ctx.get_short_term_memory() == ctx.short_term_memory
+        ctx.get_long_term_memory().get_memory_set("s").add("one")
+        assert ctx.long_term_memory.get_memory_set("s").size == 1
+        ctx.get_knowledge().get_knowledge_set("k").add("two")
+        assert ctx.knowledge.get_knowledge_set("k").size == 1
+        ref = ctx.sensory_memory.set("a.b", 7)
+        assert ref.resolve(ctx) == 7
+        assert (ctx.key, ctx.run.number, ctx.now.tzinfo is not None) == ("ada", 0, True)
+        ctx.log.debug("seen")
+        assert "run 1" in repr(ctx)
+        ctx.send_event(OutputEvent(ctx.durable(len, [1, 2])))
+
+    assert handled(memory, act) == (2,)
+
+
+def double(number: int, *, plus: int = 0) -> int:
+    return 2 * number + plus
+
+
+def test_durable_calls_have_the_published_form(memory: Memory) -> None:
+    """Arguments go to the function, and the reconciler does not."""
+
+    @action(InputEvent)
+    def act(event, ctx: RunnerContext):
+        first = ctx.durable_execute(double, event.input, plus=1)
+        second = ctx.durable_execute(double, first, reconciler=lambda: 0)
+        ctx.send_event(OutputEvent(second))
+
+    @action(InputEvent)
+    async def later(event, ctx: RunnerContext):
+        first = await ctx.durable_execute_async(double, event.input)
+        second = await ctx.durable_execute(double, first, plus=1)
+        ctx.send_event(OutputEvent(second))
+
+    assert handled(memory, act, later, value=3) == (14, 13)
+
+
+@pytest.mark.parametrize("reconciler", [1, lambda needed: needed], ids=["int", "argument"])
+def test_a_reconciler_takes_no_arguments(memory: Memory, reconciler: object) -> None:
+    """What cannot be called so is an error where it is passed."""
+
+    @action(InputEvent)
+    def act(event, ctx: RunnerContext):
+        ctx.durable_execute(double, 1, reconciler=reconciler)  # pyright: ignore[reportArgumentType] - the law
+
+    with pytest.raises(RunParked, match="reconciler"):
+        handled(memory, act)
+
+
+ON = ["short_term_write", "sensory_write", "long_term_update", "long_term_get", "long_term_search"]
+READS = ["short_term_read", "sensory_read"]
+
+
+def settings(*, on: list[str], run_begin: str = "off") -> MemoryEvents:
+    every = dict.fromkeys([*ON, *READS], "off") | dict.fromkeys(on, "values")
+    return MemoryEvents(**every, run_begin=run_begin)  # pyright: ignore[reportArgumentType] - details
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({}, settings(on=ON)),
+        ({"memory.generate-event": False}, settings(on=[])),
+        ({"memory.generate-event": "true"}, settings(on=ON + READS)),
+        (
+            {
+                "memory.generate-event": "false",
+                "memory.generate-event.long-term-update": True,
+                "memory.generate-event.short-term-write": "TRUE",
+            },
+            settings(on=["long_term_update", "short_term_write"]),
+        ),
+        (
+            {"memory.generate-event": True, "memory.generate-event.long-term-search": False},
+            settings(on=[name for name in ON + READS if name != "long_term_search"]),
+        ),
+        (
+            {
+                "agent-run.begin-event": "true",
+                "num-async-threads": 4,
+                "memory.generate-event": None,
+            },
+            settings(on=ON, run_begin="values"),
+        ),
+    ],
+)
+def test_switches_of_memory_events(config, found) -> None:
+    """A kind's own switch, else the master switch, else what Flink Agents has."""
+    assert memory_events(config) == found
+
+
+def test_a_switch_is_true_or_false() -> None:
+    """Anything else is an error that names the option."""
+    with pytest.raises(InvalidInput, match=r"generate-event\.sensory-read"):
+        memory_events({"memory.generate-event.sensory-read": "yes"})

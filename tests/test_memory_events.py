@@ -13,6 +13,7 @@ import pytest
 
 from doors import Letters
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action, wire
+from fornix.compat.flink_agents import memory_events
 from fornix.errors import FornixError, InvalidInput, RunParked
 from fornix.memory_events import (
     MEMORY_EVENTS,
@@ -254,6 +255,11 @@ def kinds(memory, events):
 
 
 EVERY = [kind.__name__ for kind in MEMORY_EVENTS if kind is not RunBeginEvent]
+
+
+def test_i6_where_nothing_is_said_of_a_job(ram):
+    found = kinds(ram, memory_events({}))
+    assert found == [kind for kind in EVERY if not kind.endswith("ReadEvent")]
 
 
 def test_i7_all_off(ram):

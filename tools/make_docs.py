@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -38,15 +39,15 @@ A rule to remember: exact memory takes the key as a word (`fornix set ada profil
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | an error of fornix: the message on stderr says what happened, to what, and what to do; `doctor` and `demo` also end so if something is wrong |
+| 1 | an error of fornix: the message on stderr says what happened, to what, and what to do; `doctor` and `demo` also end so if something is wrong, `run` and `recover` if a run failed |
 | 2 | wrong usage: an unknown command or option, or a value that cannot be read |
-| 3 | nothing found: no hit, no such item, set or path, nothing to remove |
-| 130 | interrupted by Ctrl-C; what was acknowledged is durable |
+| 3 | nothing found: no hit, no such item, set, path or run, nothing to remove |
+| 130 | interrupted by Ctrl-C; what was acknowledged is durable, and `import` and `run` go on where they were |
 | 141 | the reader of the output closed it, as `head` does |
 
 ## JSON
 
-With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets` and `get --history`, a line per result.
+With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets`, `get --history`, `run`, `replay` and `runs list`, a line per result.
 Fields are only ever added.
 Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`.
 Times are ISO 8601 in UTC.
@@ -61,12 +62,18 @@ Errors are `{"error": {"type": …, "message": …}}` on stderr; where nothing w
 def page() -> str:
     """Return docs/cli.md as it should be."""
     parts = [INTRO + _fenced(_help(fornix, "fornix", None))]
-    context = click.Context(fornix, info_name="fornix")
-    for name in fornix.list_commands(context):
-        command = fornix.get_command(context, name)
-        assert command is not None
-        parts.append(f"## fornix {name}\n\n{_fenced(_help(command, name, context))}")
+    parts += _sections(fornix, click.Context(fornix, info_name="fornix"))
     return "\n".join(parts)
+
+
+def _sections(group: click.Group, context: click.Context) -> Iterator[str]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        path = f"{context.command_path} {name}"
+        yield f"## {path}\n\n{_fenced(_help(command, name, context))}"
+        if isinstance(command, click.Group):
+            yield from _sections(command, click.Context(command, parent=context, info_name=name))
 
 
 def _help(command: click.Command, name: str, parent: click.Context | None) -> str:

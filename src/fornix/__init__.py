@@ -12,6 +12,18 @@ from fornix.events import Event, InputEvent, OutputEvent
 from fornix.items import Hit, Hits, Item
 from fornix.keys import KeyBatch, KeyMemory, KnowledgeMemory
 from fornix.memory import Memory, MemoryStats
+from fornix.memory_events import (
+    LongTermGetEvent,
+    LongTermSearchEvent,
+    LongTermUpdateEvent,
+    MemoryEvent,
+    MemoryEvents,
+    RunBeginEvent,
+    SensoryReadEvent,
+    SensoryWriteEvent,
+    ShortTermReadEvent,
+    ShortTermWriteEvent,
+)
 from fornix.retries import Retry
 from fornix.runner import LocalRunner
 from fornix.sets import KnowledgeSet, MemorySet
@@ -38,7 +50,12 @@ __all__ = [
     "KnowledgeSet",
     "Limits",
     "LocalRunner",
+    "LongTermGetEvent",
+    "LongTermSearchEvent",
+    "LongTermUpdateEvent",
     "Memory",
+    "MemoryEvent",
+    "MemoryEvents",
     "MemoryKind",
     "MemoryObject",
     "MemoryRef",
@@ -47,7 +64,12 @@ __all__ = [
     "OutputEvent",
     "Retain",
     "Retry",
+    "RunBeginEvent",
     "RunnerContext",
+    "SensoryReadEvent",
+    "SensoryWriteEvent",
+    "ShortTermReadEvent",
+    "ShortTermWriteEvent",
     "Signals",
     "Ttl",
     "action",

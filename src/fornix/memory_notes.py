@@ -177,7 +177,7 @@ def _fitting(pairs: Iterable[tuple[str, Value]], detail: Detail) -> dict[str, Va
     fit: dict[str, Value] = {}
     for path, value in pairs:
         try:
-            fit[path] = checked({path: value})[path]  # pyright: ignore - a dict again
+            fit |= cast("dict[str, Value]", checked({path: value}))
         except InvalidValue:
             fit.pop(path, None)
             _LOG.warning("a value that no event can carry was left out of a memory event")

@@ -104,13 +104,20 @@ class RunDraft(Draft):
         self._note(ref, found)
         return found
 
-    def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
+        refs = self._named(sets)
         found = super().search(refs, query, options)
         names: list[Value] = [ref.name for ref in refs]
         ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in found]
         self.searched.append([names, query, ids])
         return found
+
+    def _named(self, sets: Sequence[SetRef] | Scope) -> Sequence[SetRef]:
+        """Return the sets that a search of all of a scope's goes through."""
+        if isinstance(sets, Scope):
+            return [SetRef(sets, name) for name in self.sets(sets)]
+        return sets
 
     def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
         if found:
@@ -145,8 +152,9 @@ class NotedDraft(RunDraft):
             self.notes.changed(change.set, item_id, self._live[change.set, item_id])
         return result
 
-    def search(self, refs: Sequence[SetRef], query: str, options: SearchOptions) -> Hits:
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
+        refs = self._named(sets)
         found = super().search(refs, query, options)
         self.notes.searched(refs, query, found)
         return found

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from fornix import __version__
-from fornix.cli import care, demo, exact, items, listing, moving, show
+from fornix.cli import care, demo, exact, items, listing, moving, replay, running, runs, show
 from fornix.cli.completion import completion
 from fornix.cli.options import session_of, shared
 from fornix.errors import FornixError
@@ -31,6 +31,12 @@ Items are searched by meaning, in sets of a key, or of knowledge that all keys s
   fornix add --key ada "Prefers window seats."
   fornix search --key ada "which seat?"
   fornix get --key ada ID                fornix rm --key ada --item ID
+
+Agents are run on a memory, each input once, also after a crash:
+
+\b
+  fornix run my_agent.py:Shop --input events.jsonl
+  fornix runs list --status parked       fornix recover my_agent.py:Shop
 
 The options below may stand before or after a command's name.
 
@@ -128,6 +134,7 @@ def fornix(ctx: click.Context) -> None:
 for _command in (
     *(demo.demo, items.add, items.search, items.get, items.list_items, items.recent),
     *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
+    *(running.run, running.recover, runs.runs, replay.replay),
     *(moving.import_file, moving.export_file, listing.stats),
     *(care.doctor, care.backup, care.restore, care.reindex, listing.version, completion),
 ):

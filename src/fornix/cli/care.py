@@ -120,6 +120,12 @@ def _contents(memory: Memory) -> Iterator[Finding]:
         yield Finding("embedding", waits, "note")
     else:
         yield Finding("embedding", "nothing waits")
+    runs = f"{store.runs_waiting:,} wait, {store.runs_parked:,} are parked"
+    if store.runs_parked:
+        look = "; look at them: fornix runs list --status parked"
+        yield Finding("runs", f"{runs}{look}", "note")
+    else:
+        yield Finding("runs", runs)
     owners = ", ".join(f"{lease.scope.key} ({lease.owner})" for lease in found.leases)
     yield Finding("leases", owners or "no key is being run")
     yield Finding("schema", str(store.details.get("schema", "unknown")))

@@ -102,11 +102,15 @@ def stats(session: Session) -> None:
                 "queue_age_s": found.queue_age_s,
                 "file_bytes": store.file_bytes,
                 "wal_bytes": store.wal_bytes,
+                "runs_waiting": store.runs_waiting,
+                "runs_parked": store.runs_parked,
+                "runs_ended": store.runs_ended,
                 "leases": [lease.owner for lease in found.leases],
             }
         )
         return
     waiting = f", the oldest for {found.queue_age_s:.0f} s" if found.pending else ""
+    runs = f"{store.runs_waiting:,} wait, {store.runs_parked:,} parked, {store.runs_ended:,} ended"
     show.facts(
         [
             ("file", found.location),
@@ -119,6 +123,7 @@ def stats(session: Session) -> None:
             ("items", f"{store.items:,}, {store.item_versions:,} versions"),
             ("exact memory", f"{store.nodes:,} values and objects"),
             ("not embedded", f"{found.pending:,}{waiting}"),
+            ("runs", runs),
             ("running keys", f"{len(found.leases):,}"),
         ]
     )

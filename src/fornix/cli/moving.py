@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
 import click
 
-from fornix.cli import names, show
+from fornix.cli import names
+from fornix.cli.files import sink
 from fornix.cli.options import (
     FileName,
     command,
@@ -161,7 +161,7 @@ def export_file(
         knowledge=knowledge is not None or not keys,
         trees=not set_names,
     )
-    with session.open(knowledge=knowledge, mode="ro") as memory, _sink(file, force=force) as write:
+    with session.open(knowledge=knowledge, mode="ro") as memory, sink(file, force=force) as write:
         total = exported_items(memory, selection)
         lines = 0
         with progress(session, "exporting", total=total) as advance:
@@ -172,24 +172,3 @@ def export_file(
                     advance(1)
     if file != "-":
         session.done(f"{lines:,} lines written to {file}", {"file": file, "lines": lines})
-
-
-@contextmanager
-def _sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
-    """Give what writes to a file that appears whole, or not at all; or to stdout."""
-    if file == "-":
-        yield lambda line: click.echo(line, nl=False)
-        return
-    path = Path(file)
-    if path.exists() and not force:
-        raise InvalidInput(f"{show.plain(file)} exists; name another file, or add --force")
-    part = path.with_name(f"{path.name}.part")
-    handle = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            yield out.write
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -6,11 +6,29 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from fornix.cli import show
 from fornix.cli.session import Session
 from fornix.memory import Memory
+
+
+class Rate(ProgressColumn):
+    """How many are done in a second, lately."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate of a task, once there is one."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
 @contextmanager
@@ -21,7 +39,7 @@ def progress(session: Session, what: str, *, total: int | None) -> Generator[Cal
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
-        *columns, TimeRemainingColumn(), console=show.console(err=True), transient=True
+        *columns, Rate(), TimeRemainingColumn(), console=show.console(err=True), transient=True
     ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.update(task, advance=count)

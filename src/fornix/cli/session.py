@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import click
 
@@ -102,7 +102,7 @@ class Session:
         else:
             self.say(text)
 
-    def nothing(self, text: str, fields: show.Json | None = None) -> None:
+    def nothing(self, text: str, fields: show.Json | None = None) -> NoReturn:
         """End the command, because what was asked for is not there.
 
         Args:

@@ -182,6 +182,14 @@ def size(count: int) -> str:
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
 
 
+def span(seconds: float) -> str:
+    """Return a span of time in its largest unit, as people say it."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def facts(rows: Iterable[tuple[str, str]]) -> None:
     """Print names and what they are, in two columns."""
     listed = list(rows)

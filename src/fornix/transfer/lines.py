@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -61,6 +61,30 @@ class NodeLine:
 Entry: TypeAlias = SetLine | ItemLine | NodeLine
 
 
+def numbered(name: str, raw: Iterable[bytes], *, past: int = 0) -> Iterator[tuple[int, str]]:
+    """Yield the number and text of every line that is not blank.
+
+    Args:
+        past: How many lines were before.
+
+    Raises:
+        InvalidInput: A line is not UTF-8.
+    """
+    for number, line in enumerate(raw, start=past + 1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+        except UnicodeDecodeError as error:
+            problem = f"byte {error.start + 1} of the line is not UTF-8"
+            raise wrong(name, number, problem, "save the file as UTF-8") from None
+        if text:
+            yield number, text
+
+
+def wrong(name: str, number: int, problem: str, remedy: str) -> InvalidInput:
+    """Return the error about a line of a file."""
+    return InvalidInput(f"{name}:{number}: {problem}; {remedy}")
+
+
 class Source:
     """A file to import, which is read twice: to check it, and to import it."""
 
@@ -75,14 +99,7 @@ class Source:
             InvalidInput: A line is not UTF-8.
         """
         self._handle.seek(0)
-        for number, raw in enumerate(self._handle, start=1):
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            except UnicodeDecodeError as error:
-                problem = f"byte {error.start + 1} of the line is not UTF-8"
-                raise self.wrong(number, problem, "save the file as UTF-8") from None
-            if text:
-                yield number, text
+        return numbered(self.name, self._handle)
 
     def objects(self, layout: Layout) -> Iterator[tuple[int, dict[str, Value]]]:
         """Yield the number and contents of every line; each must be a JSON object.
@@ -104,7 +121,7 @@ class Source:
 
     def wrong(self, number: int, problem: str, remedy: str) -> InvalidInput:
         """Return the error about a line."""
-        return InvalidInput(f"{self.name}:{number}: {problem}; {remedy}")
+        return wrong(self.name, number, problem, remedy)
 
     def layout(self) -> Layout:
         """Return what the lines are, as the first one tells.

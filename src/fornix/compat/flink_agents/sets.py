@@ -1,9 +1,4 @@
-"""The memory of Apache Flink Agents, under its own names, on fornix.
-
-Exact memory needs no adapter: `MemoryObject` and `MemoryRef` are fornix's own. Sets come in the
-form that Flink Agents 0.2 and its design published: `LongTermMemory` for a key, `Knowledge` for
-what all keys share. Where fornix differs is on the page "coming from Flink Agents".
-"""
+"""Memory sets and knowledge sets, in the form that Flink Agents 0.2 and its design published."""
 
 from __future__ import annotations
 
@@ -17,22 +12,7 @@ from fornix.items import Item, text_of
 from fornix.keys import KeySets, KnowledgeMemory
 from fornix.sets import KnowledgeSet as _KnowledgeSet
 from fornix.sets import MemorySet as _MemorySet
-from fornix.state import MemoryKind as MemoryType
-from fornix.state import MemoryObject, MemoryRef
 from fornix.values import Value
-
-__all__ = [
-    "ChatMessage",
-    "Knowledge",
-    "KnowledgeSet",
-    "KnowledgeSetItem",
-    "LongTermMemory",
-    "MemoryObject",
-    "MemoryRef",
-    "MemorySet",
-    "MemorySetItem",
-    "MemoryType",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,266 @@
+"""What a run did, put together from what the store keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypedDict, cast
+
+from fornix import wire
+from fornix.cli import show
+from fornix.memory import Memory
+from fornix.progress import ENDED
+from fornix.state import MemoryKind, Overlay, Places
+from fornix.state import deltas as state_deltas
+from fornix.state.paths import spelled
+from fornix.store import Call, Effects, Node, Run, Scope, SetRef, StepDone, StoredItem
+from fornix.transfer import stamp
+from fornix.values import Path, Value, moment
+
+Json = show.Json
+Fields = dict[str, Json]
+
+
+class Search(TypedDict):
+    """What a step asked for, and what it found."""
+
+    sets: list[str]
+    query: str
+    hits: list[Fields]
+
+
+class Read(TypedDict):
+    """What a step looked up; a value of sensory memory is known until the run is over."""
+
+    short_term: list[Fields]
+    sensory: list[Fields]
+    items: list[Fields]
+    searches: list[Search]
+
+
+class Wrote(TypedDict):
+    """What a step changed; sensory memory is None once the run is over."""
+
+    short_term: list[Fields]
+    sensory: list[Fields] | None
+    items: list[Fields]
+
+
+class Step(TypedDict):
+    """A task that is done."""
+
+    step: int
+    action: str
+    commit: int
+    time: str | None
+    skipped: Json
+    read: Read
+    wrote: Wrote
+    calls: list[Fields]
+    sent: list[Fields]
+    outputs: list[Fields]
+
+
+class OpenStep(TypedDict):
+    """The task that is next, of which durable calls are known already."""
+
+    step: int
+    calls: list[Fields]
+
+
+def input_of(row: Run) -> Value:
+    """Return the data of the input of a run; of an `InputEvent` its value."""
+    fields = _event(wire.decode(row.event))
+    data = cast("dict[str, Value]", fields["data"])
+    return data["input"] if fields["event"] == "InputEvent" else data
+
+
+class Trace:
+    """The steps of one run, in order."""
+
+    def __init__(self, memory: Memory, row: Run) -> None:
+        self._store, self._row = memory.store, row
+        self._knowledge = Scope(memory.knowledge.name, None)
+        self._steps = self._store.steps(row.id)
+        self._outputs = self._store.outputs_of(row.id)
+
+    def document(self) -> Fields:
+        """Return all of it as JSON."""
+        return {
+            "input": show.wired(input_of(self._row)),
+            "steps": cast("list[Json]", list(self.steps())),
+            "open": cast("Json", self.unfinished()),
+            "outputs": [_put_out(output.event) for output in self._outputs],
+        }
+
+    def unfinished(self) -> OpenStep | None:
+        """Return what is known of the task that is next; None: nothing, or none is."""
+        if self._row.status in ENDED:
+            return None
+        ordinal = len(self._steps)
+        calls = [_call(call) for call in self._store.calls(self._row.id, ordinal)]
+        return OpenStep(step=ordinal, calls=calls) if calls else None
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the tasks that are done."""
+        now = self._row.now or self._row.accepted
+        places = Places(MemoryKind.SENSORY)
+        sensory = Overlay(None, kind=MemoryKind.SENSORY, now=now, places=places)
+        for step in self._steps:
+            effects = self._store.effects(step.commit)
+            looked = cast("dict[str, Any]", wire.decode(step.looked) if step.looked else {})
+            changed = cast("list[Any]", wire.decode(step.sensory)) if step.sensory else []
+            yield Step(
+                step=step.ordinal,
+                action=step.action,
+                commit=step.commit,
+                time=None if effects is None else stamp(moment(effects.commit.time)),
+                skipped=None if step.skipped is None else show.wired(wire.decode(step.skipped)),
+                read=self._read(looked, step, sensory, now),
+                wrote=Wrote(
+                    short_term=[] if effects is None else list(_tree(effects)),
+                    sensory=None if self._over else [_delta(delta) for delta in changed],
+                    items=[] if effects is None else list(_items(effects)),
+                ),
+                calls=[_call(call) for call in self._store.calls(step.run, step.ordinal)],
+                sent=_sent(step),
+                outputs=[_put_out(o.event) for o in self._outputs if o.ordinal == step.ordinal],
+            )
+            sensory.apply(state_deltas.restored(cast("Value", changed)))
+
+    @property
+    def _over(self) -> bool:
+        return self._row.status in ENDED
+
+    # --- what was read ------------------------------------------------------------------------
+
+    def _read(self, looked: dict[str, Any], step: StepDone, sensory: Overlay, now: int) -> Read:
+        scope, before = self._row.scope, step.commit - 1
+        tree = [tuple(path) for path in looked.get("short_term", ())]
+        own = [tuple(path) for path in looked.get("sensory", ())]
+        return Read(
+            short_term=[
+                _node(path, self._store.node(scope, path, at=before, now=now) if path else _ROOT)
+                for path in tree
+            ],
+            sensory=[
+                {"path": _path(path)} if self._over else _node(path, sensory.node(path, now))
+                for path in own
+            ],
+            items=[
+                fields
+                for name, ids in looked.get("items", ())
+                for fields in self._texts(name, ids, before)
+            ],
+            searches=[
+                Search(sets=sets, query=query, hits=self._hits(ids, before))
+                for sets, query, ids in looked.get("searches", ())
+            ],
+        )
+
+    def _hits(self, ids: Iterable[tuple[str, str]], at: int) -> list[Fields]:
+        return [fields for name, one in ids for fields in self._texts(name, [one], at)]
+
+    def _texts(self, name: str, ids: Sequence[str], at: int) -> Iterator[Fields]:
+        """Yield items of a set of the key, or of knowledge, as they were."""
+        own = self._store.get(SetRef(self._row.scope, name), ids, at=at)
+        shared = self._store.get(SetRef(self._knowledge, name), ids, at=at)
+        for item_id, mine, common in zip(ids, own, shared, strict=True):
+            found = mine or common
+            yield {"set": name, "id": item_id, "text": None if found is None else _text(found)}
+
+
+# --- as JSON ----------------------------------------------------------------------------------
+
+_ROOT = Node(is_object=True)
+
+
+def _path(path: Path) -> Json:
+    """Return a path as the other commands take it: dotted, or a list where a name has a dot."""
+    found = spelled(path)
+    return found if isinstance(found, str) else [*found]
+
+
+def _node(path: Path, node: Node | None) -> Fields:
+    told: Fields = {"path": _path(path)}
+    if node is None:
+        return told | {"missing": True}
+    return told | ({"object": True} if node.is_object else {"value": show.wired(node.value)})
+
+
+def _tree(effects: Effects) -> Iterator[Fields]:
+    for path, node in effects.put:
+        yield _node(path, node)
+    for path in effects.removed:
+        yield {"path": _path(path), "removed": True}
+
+
+def _delta(delta: list[Any]) -> Fields:
+    """Return a change of sensory memory, as `fornix.state.deltas` wrote it."""
+    kind, path, *rest = delta
+    told: Fields = {"path": _path(tuple(path))}
+    match kind:
+        case "put":
+            return told | {"value": show.wired(rest[0])}
+        case "create":
+            return told | {"object": True}
+        case "refresh":
+            return told | {"expires": rest[0]}
+        case _:
+            return told | {"cleared" if kind == "clear" else "removed": True}
+
+
+def _items(effects: Effects) -> Iterator[Fields]:
+    begun = {(each.set, each.record.id) for each in effects.begun}
+    for each in effects.begun:
+        yield _item("added" if each.version == 1 else "updated", each)
+    for each in effects.ended:
+        if (each.set, each.record.id) not in begun:
+            yield _item("retired", each)
+
+
+def _item(change: str, stored: StoredItem) -> Fields:
+    knowledge = stored.set.scope.space if stored.set.scope.key is None else None
+    return {
+        "change": change,
+        "set": stored.set.name,
+        "knowledge": knowledge,
+        "id": stored.record.id,
+        "version": stored.version,
+        "text": _text(stored),
+    }
+
+
+def _text(stored: StoredItem) -> Json:
+    return stored.record.text
+
+
+def _call(call: Call) -> Fields:
+    outcome = None if call.outcome is None else show.wired(wire.decode(call.outcome))
+    name = "error" if call.status == "raised" else "result"
+    return {
+        "position": call.position,
+        "function": call.name,
+        "status": call.status,
+        "attempts": call.attempts,
+        name: outcome,
+    }
+
+
+def _sent(step: StepDone) -> list[Fields]:
+    if step.sent is None:
+        return []
+    listed = cast("list[tuple[Value, list[str]]]", wire.decode(step.sent))
+    return [_event_fields(event) | {"sets_off": [*actions]} for event, actions in listed]
+
+
+def _put_out(event: str) -> Fields:
+    return _event_fields(wire.decode(event))
+
+
+def _event(stored: Value) -> dict[str, Value]:
+    kind, event_id, _, data = cast("list[Value]", stored)
+    return {"event": kind, "id": event_id, "data": data}
+
+
+def _event_fields(stored: Value) -> Fields:
+    return cast("Fields", show.wired(_event(stored)))

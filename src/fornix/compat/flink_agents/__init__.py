@@ -1,0 +1,62 @@
+"""The memory and the agents of Apache Flink Agents, under its own names, on fornix.
+
+Agents, actions, events and exact memory need no adapter: they are fornix's own. What an action
+gets as its context, and sets, come in the form that Flink Agents and its design published. An
+agent of these names is run by `fornix.LocalRunner`. Where fornix differs is on the page "coming
+from Flink Agents".
+"""
+
+from fornix.agent import Agent
+from fornix.compat.flink_agents.runs import RunnerContext, action, memory_events
+from fornix.compat.flink_agents.sets import (
+    ChatMessage,
+    Knowledge,
+    KnowledgeSet,
+    KnowledgeSetItem,
+    LongTermMemory,
+    MemorySet,
+    MemorySetItem,
+)
+from fornix.events import Event, InputEvent, OutputEvent
+from fornix.memory_events import (
+    LongTermGetEvent,
+    LongTermSearchEvent,
+    LongTermUpdateEvent,
+    MemoryEvent,
+    SensoryReadEvent,
+    SensoryWriteEvent,
+    ShortTermReadEvent,
+    ShortTermWriteEvent,
+)
+from fornix.memory_events import RunBeginEvent as AgentRunBeginEvent
+from fornix.state import MemoryKind as MemoryType
+from fornix.state import MemoryObject, MemoryRef
+
+__all__ = [
+    "Agent",
+    "AgentRunBeginEvent",
+    "ChatMessage",
+    "Event",
+    "InputEvent",
+    "Knowledge",
+    "KnowledgeSet",
+    "KnowledgeSetItem",
+    "LongTermGetEvent",
+    "LongTermMemory",
+    "LongTermSearchEvent",
+    "LongTermUpdateEvent",
+    "MemoryEvent",
+    "MemoryObject",
+    "MemoryRef",
+    "MemorySet",
+    "MemorySetItem",
+    "MemoryType",
+    "OutputEvent",
+    "RunnerContext",
+    "SensoryReadEvent",
+    "SensoryWriteEvent",
+    "ShortTermReadEvent",
+    "ShortTermWriteEvent",
+    "action",
+    "memory_events",
+]

@@ -1,0 +1,59 @@
+"""Agents for the tests of the command line: imported by name, run in processes that are killed."""
+
+import json
+import threading
+
+from fornix import Agent, Event, InputEvent, OutputEvent, action
+
+__all__ = ["json"]
+
+
+class Counted(Event):
+    """What the first action tells the second."""
+
+    count: int
+
+
+class Counter(Agent):
+    """Counts the inputs of a key; fails where it is told to."""
+
+    @action(InputEvent)
+    def count(self, event, ctx):
+        """Count, in both exact memories, and note it."""
+        count = ctx.short_term_memory.increment("count")
+        ctx.sensory_memory.set("last", event.input)
+        ctx.long_term_memory.get_memory_set("notes").add(f"{event.input}")
+        ctx.send_event(Counted(ctx.durable(double, count)))
+
+    @action(Counted)
+    def tell(self, event, ctx):
+        """Put out what was counted."""
+        if ctx.sensory_memory.get("last") == "fail" and not ctx.short_term_memory.get("mended"):
+            raise ValueError("told to fail")
+        ctx.send_event(OutputEvent({"count": event.count}))
+
+
+class Next(Counter):
+    """Lets later inputs go on."""
+
+    on_failed = "next"
+
+
+class Slow(Agent):
+    """Waits in each action, so that a kill finds it at work."""
+
+    @action(InputEvent)
+    def wait(self, event, ctx):
+        """Count, after a while."""
+        threading.Event().wait(0.002)
+        ctx.short_term_memory.append("seen", event.input)
+        ctx.send_event(OutputEvent(event.input))
+
+
+class Idle(Agent):
+    """Has no action."""
+
+
+def double(count):
+    """Return it twice."""
+    return 2 * count

@@ -1,0 +1,228 @@
+"""The examples are run as their readers run them, and do what their pages say."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from pages import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch):
+    """Import modules of an example, as if its folder were the current one."""
+    names: set[str] = set()
+
+    def module(example: str, name: str) -> Any:
+        folder = EXAMPLES / example
+        monkeypatch.syspath_prepend(folder)
+        names.update(path.stem for path in folder.glob("*.py"))
+        return importlib.import_module(name)
+
+    yield module
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(params=["ram", "file"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return ":memory:" if request.param == "ram" else str(tmp_path / "app.db")
+
+
+def ran(example: str, folder: Path, *arguments: str) -> str:
+    """What an example prints when it is run in a process of its own."""
+    command = [sys.executable, str(EXAMPLES / example / "main.py"), *arguments]
+    done = subprocess.run(
+        command, cwd=folder, check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_example_is_on_the_page():
+    """Who looks for an example finds it, with a page on top."""
+    page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    folders = sorted(path.parent for path in EXAMPLES.glob("*/main.py"))
+    assert folders
+    for folder in folders:
+        assert f"({folder.name}/main.py)" in page
+        assert (folder / "main.py").read_text(encoding="utf-8").startswith('"""')
+
+
+# --- 00: short-term memory ----------------------------------------------------------------------
+
+LEFT = {
+    "x": 100,
+    "y": "abc",
+    "z": {"m": 1.0, "n": {"j": True}},
+    "copy": {"m": 0.5, "n": {"j": True}},
+}
+
+
+def test_00_short_term_memory_lasts_and_is_of_one_key(load, url):
+    """Later runs of the key see all of it, other keys nothing; sensory memory is empty again."""
+    main = load("00_short_term_memory", "main")
+    first, second, other = main.main(url)
+    assert first == second == {"short_term": LEFT, "sensory": {}}
+    assert other == {"short_term": {}, "sensory": {}}
+
+
+def test_00_a_second_process_finds_it(tmp_path):
+    """In a file it is there for good."""
+    for _ in range(2):
+        shown = ran("00_short_term_memory", tmp_path, "app.db")
+        assert f"Ada: {{'short_term': {LEFT}" in shown
+        assert "Bob: {'short_term': {}" in shown
+
+
+def test_00_the_root_is_an_object_like_any_other(load, url):
+    """What a context gives is a MemoryObject, and what one run wrote to sensory memory is gone."""
+    compat = importlib.import_module("fornix.compat.flink_agents")
+    seen: list[Any] = []
+
+    @compat.action(InputEvent)
+    def look(event, ctx):
+        for root in (ctx.get_short_term_memory(), ctx.get_sensory_memory()):
+            assert isinstance(root, compat.MemoryObject)
+            seen.append(root.get_field_names())
+            root.new_object("z").set("n.j", True)
+            root.delete("copy")
+            root.set("copy", root.get("z"))
+
+    with Memory.open(url) as memory, LocalRunner(Agent("a", actions=[look]), memory) as runner:
+        runner.handle("ada", 1)
+        runner.handle("ada", 2)
+    assert seen == [[], [], ["z", "copy"], []]
+
+
+# --- 01: the four memories ----------------------------------------------------------------------
+
+
+def test_01_history_is_of_one_key_and_knowledge_of_all(load, url):
+    """Another key has no history, and the same rules; so has an agent of another application."""
+    seen = load("01_four_memories", "main").main(url)
+    rules = ["no sugar after nine"]
+    assert seen["ada"] == {
+        "sensory": {},
+        "chat_history": ["user: I like tea", "assistant: Noted"],
+        "house_rules": rules,
+    }
+    nothing_but_rules = {"sensory": {}, "chat_history": [], "house_rules": rules}
+    assert seen["bob"] == nothing_but_rules
+    if url != ":memory:":
+        assert seen["a gardener"] == nothing_but_rules
+
+
+def test_01_what_ends_leaves_knowledge_alone(load, url):
+    """Neither the end of runs nor emptying a key's memories touches what all share."""
+    main = load("01_four_memories", "main")
+    with Memory.open(url) as memory:
+        agent = Agent("four", actions=[main.four, main.look])
+        with LocalRunner(agent, memory) as runner:
+            runner.handle("ada", "hello")
+            before = memory.knowledge.set("house_rules").list()
+            ada = memory.key("ada")
+            ada.set("chat_history").clear()
+            ada.short_term.clear()
+            (seen,) = runner.handle("ada", main.Look())
+        assert seen["chat_history"] == []
+        assert seen["house_rules"] == ["no sugar after nine"]
+        assert [item.id for item in memory.knowledge.set("house_rules")] == [i.id for i in before]
+
+
+def test_01_a_second_process_finds_it(tmp_path):
+    """In a file it is there for good."""
+    first = ran("01_four_memories", tmp_path, "app.db")
+    assert "a gardener" in first
+    assert ran("01_four_memories", tmp_path, "app.db") == first
+
+
+# --- 02: the shopping assistant -----------------------------------------------------------------
+
+
+def test_02_the_assistant_remembers_who_it_talks_to(load, tmp_path):
+    """What Ada said last week decides what she is offered; Bob is offered the other thing."""
+    main = load("02_shopping_assistant", "main")
+    model = main.ScriptedModel()
+    place = tmp_path / "shop.db"
+    (hello,) = main.talk(place, model, main.FIRST_WEEK)
+    assert hello.startswith("Noted")
+    ada, bob, rain, again = main.talk(place, model, main.SECOND_WEEK)
+    assert "fleece" in ada
+    assert "merino" in bob
+    assert "rain jacket" in rain
+    assert again == rain
+    with Memory.open(place, space="shop") as memory:
+        carts = {name: memory.key(name).short_term.get("cart") for name in ("ada", "bob")}
+        assert len(memory.key("ada").set("remarks")) == 2
+        assert memory.key("bob").sets() == []
+    assert carts == {"ada": ["fleece pullover", "rain jacket"], "bob": ["merino pullover"]}
+
+
+def test_02_each_memory_is_in_the_prompt(load, tmp_path):
+    """The model sees what belongs to the customer, and is asked once per turn."""
+    main = load("02_shopping_assistant", "main")
+    model = main.ScriptedModel()
+    main.talk(tmp_path / "shop.db", model, main.FIRST_WEEK)
+    main.talk(tmp_path / "shop.db", model, main.SECOND_WEEK)
+    assert len(model.prompts) == 4
+    _, ada, bob, rain = model.prompts
+    assert "once said: Wool makes me itch" in ada
+    assert "once said" not in bob
+    assert "We sell: Rain jacket" in rain
+    assert "In the cart: fleece pullover" in rain
+    assert "stove" not in rain
+
+
+def test_02_it_shows_itself(tmp_path):
+    """Without a file it makes its own, and leaves nothing behind."""
+    shown = ran("02_shopping_assistant", tmp_path)
+    assert "ada's cart: fleece pullover, rain jacket" in shown
+    assert "The model was asked 4 times" in shown
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- 05: killed and finished --------------------------------------------------------------------
+
+
+def test_05_a_second_process_finishes_what_a_killed_one_began(tmp_path):
+    """What was over is not run again; what was paid is not paid again; nothing is there twice."""
+    shown = ran("05_killed_and_finished", tmp_path)
+    first, second = shown.split("the second process")
+    assert "books a flight" in first
+    assert "is killed" in first
+    assert "books a flight" not in second
+    assert "books a hotel" in second
+    assert "Lisbon is booked for 420 euros" in second
+    _, _, left = second.partition("what is left")
+    payments, receipts, trips = (line.strip() for line in left.strip().splitlines())
+    paid = payments.removeprefix("payments: ").split(", ")
+    assert len(paid) == 2
+    kept = receipts.removeprefix("receipts: ").split(", ")
+    assert kept == [each.rpartition(" ")[0] for each in paid]
+    assert trips == "trips:    A trip to Lisbon for 420 euros."
+
+
+def test_actions_of_both_kinds_live_in_one_agent():
+    """An agent may mix fornix's own actions with those of Flink Agents: each has its context."""
+    compat = importlib.import_module("fornix.compat.flink_agents")
+
+    @compat.action(InputEvent)
+    def theirs(event, ctx):
+        ctx.send_event(OutputEvent(type(ctx.long_term_memory).__name__))
+
+    @action(InputEvent)
+    def ours(event, ctx):
+        ctx.send_event(OutputEvent(type(ctx.long_term_memory).__name__))
+
+    agent = Agent("both", actions=[theirs, ours])
+    with Memory.open() as memory, LocalRunner(agent, memory) as runner:
+        assert runner.handle("ada", None) == ("LongTermMemory", "KeySets")
