@@ -160,6 +160,21 @@ class OutputLaws(Laws):
         assert events(store, floor) == ["3"]
         assert events(store, agent="other") == []
 
+    def test_the_floor_is_past_every_output_that_was_pruned(self, store: Store) -> None:
+        """Also where the run that ended last sent its own out first."""
+        slow, quick = accept(store), accept(store, BOB)
+        lease = leased(store)
+        step = Step(slow, 0, "greet", outputs=["1"], begin=BEGIN)
+        store.commit(told(step, epoch=lease.epoch))
+        end(store, quick, ["2"])
+        floor = position(store, "2")
+        last = Step(slow, 1, "greet", done=True)
+        store.commit(told(last, epoch=lease.epoch, time=NOW + SECOND))
+        assert store.prune("helper", "app", ALL, now=NOW + SECOND) == 2
+        assert store.consumer("helper", "app", "mail") == floor
+        with pytest.raises(OutputsPruned):
+            store.outputs("helper", "app", after=floor - 1)
+
     def test_no_output_goes_before_its_consumers_read_it(self, store: Store) -> None:
         """Every one of them; what ended later waits too, whatever `Retain` says."""
         for scope, outputs in ((ADA, ["1"]), (BOB, ["2", "3"]), (ADA, []), (ADA, ["4"])):

@@ -189,6 +189,14 @@ class ProgressLaws(Laws):
         assert [step.looked for step in store.steps(run)] == ['"seen"', None]
         assert store.queue("helper", ADA) == []
 
+    def test_an_only_step_leaves_no_sensory_memory(self, store: Store) -> None:
+        """It begins the run and ends it."""
+        run, lease = accept(store), leased(store)
+        step = Step(run, 0, "greet", sensory="1", begin=BEGIN, done=True)
+        store.commit(told(step, epoch=lease.epoch))
+        assert [done.sensory for done in store.steps(run)] == [None]
+        assert there(store, run).actions == BEGIN.actions
+
     def test_a_commit_gives_its_lease_back(self, store: Store) -> None:
         """If it says so; then the key is free for anyone, and the epoch no longer holds."""
         run, lease = begun(store)
