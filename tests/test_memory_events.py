@@ -5,7 +5,9 @@ The rows of the table in docs/coming-from/flink-agents.md are the others; see te
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import random
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from doors import Letters
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action, wire
 from fornix.compat.flink_agents import memory_events
-from fornix.errors import FornixError, InvalidInput, RunParked
+from fornix.errors import FornixError, InvalidInput, RunParked, TreeConflict
 from fornix.memory_events import (
     MEMORY_EVENTS,
     LongTermGetEvent,
@@ -28,7 +30,10 @@ from fornix.memory_events import (
     ShortTermReadEvent,
     ShortTermWriteEvent,
 )
+from fornix.memory_notes import NotedTree, Notes
+from fornix.state import MemoryKind, Overlay
 from fornix.store import Batch, Scope, Turn
+from scale import COUNTS
 
 NOW = 1_800_000_000_000_000
 ALL = MemoryEvents(every="values", run_begin="off")
@@ -480,6 +485,59 @@ def test_deletions_are_told_apart_from_none(ram):
         "way": None,
     }
     assert set(write.objects) == {"turned", "copy", "way"}
+
+
+NAMES = ("a", "b", "c")
+
+
+def step(m, chance: random.Random) -> None:
+    """Do something to an exact tree; what is refused changes nothing."""
+    path = ".".join(chance.choices(NAMES, k=chance.randint(1, 3)))
+    other = m.get(".".join(chance.choices(NAMES, k=chance.randint(1, 2))))
+    calls = [
+        lambda: m.set(path, chance.randint(0, 9)),
+        lambda: m.set(path, None),
+        lambda: m.new_object(path, overwrite=chance.random() < 0.5),
+        lambda: m.delete(path),
+        lambda: m.increment(path),
+        lambda: m.append(path, chance.randint(0, 9)),
+        lambda: m.get_object(path).clear(),
+        lambda: m.set(path, other),
+    ]
+    with contextlib.suppress(TreeConflict):
+        chance.choice(calls)()
+
+
+def redo(m, event) -> None:
+    """Do to a tree what a write event says was done."""
+    for path in event.deleted:
+        m.delete(path)
+    for path in event.cleared:
+        m.get_object(path).clear()
+    for path, value in event.value.items():
+        if path in event.objects:
+            m.new_object(path, overwrite=True)
+        else:
+            m.set(path, value)
+
+
+@pytest.mark.parametrize("seed", range(COUNTS.fuzz_examples))
+def test_a_write_event_leads_from_one_tree_to_the_other(seed):
+    """Whoever has the tree as it was, and the event, has the tree as it is."""
+    chance = random.Random(seed)
+    base = Overlay(None, kind=MemoryKind.SHORT_TERM, now=0)
+    for _ in range(chance.randint(0, 12)):
+        step(base.root, chance)
+    notes = Notes(MemoryEvents(every="values").told(()), Scope("s", "ada"))
+    tree = NotedTree(base, kind=MemoryKind.SHORT_TERM, now=0)
+    notes.keep(tree)
+    for _ in range(chance.randint(0, 12)):
+        step(tree.root, chance)
+    copy = Overlay(base, kind=MemoryKind.SHORT_TERM, now=0)
+    for event in notes.events((), tree.deltas()):
+        if isinstance(event, ShortTermWriteEvent):
+            redo(copy.root, event)
+    assert copy.root.to_dict() == tree.root.to_dict()
 
 
 def test_reads_are_copies(ram):

@@ -115,9 +115,19 @@ def action(
     marked = Marked(events, when, on_error, retry, adapt)
 
     def mark(function: F) -> F:
-        if not callable(getattr(function, "__func__", function)):
+        plain = _plain(function)
+        if not callable(plain):
             raise InvalidInput(f"@action marks functions, not {function!r}")
-        setattr(_plain(function), _MARK, marked)
+        if _MARK in getattr(plain, "__dict__", {}):
+            raise InvalidInput(
+                f"{function!r} is an action already; name all its events in one @action(…)"
+            )
+        try:
+            setattr(plain, _MARK, marked)
+        except AttributeError:
+            raise InvalidInput(
+                f"{function!r} cannot be marked; put @action on a function that calls it"
+            ) from None
         return function
 
     return mark
@@ -284,7 +294,8 @@ def _actions(agent: Agent) -> Iterable[Action]:
             raise InvalidInput(
                 f"{function!r} is not marked as an action; put @action(InputEvent) above it"
             )
-        yield _action(agent, inner.__name__, getattr(function, "__wrapped__", function), inner)
+        call = inner if isinstance(function, staticmethod) else function
+        yield _action(agent, inner.__name__, call, inner)
 
 
 def _plain(member: object) -> Any:
@@ -301,12 +312,16 @@ def _action(agent: Agent, name: str, call: Callable[..., Any], inner: object) ->
             f"action {name!r} of agent {_title(agent)} must take (event, ctx); it takes "
             f"{inspect.signature(call)}"
         ) from None
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise InvalidInput(f"action {name!r} must not yield; send events with ctx.send_event(…)")
     on_error = marked.on_error or agent.on_error
     if on_error not in ("fail", "retry", "skip"):
         raise InvalidInput(
             f"action {name!r}: on_error must be fail, retry or skip, not {on_error!r}"
         )
     retry = marked.retry or agent.retry
+    if not isinstance(retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"action {name!r}: retry must be a Retry(…), not {retry!r}")
     return Action(
         name=name,
         events=marked.events,

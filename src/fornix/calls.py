@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -22,9 +23,15 @@ from fornix.durable_calls import (
     remade,
     returned,
 )
-from fornix.errors import InvalidInput, NonDeterministicAction
+from fornix.errors import InvalidInput, NonDeterministicAction, Unusable
 from fornix.retries import Retry
 from fornix.store import Call
+
+RECONCILED = 0
+"""Tries of a call whose error is that of its reconciler: what became of the call is not known."""
+
+
+_INSIDE: ContextVar[str | None] = ContextVar("fornix_durable_call", default=None)
 
 
 class Recorder(Protocol):
@@ -38,9 +45,17 @@ class Recorder(Protocol):
         """Wait before another try; raises what ends the task, where it is to end."""
         ...
 
+    async def apause(self, seconds: float) -> None:
+        """Wait as `pause` does, on an event loop."""
+        ...
+
 
 class Sealable(Protocol):
-    """The context of a task, which a plain durable function may not use."""
+    """The context of a task, which a durable function may not use."""
+
+    def check_open(self) -> None:
+        """Raise if it may not be used now."""
+        ...
 
     def seal(self, reason: str) -> None:
         """Have every use raise."""
@@ -57,8 +72,7 @@ class Calls:
 
     Attributes:
         recorded: Those of an earlier attempt, by position.
-        retried: The task was parked, and somebody let it try again: its last call, if it raised,
-            is made again.
+        retried: The task failed, and is tried again: its last call, if it raised, is made again.
     """
 
     run: int
@@ -68,7 +82,7 @@ class Calls:
     recorder: Recorder
     on_mismatch: OnMismatch = "fail"
     is_async: bool = False
-    recorded: list[Call] = field(default_factory=list[Call])
+    recorded: dict[int, Call] = field(default_factory=dict[int, Call])
     retried: bool = False
     made: int = 0
 
@@ -82,7 +96,7 @@ class Calls:
         digest = arguments_digest(name, args, kwargs, self.salt)
         position, self.made = self.made, self.made + 1
         fresh = Call(self.run, self.ordinal, position, name, digest, "pending")
-        known = self._known(position)
+        known = self.recorded.get(position)
         if known is None:
             return Slot(self, fresh, None)
         if (known.name, known.digest) != (name, digest):
@@ -93,14 +107,20 @@ class Calls:
                     recorded=f"{known.name}() with arguments {known.digest}",
                     found=f"{name}() with arguments {digest}",
                 )
-            del self.recorded[position:]
-            return Slot(self, replace(fresh, truncate=True), None)
-        if known.status == "raised" and self.retried and position == len(self.recorded) - 1:
-            return Slot(self, replace(fresh, truncate=True), None)
+            return Slot(self, self._begun_anew(fresh), None)
+        if known.status == "raised" and self.retried and position == max(self.recorded):
+            again = self._begun_anew(fresh)
+            return Slot(self, fresh, again if known.attempts == RECONCILED else None)
         return Slot(self, fresh, known)
 
-    def _known(self, position: int) -> Call | None:
-        return self.recorded[position] if position < len(self.recorded) else None
+    def _begun_anew(self, fresh: Call) -> Call:
+        """Forget the calls from a position on; return the one that is now under way there.
+
+        In a commit of its own: calls past it may be under way at the same time.
+        """
+        self.recorded = {p: call for p, call in self.recorded.items() if p < fresh.position}
+        self.recorder.record(replace(fresh, truncate=True))
+        return fresh
 
 
 @dataclass
@@ -135,7 +155,6 @@ class Slot:
         """Record that the call begins, where somebody could tell later what became of it."""
         if options.reconcile is not None and self.known is None:
             self._record(self.call)
-            self.call = replace(self.call, truncate=False)
 
     def keep(self, value: object) -> Any:
         """Record a result; return it as a later attempt would be given it."""
@@ -189,6 +208,9 @@ class Durable:
     def _call(
         self, function: Callable[..., Any], options: Options, args: Sequence[Any], kwargs: Any
     ) -> Any:
+        self._context.check_open()
+        if not self._calls.is_async and inspect.iscoroutinefunction(function):
+            raise _is_async(call_name(function, options))
         slot = self._calls.slot(function, options, tuple(args), kwargs)
         if self._calls.is_async:
             return self._awaited(slot, function, options, args, kwargs)
@@ -203,16 +225,13 @@ class Durable:
         chosen, reconciles = slot.chosen(function, options)
         tried = 1
         while True:
-            self._context.seal(
-                f"a durable function ({slot.call.name}) may not use the context: what it does "
-                "would not happen again with its recorded result; return it instead"
-            )
+            self._context.seal(_closed_to(slot.call.name))
             try:
                 value = chosen() if reconciles else chosen(*args, **kwargs)
                 _refuse_awaitable(value, slot.call.name)
             except Exception as error:
                 if reconciles or not options.retry.again(error, tried):
-                    slot.keep_error(error, tried)
+                    slot.keep_error(error, RECONCILED if reconciles else tried)
                     raise
                 pause = options.retry.pause_s(tried)
             else:
@@ -229,31 +248,54 @@ class Durable:
             return slot.outcome()
         await asyncio.to_thread(slot.announce, options)
         chosen, reconciles = slot.chosen(function, options)
+        kwargs = {} if reconciles else kwargs
         tried = 1
         while True:
+            inside = _INSIDE.set(slot.call.name)
             try:
-                made = _start(chosen, () if reconciles else args, {} if reconciles else kwargs)
-                value = await made
+                value = await _start(chosen, () if reconciles else args, kwargs)
             except Exception as error:
                 if reconciles or not options.retry.again(error, tried):
+                    tried = RECONCILED if reconciles else tried
                     await asyncio.to_thread(slot.keep_error, error, tried)
                     raise
                 pause = options.retry.pause_s(tried)
             else:
                 return await asyncio.to_thread(slot.keep, value)
-            await asyncio.sleep(pause)
+            finally:
+                _INSIDE.reset(inside)
+            await self._calls.recorder.apause(pause)
             tried += 1
 
 
-def _start(function: Callable[..., Any], args: Any, kwargs: Any) -> Awaitable[Any]:
-    """Return what to await for a call: a coroutine, or a plain function in a thread."""
+async def _start(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Return what a call returns; a plain function is called in a thread."""
     if inspect.iscoroutinefunction(function):
-        return function(*args, **kwargs)
-    return asyncio.to_thread(function, *args, **kwargs)
+        return await function(*args, **kwargs)
+    value = await asyncio.to_thread(function, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+def check_outside() -> None:
+    """Raise `Unusable` in a durable function of an async action; others go on meanwhile."""
+    name = _INSIDE.get()
+    if name is not None:
+        raise Unusable(_closed_to(name))
+
+
+def _closed_to(name: str) -> str:
+    return (
+        f"a durable function ({name}) may not use the context: what it does would not happen again "
+        "with its recorded result; return it instead"
+    )
 
 
 def _refuse_awaitable(value: object, name: str) -> None:
     if inspect.isawaitable(value):
         with contextlib.suppress(AttributeError):
             value.close()  # pyright: ignore - a coroutine has it
-        raise InvalidInput(f"{name} is async; call it from an async action: await ctx.durable(…)")
+        raise _is_async(name)
+
+
+def _is_async(name: str) -> InvalidInput:
+    return InvalidInput(f"{name} is async; call it from an async action: await ctx.durable(…)")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from fornix.values import Value, checked
 
 F = TypeVar("F", bound=Callable[..., Any])
 Reconcile = Callable[[], Any]
+
+_LOG = logging.getLogger(__name__)
 
 _MARK = "__fornix_durable__"
 _LONGEST = 500
@@ -128,7 +131,7 @@ def raised(error: Exception) -> str:
     """Return the record of an error: its type, its message, and its arguments if storable."""
     kind = type(error)
     try:
-        args = checked(list(error.args))
+        args = checked(_arguments(error))
     except InvalidInput:
         args = None
     record = {
@@ -140,6 +143,15 @@ def raised(error: Exception) -> str:
     return wire.encode(cast("Value", record))
 
 
+def _arguments(error: Exception) -> list[Any]:
+    """Return what an error of this type is made with."""
+    if isinstance(error, OSError) and len(error.args) == 2 and error.filename is not None:  # noqa: PLR2004 - number and text; its names are kept elsewhere
+        if error.filename2 is not None:
+            return [*error.args, error.filename, None, error.filename2]
+        return [*error.args, error.filename]
+    return list(error.args)
+
+
 def remade(name: str, outcome: str) -> Exception:
     """Return the error that `raised` recorded, of its own type where that can be made again."""
     record = cast("dict[str, Any]", wire.decode(outcome))
@@ -147,7 +159,8 @@ def remade(name: str, outcome: str) -> Exception:
     if kind is not None and record["args"] is not None:
         try:
             made = kind(*record["args"])
-        except (TypeError, ValueError):
+        except Exception as error:  # noqa: BLE001 - the user's own class: it is told in another's words
+            _LOG.debug("%s cannot be made from its arguments: %r", record["type"], error)
             made = None
         if made is not None and _shown(made) == record["message"]:
             return made

@@ -45,11 +45,11 @@ class Event:
         super().__init_subclass__(**options)
         dataclass(frozen=True)(cls)
         cls.field_names = tuple(f.name for f in fields(cast("Any", cls)))
-        taken = [name for name in cls.field_names if name in RESERVED]
+        taken = [name for name in cls.field_names if name in RESERVED or hasattr(Event, name)]
         if taken:
             raise InvalidInput(
-                f"event {cls.__name__} names a field {taken[0]!r}, which every event has from its "
-                f"runner; choose another name, such as {cls.__name__.lower()}_{taken[0]}"
+                f"event {cls.__name__} names a field {taken[0]!r}, which every event has itself; "
+                f"choose another name, such as {cls.__name__.lower()}_{taken[0]}"
             )
 
     @classmethod

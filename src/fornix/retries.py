@@ -38,13 +38,16 @@ class Retry:
         if not 0 <= self.jitter <= 1:
             raise InvalidInput(f"jitter must be from 0 to 1, not {self.jitter!r}")
 
-    def again(self, error: Exception, tried: int) -> bool:
+    def again(self, error: BaseException, tried: int) -> bool:
         """Return whether to try again after the *tried*-th try raised *error*."""
         return tried < self.attempts and isinstance(error, self.on)
 
     def pause_s(self, tried: int) -> float:
         """Return how long to wait after the *tried*-th try."""
-        whole = min(self.wait_s * self.factor ** (tried - 1), self.most_s)
+        try:
+            whole = min(self.wait_s * self.factor ** (tried - 1), self.most_s)
+        except OverflowError:
+            whole = self.most_s
         return whole * (1 - self.jitter * random.random())  # noqa: S311 - no secret
 
 

@@ -6,7 +6,9 @@ one batch; after a crash the steps that were committed stand, and the first othe
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,7 +19,7 @@ from typing import cast
 from fornix import wire
 from fornix.agent import Action, Plan
 from fornix.calls import Calls, Recorder
-from fornix.errors import AgentChanged
+from fornix.errors import AgentChanged, StaleRun
 from fornix.events import Event, OutputEvent, plain, restored, written
 from fornix.memory_events import MemoryEvent, RunBeginEvent, silent
 from fornix.memory_notes import Notes, snapshot
@@ -32,6 +34,9 @@ from fornix.writer import Engine
 TRACEBACK_CHARS = 20_000
 """Characters of a parked run's traceback that are kept, its end first of all."""
 
+
+LOOK_S = 0.05
+"""How often a pause of an async action looks whether its runner closes."""
 
 RUN_BEGIN = "<run begin>"
 """The task that goes before all others where the beginning of a run is told."""
@@ -85,7 +90,10 @@ class LiveRun:
     Attributes:
         outputs: Those of the tasks done by this object, in order.
         resumed: Some tasks were done before, by others or before a crash.
+        prepared: It is known what is to be done.
         attempt: How often the task that is next was begun here.
+        failures: How often it failed here.
+        fenced: The lease was taken over, or the run was ended by somebody else.
     """
 
     def __init__(
@@ -97,8 +105,8 @@ class LiveRun:
     ) -> None:
         self.shop, self.row, self.epoch = shop, row, epoch
         self.outputs: list[Event] = []
-        self.resumed = False
-        self.attempt = 0
+        self.resumed = self.prepared = self.fenced = False
+        self.attempt = self.failures = 0
         self._due: deque[Due] = deque()
         self._next = 0
         self._begin: Begin | None = None
@@ -109,6 +117,7 @@ class LiveRun:
         )
         self._recorded: list[Call] | None = None
         self._task: Task | None = None
+        self._parked_at = None if row.error is None else parked_at(row.error)
 
     # --- how far it is ------------------------------------------------------------------------
 
@@ -134,6 +143,7 @@ class LiveRun:
             self._begin = Begin(self._now, actions)
             self._enqueue(event, actions)
             self._recorded = [] if row.now is None else None
+            self.prepared = True
             return
         self._enqueue(event, row.actions)
         for step in engine.store.steps(row.id):
@@ -143,6 +153,7 @@ class LiveRun:
                 self._sensory.apply(state_deltas.restored(wire.decode(step.sensory)))
             if step.sent is not None:
                 self._enqueue_stored(wire.decode(step.sent))
+        self.prepared = True
 
     def _enqueue(self, event: Event, actions: tuple[str, ...]) -> None:
         for name in actions:
@@ -199,8 +210,8 @@ class LiveRun:
             recorder,
             on_mismatch=self.shop.plan.agent.on_mismatch,
             is_async=action.is_async,
-            recorded=self._calls_of(due.ordinal),
-            retried=row.error is not None or self.attempt > 1,
+            recorded={call.position: call for call in self._calls_of(due.ordinal)},
+            retried=self.failures > 0 or self._parked_at == due.ordinal,
         )
         place = Place(
             engine=engine,
@@ -285,22 +296,31 @@ class LiveRun:
             return type(event) in self.shop.plan.kept
         return not isinstance(event, OutputEvent)
 
-    def skipped(self, error: Exception, *, release: Callable[[], bool]) -> Finished:
+    def drop(self) -> None:
+        """Close the context of a task that did not return; what it did is not kept."""
+        if self._task is not None:
+            self._task.seal(
+                f"this attempt at action {self.next_action!r} of run {self.row.id} is over; what "
+                "is done with its context now would be lost"
+            )
+
+    def skipped(self, error: BaseException, *, release: Callable[[], bool]) -> Finished:
         """Return the batch of a task that failed and that its agent goes on without."""
         due, over = self._due[0], len(self._due) == 1
         step = Step(
             run=self.row.id,
             ordinal=due.ordinal,
             action=due.action,
-            skipped=told(error, due.action),
+            skipped=told(error, due.action, due.ordinal),
             begin=self._begin,
             done=over,
         )
         return Finished(self._batch(step, release=over and release()))
 
-    def turned(self, status: RunStatus, error: Exception | None = None) -> Batch:
+    def turned(self, status: RunStatus, error: BaseException | None = None) -> Batch:
         """Return the batch that parks the run, or ends one without tasks; it gives the lease up."""
-        text = None if error is None else told(error, self.next_action)
+        ordinal = self._due[0].ordinal if self._due else 0
+        text = None if error is None else told(error, self.next_action, ordinal)
         turn = Turn(self.row.id, "waiting", status, error=text, begin=self._begin)
         return self._batch(turn, release=True)
 
@@ -339,7 +359,7 @@ class LiveRun:
         did = finished.did
         self._begin = None
         self._due.popleft()
-        self.attempt = 0
+        self.attempt = self.failures = 0
         self._recorded = []
         if did is None:
             return
@@ -364,7 +384,11 @@ class RunRecorder:
 
     def record(self, call: Call) -> None:
         """Keep a call; durable when this returns."""
-        self._run.shop.engine.store.commit(self._run.called(call))
+        try:
+            self._run.shop.engine.store.commit(self._run.called(call))
+        except StaleRun:
+            self._run.fenced = True
+            raise
         self._run.recorded()
 
     def pause(self, seconds: float) -> None:
@@ -372,12 +396,26 @@ class RunRecorder:
         if self._stopping.wait(seconds):
             raise Interrupted
 
+    async def apause(self, seconds: float) -> None:
+        """Wait as `pause` does, and let others on the event loop go on."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 and not self._stopping.is_set():  # noqa: ASYNC110 - what is waited for is set by a thread
+            await asyncio.sleep(min(left, LOOK_S))
+        if self._stopping.is_set():
+            raise Interrupted
 
-def told(error: Exception, action: str) -> str:
+
+def parked_at(error: str) -> int | None:
+    """Return the ordinal of the task that failed, as `told` noted it."""
+    return cast("dict[str, int]", wire.decode(error)).get("ordinal")
+
+
+def told(error: BaseException, action: str, ordinal: int) -> str:
     """Return what is kept of the error of an action, in wire form."""
     text = "".join(traceback.format_exception(error)).encode(errors="replace").decode()
     record: Value = {
         "action": action,
+        "ordinal": ordinal,
         "type": type(error).__qualname__,
         "message": str(error).encode(errors="replace").decode()[:TRACEBACK_CHARS],
         "traceback": text[-TRACEBACK_CHARS:],

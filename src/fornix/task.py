@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fornix import wire
 from fornix.agent import Action
 from fornix.batch import Draft
-from fornix.calls import Calls, Durable
+from fornix.calls import Calls, Durable, check_outside
 from fornix.errors import InvalidInput, Unusable
 from fornix.events import Event
 from fornix.items import Hits
@@ -225,6 +225,8 @@ class Task:
         if self._sensory is None:
             below = self.place.sensory
             self._sensory = self._overlay(below, below.places, None, resolver)
+        elif self.calls.is_async:
+            check_outside()
         return self._sensory
 
     def short_term(self, resolver: Resolver) -> Overlay:
@@ -233,6 +235,8 @@ class Task:
             place = self.place
             below = Snapshot(place.engine.store, place.scope, None)
             self._short = self._overlay(below, place.paths, place.ttl, resolver)
+        elif self.calls.is_async:
+            check_outside()
         return self._short
 
     def _overlay(self, tree: Tree, paths: Places, ttl: Ttl | None, resolver: Resolver) -> Overlay:
@@ -257,6 +261,8 @@ class Task:
             else:
                 draft = self._draft = NotedDraft(place.engine, place.scope, ids)
                 draft.notes = self._notes
+        elif self.calls.is_async:
+            check_outside()
         return self._draft
 
     def _name(self) -> bytes:
@@ -285,6 +291,8 @@ class Task:
         """Raise `Unusable` if what is done now would not be kept."""
         if self._reason is not None:
             raise Unusable(self._reason)
+        if self.calls.is_async:
+            check_outside()
 
     def seal(self, reason: str) -> None:
         """Have every use raise `Unusable`, until `reopen`."""

@@ -30,11 +30,16 @@ class Desk:
         self._store, self._outlet = shop.engine.store, outlet
         self._lock = threading.Lock()
         self._tickets: dict[int, list[Ticket]] = {}
+        self._why: Callable[[Ticket], BaseException] | None = None
 
     def add(self, ticket: Ticket) -> None:
-        """Have a ticket answered when its run is over."""
+        """Have a ticket answered when its run is over, or at once if none is any more."""
         with self._lock:
-            self._tickets.setdefault(ticket.run, []).append(ticket)
+            why = self._why
+            if why is None:
+                self._tickets.setdefault(ticket.run, []).append(ticket)
+        if why is not None:
+            ticket.resolve(None, why(ticket))
 
     def waiting(self) -> list[Ticket]:
         """Return a ticket of each run that somebody waits for."""
@@ -53,7 +58,7 @@ class Desk:
         if tickets:
             _give(tickets, self._outlet.of(run.row.id) if run.resumed else run.outputs)
 
-    def parked(self, row: Run, error: Exception) -> None:
+    def parked(self, row: Run, error: BaseException) -> None:
         """Tell those who wait that a run is parked; see `Listener`."""
         del error  # what the store keeps of it is told
         self.look_up(row.id)
@@ -69,8 +74,9 @@ class Desk:
         self.dismiss(lambda _: error)
 
     def dismiss(self, why: Callable[[Ticket], BaseException]) -> None:
-        """Answer all tickets with an error."""
+        """Answer all tickets with an error, also those that are still to come."""
         with self._lock:
+            self._why = why
             left = [ticket for tickets in self._tickets.values() for ticket in tickets]
             self._tickets.clear()
         for ticket in left:

@@ -12,9 +12,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
+from math import inf
 
-from fornix.runner.lanes import LiveLane, State
+from fornix.runner.lanes import LiveLane, Pending, State
 from fornix.scope import Lease, Scope
 
 LANES = 1000
@@ -23,20 +26,44 @@ LANES = 1000
 IDLE_S = 5.0
 """How long a lane is kept at least: the answer to an input may still be on its way to it."""
 
+HELD_S = 0.02
+"""An action that was to be quick, and takes longer, holds its worker up."""
+
+
+@dataclass(slots=True, eq=False)
+class Shift:
+    """What one thread does from beginning to work to ending it.
+
+    Attributes:
+        group: Tasks that are done, and still to be committed.
+        since: When the action at hand was begun, by `time.perf_counter`.
+        slow: It is held up: others do not wait for it to come for what is ready.
+    """
+
+    group: deque[Pending] = field(default_factory=deque[Pending])
+    since: float = inf
+    slow: bool = False
+
 
 class Floor:
     """Lanes and workers. Every method may be called from any thread.
 
     Args:
-        work: What a worker does: something that is ready; returns whether there was anything.
+        work: What a worker does: something that is ready.
+        stir: Set when somebody should look after workers that may be held up.
 
     Attributes:
         lock: Guards the state of lanes, and everything here.
         stopping: Set when no new task is to be begun.
+        unwatched: Nobody calls `look_after` for a while.
     """
 
-    def __init__(self, name: str, work: Callable[[], bool], *, concurrency: int) -> None:
+    def __init__(
+        self, name: str, work: Callable[[], None], *, concurrency: int, stir: threading.Event
+    ) -> None:
         self.concurrency = concurrency
+        self.unwatched = False
+        self._stir = stir
         self.lock = threading.Lock()
         self.lanes: dict[Scope, LiveLane] = {}
         self.stopping = threading.Event()
@@ -47,7 +74,7 @@ class Floor:
         self._numbers = count()
         self._threads: list[threading.Thread] = []
         self._idle = self._taken = self._quick = self._at_work = self._away = 0
-        self._beat = self._seen = 0
+        self._shifts: set[Shift] = set()
         self._queued_away: deque[LiveLane] = deque()
 
     # --- lanes get ready ----------------------------------------------------------------------
@@ -60,8 +87,18 @@ class Floor:
         """
         lane.state = State.READY
         self._ready.append(lane)
-        if call and not self._quick:
+        if not call:
+            return
+        if not self._quick:
             self._call_worker()
+        elif self.unwatched:
+            self.attend()
+
+    def attend(self) -> None:
+        """Have the watch look now and then from now on, if it rests."""
+        if self.unwatched:
+            self.unwatched = False
+            self._stir.set()
 
     def _call_worker(self) -> None:
         """Wake a worker, or hire one; the lock is held."""
@@ -73,21 +110,33 @@ class Floor:
             self._threads.append(thread)
             thread.start()
 
-    def look_after(self) -> float | None:
+    def look_after(self) -> tuple[float | None, list[Pending]]:
         """Make lanes ready whose time has come; help where a worker is held up.
 
-        To be called now and then. Returns how long until the next lane's time.
+        To be called now and then. Returns how long until the next lane's time, and what those who
+        are held up have done, for the caller to commit.
         """
         with self.lock:
             now = time.monotonic()
             while self._later and self._later[0][0] <= now:
                 self.make_ready(heapq.heappop(self._later)[2])
-            if self._ready and self._beat == self._seen:
+            left = [pending for shift in self._shifts for pending in self._held_up(shift)]
+            if self._ready and not self._quick:
                 self._call_worker()
-            self._seen = self._beat
             if len(self.lanes) > LANES:
                 self._forget_idle(now)
-            return self._later[0][0] - now if self._later else None
+            return (self._later[0][0] - now if self._later else None), left
+
+    def _held_up(self, shift: Shift) -> list[Pending]:
+        """Note a thread that is held up, and take over what it has done; the lock is held."""
+        if shift.slow or time.perf_counter() - shift.since < HELD_S:
+            return []
+        shift.slow = True
+        self._quick -= 1
+        left = drained(shift.group)
+        for pending in left:
+            pending.lane.worker = threading.get_ident()
+        return left
 
     def _forget_idle(self, now: float) -> None:
         """Drop lanes that have long had nothing to do; the lock is held."""
@@ -121,20 +170,26 @@ class Floor:
             if self._ready and not self._quick:
                 self._call_worker()
 
-    def enter(self) -> bool:
+    def enter(self) -> Shift | None:
         """Begin to work, if there is room for one more."""
         with self.lock:
-            if self._at_work >= self.concurrency:
-                return False
-            self._at_work += 1
-            self._quick += 1
-            return True
+            return self._enter()
 
-    def exit(self) -> None:
+    def _enter(self) -> Shift | None:
+        if self._at_work >= self.concurrency or self.stopping.is_set():
+            return None
+        shift = Shift()
+        self._shifts.add(shift)
+        self._at_work += 1
+        self._quick += 1
+        return shift
+
+    def exit(self, shift: Shift) -> None:
         """End to work."""
         with self.lock:
+            self._shifts.discard(shift)
             self._at_work -= 1
-            self._quick -= 1
+            self._quick -= not shift.slow
 
     def take(self) -> LiveLane | None:
         """Take the lane that was ready first; None: there is none."""
@@ -148,32 +203,31 @@ class Floor:
     def _hold(self, lane: LiveLane) -> None:
         lane.state, lane.worker = State.TAKEN, threading.get_ident()
         self._taken += 1
-        self._beat += 1
 
-    def begin_slow(self) -> None:
+    def begin_slow(self, shift: Shift) -> None:
         """Call another worker if lanes are ready: the calling one is held up from now on."""
         with self.lock:
-            self._quick -= 1
+            self._quick -= not shift.slow
+            shift.slow = True
             if self._ready:
                 self._call_worker()
 
-    def end_slow(self) -> None:
+    def end_slow(self, shift: Shift) -> None:
         """Be back from what held the calling worker up."""
         with self.lock:
-            self._quick += 1
+            self._quick += shift.slow
+            shift.slow = False
 
     # --- taking lanes, and putting them down --------------------------------------------------
 
-    def claim(self, lane: LiveLane) -> bool:
+    def claim(self, lane: LiveLane) -> Shift | None:
         """Take one lane, and begin to work, if it is ready and there is room for one more."""
         with self.lock:
-            if lane.state is not State.READY or self._at_work >= self.concurrency:
-                return False
-            self._ready.remove(lane)
-            self._hold(lane)
-            self._at_work += 1
-            self._quick += 1
-            return True
+            shift = self._enter() if lane.state is State.READY else None
+            if shift is not None:
+                self._ready.remove(lane)
+                self._hold(lane)
+            return shift
 
     def leave(self, lane: LiveLane, state: State) -> None:
         """Put a lane down that was taken."""
@@ -224,10 +278,10 @@ class Floor:
                 lane.state = State.IDLE
             else:
                 self.make_ready(lane)
-            following = self._queued_away.popleft() if self._queued_away else None
-            if following is not None:
-                self._away += 1
-            return following
+            if self.stopping.is_set() or not self._queued_away:
+                return None
+            self._away += 1
+            return self._queued_away.popleft()
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -245,11 +299,21 @@ class Floor:
             never.wait(0.005)
         with self.lock:
             threads = list(self._threads)
-        for thread in threads:
+        others = [thread for thread in threads if thread is not threading.current_thread()]
+        for thread in others:
             thread.join(max(0.0, deadline - time.monotonic()))
-        return not any(thread.is_alive() for thread in threads)
+        return not (self._taken or self._away or any(thread.is_alive() for thread in others))
 
     def leases(self) -> list[Lease]:
         """Return the leases that this process has, by what it knows."""
         with self.lock:
             return [lane.lease for lane in self.lanes.values() if lane.lease is not None]
+
+
+def drained(group: deque[Pending]) -> list[Pending]:
+    """Return what is in *group*, and take it out; two threads may do so at once."""
+    taken: list[Pending] = []
+    with suppress(IndexError):
+        while True:
+            taken.append(group.popleft())
+    return taken

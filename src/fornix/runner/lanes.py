@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from threading import Lock
 from typing import Literal, TypeAlias
 
 from fornix.agent import OnFailed
@@ -39,7 +41,7 @@ class Pending:
     lane: LiveLane
     kind: Kind
     finished: Finished
-    error: Exception | None = None
+    error: BaseException | None = None
 
     @property
     def batch(self) -> Batch:
@@ -59,12 +61,14 @@ class LiveLane:
         lease: The right to run the key, while this process has it.
         returned: The epoch of the last lease that was given back, or is with a commit under way.
         worker: The thread that took it last.
+        news: Counts the inputs that were accepted here.
         idle_since: When it last had nothing to do; by the monotonic clock.
         waiting: The next runs, as far as they are known, in order.
         known: Up to this number, every run that waits is in `waiting`; None: that is not known.
         complete: No run is known to wait but those in `waiting`.
         pending: What was done and is still to be committed.
         conflicts: How often the task was begun again since an item it read had moved on.
+        hindered: How often the store could not serve it in a row.
         stuck: The parked run that the others wait behind.
         failure: What an async action raised, until it is decided what becomes of it.
     """
@@ -74,6 +78,7 @@ class LiveLane:
     lease: Lease | None = None
     returned: int = 0
     worker: int = 0
+    news: int = 0
     idle_since: float = 0.0
     waiting: deque[Run] = field(default_factory=deque[Run])
     known: int | None = None
@@ -81,17 +86,27 @@ class LiveLane:
     run: LiveRun | None = None
     pending: Pending | None = None
     conflicts: int = 0
+    hindered: int = 0
     stuck: Run | None = None
-    failure: Exception | None = None
+    failure: BaseException | None = None
 
-    def add(self, row: Run, *, first: bool) -> None:
-        """Note a run that was just accepted; *first*: no earlier one waits or is parked."""
+    def add(self, row: Run, *, first: bool) -> bool:
+        """Note a run that was just accepted; *first*: no earlier one waits or is parked.
+
+        Returns False if somebody has taken notice of it before, and may be done with it by now.
+        The lock of the floor is held.
+        """
+        self.news += 1
+        if self.known is not None and row.number <= self.known:
+            return False
+        if self.stuck is not None:
+            return True  # read again with the others, once the parked one is out of the way
         if first or (self.known is not None and row.number == self.known + 1):
-            if self.known is None or row.number > self.known:
-                self.waiting.append(row)
-                self.known = row.number
-        elif self.known is None or row.number > self.known:
+            self.waiting.append(row)
+            self.known = row.number
+        else:
             self.complete = False
+        return True
 
     def lend(self, lease: Lease | None) -> None:
         """Note a lease, unless it is one that was given back."""
@@ -104,21 +119,34 @@ class LiveLane:
         self.refresh()
 
     def refresh(self) -> None:
-        """Have the runs that wait read again."""
+        """Have the runs that wait read again; the lock of the floor is held."""
         self.known, self.complete, self.stuck = None, False, None
         self.waiting.clear()
 
-    def load(self, store: Store, agent: str, on_failed: OnFailed) -> None:
+    def load(self, store: Store, agent: str, on_failed: OnFailed, lock: Lock) -> None:
         """Read which runs wait; `stuck` is the parked one that is in their way, if one is."""
-        rows = store.queue(agent, self.scope, limit=PAGE)
+        news, limit = self.news, PAGE
+        rows = store.queue(agent, self.scope, limit=limit)
+        while len(rows) == limit and all(row.status == "parked" for row in rows):
+            if on_failed == "wait":
+                break
+            limit *= 4
+            rows = store.queue(agent, self.scope, limit=limit)
+        with lock:
+            if self.news != news:
+                self.known = None  # what was accepted meanwhile may be among the rows, or not
+            self._take_in(rows, on_failed)
+            all_read = len(rows) < limit and self.news == news
+            self.complete = all_read or self.stuck is not None
+
+    def _take_in(self, rows: Sequence[Run], on_failed: OnFailed) -> None:
         self.stuck = None
-        self.complete = len(rows) < PAGE
         self.waiting.clear()
         for row in rows:
             if row.status == "waiting":
                 self.waiting.append(row)
             elif on_failed == "wait":
-                self.stuck, self.complete = row, True
+                self.stuck = row
                 break
         if rows:
             self.known = rows[-1].number

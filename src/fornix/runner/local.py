@@ -37,7 +37,7 @@ from fornix.run import Shop
 from fornix.runner.desk import Desk
 from fornix.runner.lanes import LiveLane, State
 from fornix.runner.outlet import Outlet, Output
-from fornix.runner.tickets import Outputs, Ticket
+from fornix.runner.tickets import LOOK_S, Outputs, Ticket
 from fornix.runner.watch import Watch
 from fornix.runner.work import Work
 from fornix.scope import Scope
@@ -46,9 +46,6 @@ from fornix.values import checked_name, counted
 
 CONCURRENCY = 16
 """Keys at work at once: as many threads for plain actions, as many async actions on the loop."""
-
-LOOK_S = 0.05
-"""How often a waiting caller looks whether there is something that it can do itself."""
 
 PAUSE_S = 0.002
 """How often `run_until_idle` looks whether others are done."""
@@ -228,7 +225,7 @@ class LocalRunner:
                 key=key,
                 number=answer.number,
                 repeated=answer.repeated,
-                wait=self._await,
+                waiter=self,
             )
             tickets.append(ticket)
             if answer.run is None:
@@ -237,15 +234,23 @@ class LocalRunner:
             self._desk.add(ticket)
             if answer.repeated:
                 self._desk.look_up(ticket.run)
-            if not ticket.done:
-                self._line_up(asked, answer, call=call)
+            if not ticket.done and self._line_up(asked, answer, call=call):
+                self._desk.look_up(ticket.run)
+        if self._closed:  # meanwhile: nobody else would give the keys back
+            for answer in accepted:
+                if answer.lease is not None:
+                    self._store.release(answer.lease)
+        elif len(inputs) > 1:
+            self._work.floor.attend()
         return tickets
 
-    def _line_up(self, asked: Input, answer: Accepted, *, call: bool) -> None:
+    def _line_up(self, asked: Input, answer: Accepted, *, call: bool) -> bool:
         """Have an input worked on, here or by whoever has its key.
 
         A repeated one as well: the process that accepted it first may be gone, or may die.
+        Returns whether somebody may be done with it already.
         """
+        seen = False
         floor = self._work.floor
         with floor.lock:
             lane = floor.lanes.get(asked.scope)
@@ -264,9 +269,10 @@ class LocalRunner:
                     asked.event,
                     asked.time,
                 )
-                lane.add(row, first=answer.first)
+                seen = not lane.add(row, first=answer.first)
             if lane.state is State.IDLE:
                 floor.make_ready(lane, call=call)
+        return seen
 
     def _pruned(self, asked: Input) -> NotFound:
         return NotFound(
@@ -276,28 +282,31 @@ class LocalRunner:
 
     # --- waiting for outputs ------------------------------------------------------------------
 
-    def _await(self, ticket: Ticket, wait_s: float | None) -> None:
-        """Wait until a ticket is done, and work on its key meanwhile."""
+    def wait(self, ticket: Ticket, wait_s: float | None) -> None:
+        """Wait until a ticket is done, and work on its key meanwhile; see `Ticket.result`."""
         deadline = None if wait_s is None else time.monotonic() + wait_s
         floor, scope = self._work.floor, Scope(self._shop.space, ticket.key)
         while not ticket.done:
-            if self._desk.failure is not None:
-                raise self._desk.failure
             lane = floor.lanes.get(scope)
             if lane is not None and self._work.on(lane):
                 continue
             floor.nudge()
             left = LOOK_S if deadline is None else deadline - time.monotonic()
-            stuck = None if lane is None else lane.stuck
-            if stuck is not None and (deadline is None or left <= 0) and not ticket.done:
-                row = self._store.run(stuck.id)
-                if row is not None and row.status == "parked":
-                    raise self._desk.why(stuck.id, row, behind=ticket.run)
-            if left <= 0 and not ticket.done:
-                raise RunPending(ticket.run, ticket.key, wait_s=wait_s or 0)
-            self._desk.stir.set()
+            self.look(ticket, wait_s, left_s=left)
             ticket.wait(min(left, LOOK_S))
         floor.nudge()
+
+    def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
+        """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
+        self._desk.stir.set()
+        lane = self._work.floor.lanes.get(Scope(self._shop.space, ticket.key))
+        stuck = None if lane is None else lane.stuck
+        if stuck is not None and stuck.number < ticket.number and (wait_s is None or left_s <= 0):
+            row = self._store.run(stuck.id)
+            if row is not None and row.status == "parked" and not ticket.done:
+                raise self._desk.why(stuck.id, row, behind=ticket.run)
+        if left_s <= 0 and not ticket.done:
+            raise RunPending(ticket.run, ticket.key, wait_s=wait_s or 0)
 
     def outputs(
         self,
@@ -330,14 +339,15 @@ class LocalRunner:
         """
         if self._closed:
             raise StoreClosed("this runner was closed; make another one")
+        if self._desk.failure is not None:
+            raise self._desk.failure
         if self._started:
             return
         with self._lock:
-            if self._started:
-                return
-            self._started = True
-            self._watch.pull()
-            self._watch.start()
+            if not self._started and not self._closed:
+                self._watch.pull()
+                self._watch.start()
+                self._started = True
 
     def run_until_idle(self) -> None:
         """Work until no input of the agent waits any more, whoever submitted it.
@@ -386,9 +396,10 @@ class LocalRunner:
 
         What is still to be done stays in the inbox.
         """
-        if self._closed:
-            return
-        self._closed = True
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
         self._closing.set()
         if not self._work.stop(wait_s):
             _LOG.warning("an action did not end in time; what it does now is not kept")
@@ -410,9 +421,11 @@ class LocalRunner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self._finish()
-        self.close()
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            self.close()
 
     def _finish(self) -> None:
         """Wait for everything that was submitted here, but for what a parked run blocks."""

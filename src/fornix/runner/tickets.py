@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from fornix.events import Event, OutputEvent
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+LOOK_S = 0.05
+"""How often whoever waits looks whether it waits in vain."""
 
 
 class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it carries where it comes from
@@ -38,6 +39,18 @@ class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it carries where it comes fro
         return made
 
 
+class Waiter(Protocol):
+    """Knows how a run is waited for."""
+
+    def wait(self, ticket: Ticket, wait_s: float | None) -> None:
+        """Return when a ticket is done; raise when it is not in *wait_s*, or in vain."""
+        ...
+
+    def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
+        """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
+        ...
+
+
 class Ticket:
     """Stands for a run that was accepted: its input is durable, and will be run.
 
@@ -48,7 +61,7 @@ class Ticket:
     """
 
     __slots__ = (
-        "_await", "_error", "_lock", "_outputs", "_then", "key", "number", "repeated", "run",
+        "_error", "_lock", "_outputs", "_then", "_waiter", "key", "number", "repeated", "run",
     )  # fmt: skip
 
     def __init__(
@@ -58,13 +71,13 @@ class Ticket:
         key: str,
         number: int,
         repeated: bool,
-        wait: Callable[[Ticket, float | None], None],
+        waiter: Waiter,
     ) -> None:
         self.run, self.key, self.number, self.repeated = run, key, number, repeated
-        self._await = wait
+        self._waiter = waiter
         self._outputs: Outputs | None = None
         self._error: BaseException | None = None
-        self._then: Callable[[], None] | None = None
+        self._then: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._lock.acquire()
 
@@ -90,26 +103,33 @@ class Ticket:
             RunPending: It was not over in time; it goes on all the same.
         """
         if not self.done:
-            self._await(self, wait_s)
-        if self._error is not None:
-            raise self._error
-        assert self._outputs is not None  # noqa: S101 - one of both is there
-        return self._outputs
+            self._waiter.wait(self, wait_s)
+        return self._answer()
 
     async def aresult(self, wait_s: float | None = None) -> Outputs:
         """Return the outputs of the run, once it is over; see `result`."""
         loop = asyncio.get_running_loop()
-        came = loop.create_future()
+        came = asyncio.Event()
 
         def told() -> None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(lambda: None if came.done() else came.set_result(None))
+                loop.call_soon_threadsafe(came.set)
 
-        self._then = told
-        if not self.done:
+        self._then.append(told)
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        while not self.done:
+            left = LOOK_S if deadline is None else deadline - time.monotonic()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(came, wait_s)
-        return self.result(0)
+                await asyncio.wait_for(came.wait(), min(max(0.0, left), LOOK_S))
+            if not self.done:
+                self._waiter.look(self, wait_s, left_s=left)
+        return self._answer()
+
+    def _answer(self) -> Outputs:
+        if self._error is not None:
+            raise self._error
+        assert self._outputs is not None  # noqa: S101 - one of both is there
+        return self._outputs
 
     # --- for the runner -----------------------------------------------------------------------
 
@@ -118,8 +138,8 @@ class Ticket:
         if not self.done:
             self._outputs, self._error = outputs, error
             self._lock.release()
-            if self._then is not None:
-                self._then()
+            for then in tuple(self._then):
+                then()
 
     def wait(self, timeout: float) -> bool:
         """Wait for the answer; return whether it is there."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from fornix.errors import StoreClosed, Unavailable
@@ -40,10 +41,10 @@ class Watch:
         self.serving = False
         self._shop, self._work, self._desk, self._prune = shop, work, desk, prune
         self._store = shop.engine.store
-        self._pruned = time.monotonic()
+        self._pruned, self._prunes = time.monotonic(), False
         self._closing = threading.Event()
         name = f"fornix-{shop.plan.name}-watch"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin to look."""
@@ -56,21 +57,31 @@ class Watch:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
+    def _watch(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001 - nobody is above it: all who wait are told
+            _LOG.exception("the watch ended", extra={"agent": self._shop.plan.name})
+            self._work.fail(error)
+
     def _run(self) -> None:
         shortest, longest = POLL_S
         pause = shortest
         while not self._closing.is_set() and self._desk.failure is None:
-            due = self._work.floor.look_after()
+            due, left = self._work.floor.look_after()
             try:
+                self._work.settle(deque(left))
                 waits = self._look()
             except Unavailable as error:
                 _LOG.warning("looked in vain: %s", error, extra={"agent": self._shop.plan.name})
                 waits = True
             except StoreClosed as error:
-                self._desk.failed(error)
+                self._work.fail(error)
                 return
             pause = min(pause * 1.5, longest) if waits else shortest
-            rests = not waits and not self.serving and self._work.floor.quiet
+            floor = self._work.floor
+            floor.unwatched = not waits and not self.serving
+            rests = floor.unwatched = floor.unwatched and floor.quiet
             wait_s = REST_S if rests else pause if waits else longest
             if self._desk.stir.wait(wait_s if due is None else max(0.0, min(due, wait_s))):
                 self._desk.stir.clear()
@@ -93,9 +104,9 @@ class Watch:
         if self.serving:
             self.pull()
         if time.monotonic() - self._pruned > PRUNE_EVERY_S:
-            self._pruned = time.monotonic()
-            self._prune()
-        return bool(blocked or parked or foreign)
+            self._prunes = self._prune() > 0
+            self._pruned = self._pruned if self._prunes else time.monotonic()
+        return bool(blocked or parked or foreign or self._prunes)
 
     def _is_elsewhere(self, key: str, elsewhere: set[Scope]) -> bool:
         """Return whether nobody here works on a key."""

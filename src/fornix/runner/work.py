@@ -7,15 +7,19 @@ side on one event loop, in a thread of its own.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
+from math import inf
 from typing import Protocol
 
 from fornix.errors import (
     ForkedStore,
     FornixError,
+    InvalidInput,
     KeyBusy,
     StaleItem,
     StaleRun,
@@ -25,7 +29,7 @@ from fornix.errors import (
     StoreReadOnly,
 )
 from fornix.run import Finished, Interrupted, LiveRun, RunRecorder, Shop
-from fornix.runner.floor import Floor
+from fornix.runner.floor import Floor, Shift, drained
 from fornix.runner.lanes import Kind, LiveLane, Pending, State
 from fornix.runner.loop import Loop
 from fornix.store import Commit, Run
@@ -57,15 +61,25 @@ _HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
 _GONE = (StoreClosed, ForkedStore)
 """What ends all work of this process on the store."""
 
+_FAILURES = (Exception, SystemExit, asyncio.CancelledError)
+"""What an action may raise to fail. In a thread or on a loop that is not its own, leaving the
+program means nothing, and nobody but the runner cancels it from outside."""
+
 
 class Listener(Protocol):
-    """Who is told what became of runs."""
+    """Who is told what became of runs.
+
+    Attributes:
+        stir: Set when something is to be looked after.
+    """
+
+    stir: threading.Event
 
     def ended(self, run: LiveRun) -> None:
         """A run is over: its last task is committed."""
         ...
 
-    def parked(self, row: Run, error: Exception) -> None:
+    def parked(self, row: Run, error: BaseException) -> None:
         """A run is parked."""
         ...
 
@@ -83,55 +97,65 @@ class Work:
 
     def __init__(self, shop: Shop, owner: str, listener: Listener, *, concurrency: int) -> None:
         self.shop, self.owner = shop, owner
-        self.floor = Floor(shop.plan.name, self.once, concurrency=concurrency)
+        self.floor = Floor(shop.plan.name, self._serve, concurrency=concurrency, stir=listener.stir)
         self._listener = listener
         self._took: dict[str, float] = {}
         self._loop = Loop(f"fornix-{shop.plan.name}-loop")
 
+    def _serve(self) -> None:
+        """Do what is ready, in a worker's thread."""
+        try:
+            self.once()
+        except BaseException as error:  # noqa: BLE001 - nobody is above it: all who wait are told
+            _LOG.exception("a worker ended", extra={"agent": self.shop.plan.name})
+            self.fail(error)
+
     def once(self) -> bool:
         """Do what is ready, up to a group, and commit it; return whether there was anything."""
-        group: list[Pending] = []
         taken: list[LiveLane] = []
         began = time.perf_counter()
-        if not self.floor.enter():
+        shift = self.floor.enter()
+        if shift is None:
             return False
         try:
-            while len(group) < GROUP and not self.floor.stopping.is_set():
+            while len(shift.group) < GROUP and not self.floor.stopping.is_set():
                 lane = self.floor.take()
                 if lane is None:
                     break
                 taken.append(lane)
-                found = self.look(lane)
-                if isinstance(found, LiveRun):
-                    found = self._act(lane, found, group)
-                if found is not None:
-                    group.append(found)
+                self._do(lane, shift)
                 if time.perf_counter() - began > SLICE_S:
                     break
-            self.settle(group)
+            self.settle(shift.group)
         except BaseException:
             self._drop(taken)
             raise
         finally:
-            self.floor.exit()
+            self.floor.exit(shift)
         return bool(taken)
 
     def on(self, lane: LiveLane) -> bool:
         """Do the next task of a lane in the calling thread, if it is ready and nobody is at it."""
-        if not self.floor.claim(lane):
+        shift = self.floor.claim(lane)
+        if shift is None:
             return False
         try:
-            found = self.look(lane)
-            if isinstance(found, LiveRun):
-                found = self._act(lane, found, [])
-            if found is not None:
-                self.settle([found])
+            self._do(lane, shift)
+            self.settle(shift.group)
         except BaseException:
             self._drop([lane])
             raise
         finally:
-            self.floor.exit()
+            self.floor.exit(shift)
         return True
+
+    def _do(self, lane: LiveLane, shift: Shift) -> None:
+        """Do the next task of a lane that was taken; what is to be committed goes to the group."""
+        found = self.look(lane)
+        if isinstance(found, LiveRun):
+            found = self._act(lane, found, shift)
+        if found is not None:
+            shift.group.append(found)
 
     def _drop(self, lanes: Sequence[LiveLane]) -> None:
         """Put lanes down that this thread has in hand: a Ctrl-C came in the middle of them."""
@@ -170,20 +194,22 @@ class Work:
         """Begin the next run of a lane; None: there is none, and the lane is put down."""
         plan, store = self.shop.plan, self.shop.engine.store
         if lane.lease is None:
-            lane.lend(store.lease(lane.scope, self.owner))
-            lane.refresh()
+            lease = store.lease(lane.scope, self.owner)
+            with self.floor.lock:
+                lane.lend(lease)
+                lane.refresh()
             if lane.lease is None:
                 self.floor.leave(lane, State.BLOCKED)
                 self._listener.stuck(lane)
                 return None
-        if not lane.waiting and not lane.complete:
-            lane.load(store, plan.name, plan.agent.on_failed)
+        while not lane.waiting and not lane.complete:
+            lane.load(store, plan.name, plan.agent.on_failed, self.floor.lock)
         if not lane.waiting:
             self._give_up(lane)
             return None
         row = lane.waiting.popleft()
         lane.run = run = LiveRun(self.shop, row, epoch=lane.lease.epoch)
-        lane.conflicts = 0
+        lane.conflicts = lane.hindered = 0
         run.prepare()
         return run
 
@@ -200,30 +226,33 @@ class Work:
         if lane.stuck is not None:
             self._listener.stuck(lane)
 
-    def _act(self, lane: LiveLane, run: LiveRun, group: list[Pending]) -> Pending | None:
-        """Do the next task of a run; what is slow keeps no finished task of *group* waiting."""
+    def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Pending | None:
+        """Do the next task of a run; what is slow keeps no finished task of the group waiting."""
         action = run.action
-        slow = self._took.get(action.name, 1.0) > QUICK_S
-        if slow:
-            self.settle(group)
-            group.clear()
-            self.floor.begin_slow()
-        began = time.perf_counter()
+        if self._took.get(action.name, 1.0) > QUICK_S:
+            self.settle(shift.group)
+            self.floor.begin_slow(shift)
+        began = shift.since = time.perf_counter()
         try:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
-            action.call(event, context if action.adapt is None else action.adapt(context))
+            answer = action.call(event, context if action.adapt is None else action.adapt(context))
+            if answer is not None:
+                _refuse_awaitable(answer, action.name)
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
+            run.drop()
             self._abandon(lane)
             return None
-        except Exception as error:  # noqa: BLE001 - the user's code: recorded, and its run parked
+        except _FAILURES as error:  # the user's code: recorded, and its run parked
+            run.drop()
             return self._refused(lane, error)
         finally:
+            shift.since = inf
             took = time.perf_counter() - began
             last = self._took.get(action.name, took)
             self._took[action.name] = last + LATELY * (took - last)
-            if slow:
-                self.floor.end_slow()
+            if shift.slow:
+                self.floor.end_slow(shift)
         return self._pending(lane, "step", finished)
 
     def _pending(self, lane: LiveLane, kind: Kind, finished: Finished) -> Pending:
@@ -243,25 +272,27 @@ class Work:
         with self.floor.lock:
             lane.run, lane.pending = None, None
             lane.refresh()
-        self.floor.leave(lane, State.IDLE)
+        self.floor.leave(lane, State.READY)
 
     # --- what fails ---------------------------------------------------------------------------
 
-    def _refused(self, lane: LiveLane, error: Exception) -> Pending | None:
+    def _refused(self, lane: LiveLane, error: BaseException) -> Pending | None:
         """Decide what becomes of a task that failed."""
         run = lane.run
-        if isinstance(error, _GONE):
-            self._fail(error)
+        if isinstance(error, _GONE) and self._is_gone():
+            self.fail(error)
+            self.floor.leave(lane, State.IDLE)
             return None
         if isinstance(error, _HINDERED) or run is None:
-            self._wait(lane, error)
+            self._hindered(lane, error)
             return None
-        if isinstance(error, StaleRun):
+        if isinstance(error, StaleRun) and run.fenced:
             self._lost(lane)
             return None
+        run.failures += 1
         action = None if run.over else self.shop.plan.actions.get(run.next_action)
-        if action is not None and action.retry.again(error, run.attempt):
-            self._wait(lane, error, action.retry.pause_s(run.attempt))
+        if action is not None and action.retry.again(error, run.failures):
+            self._wait(lane, action.retry.pause_s(run.failures))
             return None
         if action is not None and action.on_error == "skip":
             finished = run.skipped(error, release=lambda: self._may_release(lane))
@@ -272,8 +303,18 @@ class Work:
         pending.error = error
         return pending
 
-    def _fail(self, error: FornixError) -> None:
-        """Stop: the store cannot be used any more."""
+    def _is_gone(self) -> bool:
+        """Return whether it is the runner's own store that was closed, not one of an action."""
+        try:
+            self.shop.engine.store.run(0)
+        except _GONE:
+            return True
+        except FornixError as error:
+            _LOG.warning("the store could not tell whether it is open: %s", error)
+        return False
+
+    def fail(self, error: BaseException) -> None:
+        """Stop: nothing can be done any more."""
         self.floor.stop()
         self._listener.failed(error)
 
@@ -285,30 +326,39 @@ class Work:
         self.floor.leave(lane, State.BLOCKED)
         self._listener.stuck(lane)
 
-    def _wait(self, lane: LiveLane, error: Exception, pause_s: float | None = None) -> None:
+    def _hindered(self, lane: LiveLane, error: BaseException) -> None:
+        """Have a lane tried again later which the store could not serve."""
+        lane.hindered += 1
+        if lane.run is not None and not lane.run.prepared:
+            with self.floor.lock:
+                lane.run = None
+                lane.refresh()
+        shortest, longest = RETRY_S
+        _LOG.warning("tried again later: %s", error, extra={"agent": self.shop.plan.name})
+        self._wait(lane, min(shortest * 2.0 ** min(lane.hindered, 20), longest))
+
+    def _wait(self, lane: LiveLane, pause_s: float) -> None:
         """Have a lane tried again later."""
-        if pause_s is None:
-            lane.conflicts += 1
-            shortest, longest = RETRY_S
-            pause_s = min(shortest * 2.0 ** min(lane.conflicts, 20), longest)
-            _LOG.warning("tried again later: %s", error, extra={"agent": self.shop.plan.name})
         self.floor.put_off(lane, pause_s)
         self._listener.stuck(lane)
 
     # --- commits ------------------------------------------------------------------------------
 
-    def settle(self, group: list[Pending]) -> None:
+    def settle(self, done: deque[Pending]) -> None:
         """Commit what was done, in one transaction, and go on with each lane."""
+        group = drained(done)
         if not group:
             return
         try:
             answers = self.shop.engine.store.commit_many([p.batch for p in group])
         except _HINDERED as error:
             for pending in group:
-                self._wait(pending.lane, error)
+                self._hindered(pending.lane, error)
             return
         except FornixError as error:
-            self._fail(error)
+            self.fail(error)
+            for pending in group:
+                self.floor.leave(pending.lane, State.IDLE)
             return
         for pending, answer in zip(group, answers, strict=True):
             pending.lane.pending = None
@@ -335,6 +385,7 @@ class Work:
                 lane.waiting.clear()
             self.floor.leave(lane, State.READY)
             return
+        lane.conflicts = lane.hindered = 0
         if pending.kind == "step":
             run.committed(pending.finished, answer.number)
         if not run.over:
@@ -359,7 +410,7 @@ class Work:
         else:
             refused = self._refused(lane, error)
             if refused is not None:
-                self.settle([refused])
+                self.settle(deque([refused]))
 
     # --- async actions ------------------------------------------------------------------------
 
@@ -375,16 +426,26 @@ class Work:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
             await action.call(event, context if action.adapt is None else action.adapt(context))
             finished = run.done(task, release=lambda: self._may_release(lane))
-        except (Interrupted, asyncio.CancelledError):
-            lane.run = None
-            lane.refresh()
-            self._come_back(lane, abandoned=True)
-        except Exception as error:  # noqa: BLE001 - the user's code: recorded, and its run parked
+        except Interrupted:
+            self._abandon_async(lane, run)
+        except _FAILURES as error:  # the user's code: recorded, and its run parked
+            if isinstance(error, asyncio.CancelledError) and self.floor.stopping.is_set():
+                self._abandon_async(lane, run)
+                return
+            run.drop()
             lane.failure = error
             self._come_back(lane)
         else:
             self._pending(lane, "step", finished)
             self._come_back(lane)
+
+    def _abandon_async(self, lane: LiveLane, run: LiveRun) -> None:
+        """Put a lane down whose async action the end of the runner cut short."""
+        run.drop()
+        with self.floor.lock:
+            lane.run = None
+            lane.refresh()
+        self._come_back(lane, abandoned=True)
 
     def _come_back(self, lane: LiveLane, *, abandoned: bool = False) -> None:
         """Have a lane gone on with, and let another one that waited go away."""
@@ -401,3 +462,12 @@ class Work:
         ended = self.floor.join(wait_s)
         self._loop.stop()
         return ended
+
+
+def _refuse_awaitable(answer: object, action: str) -> None:
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise InvalidInput(
+            f"action {action!r} returned something to be awaited; define it with `async def`"
+        )
