@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what *arguments* (default: the command line) ask for; 1 if a system failed."""
     asked = _parser().parse_args(arguments)
     asked.work.mkdir(parents=True, exist_ok=True)
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
     peers.offline(asked.work)
     systems = [*(name for name in peers.OURS if name in asked.ours), *asked.peers]
     jobs = list(_jobs(asked, systems))
