@@ -151,9 +151,9 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
         assert store.problems() == []
 
 
-def settled(store: SqliteStore, *batches: Batch) -> list[Commit | FornixError | None]:
-    """Return what becomes of batches that share a transaction."""
-    group = [Ticket(batch) for batch in batches]
+def settled(store: SqliteStore, *batches: Batch) -> list[object]:
+    """Return what becomes of batches that share a transaction, each of a thread of its own."""
+    group = [Ticket(lambda tx, b=b: tx.apply(b), lambda tx, b=b: tx.gather(b)) for b in batches]
     store._commit_group(group)
     return [ticket.error or ticket.answer for ticket in group]
 
