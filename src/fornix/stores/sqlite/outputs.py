@@ -21,6 +21,8 @@ _OLD_IDS = """
     ORDER BY time, digest LIMIT ?
 """
 
+_ANY_OLD_ID = "SELECT 1" + _OLD_IDS  # noqa: S608 - ours
+
 _FORGET_IDS = f"""
     DELETE FROM event_id WHERE (agent, digest) IN (SELECT agent, digest {_OLD_IDS})
 """  # noqa: S608 - ours
@@ -86,8 +88,7 @@ class Pruning:
         self._ids = False
         if self._agent is not None:
             self._runs = self._ended(db, retain, now)
-            old = first(db, f"SELECT 1 {_OLD_IDS}", self._agent, self._ids_until, 1)
-            self._ids = old is not None
+            self._ids = first(db, _ANY_OLD_ID, self._agent, self._ids_until, 1) is not None
 
     @property
     def needed(self) -> bool:
