@@ -16,15 +16,15 @@ from fornix.stores.sqlite.scopes import ROW_BITS
 _AGENT = "SELECT id FROM agent WHERE space = ? AND name = ?"
 
 _OLD_IDS = """
-    FROM event_id WHERE agent = ? AND time <= ? AND NOT EXISTS
+    event_id WHERE agent = ? AND time <= ? AND NOT EXISTS
         (SELECT 1 FROM run WHERE run.id = event_id.run AND run.ended IS NULL)
     ORDER BY time, digest LIMIT ?
 """
 
-_ANY_OLD_ID = "SELECT 1" + _OLD_IDS  # noqa: S608 - ours
+_ANY_OLD_ID = f"SELECT 1 FROM {_OLD_IDS}"  # noqa: S608 - ours
 
 _FORGET_IDS = f"""
-    DELETE FROM event_id WHERE (agent, digest) IN (SELECT agent, digest {_OLD_IDS})
+    DELETE FROM event_id WHERE (agent, digest) IN (SELECT agent, digest FROM {_OLD_IDS})
 """  # noqa: S608 - ours
 
 _ENDED = """
