@@ -293,7 +293,7 @@ def _closed_to(name: str) -> str:
 def _refuse_awaitable(value: object, name: str) -> None:
     if inspect.isawaitable(value):
         with contextlib.suppress(AttributeError):
-            value.close()  # pyright: ignore - a coroutine has it
+            value.close()  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue] - a coroutine has it
         raise _is_async(name)
 
 

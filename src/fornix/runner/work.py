@@ -44,10 +44,12 @@ SLICE_S = 0.002
 its actions are quick."""
 
 QUICK_S = 0.001
-"""Actions that took less lately are done one after the other by one worker."""
+"""Actions while which the process was idle for less lately are done one after the other by one
+worker: where it is busy all the time, by this thread or others, more of them would only be in each
+other's way."""
 
 LATELY = 0.3
-"""Weight of the last time an action took, in the average of how long it takes lately."""
+"""Weight of the last time an action was done, in the average of lately."""
 
 CONFLICTS = 10
 """How often a task begins again at once because an item that it changes had moved on."""
@@ -99,7 +101,7 @@ class Work:
         self.shop, self.owner = shop, owner
         self.floor = Floor(shop.plan.name, self._serve, concurrency=concurrency, stir=listener.stir)
         self._listener = listener
-        self._took: dict[str, float] = {}
+        self._idle: dict[str, float] = {}
         self._loop = Loop(f"fornix-{shop.plan.name}-loop")
 
     def _serve(self) -> None:
@@ -229,10 +231,11 @@ class Work:
     def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Pending | None:
         """Do the next task of a run; what is slow keeps no finished task of the group waiting."""
         action = run.action
-        if self._took.get(action.name, 1.0) > QUICK_S:
+        if self._idle.get(action.name, 1.0) > QUICK_S:
             self.settle(shift.group)
             self.floor.begin_slow(shift)
-        began = shift.since = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
+        shift.since = began
         try:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
             answer = action.call(event, context if action.adapt is None else action.adapt(context))
@@ -248,9 +251,9 @@ class Work:
             return self._refused(lane, error)
         finally:
             shift.since = inf
-            took = time.perf_counter() - began
-            last = self._took.get(action.name, took)
-            self._took[action.name] = last + LATELY * (took - last)
+            idle = time.perf_counter() - began - (time.process_time() - worked)
+            last = self._idle.get(action.name, idle)
+            self._idle[action.name] = last + LATELY * (idle - last)
             if shift.slow:
                 self.floor.end_slow(shift)
         return self._pending(lane, "step", finished)
@@ -288,6 +291,8 @@ class Work:
             return None
         if isinstance(error, StaleRun) and run.fenced:
             self._lost(lane)
+            return None
+        if isinstance(error, StaleItem) and self._begins_anew(lane):
             return None
         run.failures += 1
         action = None if run.over else self.shop.plan.actions.get(run.next_action)
@@ -404,13 +409,18 @@ class Work:
             lane.returned = 0 if lane.lease is None else lane.lease.epoch - 1
         if isinstance(error, StaleRun) or run is None:
             self._lost(lane)
-        elif isinstance(error, (StaleItem, KeyBusy)) and lane.conflicts < CONFLICTS:
-            lane.conflicts += 1
-            self.floor.leave(lane, State.READY)
-        else:
+        elif not (isinstance(error, KeyBusy) and self._begins_anew(lane)):
             refused = self._refused(lane, error)
             if refused is not None:
                 self.settle(deque([refused]))
+
+    def _begins_anew(self, lane: LiveLane) -> bool:
+        """Have a task done over at once, unless it was so often already."""
+        lane.conflicts += 1
+        if lane.conflicts > CONFLICTS:
+            return False
+        self.floor.leave(lane, State.READY)
+        return True
 
     # --- async actions ------------------------------------------------------------------------
 

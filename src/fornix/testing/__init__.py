@@ -28,6 +28,7 @@ _LAWS = (
     "effects",
     "expiry",
     "finder",
+    "groups",
     "handle",
     "items",
     "lanes",

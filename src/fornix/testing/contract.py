@@ -6,6 +6,7 @@ from fornix.testing.commits import CommitLaws
 from fornix.testing.effects import EffectsLaws
 from fornix.testing.expiry import ExpiryLaws
 from fornix.testing.finder import FinderLaws
+from fornix.testing.groups import GroupLaws
 from fornix.testing.handle import HandleLaws
 from fornix.testing.items import ItemLaws
 from fornix.testing.lanes import LaneLaws
@@ -32,6 +33,7 @@ class StoreContract(
     LaneLaws,
     ProgressLaws,
     OutputLaws,
+    GroupLaws,
     HandleLaws,
     ThreadLaws,
 ):

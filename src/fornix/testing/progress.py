@@ -8,9 +8,7 @@ import pytest
 
 from fornix.errors import (
     Conflict,
-    DuplicateItem,
     FornixError,
-    IdempotencyConflict,
     InvalidInput,
     KeyBusy,
     NotFound,
@@ -22,23 +20,19 @@ from fornix.store import (
     Begin,
     Call,
     Commit,
-    Input,
     Lease,
     Node,
     Progress,
     Put,
-    Scope,
-    SetRef,
     Step,
     StepDone,
     Store,
     Turn,
 )
-from fornix.testing.batches import ADA, BOB, NOTES, NOW, SECOND, add, batch, write
-from fornix.testing.lanes import BEGIN, accept, asked, leased, there, told, turn
+from fornix.testing.batches import ADA, BOB, NOW, SECOND, add, batch, write
+from fornix.testing.lanes import BEGIN, accept, leased, there, told, turn
 from fornix.testing.laws import Laws
 from fornix.testing.reads import differences, reads
-from fornix.testing.threads import at_once
 
 PUT = Put(("a",), 1)
 
@@ -416,106 +410,3 @@ class ProgressLaws(Laws):
         first = store.commit(work)
         leased(store)
         assert store.commit(work) == replace(first, adopted=True)
-
-    # --- many at once
-
-    def test_many_batches_are_committed_in_order(self, store: Store) -> None:
-        """Each has an answer of its own; a later one sees what an earlier one did."""
-        run, lease = accept(store), leased(store)
-        steps = [
-            Step(run, 0, "greet", begin=BEGIN),
-            Step(run, 0, "other"),
-            Step(run, 1, "note", done=True),
-        ]
-        answers = [
-            committed(answer)
-            for answer in store.commit_many([told(step, epoch=lease.epoch) for step in steps])
-        ]
-        assert [answer.adopted for answer in answers] == [False, True, False]
-        assert answers[1] == replace(answers[0], adopted=True)
-        assert answers[2].number == answers[0].number + 1
-        assert there(store, run).status == "done"
-        assert store.commit_many([]) == []
-
-    def test_a_refused_batch_of_many_leaves_the_others(self, store: Store) -> None:
-        """Its error is its answer; the others stand, as if it had never been."""
-        run, lease = accept(store), leased(store)
-        good = told(Step(run, 0, "greet", begin=BEGIN, outputs=["1"]), epoch=lease.epoch)
-        answers = store.commit_many(
-            [
-                batch(add("i")),
-                batch(add("j"), add("i")),
-                good,
-                told(Step(run, 1, "note"), epoch=lease.epoch + 1),
-                replace(good, scope=BOB),
-                told(Step(run + 1, 0, "note"), epoch=lease.epoch),
-                batch(Put(("b",), 1), base=7, scope=BOB),
-                batch(PUT, base=0),
-                batch(add("j"), Put(("b",), 1), base=0, epoch=lease.epoch),
-            ]
-        )
-        kinds = [type(answer) for answer in answers]
-        assert kinds == [
-            Commit,
-            DuplicateItem,
-            Commit,
-            StaleRun,
-            Commit,
-            NotFound,
-            StaleRun,
-            KeyBusy,
-            Commit,
-        ]
-        numbers = [committed(answers[i]).number for i in (0, 2, 4, 8)]
-        assert numbers == [1, 2, 2, 3]
-        assert [item.record.id for item in store.page(NOTES)] == ["i", "j"]
-        assert store.head(ADA) == 3
-        assert store.node(BOB, ("b",), at=None, now=NOW) is None
-
-    def test_what_a_refused_batch_of_many_made_is_forgotten(self, store: Store) -> None:
-        """A key, a set, the begin and the end of a run: the next batch makes them anew."""
-        notes = SetRef(BOB, "notes")
-        run, lease = accept(store, BOB), leased(store, BOB)
-        step = Step(run, 0, "greet", begin=BEGIN, done=True)
-        good = told(step, scope=BOB, epoch=lease.epoch, release=True)
-        bad = replace(good, items=[add("i", to=notes), add("i", to=notes)])
-        elsewhere = Scope("another app", "bob")
-        fresh = batch(add("j", to=SetRef(elsewhere, "notes")), scope=elsewhere)
-        refused, first, again, other, last = store.commit_many(
-            [bad, replace(good, items=[add("i", to=notes)]), bad, replace(fresh, base=7), fresh]
-        )
-        assert isinstance(refused, DuplicateItem)
-        assert committed(again) == replace(committed(first), adopted=True)
-        assert isinstance(other, StaleRun)
-        assert committed(last).number == committed(first).number + 1
-        assert there(store, run).now == NOW
-        assert there(store, run).status == "done"
-        for ref, item in ((notes, "i"), (SetRef(elsewhere, "notes"), "j")):
-            assert [found.record.id for found in store.page(ref)] == [item]
-            found = store.set_info(ref)
-            assert found is not None
-            assert found.items == 1
-        assert store.keys("another app") == ["bob"]
-        assert store.accept("helper", [Input(BOB, "1", NOW)])[0].first
-
-    def test_refused_inputs_leave_nothing_for_others_of_their_group(self, store: Store) -> None:
-        """Numbers, leases and event ids of what was refused are free, whoever wrote beside it."""
-        store.accept("helper", [asked("e")])
-        new = Scope("app", "new")
-
-        def play(i: int) -> int:
-            kept = 0
-            for j in range(20):
-                try:
-                    inputs = [
-                        Input(new, f"{i}.{j}", NOW),
-                        asked("e", "other" if i % 2 else "asked"),
-                    ]
-                    kept += store.accept("helper", inputs, owner=f"{i}")[0].number >= 0
-                except IdempotencyConflict:
-                    continue
-            return kept
-
-        assert at_once(4, play) == [20, 0, 20, 0]
-        assert [run.number for run in store.queue("helper", new)] == list(range(40))
-        assert {lease.owner for lease in store.stats().leases} <= {"0", "2"}

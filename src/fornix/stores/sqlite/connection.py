@@ -61,7 +61,7 @@ def translated(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except (apsw.SQLError, apsw.BindingsError, apsw.MisuseError):
             raise  # a fault of ours, not of the caller's or the machine's
-        except (apsw.Error, OSError) as error:
+        except (apsw.Error, OSError, UnicodeDecodeError) as error:
             raise in_our_words(error, _place(args)) from error
 
     return call
@@ -74,7 +74,7 @@ def _place(args: tuple[object, ...]) -> str:
     return str(getattr(args[0], "location", "the store")) if args else "the store"
 
 
-def in_our_words(error: apsw.Error | OSError, place: str) -> FornixError:
+def in_our_words(error: apsw.Error | OSError | UnicodeDecodeError, place: str) -> FornixError:
     """Return the fornix error that says what *error* at *place* means for the caller."""
     kinds: list[tuple[type[Exception], type[FornixError], str]] = [
         (apsw.FullError, StoreFull, "the disk is full; free some room and try again"),
@@ -97,7 +97,7 @@ def in_our_words(error: apsw.Error | OSError, place: str) -> FornixError:
     for theirs, ours, words in kinds:
         if isinstance(error, theirs):
             return ours(f"{place}: {words} ({error})")
-    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+    if isinstance(error, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)):
         return NotAStore(place, f"is not a fornix store, or is damaged ({error})")
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return StoreFull(f"{place}: the disk is full; free some room and try again ({error})")

@@ -16,13 +16,15 @@ from fornix.stores.sqlite.scopes import ROW_BITS
 _AGENT = "SELECT id FROM agent WHERE space = ? AND name = ?"
 
 _OLD_IDS = """
-    FROM event_id WHERE agent = ? AND time <= ? AND NOT EXISTS
+    event_id WHERE agent = ? AND time <= ? AND NOT EXISTS
         (SELECT 1 FROM run WHERE run.id = event_id.run AND run.ended IS NULL)
     ORDER BY time, digest LIMIT ?
 """
 
+_ANY_OLD_ID = f"SELECT 1 FROM {_OLD_IDS}"  # noqa: S608 - ours
+
 _FORGET_IDS = f"""
-    DELETE FROM event_id WHERE (agent, digest) IN (SELECT agent, digest {_OLD_IDS})
+    DELETE FROM event_id WHERE (agent, digest) IN (SELECT agent, digest FROM {_OLD_IDS})
 """  # noqa: S608 - ours
 
 _ENDED = """
@@ -86,8 +88,7 @@ class Pruning:
         self._ids = False
         if self._agent is not None:
             self._runs = self._ended(db, retain, now)
-            old = first(db, f"SELECT 1 {_OLD_IDS}", self._agent, self._ids_until, 1)
-            self._ids = old is not None
+            self._ids = first(db, _ANY_OLD_ID, self._agent, self._ids_until, 1) is not None
 
     @property
     def needed(self) -> bool:
