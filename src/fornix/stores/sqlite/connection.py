@@ -104,7 +104,7 @@ def in_our_words(error: apsw.Error | OSError | UnicodeDecodeError, place: str) -
     return Unavailable(f"{place} could not be used: {type(error).__name__}: {error}")
 
 
-def _lacks_files(error: apsw.Error | OSError) -> bool:
+def _lacks_files(error: Exception) -> bool:
     """Return whether *error* came because no more files may be opened.
 
     SQLite does not say why it could not open one; and some may have been closed again since.
