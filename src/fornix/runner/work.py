@@ -386,9 +386,12 @@ class Work:
             return
         if answer.adopted:  # the answer to an earlier commit of this step was lost
             with self.floor.lock:
-                lane.run, lane.known, lane.complete = None, None, False
-                lane.waiting.clear()
-            self.floor.leave(lane, State.READY)
+                lane.run = None
+                lane.refresh()
+            if pending.batch.release:  # by now somebody else may have the key
+                self._released(lane)
+            else:
+                self.floor.leave(lane, State.READY)
             return
         lane.conflicts = lane.hindered = 0
         if pending.kind == "step":
