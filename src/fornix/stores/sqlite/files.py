@@ -225,6 +225,8 @@ class Owners:
         if owner in self._mine:
             return
         self._folder.mkdir(mode=0o700, exist_ok=True)
+        for file in self._folder.iterdir():  # what killed processes left
+            self._is_held(file)
         descriptor = os.open(self._path(owner), os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._mine[owner] = descriptor
@@ -238,10 +240,11 @@ class Owners:
 
     def is_alive(self, owner: str) -> bool:
         """Return whether some process holds the file of *owner*; a dead one's is removed."""
-        if owner in self._mine:
-            return True
+        return owner in self._mine or self._is_held(self._path(owner))
+
+    def _is_held(self, file: Path) -> bool:
         try:
-            descriptor = os.open(self._path(owner), os.O_RDWR)
+            descriptor = os.open(file, os.O_RDWR)
         except FileNotFoundError:
             return False
         try:
@@ -249,7 +252,7 @@ class Owners:
         except BlockingIOError:
             return True
         else:
-            self._path(owner).unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
             return False
         finally:
             os.close(descriptor)
