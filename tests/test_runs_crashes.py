@@ -21,8 +21,9 @@ from typing import Any
 
 import pytest
 
-from fornix import LocalRunner, Memory
-from fornix.errors import RunPending
+from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, RunnerContext, action
+from fornix.errors import RunPending, StoreBusy
+from fornix.store import Scope
 from fornix.stores.sqlite import SqliteStore
 from runs_left import Given, check
 from runs_worker import EMBEDDER, World, agents, runners
@@ -347,3 +348,34 @@ def test_who_is_believed_dead_commits_nothing_more(tmp_path: Path) -> None:
             assert new.wait_for("idle")
             assert old.process.poll() is None
     desk.check(once=False)
+
+
+def test_key_that_was_given_back_unheard_is_not_worked_on(tmp_path: Path, monkeypatch) -> None:
+    """Whoever missed that its last commit gave the key back does not run what another has now."""
+    ran: list[Any] = []
+
+    def note(event: InputEvent, ctx: RunnerContext) -> None:
+        ran.append(event.input)
+        ctx.send_event(OutputEvent(event.input))
+
+    agent = Agent("noter", actions=[action(InputEvent)(note)])
+    with Desk(tmp_path, "unheard").open() as memory, LocalRunner(agent, memory) as runner:
+        store, others = memory.store, []
+        commit_many = store.commit_many
+
+        def loses(batches: Any) -> Any:
+            monkeypatch.undo()
+            commit_many(batches)
+            others.append(store.lease(Scope(memory.space, "ada"), "another process"))
+            others.append(runner.submit("ada", 2))
+            raise StoreBusy("the answer was lost")
+
+        monkeypatch.setattr(store, "commit_many", loses)
+        assert runner.handle("ada", 1) == (1,)
+        lease, ticket = others
+        with pytest.raises(RunPending):
+            ticket.result(0.3)
+        assert ran == [1]
+        store.release(lease)
+        assert ticket.result(WAIT_S) == (2,)
+    assert ran == [1, 2]
