@@ -191,6 +191,7 @@ class Plan:
     """An agent, looked through once: which event sets off what.
 
     Attributes:
+        always: What events set off whatever they hold.
         told: The memory events that it asks for or has on, and how much they say.
         kept: Those that are stored though they set nothing off.
     """
@@ -200,6 +201,7 @@ class Plan:
     actions: dict[str, Action]
     by_event: dict[type[Event], tuple[Action, ...]]
     types: dict[str, type[Event]]
+    always: dict[type[Event], tuple[str, ...]]
     told: Mapping[type[MemoryEvent], Detail]
     kept: frozenset[type[MemoryEvent]]
 
@@ -231,7 +233,12 @@ class Plan:
         chosen = checked_name(name or made.name or type(made).__name__, "an agent's name")
         settings = made.memory_events
         told = settings.told(types.values())
-        return cls(made, chosen, actions, by_event, types, told, settings.kept())
+        always = {
+            kind: tuple(a.name for a in found)
+            for kind, found in by_event.items()
+            if all(a.when is None for a in found)
+        }
+        return cls(made, chosen, actions, by_event, types, always, told, settings.kept())
 
     @property
     def run_begin(self) -> Detail:
@@ -246,6 +253,9 @@ class Plan:
 
     def set_off(self, event: Event) -> tuple[str, ...]:
         """Return the names of the actions that *event* sets off, in the order of definition."""
+        always = self.always.get(type(event))
+        if always is not None:
+            return always
         found = self.by_event.get(type(event), ())
         return tuple(a.name for a in found if a.when is None or a.when(event))
 

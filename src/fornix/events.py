@@ -18,6 +18,9 @@ RESERVED = ("id", "key", "time", "type", "data")
 
 _ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 
+_SURE = frozenset({type(None), bool, int, bytes})
+"""Types of values that can be stored as they are, whichever value it is."""
+
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Event:
@@ -34,6 +37,7 @@ class Event:
     """
 
     field_names: ClassVar[tuple[str, ...]] = ()
+    _names: ClassVar[frozenset[str]] = frozenset()
     _stamp: ClassVar[Any] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -45,6 +49,7 @@ class Event:
         super().__init_subclass__(**options)
         dataclass(frozen=True)(cls)
         cls.field_names = tuple(f.name for f in fields(cast("Any", cls)))
+        cls._names = frozenset(cls.field_names)
         taken = [name for name in cls.field_names if name in RESERVED or hasattr(Event, name)]
         if taken:
             raise InvalidInput(
@@ -93,33 +98,38 @@ class Event:
         Raises:
             InvalidValue: A field cannot be stored; the message names it.
         """
-        own = self.__dict__
-        copied: dict[str, Value] = {}
+        own, made = self.__dict__, object.__new__(type(self))
+        copy = made.__dict__
         for name in self.field_names:
             value = own[name]
-            copied[name] = checked(value, where=f"{self.type}.{name}")
-        return self._copy(copied)
+            sure = type(value) in _SURE
+            copy[name] = value if sure else checked(value, where=f"{self.type}.{name}")
+        return made
 
     def stamped(self, event_id: str, key: str, time: int) -> Self:
         """Return a copy that says its id, its key, and its time in microseconds."""
-        made = self._copy(self.__dict__)
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, _stamp=(event_id, key, time))
+        return made
+
+    def sent(self, event_id: str, key: str, time: int) -> Self:
+        """Return what `checked` and then `stamped` do."""
+        made = self.checked()
         made.__dict__["_stamp"] = (event_id, key, time)
         return made
 
     def shared(self) -> bool:
         """Whether nothing in it could be changed, so that a copy is not needed."""
         own = self.__dict__
-        return all(type(own[name]) in _ATOMS for name in self.field_names)
+        for name in self.field_names:
+            if type(own[name]) not in _ATOMS:
+                return False
+        return True
 
     def copied(self) -> Self:
         """Return it with a copy of its data, so that nobody sees what another one changes."""
         made = self.checked()
         made.__dict__["_stamp"] = self._stamp
-        return made
-
-    def _copy(self, values: dict[str, Any]) -> Self:
-        made = object.__new__(type(self))
-        made.__dict__.update(values)
         return made
 
 
@@ -165,7 +175,8 @@ def plain(event: Event) -> Value:
     """Return an event, whose data was checked, as ``[type, id, time, data]``."""
     stamp = cast("Any", event)._stamp  # noqa: SLF001 - None before it is sent
     event_id, _, time = (None, None, None) if stamp is None else stamp
-    return [event.type_name(), event_id, time, event.data]
+    own = event.__dict__
+    return [event.type_name(), event_id, time, {name: own[name] for name in event.field_names}]
 
 
 def restored(stored: Value, *, key: str, types: dict[str, type[Event]], **given: Any) -> Event:
@@ -183,7 +194,7 @@ def restored(stored: Value, *, key: str, types: dict[str, type[Event]], **given:
     kind = types.get(name)
     if kind is None:
         raise AgentChanged(f"an event of type {name!r} is not known to the agent any more")
-    if data.keys() == set(kind.field_names):
+    if data.keys() == kind._names:  # noqa: SLF001 - of the same house
         made = object.__new__(kind)
         made.__dict__.update(data)
     else:

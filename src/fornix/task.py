@@ -275,11 +275,10 @@ class Task:
     def send(self, event: Event) -> None:
         """Keep an event, to be sent when the task is committed."""
         self.check_open()
-        self._send(event.checked())
+        self.sent.append(event.sent(self._next_id(), self.place.key, self.place.now))
 
-    def _send(self, event: Event) -> None:
-        event_id = f"{self.place.run}.{self.ordinal}.{len(self.sent)}"
-        self.sent.append(event.stamped(event_id, self.place.key, self.place.now))
+    def _next_id(self) -> str:
+        return f"{self.place.run}.{self.ordinal}.{len(self.sent)}"
 
     def pass_on(self, event: Event) -> None:
         """Keep an event that was sent before, as it is, to be sent on."""
@@ -315,7 +314,8 @@ class Task:
         sensory = () if self._sensory is None else self._sensory.deltas()
         if self._notes is not None:
             for event in self._notes.events(sensory, short):
-                self._send(event)
+                place = self.place
+                self.sent.append(event.stamped(self._next_id(), place.key, place.now))
         done = Done(self.sent, short, sensory, self._draft, self._looked())
         self.seal(
             f"action {self.action.name!r} of run {self.place.run} is over; what is done with its "

@@ -12,8 +12,9 @@ import base64
 import json
 import math
 import re
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import cast
+from typing import Any, cast
 
 from fornix.errors import InvalidInput
 from fornix.values import Value
@@ -27,9 +28,22 @@ _BIG = 1 << 1900
 
 _SMALL = 1 << 63
 
-_compact = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
-).encode
+
+
+def _encoder() -> Callable[[Value], str]:
+    """Return what writes compact JSON: `JSONEncoder.encode`, which is ready to do it each time."""
+    encoder = json.JSONEncoder(
+        ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+    )
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    quoted = json.encoder.encode_basestring
+    parts = make(None, encoder.default, quoted, None, ":", ",", False, False, False)  # noqa: FBT003 - as C has it
+    return lambda value: "".join(parts(value, 0))
+
+
+_compact = _encoder()
 _first = json.JSONDecoder().raw_decode
 _sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
