@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from fornix.errors import InvalidInput
+from fornix.frozen import frozen, frozen_by_name
 from fornix.progress import Progress, Turn
 from fornix.scope import Lease, Scope, SetRef
 from fornix.values import Path, Value, counted
@@ -17,7 +18,7 @@ from fornix.values import Path, Value, counted
 # --- the exact tree ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A node of an exact tree: an object, or a value.
 
@@ -30,7 +31,7 @@ class Node:
     expires: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Create:
     """Put an empty object at *path*: where nothing is, or in place of a value."""
 
@@ -38,7 +39,7 @@ class Create:
     expires: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Put:
     """Put a value at *path*: where nothing is, or in place of a value, keeping its position."""
 
@@ -47,21 +48,21 @@ class Put:
     expires: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delete:
     """Remove the node at *path* and everything below it; nothing there is no error."""
 
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clear:
     """Remove everything below the object at *path*, which stays; ``()`` empties the tree."""
 
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refresh:
     """Move the expiry of the node at *path*; makes no new version of it."""
 
@@ -98,7 +99,7 @@ class Definition:
     signals: Mapping[str, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """The contents of one version of an item, ready to be stored.
 
@@ -131,7 +132,7 @@ class Record:
     vectors: bytes | None = b""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Add:
     """Add an item; `DuplicateItem` if a live one has its id. *fresh*: the id was just made."""
 
@@ -140,7 +141,7 @@ class Add:
     fresh: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replace:
     """End version *version* of an item and begin the next; `StaleItem` if that is not live."""
 
@@ -149,7 +150,7 @@ class Replace:
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retire:
     """End version *version* of an item; `StaleItem` if that is not live."""
 
@@ -191,7 +192,7 @@ class Limits:
 # --- the one write path -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_by_name
 class Batch:
     """All that one action changes, as one value: committed whole, or not at all.
 
@@ -239,7 +240,7 @@ class Batch:
             raise InvalidInput("a batch outside a run has no lease to give back")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Commit:
     """The answer to a batch.
 
@@ -267,7 +268,7 @@ class Effects:
     ended: Sequence[StoredItem]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredItem:
     """One version of an item, as it is in the store.
 

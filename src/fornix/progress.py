@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from fornix.errors import InvalidInput, TooLarge
+from fornix.frozen import frozen
 from fornix.scope import Lease, Scope
 
 MOST = 1 << 20
@@ -24,7 +25,7 @@ ENDED = frozenset[RunStatus]({"done", "discarded", "retried"})
 """A run that ended stays as it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Input:
     """An event from outside, to be run for a key.
 
@@ -44,7 +45,7 @@ class Input:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Accepted:
     """The answer to an input, once it is durable.
 
@@ -80,7 +81,7 @@ def space_of(inputs: Sequence[Input]) -> str:
     return space
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """A run, as the store knows it.
 
@@ -113,7 +114,7 @@ class Run:
 # --- what a batch may carry of a run -----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Begin:
     """What the first commit of a run fixes: its time, and the actions its input sets off."""
 
@@ -121,7 +122,7 @@ class Begin:
     actions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """A task that is done: with what its batch changes, this is all it leaves.
 
@@ -158,7 +159,7 @@ class Step:
 CallStatus: TypeAlias = Literal["pending", "returned", "raised"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A durable call of a task: begun, or completed.
 
@@ -190,7 +191,7 @@ class Call:
         _placed(self.position, "durable calls of a task")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """A change of a run's status alone; refused as `StaleRun` if it is not *expected*.
 
@@ -221,7 +222,7 @@ def _placed(position: int, what: str) -> None:
 # --- what is read back -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepDone:
     """A step, as it was committed; *sensory* is None once the run has ended."""
 
@@ -235,7 +236,7 @@ class StepDone:
     skipped: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """An event for the world.
 

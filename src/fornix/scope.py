@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from fornix.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where memory lives: a key of a space, or a knowledge (`key` is None, `space` its name)."""
+class Scope(NamedTuple):
+    """Where memory lives: a key of a space, or a knowledge (`key` is None, `space` its name).
+
+    A tuple, because it is what nearly everything is looked up by.
+    """
 
     space: str
     key: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetRef:
     """A named set in a scope."""
 
@@ -21,7 +25,7 @@ class SetRef:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lease:
     """The right to run one key. *epoch* fences whoever held it before."""
 

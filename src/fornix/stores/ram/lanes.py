@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from threading import RLock
 
@@ -46,9 +46,15 @@ class RamLanes:
 
     def _name(self, scope: Scope) -> None:
         """Take note that there is a key."""
-        keys = self._keys.setdefault(scope.space, []) if scope.key is not None else []
-        if scope.key is not None and scope.key not in keys:
-            insort(keys, scope.key)
+        key = scope.key
+        if key is None:
+            return
+        keys = self._keys.get(scope.space)
+        if keys is None:
+            keys = self._keys[scope.space] = []
+        place = bisect_left(keys, key)
+        if place == len(keys) or keys[place] != key:
+            keys.insert(place, key)
 
     # --- leases
 

@@ -50,6 +50,25 @@ def position_of(output: Output) -> int:
     return output.position
 
 
+def _moved(
+    run: Run,
+    *,
+    status: RunStatus | None = None,
+    now: int | None = None,
+    actions: tuple[str, ...] | None = None,
+    error: str | None = None,
+    ended: int | None = None,
+) -> Run:
+    """Return a run that went on; *error* is what there is of one now."""
+    # fmt: off
+    return Run(
+        run.id, run.agent, run.scope, run.number, status or run.status, run.event, run.accepted,
+        run.now if now is None else now, run.actions if actions is None else actions, ended, error,
+        run.origin,
+    )
+    # fmt: on
+
+
 class Runs:
     """Every run of a store, and the steps and calls of each. What fails is taken back by *undo*."""
 
@@ -62,7 +81,10 @@ class Runs:
 
     def agent(self, name: str, space: str) -> Agent:
         """Return an agent, with nothing in it if it is new."""
-        return self.agents.setdefault((space, name), Agent(name, space))
+        found = self.agents.get((space, name))
+        if found is None:
+            found = self.agents[space, name] = Agent(name, space)
+        return found
 
     def of(self, run: Run) -> Agent:
         """Return the agent of a run."""
@@ -122,7 +144,8 @@ class Runs:
         """Return the number of the commit that took the place of a step, or completed a call."""
         told = batch.run
         if isinstance(told, Step):
-            step = self.steps.get(told.run, {}).get(told.ordinal)
+            steps = self.steps.get(told.run)
+            step = None if steps is None else steps.get(told.ordinal)
             return None if step is None else step.commit
         if isinstance(told, Call) and not told.truncate:
             found = self.calls.get(told.run, {}).get((told.ordinal, told.position))
@@ -166,7 +189,7 @@ class Runs:
     def _begun(self, number: int, begin: Begin, undo: Undo) -> None:
         run = self.runs[number]
         if run.now is None:
-            self._put(replace(run, now=begin.now, actions=tuple(begin.actions)), undo)
+            self._put(_moved(run, now=begin.now, actions=tuple(begin.actions), error=run.error), undo)
 
     def _put(self, run: Run, undo: Undo) -> None:
         before = self.runs[run.id]
@@ -181,9 +204,17 @@ class Runs:
             step.skipped,
         )
         # fmt: on
-        steps = self.steps.setdefault(step.run, {})
+        steps = self.steps.get(step.run)
+        if steps is None:
+            steps = self.steps[step.run] = {}
         steps[step.ordinal] = done
         work.undo.append(lambda: steps.pop(step.ordinal))
+        if step.outputs:
+            self._put_out(run, step, work)
+        if step.done:
+            self.turn(step.run, "done", None, work.time, work.undo)
+
+    def _put_out(self, run: Run, step: Step, work: Work) -> None:
         outputs = self.of(run).outputs
         count = len(outputs)
         start, key = work.number << ROW_BITS, run.scope.key or ""
@@ -192,8 +223,6 @@ class Runs:
             for i, event in enumerate(step.outputs)
         )
         work.undo.append(lambda: outputs.__delitem__(slice(count, None)))
-        if step.done:
-            self.turn(step.run, "done", None, work.time, work.undo)
 
     def _call(self, call: Call, work: Work) -> None:
         calls = self.calls.setdefault(call.run, {})
@@ -212,16 +241,17 @@ class Runs:
         run = self.runs[number]
         kept = None if status == "done" else run.error if error is None else error
         if status not in ENDED:
-            self._put(replace(run, status=status, error=kept), undo)
+            self._put(_moved(run, status=status, error=kept), undo)
             return
-        self._put(replace(run, status=status, error=kept, ended=time), undo)
+        self._put(_moved(run, status=status, error=kept, ended=time), undo)
         waiting = self.of(run).open[run.scope]
         waiting.remove(number)
         undo.append(lambda: insort(waiting, number))
         steps = self.steps.get(number, {})
-        before = dict(steps)
-        undo.append(lambda: steps.update(before))
-        steps.update({i: replace(step, sensory=None) for i, step in before.items()})
+        felt = {i: step for i, step in steps.items() if step.sensory is not None}
+        if felt:
+            undo.append(lambda: steps.update(felt))
+            steps.update({i: replace(step, sensory=None) for i, step in felt.items()})
 
     def drop(self, run: Run) -> None:
         """Remove a run that ended, and what hangs on it."""

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
+from fornix.frozen import frozen
 from fornix.records import is_meant
 from fornix.store import Commit, Definition, Feature, Node, Record, Scope, SetRef
 from fornix.values import Path, Value
+
+ATOMS = frozenset({type(None), bool, int, float, str, bytes})
+"""Types of values that nobody can change, which need no copy."""
 
 ROW_BITS = 20
 """Rows begun by commit n are n << 20 and up: at most 1,048,576 changes a batch."""
 
 
-@dataclass(slots=True, eq=False)
 class NodeRow:
     """One version of a node. What stands below an object, or stood there, hangs on its row."""
 
-    begun: int
-    is_object: bool
-    value: Value = None
-    expires: int | None = None
-    position: int = 0
-    ended: int | None = None
-    swept: bool = False
-    live: dict[str, NodeRow] = field(default_factory=dict[str, "NodeRow"])
-    versions: dict[str, list[NodeRow]] = field(default_factory=dict[str, "list[NodeRow]"])
+    __slots__ = (
+        "begun", "ended", "expires", "is_object", "live", "position", "swept", "value", "versions",
+    )  # fmt: skip
+
+    def __init__(
+        self, begun: int, is_object: bool, value: Value = None, expires: int | None = None
+    ) -> None:
+        self.begun, self.is_object, self.value, self.expires = begun, is_object, value, expires
+        self.position = 0
+        self.ended: int | None = None
+        self.swept = False
+        self.live: dict[str, NodeRow] = {} if is_object else _NONE
+        self.versions: dict[str, list[NodeRow]] = {} if is_object else _NEVER
 
     def below(self, name: str, at: int | None) -> NodeRow | None:
         """Return the version of a field that lives now, or lived after commit *at*."""
@@ -44,7 +51,14 @@ class NodeRow:
 
     def node(self) -> Node:
         """Return a copy of it."""
-        return Node(self.is_object, deepcopy(self.value), self.expires)
+        value = self.value
+        kept = value if type(value) in ATOMS else deepcopy(value)
+        return Node(self.is_object, kept, self.expires)
+
+
+_NONE: dict[str, NodeRow] = {}
+_NEVER: dict[str, list[NodeRow]] = {}
+"""What is below values: nothing, now and ever."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,33 +152,35 @@ def number_of(row: ItemRow) -> int:
     return row.row
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Entry:
     """A row of the journal: references to what a commit changed."""
 
     commit: Commit
     scope: Scope
     request: bytes | None
-    put: list[tuple[Path, NodeRow]]
-    removed: list[tuple[Path, NodeRow]]
-    begun: list[ItemRow]
-    ended: list[ItemRow]
+    put: Sequence[tuple[Path, NodeRow]]
+    removed: Sequence[tuple[Path, NodeRow]]
+    begun: Sequence[ItemRow]
+    ended: Sequence[ItemRow]
 
 
-@dataclass(slots=True, eq=False)
 class Work:
     """One commit on its way: what it did, and the steps that take it back."""
 
-    number: int
-    time: int
-    positions: int = 0
-    put: dict[Path, NodeRow] = field(default_factory=dict[Path, NodeRow])
-    removed: list[tuple[Path, NodeRow]] = field(default_factory=list[tuple[Path, NodeRow]])
-    begun: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
-    ended: list[ItemRow] = field(default_factory=list[ItemRow])
-    grown: dict[SetRef, SetRows] = field(default_factory=dict[SetRef, SetRows])
-    made: int = 0
-    undo: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
+    __slots__ = (
+        "begun", "ended", "grown", "made", "number", "positions", "put", "removed", "time", "undo",
+    )  # fmt: skip
+
+    def __init__(self, number: int, time: int) -> None:
+        self.number, self.time = number, time
+        self.positions = self.made = 0
+        self.put: dict[Path, NodeRow] = {}
+        self.removed: list[tuple[Path, NodeRow]] = []
+        self.begun: dict[int, ItemRow] = {}
+        self.ended: list[ItemRow] = []
+        self.grown: dict[SetRef, SetRows] = {}
+        self.undo: list[Callable[[], object]] = []
 
     def begin(self, home: SetRows, record: Record, last: ItemRow | None, *, version: int) -> None:
         """Begin a version: of the item that *last* is a version of, or of a new one."""

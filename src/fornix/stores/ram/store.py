@@ -92,23 +92,26 @@ class RamStore(RamLanes):
     def commit(self, batch: Batch) -> Commit:
         """Apply *batch* whole, or leave everything as it was; see `Ledger.commit`."""
         with self._ready():
-            if batch.op is not None:
-                earlier = self.adopted(batch.op, request=batch.request, label=batch.label)
-                if earlier is not None:
-                    return earlier
-            taken = self._runs.adopted(batch)
-            if taken is not None:
-                return _told(self._journal[taken - 1])
-            last = self._journal[-1].commit.time if self._journal else batch.time
-            work = Work(len(self._journal) + 1, max(batch.time, last))
-            try:
-                self._guard(batch)
-                self._apply(batch, work)
-                return self._finish(batch, work)
-            except BaseException:
-                for step in reversed(work.undo):
-                    step()
-                raise
+            return self._commit(batch)
+
+    def _commit(self, batch: Batch) -> Commit:
+        if batch.op is not None:
+            earlier = self.adopted(batch.op, request=batch.request, label=batch.label)
+            if earlier is not None:
+                return earlier
+        taken = self._runs.adopted(batch)
+        if taken is not None:
+            return _told(self._journal[taken - 1])
+        last = self._journal[-1].commit.time if self._journal else batch.time
+        work = Work(len(self._journal) + 1, max(batch.time, last))
+        try:
+            self._guard(batch)
+            self._apply(batch, work)
+            return self._finish(batch, work)
+        except BaseException:
+            for step in reversed(work.undo):
+                step()
+            raise
 
     def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
         """Return the commit that took *op*, or None; see `Ledger.adopted`."""
@@ -127,7 +130,7 @@ class RamStore(RamLanes):
 
     def _try(self, batch: Batch) -> Commit | FornixError:
         try:
-            return self.commit(batch)
+            return self._commit(batch)
         except FornixError as error:
             return error
 
@@ -142,10 +145,9 @@ class RamStore(RamLanes):
         self._runs.guard(batch)
         if batch.state and batch.base is None:
             raise InvalidInput("a batch that changes the exact tree needs a base")
-        head = self._tree(batch.scope).head
-        if batch.base is not None and batch.base != head:
+        if batch.base is not None and batch.base != (head := self._head(batch.scope)):
             raise StaleRun(key, expected=batch.base, found=head)
-        for change in (*batch.define, *batch.items):
+        for change in (*batch.define, *batch.items) if batch.define or batch.items else ():
             if change.set.scope != batch.scope and change.set.scope.key is not None:
                 raise InvalidInput(f"a batch of {batch.scope} cannot change {change.set.scope}")
         if max(len(batch.state), len(batch.items)) >> ROW_BITS:
@@ -159,20 +161,23 @@ class RamStore(RamLanes):
 
     def _apply(self, batch: Batch, work: Work) -> None:
         if batch.state:
-            tree = self._trees.setdefault(batch.scope, Tree())
+            tree = self._trees.get(batch.scope)
+            if tree is None:
+                tree = self._trees[batch.scope] = Tree()
             work.positions = tree.positions
             for delta in batch.state:
                 tree.apply(delta, work)
-        self._sets.apply(batch, work)
+        if batch.define or batch.items:
+            self._sets.apply(batch, work)
         self._runs.apply(batch, work)
 
     def _finish(self, batch: Batch, work: Work) -> Commit:
         """Write the journal row and the change log; nothing here can fail."""
-        result = deepcopy(batch.result)
+        result = None if batch.result is None else deepcopy(batch.result)
         commit = Commit(work.number, work.time, adopted=False, result=result)
-        begun = list(work.begun.values())
-        put = list(work.put.items())
-        entry = Entry(commit, batch.scope, batch.request, put, work.removed, begun, work.ended)
+        begun, put = tuple(work.begun.values()), tuple(work.put.items())
+        removed, ended = tuple(work.removed), tuple(work.ended)
+        entry = Entry(commit, batch.scope, batch.request, put, removed, begun, ended)
         self._journal.append(entry)
         if batch.op is not None:
             self._ops[batch.op] = entry
@@ -185,9 +190,9 @@ class RamStore(RamLanes):
             self._rows[row.row] = row
             self._vectors.begin(row)
             self._line(row, "added")
-        for row in work.ended:
+        for row in ended:
             self._line(row, "ended")
-        return replace(commit, result=deepcopy(result))
+        return commit if result is None else replace(commit, result=deepcopy(result))
 
     def _line(self, row: ItemRow, kind: ChangeKind) -> None:
         self._seq += 1
@@ -198,10 +203,14 @@ class RamStore(RamLanes):
     def _tree(self, scope: Scope) -> Tree:
         return self._trees.get(scope) or Tree()
 
+    def _head(self, scope: Scope) -> int:
+        tree = self._trees.get(scope)
+        return 0 if tree is None else tree.head
+
     def head(self, scope: Scope) -> int:
         """Return the number of the last commit that changed the tree of *scope*; 0: none yet."""
         with self._ready():
-            return self._tree(scope).head
+            return self._head(scope)
 
     def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
         """Return a copy of the node at *path*, or None; see `Ledger.node`."""

@@ -6,8 +6,8 @@ from copy import deepcopy
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
-from fornix.stores.ram.rows import NodeRow, Work
-from fornix.values import Path
+from fornix.stores.ram.rows import ATOMS, NodeRow, Work
+from fornix.values import Path, Value
 
 EVER = -(1 << 62)
 """A time at which nothing has expired: applying a batch looks at no expiry, see `TreeDelta`."""
@@ -37,7 +37,7 @@ class Tree:
             raise InvalidPath(delta.path, "the root itself cannot be changed; name a field of it")
         match delta:
             case Put(path, value, expires):
-                self._put(path, NodeRow(work.number, False, deepcopy(value), expires), work)  # noqa: FBT003 - a field
+                self._put(path, _row(work.number, value, expires), work)
             case Create(path, expires):
                 self._put(path, NodeRow(work.number, True, None, expires), work)  # noqa: FBT003 - a field
             case Delete(path):
@@ -128,6 +128,12 @@ class Tree:
         for row in rows:  # grows while it is walked
             rows.extend(row.live.values())
         return len(rows)
+
+
+def _row(number: int, value: Value, expires: int | None) -> NodeRow:
+    """Return the row of a value, of which it has a copy."""
+    kept = value if type(value) in ATOMS else deepcopy(value)
+    return NodeRow(number, False, kept, expires)  # noqa: FBT003 - a field
 
 
 def _before(row: NodeRow, versions: list[NodeRow], number: int) -> NodeRow:
