@@ -24,7 +24,7 @@ from fornix.events import Event, OutputEvent, plain, restored, written
 from fornix.memory_events import MemoryEvent, RunBeginEvent, silent
 from fornix.memory_notes import Notes, snapshot
 from fornix.retries import ONCE
-from fornix.state import MemoryKind, Overlay, Places, Ttl
+from fornix.state import MemoryKind, Places, Ttl
 from fornix.state import deltas as state_deltas
 from fornix.store import Batch, Begin, Call, Progress, Run, RunStatus, Step, Turn
 from fornix.task import Done, Place, RunnerContext, Task
@@ -62,7 +62,7 @@ class Shop:
     sensory_paths: Places = field(default_factory=partial(Places, MemoryKind.SENSORY))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Finished:
     """A task whose action has returned: what it did, and what is to be committed.
 
@@ -75,7 +75,7 @@ class Finished:
     follow: Sequence[tuple[Event, tuple[str, ...]]] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Due:
     """A task that is to be done."""
 
@@ -112,9 +112,12 @@ class LiveRun:
         self._begin: Begin | None = None
         self._base: int | None = None
         self._now = row.now if row.now is not None else shop.engine.clock()
-        self._sensory = Overlay(
-            None, kind=MemoryKind.SENSORY, now=self._now, places=shop.sensory_paths
+        # fmt: off
+        self._place = Place(
+            shop.engine, row.scope, shop.knowledge, shop.plan.name, row.scope.key or "", row.id,
+            row.number, self._now, shop.sensory_paths, shop.paths, shop.ttl,
         )
+        # fmt: on
         self._recorded: list[Call] | None = None
         self._task: Task | None = None
         self._parked_at = None if row.error is None else parked_at(row.error)
@@ -150,7 +153,7 @@ class LiveRun:
             self._due.popleft()
             self.resumed = True
             if step.sensory is not None:
-                self._sensory.apply(state_deltas.restored(wire.decode(step.sensory)))
+                self._place.feel(state_deltas.restored(wire.decode(step.sensory)))
             if step.sent is not None:
                 self._enqueue_stored(wire.decode(step.sent))
         self.prepared = True
@@ -200,35 +203,28 @@ class LiveRun:
 
     def begin(self, recorder: Recorder) -> tuple[Task, Event, RunnerContext]:
         """Return the next task, ready to be called: ``action.call(event, context)``."""
-        due, action, engine, row = self._due[0], self.action, self.shop.engine, self.row
+        due, action = self._due[0], self.action
         self.attempt += 1
-        calls = Calls(
-            row.id,
-            due.ordinal,
-            action.name,
-            engine.store.salt(),
-            recorder,
-            on_mismatch=self.shop.plan.agent.on_mismatch,
-            is_async=action.is_async,
-            recorded={call.position: call for call in self._calls_of(due.ordinal)},
-            retried=self.failures > 0 or self._parked_at == due.ordinal,
-        )
-        place = Place(
-            engine=engine,
-            scope=row.scope,
-            knowledge=self.shop.knowledge,
-            agent=self.shop.plan.name,
-            run=row.id,
-            number=row.number,
-            now=self._now,
-            sensory=self._sensory,
-            paths=self.shop.paths,
-            ttl=self.shop.ttl,
-        )
+
+        def calls() -> Calls:
+            return Calls(
+                self.row.id,
+                due.ordinal,
+                action.name,
+                self.shop.engine.store.salt(),
+                recorder,
+                on_mismatch=self.shop.plan.agent.on_mismatch,
+                is_async=action.is_async,
+                recorded={call.position: call for call in self._calls_of(due.ordinal)},
+                retried=self.failures > 0 or self._parked_at == due.ordinal,
+            )
+
         notes = None
         if self.shop.plan.told or self.shop.engine.listeners.kinds:
             notes = self._notes(due)
-        task = Task(place, action, due.ordinal, calls=calls, attempt=self.attempt, notes=notes)
+        task = Task(
+            self._place, action, due.ordinal, calls=calls, attempt=self.attempt, notes=notes
+        )
         self._task = task
         event = due.event if due.event.shared() else due.event.copied()
         return task, event, RunnerContext(task)
@@ -327,18 +323,27 @@ class LiveRun:
     def _batch(self, progress: Progress, did: Done | None = None, *, release: bool) -> Batch:
         engine, draft = self.shop.engine, None if did is None else did.draft
         state = () if did is None else did.short
-        items = () if draft is None else draft.items
+        if draft is None:
+            return Batch(
+                scope=self.row.scope,
+                time=engine.clock(),
+                epoch=self.epoch,
+                run=progress,
+                release=release,
+                base=self._head() if state else None,
+                state=state,
+            )
         return Batch(
             scope=self.row.scope,
             time=engine.clock(),
             epoch=self.epoch,
             run=progress,
             release=release,
-            expects=engine.expects if items else (),
+            expects=engine.expects if draft.items else (),
             base=self._head() if state else None,
             state=state,
-            define=() if draft is None else draft.define,
-            items=items,
+            define=draft.define,
+            items=draft.items,
             limits=engine.limits,
         )
 
@@ -367,9 +372,11 @@ class LiveRun:
             self._base = number
         for event, actions in finished.follow:
             self._enqueue(event, actions)
-        self.outputs.extend(e for e in did.sent if isinstance(e, OutputEvent))
+        for event in did.sent:
+            if isinstance(event, OutputEvent):
+                self.outputs.append(event)
         if self._due and did.sensory:
-            self._sensory.apply(did.sensory)
+            self._place.feel(did.sensory)
         if did.draft is not None:
             self.shop.engine.written(did.draft.items)
         if self.shop.engine.listeners.kinds:

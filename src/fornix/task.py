@@ -6,11 +6,12 @@ What an action does is kept here, and in nothing else, until its run commits it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from fornix import wire
 from fornix.agent import Action
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("fornix.run")
 
+FEW = 8
+"""Paths that an action looked up whose wire form is kept in mind."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
@@ -54,23 +58,23 @@ class RunInfo:
 
 
 class Watched:
-    """A tree that notes which paths were looked up in it."""
+    """A tree, or none, that notes which paths were looked up in it."""
 
     __slots__ = ("seen", "tree")
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree | None) -> None:
         self.tree = tree
         self.seen: list[Path] = []
 
     def node(self, path: Path, now: int) -> Node | None:
         """Return the node at *path*; see `Tree`."""
         self.seen.append(path)
-        return self.tree.node(path, now)
+        return None if self.tree is None else self.tree.node(path, now)
 
     def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
         """Return the fields of the object at *path*; see `Tree`."""
         self.seen.append(path)
-        return self.tree.children(path, now)
+        return [] if self.tree is None else self.tree.children(path, now)
 
 
 class RunDraft(Draft):
@@ -166,38 +170,43 @@ class NotedDraft(RunDraft):
         self._answering = self._answering and self._writing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Place:
     """Where tasks of a run take place: what is the same for all of them.
 
     Attributes:
-        sensory: What the finished tasks of the run left in its sensory memory.
-        paths: Parsed paths of short-term memory, shared by the tasks of a key.
+        sensory_paths: Parsed paths of sensory memory, shared by all runs.
+        paths: Those of short-term memory.
+        sensory: What the finished tasks of the run left in its sensory memory; None: nothing.
     """
 
     engine: Engine
     scope: Scope
     knowledge: str
     agent: str
+    key: str
     run: int
     number: int
     now: int
-    sensory: Overlay
+    sensory_paths: Places
     paths: Places
     ttl: Ttl | None
+    sensory: Overlay | None = None
 
-    @property
-    def key(self) -> str:
-        """The key of the run."""
-        return self.scope.key or ""
+    def feel(self, deltas: Iterable[TreeDelta]) -> None:
+        """Take changes over into the sensory memory of the run."""
+        if self.sensory is None:
+            places = self.sensory_paths
+            self.sensory = Overlay(None, kind=places.kind, now=self.now, places=places)
+        self.sensory.apply(deltas)
 
 
 class Task:
     """An action at work: what it read, changed and sent so far. Serves one thread at a time."""
 
     __slots__ = (
-        "_cells", "_draft", "_looks", "_notes", "_reason", "_sensory", "_short", "action",
-        "attempt", "calls", "ordinal", "place", "sent",
+        "_calls", "_cells", "_draft", "_looks", "_make_calls", "_notes", "_reason", "_sensory",
+        "_short", "action", "attempt", "is_async", "ordinal", "place", "sent",
     )  # fmt: skip
 
     def __init__(
@@ -206,12 +215,14 @@ class Task:
         action: Action,
         ordinal: int,
         *,
-        calls: Calls,
+        calls: Callable[[], Calls],
         attempt: int,
         notes: Notes | None = None,
     ) -> None:
         self.place, self.action, self.ordinal, self._notes = place, action, ordinal, notes
-        self.calls, self.attempt = calls, attempt
+        self.is_async, self.attempt = action.is_async, attempt
+        self._make_calls = calls
+        self._calls: Calls | None = None
         self.sent: list[Event] = []
         self._looks: list[tuple[str, Watched]] = []
         self._short: Overlay | None = None
@@ -220,12 +231,19 @@ class Task:
         self._reason: str | None = None
         self._cells: list[tuple[Overlay, Cells]] = []
 
+    @property
+    def calls(self) -> Calls:
+        """Its durable calls."""
+        if self._calls is None:
+            self._calls = self._make_calls()
+        return self._calls
+
     def sensory(self, resolver: Resolver) -> Overlay:
         """Return the overlay of the run's memory."""
         if self._sensory is None:
-            below = self.place.sensory
-            self._sensory = self._overlay(below, below.places, None, resolver)
-        elif self.calls.is_async:
+            place = self.place
+            self._sensory = self._overlay(place.sensory, place.sensory_paths, None, resolver)
+        elif self.is_async:
             check_outside()
         return self._sensory
 
@@ -235,11 +253,11 @@ class Task:
             place = self.place
             below = Snapshot(place.engine.store, place.scope, None)
             self._short = self._overlay(below, place.paths, place.ttl, resolver)
-        elif self.calls.is_async:
+        elif self.is_async:
             check_outside()
         return self._short
 
-    def _overlay(self, tree: Tree, paths: Places, ttl: Ttl | None, resolver: Resolver) -> Overlay:
+    def _overlay(self, tree: Tree | None, paths: Places, ttl: Ttl | None, resolver: Resolver) -> Overlay:
         self.check_open()
         watched = Watched(tree)
         self._looks.append((paths.kind.value, watched))
@@ -261,7 +279,7 @@ class Task:
             else:
                 draft = self._draft = NotedDraft(place.engine, place.scope, ids)
                 draft.notes = self._notes
-        elif self.calls.is_async:
+        elif self.is_async:
             check_outside()
         return self._draft
 
@@ -290,7 +308,7 @@ class Task:
         """Raise `Unusable` if what is done now would not be kept."""
         if self._reason is not None:
             raise Unusable(self._reason)
-        if self.calls.is_async:
+        if self.is_async:
             check_outside()
 
     def seal(self, reason: str) -> None:
@@ -325,18 +343,31 @@ class Task:
 
     def _looked(self) -> str | None:
         """Return, in wire form, what was read: paths, items by set, searches with their hits."""
-        looked: dict[str, Value] = {
-            name: [[*path] for path in dict.fromkeys(watched.seen)]
-            for name, watched in self._looks
-            if watched.seen
-        }
         draft = self._draft
+        seen = tuple([(name, (*watched.seen,)) for name, watched in self._looks if watched.seen])
         if draft is not None and (draft.read or draft.searched):
+            looked = _paths(seen)
             looked["items"], looked["searches"] = draft.read, draft.searched
-        return wire.encode(looked) if looked else None
+            return wire.encode(looked)
+        if sum([len(paths) for _, paths in seen]) <= FEW:
+            return _in_wire(seen) if seen else None
+        return wire.encode(_paths(seen))
 
 
-@dataclass(frozen=True, slots=True)
+Seen: TypeAlias = tuple[tuple[str, tuple[Path, ...]], ...]
+
+
+def _paths(seen: Seen) -> dict[str, Value]:
+    return {name: [[*path] for path in dict.fromkeys(paths)] for name, paths in seen}
+
+
+@lru_cache
+def _in_wire(seen: Seen) -> str:
+    """Return what an action looked up in wire form; most look up what others did before."""
+    return wire.encode(_paths(seen))
+
+
+@dataclass(slots=True, eq=False)
 class Done:
     """What an action did.
 

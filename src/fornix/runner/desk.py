@@ -32,14 +32,17 @@ class Desk:
         self._tickets: dict[int, list[Ticket]] = {}
         self._why: Callable[[Ticket], BaseException] | None = None
 
-    def add(self, ticket: Ticket) -> None:
-        """Have a ticket answered when its run is over, or at once if none is any more."""
+    def add(self, tickets: Iterable[Ticket]) -> None:
+        """Have tickets answered when their runs are over, or at once if none is any more."""
         with self._lock:
             why = self._why
             if why is None:
-                self._tickets.setdefault(ticket.run, []).append(ticket)
+                for ticket in tickets:
+                    others = self._tickets.get(ticket.run)
+                    self._tickets[ticket.run] = [ticket] if others is None else [*others, ticket]
         if why is not None:
-            ticket.resolve(None, why(ticket))
+            for ticket in tickets:
+                ticket.resolve(None, why(ticket))
 
     def waiting(self) -> list[Ticket]:
         """Return a ticket of each run that somebody waits for."""

@@ -216,26 +216,20 @@ class LocalRunner:
 
     def _accept(self, inputs: list[Input], *, call: bool = True) -> list[Ticket]:
         self.start()
-        tickets: list[Ticket] = []
         accepted = self._store.accept(self.name, inputs, owner=self._owner)
-        for asked, answer in zip(inputs, accepted, strict=True):
-            key = asked.scope.key or ""
-            ticket = Ticket(
-                answer.run or 0,
-                key=key,
-                number=answer.number,
-                repeated=answer.repeated,
-                waiter=self,
-            )
-            tickets.append(ticket)
-            if answer.run is None:
-                ticket.resolve(None, self._pruned(asked))
-                continue
-            self._desk.add(ticket)
-            if answer.repeated:
+        pairs = list(zip(inputs, accepted, strict=True))
+        tickets = [self._ticket(asked, answer) for asked, answer in pairs]
+        self._desk.add([ticket for ticket in tickets if not ticket.done])
+        for ticket in tickets:
+            if ticket.repeated and not ticket.done:
                 self._desk.look_up(ticket.run)
-            if not ticket.done and self._line_up(asked, answer, call=call):
-                self._desk.look_up(ticket.run)
+        over: list[Ticket] = []
+        with self._work.floor.lock:
+            for (asked, answer), ticket in zip(pairs, tickets, strict=True):
+                if not ticket.done and self._line_up(asked, answer, call=call):
+                    over.append(ticket)
+        for ticket in over:
+            self._desk.look_up(ticket.run)
         if self._closed:  # meanwhile: nobody else would give the keys back
             for answer in accepted:
                 if answer.lease is not None:
@@ -244,34 +238,38 @@ class LocalRunner:
             self._work.floor.attend()
         return tickets
 
+    def _ticket(self, asked: Input, answer: Accepted) -> Ticket:
+        ticket = Ticket(
+            answer.run or 0,
+            key=asked.scope.key or "",
+            number=answer.number,
+            repeated=answer.repeated,
+            waiter=self,
+        )
+        if answer.run is None:
+            ticket.resolve(None, self._pruned(asked))
+        return ticket
+
     def _line_up(self, asked: Input, answer: Accepted, *, call: bool) -> bool:
-        """Have an input worked on, here or by whoever has its key.
+        """Have an input worked on, here or by whoever has its key; the floor's lock is held.
 
         A repeated one as well: the process that accepted it first may be gone, or may die.
         Returns whether somebody may be done with it already.
         """
-        seen = False
+        seen, scope = False, asked.scope
         floor = self._work.floor
-        with floor.lock:
-            lane = floor.lanes.get(asked.scope)
-            if lane is None:
-                lane = floor.lanes[asked.scope] = LiveLane(asked.scope)
-            lane.lend(answer.lease)
-            if answer.repeated:
-                lane.complete = False
-            else:
-                row = Run(
-                    answer.run or 0,
-                    self.name,
-                    asked.scope,
-                    answer.number,
-                    "waiting",
-                    asked.event,
-                    asked.time,
-                )
-                seen = not lane.add(row, first=answer.first)
-            if lane.state is State.IDLE:
-                floor.make_ready(lane, call=call)
+        lane = floor.lanes.get(scope)
+        if lane is None:
+            lane = floor.lanes[scope] = LiveLane(scope)
+        lane.lend(answer.lease)
+        if answer.repeated:
+            lane.complete = False
+        else:
+            run, number = answer.run or 0, answer.number
+            row = Run(run, self.name, scope, number, "waiting", asked.event, asked.time)
+            seen = not lane.add(row, first=answer.first)
+        if lane.state is State.IDLE:
+            floor.make_ready(lane, call=call)
         return seen
 
     def _pruned(self, asked: Input) -> NotFound:

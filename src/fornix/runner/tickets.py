@@ -34,7 +34,7 @@ class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it carries where it comes fro
     def of(cls, events: Iterable[Event], *, run: int, number: int, repeated: bool) -> Outputs:
         """Return the outputs that *events* carry: of an `OutputEvent` its value."""
         kept = tuple(events)
-        made = cls(e.output if isinstance(e, OutputEvent) else e.data for e in kept)
+        made = cls([e.output if isinstance(e, OutputEvent) else e.data for e in kept])
         made.run, made.number, made.repeated, made.events = run, number, repeated, kept
         return made
 
@@ -77,7 +77,7 @@ class Ticket:
         self._waiter = waiter
         self._outputs: Outputs | None = None
         self._error: BaseException | None = None
-        self._then: list[Callable[[], None]] = []
+        self._then: tuple[Callable[[], None], ...] = ()
         self._lock = threading.Lock()
         self._lock.acquire()
 
@@ -115,7 +115,7 @@ class Ticket:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(came.set)
 
-        self._then.append(told)
+        self._then = (*self._then, told)
         deadline = None if wait_s is None else time.monotonic() + wait_s
         while not self.done:
             left = LOOK_S if deadline is None else deadline - time.monotonic()
@@ -138,7 +138,7 @@ class Ticket:
         if not self.done:
             self._outputs, self._error = outputs, error
             self._lock.release()
-            for then in tuple(self._then):
+            for then in self._then:
                 then()
 
     def wait(self, timeout: float) -> bool:

@@ -102,6 +102,7 @@ class Work:
         self.floor = Floor(shop.plan.name, self._serve, concurrency=concurrency, stir=listener.stir)
         self._listener = listener
         self._idle: dict[str, float] = {}
+        self._doubted: set[str] = set()
         self._loop = Loop(f"fornix-{shop.plan.name}-loop")
 
     def _serve(self) -> None:
@@ -234,8 +235,9 @@ class Work:
         if self._idle.get(action.name, 1.0) > QUICK_S:
             self.settle(shift.group)
             self.floor.begin_slow(shift)
-        began, worked = time.perf_counter(), time.process_time()
-        shift.since = began
+        exact = shift.slow or action.name in self._doubted
+        worked = time.process_time() if exact else 0.0
+        shift.since = began = time.perf_counter()
         try:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
             answer = action.call(event, context if action.adapt is None else action.adapt(context))
@@ -251,12 +253,27 @@ class Work:
             return self._refused(lane, error)
         finally:
             shift.since = inf
-            idle = time.perf_counter() - began - (time.process_time() - worked)
-            last = self._idle.get(action.name, idle)
-            self._idle[action.name] = last + LATELY * (idle - last)
+            took = time.perf_counter() - began
+            if exact or took > QUICK_S:
+                self._note(action.name, took, worked)
             if shift.slow:
                 self.floor.end_slow(shift)
         return self._pending(lane, "step", finished)
+
+    def _note(self, action: str, took: float, worked: float) -> None:
+        """Note how long the process was idle while an action was done.
+
+        Asking for the time that it worked takes longer than a quick action: that is left out until
+        one was not quick by the clock; *worked* is 0 then.
+        """
+        if took > QUICK_S:
+            self._doubted.add(action)
+        else:
+            self._doubted.discard(action)
+        if worked:
+            idle = took - (time.process_time() - worked)
+            last = self._idle.get(action, idle)
+            self._idle[action] = last + LATELY * (idle - last)
 
     def _pending(self, lane: LiveLane, kind: Kind, finished: Finished) -> Pending:
         lane.pending = Pending(lane, kind, finished)

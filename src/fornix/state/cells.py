@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final, cast
 
@@ -52,13 +52,13 @@ class Fields:
         self.kept: dict[str, Cell] | None = None if based else {}
         self.mortal = False
 
-    def changed(self) -> Iterator[tuple[str, Cell]]:
-        """Yield what differs from the base: first its own fields, then new ones in order."""
-        if self.below is not self.added:
-            for name, cell in self.below.items():
-                if cell.dirty and name not in self.added:
-                    yield name, cell
-        yield from self.added.items()
+    def changed(self) -> Iterable[tuple[str, Cell]]:
+        """Return what differs from the base: first its own fields, then new ones in order."""
+        added = self.added
+        if self.below is added:
+            return added.items()
+        own = [pair for pair in self.below.items() if pair[1].dirty and pair[0] not in added]
+        return [*own, *added.items()]
 
 
 class Cell:
@@ -165,22 +165,22 @@ class Cell:
         if self.parent is not None and self.parent.fields is not None:
             self.parent.fields.mortal = True
 
-    def deltas(self, path: Path, now: int) -> Iterator[TreeDelta]:
-        """Yield what leads from the base to this cell, which is at *path*, and all below it.
+    def deltas(self, path: Path, now: int, found: list[TreeDelta]) -> None:
+        """Add to *found* what leads from the base to this cell, at *path*, and all below it.
 
         What was written and has expired by *now* is deleted, as far as it was ever there.
         """
         if self.expires is not None and self.expires <= now:
             if self.base is not None and (self.cut or self.change == WRITTEN):
-                yield Delete(path)
+                found.append(Delete(path))
             return
         if self.cut:
-            yield Delete(path) if self.cut == CUT_WHOLE else Clear(path)
+            found.append(Delete(path) if self.cut == CUT_WHOLE else Clear(path))
         if self.change:
-            yield self._changed(path)
+            found.append(self._changed(path))
         if self.fields is not None:
             for name, cell in self.fields.changed():
-                yield from cell.deltas((*path, name), now)
+                cell.deltas((*path, name), now, found)
 
     def _changed(self, path: Path) -> TreeDelta:
         if self.change == MOVED:

@@ -52,6 +52,9 @@ _SHORT = 128
 """Characters of a text that is surely within the least `TreeLimits`."""
 
 
+_LIMITS = TreeLimits()
+
+
 class Sealed:
     """Stands where an overlay's cells were: what is read or written now would be lost."""
 
@@ -100,7 +103,7 @@ class Overlay:
         self.calls: list[Value] = []
         self.noting = False
         self._cells = Cells(tree, now if callable(now) else lambda: now)
-        self._limits = limits or TreeLimits()
+        self._limits = limits or _LIMITS
         self._ttl = ttl
 
     def seal(self, reason: str) -> Cells:
@@ -148,7 +151,7 @@ class Overlay:
     @property
     def changed(self) -> bool:
         """Whether there are deltas."""
-        return next(self._cells.root.deltas((), self.now), None) is not None
+        return bool(self.deltas())
 
     def deltas(self) -> tuple[TreeDelta, ...]:
         """Return what a store has to do, in order, for its tree to become what this one shows.
@@ -156,7 +159,11 @@ class Overlay:
         Shortest: what was written twice is there once, what was made and deleted, or has expired,
         is not there.
         """
-        return tuple(self._cells.root.deltas((), self.now)) if self._cells.root.dirty else ()
+        root = self._cells.root
+        found: list[TreeDelta] = []
+        if root.dirty:
+            root.deltas((), self.now, found)
+        return tuple(found)
 
     def apply(self, deltas: Iterable[TreeDelta]) -> None:
         """Do what another overlay's *deltas* say, as a store would."""

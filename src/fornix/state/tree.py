@@ -10,6 +10,7 @@ from typing import Final, Literal, Protocol, TypeAlias, cast
 
 from fornix import wire
 from fornix.errors import InvalidInput, TooLarge
+from fornix.frozen import frozen
 from fornix.state.paths import Place, Spelling, spelled
 from fornix.store import Ledger, Node, Scope
 from fornix.values import MAX_DEPTH, Path, Value
@@ -33,7 +34,7 @@ class Tree(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """The tree of a scope after commit *at*; None: the latest, which moves."""
 
