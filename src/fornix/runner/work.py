@@ -384,14 +384,8 @@ class Work:
             lane.complete = lane.complete and lane.stuck is None
             self._released(lane)
             return
-        if answer.adopted:  # the answer to an earlier commit of this step was lost
-            with self.floor.lock:
-                lane.run = None
-                lane.refresh()
-            if pending.batch.release:  # by now somebody else may have the key
-                self._released(lane)
-            else:
-                self.floor.leave(lane, State.READY)
+        if answer.adopted:
+            self._adopted(pending)
             return
         lane.conflicts = lane.hindered = 0
         if pending.kind == "step":
@@ -405,6 +399,17 @@ class Work:
         else:
             self.floor.leave(lane, State.READY)
         self._listener.ended(run)
+
+    def _adopted(self, pending: Pending) -> None:
+        """Look at a lane anew: its step was committed before, and the answer to that was lost."""
+        lane = pending.lane
+        with self.floor.lock:
+            lane.run = None
+            lane.refresh()
+        if pending.batch.release:  # by now somebody else may have the key
+            self._released(lane)
+        else:
+            self.floor.leave(lane, State.READY)
 
     def _not_committed(self, pending: Pending, error: FornixError) -> None:
         lane, run = pending.lane, pending.lane.run
