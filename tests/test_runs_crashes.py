@@ -26,7 +26,7 @@ from fornix.errors import RunPending, StoreBusy
 from fornix.store import Scope
 from fornix.stores.sqlite import SqliteStore
 from runs_left import Given, check
-from runs_worker import EMBEDDER, World, agents, runners
+from runs_worker import EMBEDDER, Teller, World, agents, runners
 from scale import COUNTS
 
 WORKER = Path(__file__).with_name("runs_worker.py")
@@ -403,3 +403,20 @@ def test_key_that_was_given_back_unheard_is_not_worked_on(tmp_path: Path, monkey
         store.release(lease)
         assert ticket.result(WAIT_S) == (2,)
     assert ran == [1, 2]
+
+
+def test_runners_that_closed_leave_nothing_open(tmp_path: Path) -> None:
+    """A process may make as many runners on one memory as it likes, one after the other."""
+    with Desk(tmp_path, "closed").open() as memory:
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store._owners is not None
+        for n in range(5):
+            with LocalRunner(Teller(tmp_path / "world"), memory) as runner:
+                runner.handle("ada", {"n": n})
+            assert len(memory.store._owners._mine) == 1
+        with ExitStack() as stack:
+            names = {
+                stack.enter_context(LocalRunner(Teller(tmp_path / "world"), memory)).owner
+                for _ in range(3)
+            }
+            assert len(names) == 3
