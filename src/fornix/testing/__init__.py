@@ -45,6 +45,7 @@ _LAWS = (
     "runner_order",
     "runner_outputs",
     "runner_recovery",
+    "runner_walk",
     "sets",
     "staging",
     "threads",

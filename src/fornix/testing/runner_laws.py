@@ -41,6 +41,11 @@ class Gate:
         """Wait until somebody has come."""
         assert self._came.wait(LONG_S), "nobody came to the gate"
 
+    @property
+    def has_come(self) -> bool:
+        """Whether somebody has come."""
+        return self._came.is_set()
+
     def open(self) -> None:
         """Let everybody on."""
         self._open.set()

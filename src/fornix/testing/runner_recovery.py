@@ -12,6 +12,7 @@ from fornix.agent import action
 from fornix.events import Event, InputEvent, OutputEvent
 from fornix.task import RunnerContext
 from fornix.testing.runner_laws import LONG_S, Gate, Hall, RunnerLaws
+from fornix.testing.runner_walk import walk_runs
 
 POINTS = ("first", "before a call", "in a call", "after a call", "second", "last")
 
@@ -185,3 +186,8 @@ class RecoveryLaws(RunnerLaws):
         assert [output.value for output in following.outputs()] == [
             ["stop", 0], *([n, n + 1] for n in range(5)), ["new", 6]
         ]  # fmt: skip
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_random_walk_ends_as_its_model(self, hall: Hall, seed: int) -> None:
+        """Submitting, crashing, closing, retrying, discarding and reading, in any order."""
+        walk_runs(hall, steps=60, seed=seed)
