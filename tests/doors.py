@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
+from fornix.testing import START, Clock
 
-
-class Clock:
-    """Tells the time that it was set to; each look is a millisecond later."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> datetime:
-        """Return the time."""
-        self.now += timedelta(milliseconds=1)
-        return self.now
-
-    def move(self, **by: float) -> None:
-        """Move on, or back."""
-        self.now += timedelta(**by)
+__all__ = ["START", "Clock", "Letters"]
 
 
 class Letters:

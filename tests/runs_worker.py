@@ -62,11 +62,16 @@ class Declined(Exception):
     """The world says no, and that is final."""
 
 
+class Broken(Exception):
+    """The world cannot do it now."""
+
+
 class World:
     """What durable calls ask for: an append-only file, in which every call that was made stands."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.broken = Path(f"{path} is broken")
 
     def call(self, name: str) -> str:
         """Note that something was done, and return its token."""
@@ -196,6 +201,8 @@ class Teller(Agent):
     def end(self, event: Ended, ctx: RunnerContext) -> None:
         token, felt = fresh(), ctx.sensory_memory.to_dict()
         leave(ctx, "end", token, *(token for _, token in event.tokens))
+        if ctx.run.number == 1 and self.world.broken.exists():
+            raise Broken(token)
         ctx.send_event(OutputEvent({"end": token, "felt": felt, "parts": event.tokens}))
 
 

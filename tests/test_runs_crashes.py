@@ -26,7 +26,7 @@ from fornix.errors import RunPending, StoreBusy
 from fornix.store import Scope
 from fornix.stores.sqlite import SqliteStore
 from runs_left import Given, check
-from runs_worker import EMBEDDER, World, agents, runners
+from runs_worker import EMBEDDER, Teller, World, agents, runners
 from scale import COUNTS
 
 WORKER = Path(__file__).with_name("runs_worker.py")
@@ -129,7 +129,7 @@ def pause(seconds: float) -> None:
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     """Killed at any moment, from its start on: nothing is lost, nothing twice, nothing mixed."""
     desk = Desk(tmp_path, "random")
-    for _ in range(max(3, COUNTS.kills // 4)):
+    for _ in range(max(3, COUNTS.kills // 5)):
         inputs = desk.again([*desk.some("Teller", 3), *desk.some("Counter", 3)])
         with desk.worker(inputs):
             pause(desk.chance.random() ** 2 * 0.5)
@@ -178,7 +178,7 @@ POINTS = [
 def test_killed_at_a_point(tmp_path: Path, point: str, most: int) -> None:
     """Killed at a place that chance may miss, a few times on one file."""
     desk = Desk(tmp_path, point)
-    for _ in range(max(1, COUNTS.kills // 3 // len(POINTS))):
+    for _ in range(max(1, COUNTS.kills // 5 // len(POINTS))):
         inputs = desk.again([*desk.some("Teller", 3, KEYS[:3]), *desk.some("Counter", 3, KEYS[:3])])
         with desk.worker(inputs, crash="before record:3"):
             pause(0.3)
@@ -264,6 +264,30 @@ def test_every_key_and_agent_is_its_own_and_equal_events_both_run(tmp_path: Path
             assert [n for n, *_ in counted] == [0, 0, 1, 1]
 
 
+def test_parked_run_outlives_kills_and_ends_when_it_is_retried(tmp_path: Path) -> None:
+    """A run that failed waits, with its sensory memory and what is behind it; other keys go on."""
+    desk = Desk(tmp_path, "parked")
+    World(desk.world).broken.touch()
+    new = [*desk.some("Teller", 3, ["ada"]), *desk.some("Teller", 1, ["bob"])]
+    for place in ("before commit:9", "after commit:10", "after call:5"):
+        with desk.worker(new, crash=place) as worker:
+            worker.wait_for("idle")
+    for _ in range(2):
+        with desk.worker(new) as worker:
+            assert worker.wait_for("idle")
+    with desk.open() as memory:
+        (parked,) = memory.store.runs(memory.space, status="parked")
+        (behind,) = memory.store.runs(memory.space, status="waiting")
+        assert (parked.scope.key, parked.number) == ("ada", 1)
+        assert (behind.scope.key, behind.number) == ("ada", 2)
+        assert [step.sensory is not None for step in memory.store.steps(parked.id)] == [True] * 4
+        World(desk.world).broken.unlink()
+        memory.store.retry(parked.id, last=False, time=parked.accepted)
+    with desk.worker(new, crash="after commit:1") as worker:
+        assert not worker.wait_for("idle")
+    desk.finish()
+
+
 # --- many keys, one commit ----------------------------------------------------------------------
 
 
@@ -272,7 +296,7 @@ def test_killed_inside_commits_that_many_keys_share(tmp_path: Path) -> None:
     desk = Desk(tmp_path, "group")
     keys = [f"key {n}" for n in range(32)]
     ended = 0
-    for round_ in range(max(2, COUNTS.kills // 12)):
+    for round_ in range(max(2, COUNTS.kills // 15)):
         new = [given for key in keys for given in desk.some("Counter", 1, [key])]
         when = ("halfway", "after", "before")[round_ % 3]
         with desk.worker(new, crash=f"{when} commit:{desk.chance.randint(1, 2)}") as worker:
@@ -300,7 +324,7 @@ def test_two_processes_on_one_file_are_killed_in_turn(tmp_path: Path) -> None:
     desk = Desk(tmp_path, "two")
     with ExitStack() as stack:
         workers = [stack.enter_context(desk.worker([])) for _ in range(2)]
-        for _ in range(max(3, COUNTS.kills // 5)):
+        for _ in range(max(3, COUNTS.kills // 6)):
             inputs = desk.again([*desk.some("Teller", 3), *desk.some("Counter", 3)])
             workers.append(stack.enter_context(desk.worker(inputs)))
             pause(desk.chance.random() ** 2 * 0.3)
@@ -379,3 +403,20 @@ def test_key_that_was_given_back_unheard_is_not_worked_on(tmp_path: Path, monkey
         store.release(lease)
         assert ticket.result(WAIT_S) == (2,)
     assert ran == [1, 2]
+
+
+def test_runners_that_closed_leave_nothing_open(tmp_path: Path) -> None:
+    """A process may make as many runners on one memory as it likes, one after the other."""
+    with Desk(tmp_path, "closed").open() as memory:
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store._owners is not None
+        for n in range(5):
+            with LocalRunner(Teller(tmp_path / "world"), memory) as runner:
+                runner.handle("ada", {"n": n})
+            assert len(memory.store._owners._mine) == 1
+        with ExitStack() as stack:
+            names = {
+                stack.enter_context(LocalRunner(Teller(tmp_path / "world"), memory)).owner
+                for _ in range(3)
+            }
+            assert len(names) == 3

@@ -391,12 +391,17 @@ class RunRecorder:
 
     def record(self, call: Call) -> None:
         """Keep a call; durable when this returns."""
+        run = self._run
         try:
-            self._run.shop.engine.store.commit(self._run.called(call))
+            answer = run.shop.engine.store.commit(run.called(call))
         except StaleRun:
-            self._run.fenced = True
+            run.fenced = True
             raise
-        self._run.recorded()
+        if answer.adopted:  # whoever has the key by now has made it: that one's outcome stands
+            run.fenced = True
+            what = f"durable call {call.position} of run {call.run}"
+            raise StaleRun(run.row.scope.key or "", expected="open", found="over", what=what)
+        run.recorded()
 
     def pause(self, seconds: float) -> None:
         """Wait before another try; raises `Interrupted` when the runner closes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -159,6 +160,8 @@ class Engine:
         wait_s: How long a call tries again while others change what it is based on.
         lanes: A lock per key: its outside writes to the exact tree go one after the other.
         listeners: Who is told of memory events.
+        owners: Names under which runners held leases that are closed by now; the next one takes
+            such a name, since the store keeps a file open for each.
     """
 
     store: Store
@@ -171,6 +174,7 @@ class Engine:
     expects: tuple[tuple[str, str], ...] = ()
     lanes: dict[Scope, threading.RLock] = field(default_factory=dict[Scope, threading.RLock])
     listeners: Listeners = field(default_factory=Listeners)
+    owners: deque[str] = field(default_factory=deque[str])
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
         """Return the name of the op that a caller's idempotency key stands for."""

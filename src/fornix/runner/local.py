@@ -43,6 +43,7 @@ from fornix.runner.work import Work
 from fornix.scope import Scope
 from fornix.store import Accepted, Input, Retain, Run
 from fornix.values import checked_name, counted
+from fornix.writer import Engine
 
 CONCURRENCY = 16
 """Keys at work at once: as many threads for plain actions, as many async actions on the loop."""
@@ -68,6 +69,9 @@ class LocalRunner:
         name: Names the inbox, the numbers of runs and the outputs; by default the agent's name.
         concurrency: Keys at work at once.
         retain: What is kept of runs that ended.
+
+    Attributes:
+        owner: What the leases of its keys name as their owner.
     """
 
     def __init__(
@@ -87,12 +91,12 @@ class LocalRunner:
         ttl = plan.agent.short_term_ttl or memory.short_term_ttl
         self._shop = Shop(memory.engine, plan, memory.space, memory.knowledge.name, ttl)
         self._store = memory.engine.store
-        self._owner = f"{os.getpid()}-{uuid.uuid4().hex}"
+        self.owner = _owner(memory.engine)
         self._closing = threading.Event()
         self._outlet = Outlet(self._shop, self._closing)
         self._desk = Desk(self._shop, self._outlet)
         self._work = Work(
-            self._shop, self._owner, self._desk, concurrency=counted(concurrency, "concurrency")
+            self._shop, self.owner, self._desk, concurrency=counted(concurrency, "concurrency")
         )
         self._retain = retain or Retain()
         self._watch = Watch(self._shop, self._work, self._desk, self.prune)
@@ -216,7 +220,7 @@ class LocalRunner:
 
     def _accept(self, inputs: list[Input], *, call: bool = True) -> list[Ticket]:
         self.start()
-        accepted = self._store.accept(self.name, inputs, owner=self._owner)
+        accepted = self._store.accept(self.name, inputs, owner=self.owner)
         pairs = list(zip(inputs, accepted, strict=True))
         tickets = [self._ticket(asked, answer) for asked, answer in pairs]
         self._desk.add([ticket for ticket in tickets if not ticket.done])
@@ -399,12 +403,15 @@ class LocalRunner:
                 return
             self._closed = True
         self._closing.set()
-        if not self._work.stop(wait_s):
+        ended = self._work.stop(wait_s)
+        if not ended:
             _LOG.warning("an action did not end in time; what it does now is not kept")
         self._watch.stop()
         with contextlib.suppress(StoreClosed):
             for lease in self._work.floor.leases():
                 self._store.release(lease)
+            if ended:
+                self._shop.engine.owners.append(self.owner)
         self._desk.dismiss(
             lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
         )
@@ -471,6 +478,14 @@ class LocalRunner:
         trace: TracebackType | None,
     ) -> None:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+
+def _owner(engine: Engine) -> str:
+    """Return a name to hold leases under, which no other runner that is open has."""
+    try:
+        return engine.owners.pop()
+    except IndexError:
+        return f"{os.getpid()}-{uuid.uuid4().hex}"
 
 
 def _parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:

@@ -32,24 +32,13 @@ from fornix.run import Finished, Interrupted, LiveRun, RunRecorder, Shop
 from fornix.runner.floor import Floor, Shift, drained
 from fornix.runner.lanes import Kind, LiveLane, Pending, State
 from fornix.runner.loop import Loop
+from fornix.runner.pace import Pace
 from fornix.store import Commit, Run
 
 _LOG = logging.getLogger(__name__)
 
 GROUP = 64
 """Tasks that are committed together at most."""
-
-SLICE_S = 0.002
-"""How long a worker goes on before it commits: what the first of a group waits at most, if all
-its actions are quick."""
-
-QUICK_S = 0.001
-"""Actions while which the process was idle for less lately are done one after the other by one
-worker: where it is busy all the time, by this thread or others, more of them would only be in each
-other's way."""
-
-LATELY = 0.3
-"""Weight of the last time an action was done, in the average of lately."""
 
 CONFLICTS = 10
 """How often a task begins again at once because an item that it changes had moved on."""
@@ -101,8 +90,7 @@ class Work:
         self.shop, self.owner = shop, owner
         self.floor = Floor(shop.plan.name, self._serve, concurrency=concurrency, stir=listener.stir)
         self._listener = listener
-        self._idle: dict[str, float] = {}
-        self._doubted: set[str] = set()
+        self.pace = Pace()
         self._loop = Loop(f"fornix-{shop.plan.name}-loop")
 
     def _serve(self) -> None:
@@ -127,7 +115,7 @@ class Work:
                     break
                 taken.append(lane)
                 self._do(lane, shift)
-                if time.perf_counter() - began > SLICE_S:
+                if time.perf_counter() - began > self.pace.slice_s:
                     break
             self.settle(shift.group)
         except BaseException:
@@ -232,11 +220,10 @@ class Work:
     def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Pending | None:
         """Do the next task of a run; what is slow keeps no finished task of the group waiting."""
         action = run.action
-        if self._idle.get(action.name, 1.0) > QUICK_S:
+        if not self.pace.is_quick(action.name):
             self.settle(shift.group)
             self.floor.begin_slow(shift)
-        exact = shift.slow or action.name in self._doubted
-        worked = time.process_time() if exact else 0.0
+        worked = self.pace.worked(action.name)
         shift.since = began = time.perf_counter()
         try:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
@@ -253,27 +240,10 @@ class Work:
             return self._refused(lane, error)
         finally:
             shift.since = inf
-            took = time.perf_counter() - began
-            if exact or took > QUICK_S:
-                self._note(action.name, took, worked)
+            self.pace.acted(action.name, time.perf_counter() - began, worked)
             if shift.slow:
                 self.floor.end_slow(shift)
         return self._pending(lane, "step", finished)
-
-    def _note(self, action: str, took: float, worked: float) -> None:
-        """Note how long the process was idle while an action was done.
-
-        Asking for the time that it worked takes longer than a quick action: that is left out until
-        one was not quick by the clock; *worked* is 0 then.
-        """
-        if took > QUICK_S:
-            self._doubted.add(action)
-        else:
-            self._doubted.discard(action)
-        if worked:
-            idle = took - (time.process_time() - worked)
-            last = self._idle.get(action, idle)
-            self._idle[action] = last + LATELY * (idle - last)
 
     def _pending(self, lane: LiveLane, kind: Kind, finished: Finished) -> Pending:
         lane.pending = Pending(lane, kind, finished)
@@ -371,6 +341,7 @@ class Work:
         group = drained(done)
         if not group:
             return
+        began = time.perf_counter()
         try:
             answers = self.shop.engine.store.commit_many([p.batch for p in group])
         except _HINDERED as error:
@@ -382,6 +353,7 @@ class Work:
             for pending in group:
                 self.floor.leave(pending.lane, State.IDLE)
             return
+        self.pace.committed(time.perf_counter() - began)
         for pending, answer in zip(group, answers, strict=True):
             pending.lane.pending = None
             if isinstance(answer, Commit):
@@ -401,14 +373,8 @@ class Work:
             lane.complete = lane.complete and lane.stuck is None
             self._released(lane)
             return
-        if answer.adopted:  # the answer to an earlier commit of this step was lost
-            with self.floor.lock:
-                lane.run = None
-                lane.refresh()
-            if pending.batch.release:  # by now somebody else may have the key
-                self._released(lane)
-            else:
-                self.floor.leave(lane, State.READY)
+        if answer.adopted:
+            self._adopted(pending)
             return
         lane.conflicts = lane.hindered = 0
         if pending.kind == "step":
@@ -422,6 +388,17 @@ class Work:
         else:
             self.floor.leave(lane, State.READY)
         self._listener.ended(run)
+
+    def _adopted(self, pending: Pending) -> None:
+        """Look at a lane anew: its step was committed before, and the answer to that was lost."""
+        lane = pending.lane
+        with self.floor.lock:
+            lane.run = None
+            lane.refresh()
+        if pending.batch.release:  # by now somebody else may have the key
+            self._released(lane)
+        else:
+            self.floor.leave(lane, State.READY)
 
     def _not_committed(self, pending: Pending, error: FornixError) -> None:
         lane, run = pending.lane, pending.lane.run

@@ -36,6 +36,16 @@ _LAWS = (
     "outputs",
     "persistence",
     "progress",
+    "runner_async",
+    "runner_durable",
+    "runner_failures",
+    "runner_inputs",
+    "runner_laws",
+    "runner_memory",
+    "runner_order",
+    "runner_outputs",
+    "runner_recovery",
+    "runner_walk",
     "sets",
     "staging",
     "threads",
@@ -54,6 +64,7 @@ from fornix.testing.batches import (  # noqa: E402 - their assertions are to be 
     record,
     write,
 )
+from fornix.testing.clock import START, Clock  # noqa: E402 - the same
 from fornix.testing.contract import (  # noqa: E402 - the same
     PersistentStoreContract,
     StoreContract,
@@ -61,6 +72,7 @@ from fornix.testing.contract import (  # noqa: E402 - the same
 from fornix.testing.machine import store_machine  # noqa: E402 - the same
 from fornix.testing.reads import Follower, differences, reads, tree  # noqa: E402 - the same
 from fornix.testing.replay import play_beside, play_threads, replay  # noqa: E402 - the same
+from fornix.testing.runner import RunnerContract  # noqa: E402 - the same
 
 __all__ = [
     "ADA",
@@ -68,8 +80,11 @@ __all__ = [
     "HANDBOOK",
     "NOTES",
     "NOW",
+    "START",
+    "Clock",
     "Follower",
     "PersistentStoreContract",
+    "RunnerContract",
     "StoreContract",
     "add",
     "batch",

@@ -362,7 +362,7 @@ class Changes:
         live = first(
             self._db,
             "SELECT version, row, first, created FROM item "
-            "WHERE set_id = ? AND id = ? AND ended IS NULL ORDER BY version DESC LIMIT 1",
+            "WHERE set_id = ? AND id = ? AND ended IS NULL",
             number,
             item_id,
         )
