@@ -71,6 +71,7 @@ class Known:
     number: int | None = None
     time: int = 0
     scopes: dict[Scope, int] = field(default_factory=dict[Scope, int])
+    heads: dict[int, int] = field(default_factory=dict[int, int])
     notes: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     sets: dict[SetRef, tuple[int, Definition]] = field(
         default_factory=dict[SetRef, tuple[int, Definition]]
@@ -89,7 +90,7 @@ class Transaction:
         self._db = connection
         self._known = known
         self.owners = owners
-        self.gathered = Gathered(connection)
+        self.gathered = Gathered(connection, known.runs.runs)
         self._look_up()
 
     def _look_up(self) -> None:
@@ -107,7 +108,7 @@ class Transaction:
         """Drop what is known and gathered: a part was rolled back."""
         known = self._known
         known.__init__(version=known.version)
-        self.gathered = Gathered(self._db)
+        self.gathered = Gathered(self._db, known.runs.runs)
         self._look_up()
 
     def apply(self, batch: Batch) -> Commit:
@@ -136,11 +137,14 @@ class Transaction:
         self._guard(batch, scope, number)
         ended: dict[str, list[int]] = {}
         if batch.state:
-            ended["nodes"] = apply_tree(self._db, scope, batch.state, number=number)
+            ended["nodes"] = apply_tree(
+                self._db, self.gathered, scope, batch.state, number=number
+            )
         if batch.items or batch.define:
             ended["items"] = Changes(self, batch, number, time).run()
         if batch.run is not None:
-            progress.apply(self._db, self._known.runs, batch.run, number=number, time=time)
+            runs, gathered = self._known.runs, self.gathered
+            progress.apply(self._db, runs, gathered, batch.run, number=number, time=time)
         if batch.release and batch.epoch is not None:
             leases.drop(self._db, self._known.runs, batch.scope, batch.epoch)
         self.gathered.add_commit(
@@ -166,7 +170,8 @@ class Transaction:
                 self.gathered.flush()
             return adopted(self._db, batch.op, request=batch.request, label=batch.label)
         if batch.run is not None:
-            return progress.take_place(self._db, batch.run, number, self.gathered.flush)
+            runs = self._known.runs
+            return progress.take_place(self._db, runs, batch.run, number, self.gathered)
         return None
 
     def _guard(self, batch: Batch, scope: int, number: int) -> None:
@@ -186,13 +191,14 @@ class Transaction:
             raise InvalidInput("a batch that changes the exact tree needs a base")
         if batch.base is None:
             return
-        moved = number if batch.state else batch.base
-        self._db.execute(
-            "UPDATE scope SET head = ? WHERE id = ? AND head = ?", (moved, scope, batch.base)
-        )
-        if not self._db.changes():
+        head = self._known.heads.get(scope)
+        if head is None:
             head = self._db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
+            self._known.heads[scope] = head
+        if head != batch.base:
             raise StaleRun(key, expected=batch.base, found=head)
+        if batch.state:
+            self._known.heads[scope] = self.gathered.heads[scope] = number
 
     def scope(self, scope: Scope) -> int:
         """Return the row of a scope, which is made if there is none."""

@@ -8,6 +8,7 @@ from operator import itemgetter
 import apsw
 
 from fornix.stores.sqlite.connection import Row
+from fornix.stores.sqlite.known import KnownRun
 
 _INSERT_ITEM = """
     INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
@@ -33,18 +34,57 @@ _INSERT_JOURNAL = """
 """
 
 
+_END_NODE = "UPDATE node SET ended = ? WHERE id = ?"
+
+_INSERT_NODE = """
+    INSERT INTO node (id, scope, parent, name, place, value, expires, begun)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_MOVE_HEAD = "UPDATE scope SET head = ?2 WHERE id = ?1"
+
+_BEGIN_RUN = "UPDATE run SET now = ?, actions = ? WHERE id = ?"
+
+_INSERT_STEP = """
+    INSERT INTO step (id, n, action, sent, sensory, looked, skipped) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+
+_INSERT_OUTPUT = "INSERT INTO output (agent, id, step, event) VALUES (?, ?, ?, ?)"
+
+_END_RUN = """
+    UPDATE run SET status = ?1, ended = ?2, error = iif(?3, NULL, ifnull(?4, error)) WHERE id = ?5
+"""
+
+_FEEL_NO_MORE = """
+    UPDATE step SET sensory = NULL WHERE id BETWEEN ? AND ? AND sensory IS NOT NULL
+"""
+
+
 class Gathered:
-    """Rows of items, of their features, and of the journal, in commit order.
+    """Rows of items, of their features, of nodes, of runs and of the journal, in commit order.
 
     Whoever is going to read one of them, or to end it, has it flushed first.
 
     Attributes:
         names: The (set, id) of every item in it.
         ops: Names of the ops in it.
+        grown: Scopes of the nodes in it.
+        ends: The commit that ended it, and the id, of nodes.
+        heads: The last commit that changed the tree of a scope.
+        over: Runs that ended, which stay known until they are written.
     """
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._db = connection
+    def __init__(self, connection: apsw.Connection, runs: dict[int, KnownRun]) -> None:
+        self._db, self._runs = connection, runs
+        self.grown: set[int] = set()
+        self.ends: list[Row] = []
+        self.nodes: list[Row] = []
+        self.heads: dict[int, int] = {}
+        self.begun: list[Row] = []
+        self.steps: list[Row] = []
+        self.outputs: list[Row] = []
+        self.over: list[Row] = []
+        self.felt: list[Row] = []
         self._items: list[Row] = []
         self._features: list[Row] = []
         self._journal: list[Row] = []
@@ -71,10 +111,44 @@ class Gathered:
         """
         if self._items:
             self._flush_items()
+        if self.ends or self.nodes:
+            self.flush_nodes()
+        if self.heads:
+            self._db.executemany(_MOVE_HEAD, list(self.heads.items()))
+            self.heads = {}
+        if self.begun:
+            self._db.executemany(_BEGIN_RUN, self.begun)
+            self.begun = []
+        if self.steps:
+            self._db.executemany(_INSERT_STEP, self.steps)
+            self.steps = []
+        if self.outputs:
+            self._db.executemany(_INSERT_OUTPUT, self.outputs)
+            self.outputs = []
+        if self.over:
+            self._flush_over()
         if self._journal:
             self._db.executemany(_INSERT_JOURNAL, self._journal)
             self._journal = []
             self.ops.clear()
+
+    def flush_nodes(self) -> None:
+        """Insert the nodes; ends first, as a name has one live version."""
+        if self.ends:
+            self._db.executemany(_END_NODE, self.ends)
+        if self.nodes:
+            self._db.executemany(_INSERT_NODE, self.nodes)
+        self.ends, self.nodes = [], []
+        self.grown.clear()
+
+    def _flush_over(self) -> None:
+        """End runs, whose steps are there by now."""
+        self._db.executemany(_END_RUN, self.over)
+        if self.felt:
+            self._db.executemany(_FEEL_NO_MORE, self.felt)
+        for row in self.over:
+            self._runs.pop(row[-1], None)
+        self.over, self.felt = [], []
 
     def _flush_items(self) -> None:
         """Insert items and features, count them, and say so in the change log."""

@@ -11,8 +11,14 @@ from fornix.progress import Accepted, Input, space_of
 from fornix.scope import Lease, Scope
 from fornix.stores.sqlite import leases
 from fornix.stores.sqlite.apply import Transaction
+from fornix.stores.sqlite.connection import Row
 from fornix.stores.sqlite.known import STATUSES, KnownLane, KnownRun
 from fornix.stores.sqlite.progress import expect_status, run_known, turn
+
+_INSERT_RUN = """
+    INSERT INTO run (id, agent, lane, number, status, event, accepted, origin)
+    VALUES (?, ?, ?, ?, 0, ?, ?, ?)
+"""
 
 _OPEN_BEFORE = """
     SELECT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.agent = run.agent
@@ -27,10 +33,20 @@ class Intake:
     def __init__(self, tx: Transaction, agent: str, space: str) -> None:
         self._tx, self._db, self._known = tx, tx.connection, tx.known.runs
         self._agent = self._known.agent(self._db, space, agent)
+        self._runs: list[Row] = []
+        self._lanes: dict[int, int] = {}
 
     def accept(self, inputs: Sequence[Input], owner: str | None) -> list[Accepted]:
         """Keep inputs; answer in their order."""
-        return [self._accept(given, owner) for given in inputs]
+        answers = [self._accept(given, owner) for given in inputs]
+        self._flush()
+        return answers
+
+    def _flush(self) -> None:
+        """Write the runs, and the next numbers of their lanes."""
+        self._db.executemany(_INSERT_RUN, self._runs)
+        self._db.executemany("UPDATE lane SET next = ?2 WHERE id = ?1", list(self._lanes.items()))
+        self._runs, self._lanes = [], {}
 
     def _accept(self, given: Input, owner: str | None) -> Accepted:
         lane = self._lane(given.scope)
@@ -38,29 +54,28 @@ class Intake:
         if given.event_id is not None and not self._claim(given, given.event_id, run, lane):
             return self._repeated(given, given.event_id, owner)
         number, is_first = lane.next, lane.open == 0
-        self.insert(run, lane, given)
+        self._insert(run, lane, given)
         lease = None if owner is None else self._lease(given.scope, owner)
         return Accepted(run, number, repeated=False, lease=lease, first=is_first)
 
-    def insert(self, run: int, lane: KnownLane, given: Input, *, origin: int | None = None) -> None:
+    def _insert(self, run: int, lane: KnownLane, given: Input, *, origin: int | None = None) -> None:
         """Put a run at the end of a lane."""
-        self._db.execute(
-            "INSERT INTO run (id, agent, lane, number, status, event, accepted, origin) "
-            "VALUES (?, ?, ?, ?, 0, ?, ?, ?)",
-            (run, self._agent, lane.id, lane.next, given.event, given.time, origin),
+        self._runs.append(
+            (run, self._agent, lane.id, lane.next, given.event, given.time, origin)
         )
         lane.next += 1
         lane.open += 1
-        self._db.execute("UPDATE lane SET next = ? WHERE id = ?", (lane.next, lane.id))
+        self._lanes[lane.id] = lane.next
         self._known.runs[run] = KnownRun(
-            self._agent, given.scope, "waiting", begun=False, felt=False
+            self._agent, given.scope, "waiting", begun=False, felt=False, next=0
         )
 
     def take_over(self, run: int, scope: Scope, time: int) -> int:
         """Put a new run with the input of *run* at the end of its lane; return its id."""
         event = self._db.execute("SELECT event FROM run WHERE id = ?", (run,)).get
         heir = self._known.next_run(self._db)
-        self.insert(heir, self._lane(scope), Input(scope, event, time), origin=run)
+        self._insert(heir, self._lane(scope), Input(scope, event, time), origin=run)
+        self._flush()
         return heir
 
     def _lane(self, scope: Scope) -> KnownLane:
@@ -100,6 +115,7 @@ class Intake:
         ).get
         if request != given.request:
             raise IdempotencyConflict(given.label)
+        self._flush()
         status = self._db.execute("SELECT status FROM run WHERE id = ?", (run,)).get
         waits = status is not None and STATUSES[int(status)] == "waiting"
         lease = None
@@ -130,7 +146,8 @@ def retry(tx: Transaction, run: int, *, last: bool, time: int) -> int:
     db, known = tx.connection, tx.known.runs
     found = run_known(db, known, run)
     expect_status(run, found, "parked")
-    turn(db, known, run, "retried" if last else "waiting", None, time=time)
+    turn(db, known, tx.gathered, run, "retried" if last else "waiting", None, time=time)
+    tx.gathered.flush()
     if not last:
         return run
     agent = name_of(db, found.agent)

@@ -33,6 +33,7 @@ class KnownRun:
 
     Attributes:
         felt: Whether a step of it may hold sensory memory.
+        next: Past the ordinals of its steps.
     """
 
     agent: int
@@ -40,6 +41,7 @@ class KnownRun:
     status: RunStatus
     begun: bool
     felt: bool
+    next: int
 
 
 @dataclass

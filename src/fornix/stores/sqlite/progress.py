@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-
 import apsw
 
 from fornix import wire
 from fornix.errors import InvalidInput, NotFound, StaleRun
-from fornix.progress import ENDED, Begin, Call, Progress, RunStatus, Step
+from fornix.progress import ENDED, Call, Progress, RunStatus, Step
 from fornix.store import Batch, Commit, Scope
-from fornix.stores.sqlite.connection import Row
+from fornix.stores.sqlite.gathered import Gathered
 from fornix.stores.sqlite.known import CALL_STATUSES, STATUSES, KnownLanes, KnownRun
 from fornix.stores.sqlite.scopes import ROW_BITS
 
@@ -22,21 +20,20 @@ _RUN = """
 """
 
 
+_LAST_STEP = "SELECT max(id) FROM step WHERE id BETWEEN ? AND ?"
+
+
 def place_of(run: int, ordinal: int) -> int:
     """Return the row of a task."""
     return run << ROW_BITS | ordinal
 
 
 def take_place(
-    db: apsw.Connection, told: Progress, number: int, flush: Callable[[], None]
+    db: apsw.Connection, known: KnownLanes, told: Progress, number: int, gathered: Gathered
 ) -> Commit | None:
-    """Take the place of a step; return the commit that did so before, or completed a call.
-
-    Args:
-        flush: Writes the rows of the journal that wait.
-    """
+    """Take the place of a step; return the commit that did so before, or completed a call."""
     if isinstance(told, Step):
-        taken = _insert_step(db, told, number)
+        taken = _take(db, known, told, number, gathered)
     elif isinstance(told, Call) and not told.truncate:
         row = db.execute(
             "SELECT n FROM durable_call WHERE step = ? AND position = ? AND status != 0",
@@ -47,22 +44,29 @@ def take_place(
         return None
     if taken is None:
         return None
-    flush()
+    gathered.flush()
     return _adopted(db, taken)
 
 
-def _insert_step(db: apsw.Connection, step: Step, number: int) -> int | None:
+def _take(
+    db: apsw.Connection, known: KnownLanes, step: Step, number: int, gathered: Gathered
+) -> int | None:
     """Keep a step, or return the number of the commit that kept it."""
     place = place_of(step.run, step.ordinal)
-    sensory = None if step.done else step.sensory
-    db.execute(
-        "INSERT INTO step (id, n, action, sent, sensory, looked, skipped) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (place, number, step.action, step.sent, sensory, step.looked, step.skipped),
-    )
-    if db.changes():
+    run = _look_up(db, known, step.run)
+    if run is None:
         return None
-    return db.execute("SELECT n FROM step WHERE id = ?", (place,)).get
+    if step.ordinal < run.next:
+        gathered.flush()
+        taken = db.execute("SELECT n FROM step WHERE id = ?", (place,)).get
+        if taken is not None:
+            return int(taken)
+    run.next = max(run.next, step.ordinal + 1)
+    sensory = None if step.done else step.sensory
+    gathered.steps.append(
+        (place, number, step.action, step.sent, sensory, step.looked, step.skipped)
+    )
+    return None
 
 
 def _adopted(db: apsw.Connection, number: int) -> Commit:
@@ -77,14 +81,23 @@ def run_known(db: apsw.Connection, known: KnownLanes, number: int) -> KnownRun:
     Raises:
         NotFound: There is none.
     """
+    found = _look_up(db, known, number)
+    if found is None:
+        raise NotFound(f"there is no run {number} (any more)")
+    return found
+
+
+def _look_up(db: apsw.Connection, known: KnownLanes, number: int) -> KnownRun | None:
     found = known.runs.get(number)
     if found is None:
         row = db.execute(_RUN, (number,)).get
         if row is None:
-            raise NotFound(f"there is no run {number} (any more)")
+            return None
         agent, space, key, status, now = row
+        last = db.execute(_LAST_STEP, (place_of(number, 0), place_of(number + 1, 0) - 1)).get
+        after = 0 if last is None else last - place_of(number, 0) + 1
         found = KnownRun(
-            agent, Scope(space, key), STATUSES[int(status)], now is not None, felt=True
+            agent, Scope(space, key), STATUSES[int(status)], now is not None, felt=True, next=after
         )
         if found.status not in ENDED:
             known.runs[number] = found
@@ -112,37 +125,33 @@ def guard(db: apsw.Connection, known: KnownLanes, batch: Batch) -> None:
         raise InvalidInput(f"the first commit of run {told.run} says when and how it began")
 
 
-def apply(
-    db: apsw.Connection, known: KnownLanes, told: Progress, *, number: int, time: int
+def apply(  # noqa: PLR0913 - where to, and what
+    db: apsw.Connection,
+    known: KnownLanes,
+    gathered: Gathered,
+    told: Progress,
+    *,
+    number: int,
+    time: int,
 ) -> None:
     """Keep what a batch tells of a run, which was guarded, and whose step has its place."""
     run = run_known(db, known, told.run)
     if told.begin is not None and not run.begun:
-        _begin(db, told.run, told.begin)
+        actions = json.dumps(told.begin.actions, ensure_ascii=False)
+        gathered.begun.append((told.begin.now, actions, told.run))
         run.begun = True
     if isinstance(told, Step):
         run.felt = run.felt or (told.sensory is not None and not told.done)
         if told.outputs:
-            _insert_outputs(db, run, told, number)
+            place, start = place_of(told.run, told.ordinal), number << ROW_BITS
+            rows = [(run.agent, start + i, place, event) for i, event in enumerate(told.outputs)]
+            gathered.outputs.extend(rows)
         if told.done:
-            turn(db, known, told.run, "done", None, time=time)
+            turn(db, known, gathered, told.run, "done", None, time=time)
     elif isinstance(told, Call):
         _insert_call(db, told, number)
     else:
-        turn(db, known, told.run, told.status, told.error, time=time)
-
-
-def _begin(db: apsw.Connection, run: int, begin: Begin) -> None:
-    db.execute(
-        "UPDATE run SET now = ?, actions = ? WHERE id = ?",
-        (begin.now, json.dumps(begin.actions, ensure_ascii=False), run),
-    )
-
-
-def _insert_outputs(db: apsw.Connection, run: KnownRun, step: Step, number: int) -> None:
-    place, start = place_of(step.run, step.ordinal), number << ROW_BITS
-    rows: list[Row] = [(run.agent, start + i, place, event) for i, event in enumerate(step.outputs)]
-    db.executemany("INSERT INTO output (agent, id, step, event) VALUES (?, ?, ?, ?)", rows)
+        turn(db, known, gathered, told.run, told.status, told.error, time=time)
 
 
 def _insert_call(db: apsw.Connection, call: Call, number: int) -> None:
@@ -165,9 +174,10 @@ def _insert_call(db: apsw.Connection, call: Call, number: int) -> None:
     )
 
 
-def turn(
+def turn(  # noqa: PLR0913 - where to, and what
     db: apsw.Connection,
     known: KnownLanes,
+    gathered: Gathered,
     number: int,
     status: RunStatus,
     error: str | None,
@@ -184,18 +194,10 @@ def turn(
         )
         run.status = status
         return
-    kept = "NULL" if status == "done" else "ifnull(?3, error)"
-    db.execute(
-        f"UPDATE run SET status = ?1, ended = ?2, error = {kept} WHERE id = ?4",  # noqa: S608 - ours
-        (code, time, error, number),
-    )
+    run.status = status
+    gathered.over.append((code, time, status == "done", error, number))
     if run.felt:
-        first = place_of(number, 0)
-        db.execute(
-            "UPDATE step SET sensory = NULL WHERE id BETWEEN ? AND ? AND sensory IS NOT NULL",
-            (first, place_of(number + 1, 0) - 1),
-        )
-    known.runs.pop(number, None)
+        gathered.felt.append((place_of(number, 0), place_of(number + 1, 0) - 1))
     lane = known.lanes.get((run.agent, run.scope))
     if lane is not None:
         lane.open -= 1

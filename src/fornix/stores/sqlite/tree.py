@@ -13,6 +13,7 @@ from fornix import wire
 from fornix.errors import NotAnObject, ObjectInTheWay, TooLarge
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
 from fornix.stores.sqlite.connection import Row, first, query, texts
+from fornix.stores.sqlite.gathered import Gathered
 from fornix.values import Path
 
 MOST = 1 << 20
@@ -36,11 +37,6 @@ _LATEST = """
 _LATEST_OF = """
     SELECT name, id, place, value IS NULL, begun FROM node
     WHERE scope = ? AND parent = ? AND ended IS NULL AND name IN (SELECT value FROM carray(?))
-"""
-
-_INSERT = """
-    INSERT INTO node (id, scope, parent, name, place, value, expires, begun)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _BELOW = """
@@ -79,9 +75,14 @@ def split(text: str) -> Path:
 
 
 def apply_tree(
-    db: apsw.Connection, scope: int, deltas: Sequence[TreeDelta], *, number: int
+    db: apsw.Connection,
+    gathered: Gathered,
+    scope: int,
+    deltas: Sequence[TreeDelta],
+    *,
+    number: int,
 ) -> list[int]:
-    """Apply deltas in order; return the ids of the nodes they removed, as they were before.
+    """Apply deltas in order, but for what is gathered; return the ids of the nodes they removed, as they were before.
 
     Expiry is not looked at: what had expired for whoever made the deltas, they delete; what had
     not may do so before they are committed.
@@ -91,7 +92,10 @@ def apply_tree(
     """
     if not deltas:
         return []
-    return _Writer(db, scope, number).run(deltas)
+    if scope in gathered.grown:
+        gathered.flush_nodes()
+    gathered.grown.add(scope)
+    return _Writer(db, gathered, scope, number).run(deltas)
 
 
 _Live: TypeAlias = tuple[int, int, int, int]
@@ -101,15 +105,13 @@ _Live: TypeAlias = tuple[int, int, int, int]
 class _Writer:
     """Rows are looked up, ended and inserted many at a time."""
 
-    def __init__(self, db: apsw.Connection, scope: int, number: int) -> None:
-        self._db, self._scope, self._number = db, scope, number
+    def __init__(self, db: apsw.Connection, gathered: Gathered, scope: int, number: int) -> None:
+        self._db, self._gathered, self._scope, self._number = db, gathered, scope, number
         self._next = number << 20
         self._objects: set[Path] = {()}
         self._removed: list[int] = []
         self._replaced: dict[int, int] = {}
         self._known: dict[Path, _Live | None] = {}
-        self._ends: list[Row] = []
-        self._inserts: list[Row] = []
 
     def run(self, deltas: Sequence[TreeDelta]) -> list[int]:
         if len(deltas) >= FEW:
@@ -123,7 +125,6 @@ class _Writer:
                 self._clear(delta.path)
             else:
                 self._refresh(delta)
-        self._flush()
         return self._removed
 
     def _look_up(self, deltas: Sequence[TreeDelta]) -> None:
@@ -173,7 +174,7 @@ class _Writer:
         value = wire.encode(delta.value) if isinstance(delta, Put) else None
         place = row if place is None else place
         above, name = joined(path[:-1]), escaped(path[-1])
-        self._inserts.append(
+        self._gathered.nodes.append(
             (row, self._scope, above, name, place, value, delta.expires, self._number)
         )
         self._known[path] = (row, place, value is None, self._number)
@@ -181,12 +182,9 @@ class _Writer:
             self._objects.add(path)
 
     def _flush(self) -> None:
-        """Write what was gathered: ends first, as a name has one live version."""
-        if self._ends:
-            self._db.executemany("UPDATE node SET ended = ? WHERE id = ?", self._ends)
-        if self._inserts:
-            self._db.executemany(_INSERT, self._inserts)
-        self._ends, self._inserts = [], []
+        """Write what was gathered, here and by others before."""
+        self._gathered.flush_nodes()
+        self._gathered.grown.add(self._scope)
 
     def _need_object(self, path: Path) -> None:
         if path in self._objects:
@@ -224,13 +222,13 @@ class _Writer:
             self._flush()
             self._db.execute("DELETE FROM node WHERE id = ?", (row,))
         else:
-            self._ends.append((self._number, row))
+            self._gathered.ends.append((self._number, row))
             self._replaced[place] = row
 
     def _remove(self, row: int, begun: int, place: int) -> None:
         """End a node; of what this very commit replaced, the version before it is the one."""
         if begun != self._number:
-            self._ends.append((self._number, row))
+            self._gathered.ends.append((self._number, row))
             self._removed.append(row)
             return
         self._flush()
