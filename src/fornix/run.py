@@ -26,6 +26,7 @@ from fornix.memory_notes import Notes, snapshot
 from fornix.retries import ONCE
 from fornix.state import MemoryKind, Places, Ttl
 from fornix.state import deltas as state_deltas
+from fornix.state.held import HeldTree
 from fornix.store import Batch, Begin, Call, Progress, Run, RunStatus, Step, Turn
 from fornix.task import Done, Place, RunnerContext, Task
 from fornix.values import Value
@@ -102,6 +103,7 @@ class LiveRun:
         row: Run,
         *,
         epoch: int,
+        tree: HeldTree,
     ) -> None:
         self.shop, self.row, self.epoch = shop, row, epoch
         self.outputs: list[Event] = []
@@ -110,12 +112,12 @@ class LiveRun:
         self._due: deque[Due] = deque()
         self._next = 0
         self._begin: Begin | None = None
-        self._base: int | None = None
+        self._tree = tree
         self._now = row.now if row.now is not None else shop.engine.clock()
         # fmt: off
         self._place = Place(
-            shop.engine, row.scope, shop.knowledge, shop.plan.name, row.scope.key or "", row.id,
-            row.number, self._now, shop.sensory_paths, shop.paths, shop.ttl,
+            shop.engine, row.scope, tree, shop.knowledge, shop.plan.name, row.scope.key or "",
+            row.id, row.number, self._now, shop.sensory_paths, shop.paths, shop.ttl,
         )
         # fmt: on
         self._recorded: list[Call] | None = None
@@ -330,7 +332,7 @@ class LiveRun:
                 epoch=self.epoch,
                 run=progress,
                 release=release,
-                base=self._head() if state else None,
+                base=self._tree.head() if state else None,
                 state=state,
             )
         return Batch(
@@ -340,18 +342,12 @@ class LiveRun:
             run=progress,
             release=release,
             expects=engine.expects if draft.items else (),
-            base=self._head() if state else None,
+            base=self._tree.head() if state else None,
             state=state,
             define=draft.define,
             items=draft.items,
             limits=engine.limits,
         )
-
-    def _head(self) -> int:
-        """Return the commit that last changed the tree; nobody else does while the lease holds."""
-        if self._base is None:
-            self._base = self.shop.engine.store.head(self.row.scope)
-        return self._base
 
     # --- after a commit -----------------------------------------------------------------------
 
@@ -369,7 +365,7 @@ class LiveRun:
         if did is None:
             return
         if did.short:
-            self._base = number
+            self._tree.changed(did.short, number)
         for event, actions in finished.follow:
             self._enqueue(event, actions)
         for event in did.sent:

@@ -24,7 +24,7 @@ from fornix.keys import KeySets, KnowledgeMemory
 from fornix.memory_notes import NotedTree, Notes
 from fornix.recall import SearchOptions
 from fornix.sets import clearing
-from fornix.state import MemoryObject, Overlay, Resolver, Snapshot, Ttl
+from fornix.state import MemoryObject, Overlay, Resolver, Ttl
 from fornix.state.paths import Places
 from fornix.state.tree import Tree
 from fornix.store import Node, Retire, Scope, SetRef, StoredItem, TreeDelta
@@ -176,12 +176,14 @@ class Place:
 
     Attributes:
         sensory_paths: Parsed paths of sensory memory, shared by all runs.
-        paths: Those of short-term memory.
+        short: Short-term memory, which nobody else changes meanwhile.
+        paths: Its parsed paths.
         sensory: What the finished tasks of the run left in its sensory memory; None: nothing.
     """
 
     engine: Engine
     scope: Scope
+    short: Tree
     knowledge: str
     agent: str
     key: str
@@ -251,8 +253,7 @@ class Task:
         """Return the overlay of the key's memory."""
         if self._short is None:
             place = self.place
-            below = Snapshot(place.engine.store, place.scope, None)
-            self._short = self._overlay(below, place.paths, place.ttl, resolver)
+            self._short = self._overlay(place.short, place.paths, place.ttl, resolver)
         elif self.is_async:
             check_outside()
         return self._short

@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 from fornix.agent import OnFailed
 from fornix.run import Finished, LiveRun
 from fornix.scope import Lease, Scope
-from fornix.store import Batch, Run, Store
+from fornix.state.held import HeldTree
+from fornix.store import Batch, Ledger, Run, Store
 
 
 class State(Enum):
@@ -71,6 +72,7 @@ class LiveLane:
         hindered: How often the store could not serve it in a row.
         stuck: The parked run that the others wait behind.
         failure: What an async action raised, until it is decided what becomes of it.
+        tree: What is known of the key's tree under the lease.
     """
 
     scope: Scope
@@ -89,6 +91,7 @@ class LiveLane:
     hindered: int = 0
     stuck: Run | None = None
     failure: BaseException | None = None
+    tree: HeldTree | None = None
 
     def add(self, row: Run, *, first: bool) -> bool:
         """Note a run that was just accepted; *first*: no earlier one waits or is parked.
@@ -113,6 +116,12 @@ class LiveLane:
         if lease is not None and lease.epoch > self.returned:
             self.lease = lease
 
+    def held(self, ledger: Ledger, epoch: int) -> HeldTree:
+        """Return the tree of the key, with what is known of it under this lease."""
+        if self.tree is None or self.tree.epoch != epoch:
+            self.tree = HeldTree(ledger, self.scope, epoch)
+        return self.tree
+
     def lose(self) -> None:
         """Forget everything that depended on the lease."""
         self.lease, self.run, self.pending, self.failure = None, None, None, None
@@ -120,7 +129,7 @@ class LiveLane:
 
     def refresh(self) -> None:
         """Have the runs that wait read again; the lock of the floor is held."""
-        self.known, self.complete, self.stuck = None, False, None
+        self.known, self.complete, self.stuck, self.tree = None, False, None, None
         self.waiting.clear()
 
     def load(self, store: Store, agent: str, on_failed: OnFailed, lock: Lock) -> None:

@@ -199,7 +199,8 @@ class Work:
             self._give_up(lane)
             return None
         row = lane.waiting.popleft()
-        lane.run = run = LiveRun(self.shop, row, epoch=lane.lease.epoch)
+        tree = lane.held(store, lane.lease.epoch)
+        lane.run = run = LiveRun(self.shop, row, epoch=tree.epoch, tree=tree)
         lane.conflicts = lane.hindered = 0
         run.prepare()
         return run
@@ -402,6 +403,7 @@ class Work:
 
     def _not_committed(self, pending: Pending, error: FornixError) -> None:
         lane, run = pending.lane, pending.lane.run
+        lane.tree = None
         with self.floor.lock:  # the lease was not given back after all
             lane.returned = 0 if lane.lease is None else lane.lease.epoch - 1
         if isinstance(error, StaleRun) or run is None:
