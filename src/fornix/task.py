@@ -9,9 +9,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from fornix import wire
 from fornix.agent import Action
@@ -21,23 +20,21 @@ from fornix.errors import InvalidInput, Unusable
 from fornix.events import Event
 from fornix.items import Hits
 from fornix.keys import KeySets, KnowledgeMemory
+from fornix.looks import Watched, looks, looks_in_wire
 from fornix.memory_notes import NotedTree, Notes
 from fornix.recall import SearchOptions
 from fornix.sets import clearing
 from fornix.state import MemoryObject, Overlay, Resolver, Ttl
 from fornix.state.paths import Places
 from fornix.state.tree import Tree
-from fornix.store import Node, Retire, Scope, SetRef, StoredItem, TreeDelta
-from fornix.values import Path, Value, moment
+from fornix.store import Retire, Scope, SetRef, StoredItem, TreeDelta
+from fornix.values import Value, moment
 from fornix.writer import Call, Change, Engine, derived_ids
 
 if TYPE_CHECKING:
     from fornix.state.cells import Cells
 
 _LOG = logging.getLogger("fornix.run")
-
-FEW = 8
-"""Paths that an action looked up whose wire form is kept in mind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +52,6 @@ class RunInfo:
     agent: str
     key: str
     attempt: int
-
-
-class Watched:
-    """A tree, or none, that notes which paths were looked up in it."""
-
-    __slots__ = ("seen", "tree")
-
-    def __init__(self, tree: Tree | None) -> None:
-        self.tree = tree
-        self.seen: list[Path] = []
-
-    def node(self, path: Path, now: int) -> Node | None:
-        """Return the node at *path*; see `Tree`."""
-        self.seen.append(path)
-        return None if self.tree is None else self.tree.node(path, now)
-
-    def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
-        """Return the fields of the object at *path*; see `Tree`."""
-        self.seen.append(path)
-        return [] if self.tree is None else self.tree.children(path, now)
 
 
 class RunDraft(Draft):
@@ -258,7 +235,9 @@ class Task:
             check_outside()
         return self._short
 
-    def _overlay(self, tree: Tree | None, paths: Places, ttl: Ttl | None, resolver: Resolver) -> Overlay:
+    def _overlay(
+        self, tree: Tree | None, paths: Places, ttl: Ttl | None, resolver: Resolver
+    ) -> Overlay:
         self.check_open()
         watched = Watched(tree)
         self._looks.append((paths.kind.value, watched))
@@ -346,26 +325,11 @@ class Task:
         """Return, in wire form, what was read: paths, items by set, searches with their hits."""
         draft = self._draft
         seen = tuple([(name, (*watched.seen,)) for name, watched in self._looks if watched.seen])
-        if draft is not None and (draft.read or draft.searched):
-            looked = _paths(seen)
-            looked["items"], looked["searches"] = draft.read, draft.searched
-            return wire.encode(looked)
-        if sum([len(paths) for _, paths in seen]) <= FEW:
-            return _in_wire(seen) if seen else None
-        return wire.encode(_paths(seen))
-
-
-Seen: TypeAlias = tuple[tuple[str, tuple[Path, ...]], ...]
-
-
-def _paths(seen: Seen) -> dict[str, Value]:
-    return {name: [[*path] for path in dict.fromkeys(paths)] for name, paths in seen}
-
-
-@lru_cache
-def _in_wire(seen: Seen) -> str:
-    """Return what an action looked up in wire form; most look up what others did before."""
-    return wire.encode(_paths(seen))
+        if draft is None or not (draft.read or draft.searched):
+            return looks_in_wire(seen) if seen else None
+        looked = looks(seen)
+        looked["items"], looked["searches"] = draft.read, draft.searched
+        return wire.encode(looked)
 
 
 @dataclass(slots=True, eq=False)

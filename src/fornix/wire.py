@@ -29,7 +29,6 @@ _BIG = 1 << 1900
 _SMALL = 1 << 63
 
 
-
 def _encoder() -> Callable[[Value], str]:
     """Return what writes compact JSON: `JSONEncoder.encode`, which is ready to do it each time."""
     encoder = json.JSONEncoder(

@@ -85,6 +85,12 @@ class Desk:
         for ticket in left:
             ticket.resolve(None, why(ticket))
 
+    def look_up_all(self, tickets: Iterable[Ticket]) -> None:
+        """Give tickets that have no answer theirs, if the store has it."""
+        for ticket in tickets:
+            if not ticket.done:
+                self.look_up(ticket.run)
+
     def look_up(self, run: int) -> None:
         """Give tickets of a run their answer, if the store has it."""
         row = self._store.run(run)

@@ -224,16 +224,14 @@ class LocalRunner:
         pairs = list(zip(inputs, accepted, strict=True))
         tickets = [self._ticket(asked, answer) for asked, answer in pairs]
         self._desk.add([ticket for ticket in tickets if not ticket.done])
-        for ticket in tickets:
-            if ticket.repeated and not ticket.done:
-                self._desk.look_up(ticket.run)
-        over: list[Ticket] = []
+        self._desk.look_up_all(ticket for ticket in tickets if ticket.repeated)
         with self._work.floor.lock:
-            for (asked, answer), ticket in zip(pairs, tickets, strict=True):
-                if not ticket.done and self._line_up(asked, answer, call=call):
-                    over.append(ticket)
-        for ticket in over:
-            self._desk.look_up(ticket.run)
+            over = [
+                ticket
+                for (asked, answer), ticket in zip(pairs, tickets, strict=True)
+                if not ticket.done and self._line_up(asked, answer, call=call)
+            ]
+        self._desk.look_up_all(over)
         if self._closed:  # meanwhile: nobody else would give the keys back
             for answer in accepted:
                 if answer.lease is not None:

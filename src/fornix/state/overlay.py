@@ -168,7 +168,8 @@ class Overlay:
     def apply(self, deltas: Iterable[TreeDelta]) -> None:
         """Do what another overlay's *deltas* say, as a store would."""
         for delta in deltas:
-            place = self.places.find(self.places.root, delta.path)
+            root, path = self.places.root, delta.path
+            place = root.below.get(path) or self.places.find(root, path)
             match delta:
                 case Put():
                     self._cells.place_value(place, copied(delta.value), delta.expires)

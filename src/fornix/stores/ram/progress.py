@@ -189,7 +189,9 @@ class Runs:
     def _begun(self, number: int, begin: Begin, undo: Undo) -> None:
         run = self.runs[number]
         if run.now is None:
-            self._put(_moved(run, now=begin.now, actions=tuple(begin.actions), error=run.error), undo)
+            self._put(
+                _moved(run, now=begin.now, actions=tuple(begin.actions), error=run.error), undo
+            )
 
     def _put(self, run: Run, undo: Undo) -> None:
         before = self.runs[run.id]

@@ -27,7 +27,7 @@ class NodeRow:
     )  # fmt: skip
 
     def __init__(
-        self, begun: int, is_object: bool, value: Value = None, expires: int | None = None
+        self, begun: int, *, is_object: bool, value: Value = None, expires: int | None = None
     ) -> None:
         self.begun, self.is_object, self.value, self.expires = begun, is_object, value, expires
         self.position = 0

@@ -39,7 +39,7 @@ class Tree:
             case Put(path, value, expires):
                 self._put(path, _row(work.number, value, expires), work)
             case Create(path, expires):
-                self._put(path, NodeRow(work.number, True, None, expires), work)  # noqa: FBT003 - a field
+                self._put(path, NodeRow(work.number, is_object=True, expires=expires), work)
             case Delete(path):
                 self._delete(path, work)
             case Clear(path):
@@ -133,7 +133,7 @@ class Tree:
 def _row(number: int, value: Value, expires: int | None) -> NodeRow:
     """Return the row of a value, of which it has a copy."""
     kept = value if type(value) in ATOMS else deepcopy(value)
-    return NodeRow(number, False, kept, expires)  # noqa: FBT003 - a field
+    return NodeRow(number, is_object=False, value=kept, expires=expires)
 
 
 def _before(row: NodeRow, versions: list[NodeRow], number: int) -> NodeRow:

@@ -137,9 +137,7 @@ class Transaction:
         self._guard(batch, scope, number)
         ended: dict[str, list[int]] = {}
         if batch.state:
-            ended["nodes"] = apply_tree(
-                self._db, self.gathered, scope, batch.state, number=number
-            )
+            ended["nodes"] = apply_tree(self._db, self.gathered, scope, batch.state, number=number)
         if batch.items or batch.define:
             ended["items"] = Changes(self, batch, number, time).run()
         if batch.run is not None:

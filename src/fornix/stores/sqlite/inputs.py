@@ -58,11 +58,11 @@ class Intake:
         lease = None if owner is None else self._lease(given.scope, owner)
         return Accepted(run, number, repeated=False, lease=lease, first=is_first)
 
-    def _insert(self, run: int, lane: KnownLane, given: Input, *, origin: int | None = None) -> None:
+    def _insert(
+        self, run: int, lane: KnownLane, given: Input, *, origin: int | None = None
+    ) -> None:
         """Put a run at the end of a lane."""
-        self._runs.append(
-            (run, self._agent, lane.id, lane.next, given.event, given.time, origin)
-        )
+        self._runs.append((run, self._agent, lane.id, lane.next, given.event, given.time, origin))
         lane.next += 1
         lane.open += 1
         self._lanes[lane.id] = lane.next

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+
 import apsw
 
 from fornix import wire
@@ -125,7 +126,7 @@ def guard(db: apsw.Connection, known: KnownLanes, batch: Batch) -> None:
         raise InvalidInput(f"the first commit of run {told.run} says when and how it began")
 
 
-def apply(  # noqa: PLR0913 - where to, and what
+def apply(
     db: apsw.Connection,
     known: KnownLanes,
     gathered: Gathered,

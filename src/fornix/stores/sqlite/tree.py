@@ -82,7 +82,9 @@ def apply_tree(
     *,
     number: int,
 ) -> list[int]:
-    """Apply deltas in order, but for what is gathered; return the ids of the nodes they removed, as they were before.
+    """Apply deltas in order, but for what is gathered.
+
+    Returns the ids of the nodes they removed, as they were before.
 
     Expiry is not looked at: what had expired for whoever made the deltas, they delete; what had
     not may do so before they are committed.
