@@ -7,6 +7,7 @@ place.
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,7 @@ from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, a
 from fornix.calls import Calls, Durable
 from fornix.durable_calls import arguments_digest, call_name, checked_reconcile, options_of
 from fornix.errors import RunParked
+from fornix.progress import CallStatus
 from fornix.state import MemoryKind, Overlay, deltas
 from fornix.store import Call, Retain
 from fornix.testing.runner_laws import LONG_S, Gate
@@ -53,7 +55,9 @@ def durable(*recorded: Call, **settings) -> tuple[Durable, Recorder]:
     return Durable(calls, CONTEXT), recorder
 
 
-def slot(position: int, function, *args, status="returned", outcome=None) -> Call:
+def slot(
+    position: int, function, *args, status: CallStatus = "returned", outcome: str | None = None
+) -> Call:
     name = call_name(function, options_of(function))
     digest = arguments_digest(name, args, {}, b"salt")
     return Call(1, 0, position, name, digest, status, outcome)
@@ -170,7 +174,7 @@ def test_g10_what_follows_a_failure_does_not_run(memory):
 def test_j6_pruning_removes_what_is_over(memory):
     with serve(memory, action1, action2) as runner:
         runs = [runner.handle("k", n).run for n in range(3)]
-        retain = Retain(age_us=None, count=1)
+        retain = Retain(age=None, count=1)
         assert memory.store.prune("helper", "default", retain, now=memory.engine.clock()) == 2
         assert [memory.store.run(run) is not None for run in runs] == [False, False, True]
         assert runner.handle("k", 3).number == 3
@@ -204,7 +208,7 @@ def test_j9_nothing_is_pruned_that_recovery_needs(memory):
     with serve(memory, wait) as runner:
         ticket = runner.submit("k", 0)
         gate.reached()
-        nothing = Retain(age_us=0, count=0)
+        nothing = Retain(age=timedelta(microseconds=0), count=0)
         now = memory.engine.clock() + 10**12
         assert memory.store.prune("helper", "default", nothing, now=now) == 0
         gate.open()
@@ -225,7 +229,7 @@ def test_j10_a_run_under_way_is_left(memory):
         tickets = [runner.submit("k", n) for n in range(2)]
         tickets[0].result(LONG_S)
         gate.reached()
-        nothing = Retain(age_us=0, count=0)
+        nothing = Retain(age=timedelta(microseconds=0), count=0)
         now = memory.engine.clock() + 10**12
         assert memory.store.prune("helper", "default", nothing, now=now) == 1
         assert memory.store.run(tickets[1].run) is not None
@@ -304,9 +308,9 @@ def test_j17_a_complete_call_then_a_pending_one():
 
 
 def test_j18_how_often_a_call_is_written():
-    for options, writes in (({}, 1), ({"reconcile": lambda: 0}, 2)):
+    for reconcile, writes in ((None, 1), (charge, 2)):
         call, recorder = durable()
-        assert call.using(**options)(twice, 2) == 4
+        assert call.using(reconcile=reconcile)(twice, 2) == 4
         assert len(recorder.records) == writes
 
 
