@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 
@@ -45,14 +44,21 @@ class Recorder:
         raise AssertionError
 
 
-CONTEXT = SimpleNamespace(check_open=lambda: None, seal=lambda reason: None, reopen=lambda: None)
+class Open:
+    """A context that may always be used."""
+
+    def check_open(self) -> None: ...
+
+    def seal(self, reason: str) -> None: ...
+
+    def reopen(self) -> None: ...
 
 
 def durable(*recorded: Call, **settings) -> tuple[Durable, Recorder]:
     """Return what calls durably in a task of which this is recorded, and what it records."""
     recorder = Recorder(*recorded)
     calls = Calls(1, 0, "work", b"salt", recorder, recorded=dict(recorder.kept), **settings)
-    return Durable(calls, CONTEXT), recorder
+    return Durable(calls, Open()), recorder
 
 
 def slot(
