@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import secrets
 import signal
@@ -72,6 +73,10 @@ class World:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.broken = Path(f"{path} is broken")
+
+    def is_broken(self) -> bool:
+        """Tell whether it cannot do anything now."""
+        return self.broken.exists()
 
     def call(self, name: str) -> str:
         """Note that something was done, and return its token."""
@@ -201,7 +206,7 @@ class Teller(Agent):
     def end(self, event: Ended, ctx: RunnerContext) -> None:
         token, felt = fresh(), ctx.sensory_memory.to_dict()
         leave(ctx, "end", token, *(token for _, token in event.tokens))
-        if ctx.run.number == 1 and self.world.broken.exists():
+        if ctx.run.number == 1 and self.world.is_broken():
             raise Broken(token)
         ctx.send_event(OutputEvent({"end": token, "felt": felt, "parts": event.tokens}))
 
@@ -288,6 +293,7 @@ POINTS: dict[str, tuple[type, str]] = {
     "calls": (SqliteStore, "calls"),
     "advance": (SqliteStore, "advance"),
     "call": (World, "call"),
+    "look": (World, "is_broken"),
 }
 """Where it can die, as "before" or "after" each: apply and insert lie inside a transaction."""
 
@@ -350,6 +356,13 @@ def say(line: str) -> None:
     os.write(1, f"{line}\n".encode())
 
 
+class Saying(logging.Handler):
+    """Writes what is logged to standard output, where the parent reads it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
 @contextlib.contextmanager
 def runners(memory: Memory, world: Path) -> Iterator[dict[str, LocalRunner]]:
     """Open a runner per agent."""
@@ -373,6 +386,7 @@ def main() -> None:
     orders = json.loads(sys.argv[1])
     if "FORNIX_CRASH" in os.environ:
         lay(os.environ["FORNIX_CRASH"])
+    logging.getLogger("fornix").addHandler(Saying())
     say("up")
     world = Path(orders["world"])
     with (

@@ -1,7 +1,8 @@
 """The vectors of Apache Flink Agents, by their ids; those where fornix differs are in the guide.
 
-A test is named after its vector: `test_a1_…` is vector A1. The rows of the table in
-docs/coming-from/flink-agents.md are the others; no vector is in both places, or in none.
+A test is named after its vector: `test_a1_…` is vector A1. Those of runs (G, J) and of memory
+events (H, I) are in files of their own. The rows of the table in docs/coming-from/flink-agents.md
+are the others; no vector is in both places, or in none.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ PAGE = ROOT / "docs" / "coming-from" / "flink-agents.md"
 
 VECTORS = [
     f"{group}{number}"
-    for group, last in {"A": 14, "B": 13, "C": 14, "D": 7, "E": 9, "F": 4}.items()
+    for group, last in zip("ABCDEFGHIJ", (14, 13, 14, 7, 9, 4, 10, 6, 21, 22), strict=True)
     for number in range(1, last + 1)
 ]
+FILES = ("test_flink_vectors.py", "test_flink_runs.py", "test_memory_events.py")
 
 
 def committed(store: RamStore, now: list[int], ttl: Ttl | None = None) -> MemoryObject:
@@ -56,14 +58,11 @@ def m(request) -> MemoryObject:
 
 
 def test_every_vector_has_one_place():
-    """A vector is a test of this file, or a row that says how fornix differs; never both."""
-    tests = re.findall(r"^def test_([a-f]\d+)_", _own_text(), re.MULTILINE)
-    rows = re.findall(r"^\| ([A-F]\d+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    """A vector is a test, or a row that says how fornix differs; never both."""
+    text = "".join((ROOT / "tests" / name).read_text(encoding="utf-8") for name in FILES)
+    tests = re.findall(r"^def test_([a-j]\d+)_", text, re.MULTILINE)
+    rows = re.findall(r"^\| ([A-J]\d+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted([*(t.upper() for t in tests), *rows]) == sorted(VECTORS)
-
-
-def _own_text() -> str:
-    return (ROOT / "tests" / "test_flink_vectors.py").read_text(encoding="utf-8")
 
 
 # --- A: set, get, fields ------------------------------------------------------------------------

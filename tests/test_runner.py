@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
 from doors import Letters
-from fornix import LocalRunner, Memory
+from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from fornix.errors import StoreClosed, StoreFull
 from fornix.stores.ram import RamStore
 from fornix.stores.sqlite import SqliteStore
 from fornix.testing import Clock, RunnerContract
+from fornix.testing.threads import at_once
+from scale import COUNTS
 
 
 class Local:
@@ -57,3 +70,151 @@ class TestRam(InRam, RunnerContract):
 
 class TestSqlite(OnDisk, RunnerContract):
     pass
+
+
+# --- what is its own --------------------------------------------------------------------------
+
+
+@action(InputEvent)
+def note(event, ctx):
+    memory = ctx.short_term_memory
+    memory.set("seen", [*memory.get("seen", []), event.input])
+    ctx.long_term_memory.add(f"input {event.input} " + "word " * 200)
+    ctx.send_event(OutputEvent(ctx.run.number))
+
+
+AGENT = Agent("noter", actions=[note])
+
+SERVER = """
+import sys, threading
+sys.path.insert(0, sys.argv[2])
+from test_runner import AGENT
+import random
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from doors import Letters
+from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from fornix.errors import StoreClosed, StoreFull
+
+with Memory.open(sys.argv[1], space="app", embedder=Letters()) as memory:
+    with LocalRunner(AGENT, memory) as runner:
+        stop = threading.Event()
+        threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+        print("ready", flush=True)
+        runner.serve(stop=stop)
+"""
+
+
+def test_two_processes_share_an_inbox(tmp_path):
+    """Each input runs once, each key in order, whoever has accepted it and whoever runs it."""
+    path = tmp_path / "memory.db"
+    command = [sys.executable, "-c", SERVER, path, Path(__file__).parent]
+    with (
+        Memory.open(path, space="app", embedder=Letters()) as memory,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server,
+    ):
+        assert server.stdout is not None
+        assert server.stdin is not None
+        assert server.stdout.readline() == b"ready\n"
+        with LocalRunner(AGENT, memory, concurrency=2) as runner:
+            answers = list(runner.map((f"key {n % 4}", n) for n in range(60)))
+            tickets = [runner.submit(f"key {n % 4}", n) for n in range(60, 80)]
+            answers += [ticket.result(60) for ticket in tickets]
+        server.stdin.close()
+        assert server.wait(60) == 0
+        assert answers == [(n // 4,) for n in range(80)]
+        for key in range(4):
+            assert memory.key(f"key {key}").short_term.get("seen") == list(range(key, 80, 4))
+        assert memory.stats().leases == ()
+
+
+def test_a_full_disk_holds_runs_up_and_parks_none(tmp_path):
+    """What an action did is committed once there is room; inputs that find none are refused."""
+    with Memory.open(tmp_path / "memory.db", space="app", embedder=Letters()) as memory:
+        store = memory.store
+        assert isinstance(store, SqliteStore)
+        assert store._writer is not None
+        with LocalRunner(AGENT, memory) as runner:
+            assert runner.handle("ada", 0) == (0,)
+            pages = store._writer.execute("PRAGMA page_count").get
+            store._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
+            tickets = []
+
+            def fill():
+                while True:
+                    tickets.append(runner.submit("ada", len(tickets) + 1))
+
+            with pytest.raises(StoreFull):
+                fill()
+            store._writer.execute("PRAGMA max_page_count = 1073741823")
+            assert [ticket.result(60) for ticket in tickets] == [
+                (n + 1,) for n in range(len(tickets))
+            ]
+        assert memory.store.runs("app", status="parked") == []
+        assert memory.key("ada").short_term.get("seen") == list(range(len(tickets) + 1))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_threads_and_closing_runners_lose_nothing(tmp_path, seed):
+    """Threads handle a few keys while runners come and go; nobody waits for ever."""
+    rng = random.Random(seed)
+    never, over = threading.Event(), time.monotonic() + COUNTS.contention_s
+    place = ":memory:" if seed % 2 else tmp_path / "memory.db"
+    with Memory.open(place, space="app", embedder=Letters(), durability="normal") as memory:
+        runners = [LocalRunner(AGENT, memory, concurrency=2) for _ in range(2)]
+
+        def handle(thread: int) -> int:
+            mine, answered = random.Random(seed * 100 + thread), 0
+            while time.monotonic() < over:
+                with suppress(StoreClosed):
+                    mine.choice(runners).handle(f"key {mine.randrange(3)}", thread, wait_s=30)
+                    answered += 1
+            return answered
+
+        def close() -> None:
+            while time.monotonic() < over:
+                never.wait(rng.random() / 5)
+                place = rng.randrange(2)
+                old, runners[place] = runners[place], LocalRunner(AGENT, memory, concurrency=1)
+                old.close()
+
+        closing = threading.Thread(target=close)
+        closing.start()
+        assert min(at_once(6, handle)) > 0
+        closing.join(60)
+        runners[0].run_until_idle()
+        numbers: dict[str, list[int]] = {}
+        for output in runners[0].outputs():
+            numbers.setdefault(output.key, []).append(output.value)
+        for key, found in numbers.items():
+            assert found == list(range(len(found)))
+            assert len(memory.key(key).short_term.get("seen")) == len(found)
+        for runner in runners:
+            runner.close()
+        assert memory.stats().leases == ()
+
+
+def test_a_closed_runner_leaves_no_thread():
+    """Of workers, of the watch, of its event loop."""
+
+    @action(InputEvent)
+    async def awaited(event, ctx):
+        await ctx.durable(len, "abc")
+
+    before = set(threading.enumerate())
+    with Memory.open(embedder=Letters()) as memory:
+        agent = Agent("noter", actions=[note, awaited])
+        with LocalRunner(agent, memory) as runner:
+            tickets = [runner.submit(f"key {n % 8}", n) for n in range(64)]
+        assert all(ticket.done for ticket in tickets)
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in left)

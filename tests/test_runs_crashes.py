@@ -93,7 +93,7 @@ class Worker:
         orders = {"db": str(desk.path), "world": str(desk.world), "inputs": inputs}
         environment = {**os.environ, **({} if crash is None else {"FORNIX_CRASH": crash})}
         command = [sys.executable, str(WORKER), json.dumps(orders)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=environment)
         self.wait_for("up")
 
     def wait_for(self, word: str, *, wait_s: float = WAIT_S) -> bool:
@@ -356,18 +356,25 @@ def test_keys_of_a_dead_owner_are_taken_over_at_once(tmp_path: Path) -> None:
     desk.finish()
 
 
-def test_who_is_believed_dead_commits_nothing_more(tmp_path: Path) -> None:
-    """Who lost its key to another is fenced, in the middle of a durable call as well."""
+@pytest.mark.parametrize(
+    ("old_at", "new_at"), [("after call:4", "after record:1"), ("before look:1", "after look:1")]
+)
+def test_who_is_believed_dead_commits_nothing_more(
+    tmp_path: Path, old_at: str, new_at: str
+) -> None:
+    """Who lost its key to another is fenced: what a call returned, and that an action failed."""
     desk, go = Desk(tmp_path, "fence"), tmp_path / "go"
     owners = tmp_path / "fence.db.fornix" / "owners"
-    with desk.worker(desk.some("Teller", 1, ["ada"]), crash=f"after call:2:wait={go}1") as old:
+    with desk.worker(desk.some("Teller", 2, ["ada"]), crash=f"{old_at}:wait={go}1") as old:
         assert old.wait_for("held")
         for file in owners.iterdir():
             file.unlink()
-        with desk.worker([], crash=f"after record:1:wait={go}2") as new:
-            assert new.wait_for("held")  # in the same action, with a result of its own
+        with desk.worker([], crash=f"{new_at}:wait={go}2") as new:
+            assert new.wait_for("held")  # in the same action, on its own account
+            World(desk.world).broken.touch()
             Path(f"{go}1").touch()
-            pause(0.5)  # for the old one to do what it can
+            assert old.wait_for("a lease was taken over", wait_s=WAIT_S / 4)
+            World(desk.world).broken.unlink()
             Path(f"{go}2").touch()
             assert new.wait_for("idle")
             assert old.process.poll() is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import apsw
@@ -136,7 +137,7 @@ def test_a_backup_holds_runs(store, tmp_path):
     before = reads(store, now=NOW)
     store.backup(tmp_path / "copy.db")
     end(store, accept(store, Scope("app", "bob")), ["4"])
-    store.prune("helper", "app", Retain(age_us=0), now=NOW)
+    store.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
     store.restore(tmp_path / "copy.db")
     assert not differences(before, reads(store, now=NOW))
     lease = store.lease(ADA, "one")
@@ -157,7 +158,7 @@ def test_a_store_that_is_only_read_says_so(store, path):
             lambda: reader.consumer("helper", "app", "new"),
             lambda: reader.advance("helper", "app", "mail", 1),
             lambda: reader.retry(2, last=True, time=NOW),
-            lambda: reader.prune("helper", "app", Retain(age_us=0), now=NOW),
+            lambda: reader.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW),
         ):
             with pytest.raises(StoreReadOnly):
                 call()
@@ -201,7 +202,7 @@ def test_a_run_that_is_gone_is_not_found(store):
     run = accept(store)
     other = SqliteStore.open(Path(store.location))
     end(other, run)
-    other.prune("helper", "app", Retain(age_us=0), now=NOW)
+    other.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
     with pytest.raises(NotFound):
         store.retry(run, last=False, time=NOW)
     later = accept(other)

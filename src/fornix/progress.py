@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from fornix.errors import InvalidInput, TooLarge
 from fornix.frozen import frozen
 from fornix.scope import Lease, Scope
+from fornix.values import counted
 
 MOST = 1 << 20
 """Tasks of a run, durable calls of a task and outputs of a step: positions lie below this."""
@@ -20,6 +22,8 @@ MOST = 1 << 20
 RunStatus: TypeAlias = Literal["waiting", "parked", "done", "discarded", "retried"]
 """Waiting: accepted and not ended, whether begun or not. Parked: failed, until somebody decides.
 Retried: it was parked, and a later run took its input over."""
+
+_MICROSECOND = timedelta(microseconds=1)
 
 ENDED = frozenset[RunStatus]({"done", "discarded", "retried"})
 """A run that ended stays as it is."""
@@ -258,15 +262,38 @@ class Output:
 class Retain:
     """What is kept of runs that ended, and for how long; the rest is pruned in the background.
 
-    A run goes once *age_us* have passed since it ended, or *count* others of its agent have ended
+    A run goes once *age* has passed since it ended, or *count* others of its agent have ended
     later; never before every named consumer has read its outputs, and those of what ended earlier.
 
     Attributes:
-        age_us: None: no limit.
+        age: None: no limit.
         count: None: no limit.
-        dedupe_us: How long ids of events are recognised at least; while a run has not ended, its.
+        dedupe_for: How long ids of events are recognised at least; while a run has not ended, its.
     """
 
-    age_us: int | None = 7 * 24 * 3600 * 1_000_000
+    age: timedelta | None = timedelta(days=7)
     count: int | None = None
-    dedupe_us: int = 90 * 24 * 3600 * 1_000_000
+    dedupe_for: timedelta = timedelta(days=90)
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be kept.
+
+        Raises:
+            InvalidInput: A duration that is none, or a count that is no number of runs.
+        """
+        for name, value in (("age", self.age), ("dedupe_for", self.dedupe_for)):
+            right = isinstance(value, timedelta) and value >= timedelta(0)
+            if not (right or (value is None and name == "age")):
+                raise InvalidInput(f"{name} must be a timedelta of 0 or more, not {value!r}")
+        if self.count is not None:
+            counted(self.count, "count", least=0)
+
+    @property
+    def age_us(self) -> int | None:
+        """The age in microseconds."""
+        return None if self.age is None else self.age // _MICROSECOND
+
+    @property
+    def dedupe_us(self) -> int:
+        """How long ids are recognised, in microseconds."""
+        return self.dedupe_for // _MICROSECOND

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 
 CLEAN_UP_S = 1.0
 """How long actions that are cancelled may take to end."""
 
 
 class Loop:
-    """Starts with the first coroutine. Every method may be called from any thread."""
+    """Starts with the first coroutine. Every method may be called from any thread.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    Args:
+        threads: Threads for what coroutines do in one, at most.
+    """
+
+    def __init__(self, name: str, *, threads: int) -> None:
+        self._name, self._threads = name, threads
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -28,6 +33,9 @@ class Loop:
                 return
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._loop.set_default_executor(
+                    ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
+                )
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name=self._name, daemon=True
                 )

@@ -91,7 +91,8 @@ class Work:
         self.floor = Floor(shop.plan.name, self._serve, concurrency=concurrency, stir=listener.stir)
         self._listener = listener
         self.pace = Pace()
-        self._loop = Loop(f"fornix-{shop.plan.name}-loop")
+        # A durable call may keep one thread for long, and its record needs another.
+        self._loop = Loop(f"fornix-{shop.plan.name}-loop", threads=2 * concurrency)
 
     def _serve(self) -> None:
         """Do what is ready, in a worker's thread."""

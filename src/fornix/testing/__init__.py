@@ -44,6 +44,7 @@ _LAWS = (
     "runner_memory",
     "runner_order",
     "runner_outputs",
+    "runner_reconcilers",
     "runner_recovery",
     "runner_walk",
     "sets",

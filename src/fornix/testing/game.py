@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from random import Random
 from typing import TypeVar
 
@@ -34,10 +35,10 @@ T = TypeVar("T")
 AGENTS = ("helper", "other \0 agent")
 SPACES = ("app", "app 2")
 RETAINS = (
-    Retain(age_us=None, count=3),
-    Retain(age_us=SECOND, count=9, dedupe_us=0),
-    Retain(age_us=None, count=1, dedupe_us=60 * SECOND),
-    Retain(age_us=0, dedupe_us=DAY),
+    Retain(age=None, count=3),
+    Retain(age=timedelta(microseconds=SECOND), count=9, dedupe_for=timedelta(microseconds=0)),
+    Retain(age=None, count=1, dedupe_for=timedelta(microseconds=60 * SECOND)),
+    Retain(age=timedelta(microseconds=0), dedupe_for=timedelta(microseconds=DAY)),
 )
 
 

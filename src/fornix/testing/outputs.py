@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from fornix.errors import NotFound, OutputsPruned
@@ -10,7 +12,7 @@ from fornix.testing.batches import ADA, BOB, DAY, NOW, SECOND
 from fornix.testing.lanes import BEGIN, accept, asked, end, leased, there, told, turn
 from fornix.testing.laws import Laws
 
-ALL = Retain(age_us=0, dedupe_us=0)
+ALL = Retain(age=timedelta(microseconds=0), dedupe_for=timedelta(microseconds=0))
 """Keep nothing."""
 
 
@@ -106,11 +108,11 @@ class OutputLaws(Laws):
         ids = [accept(store, scope, time=NOW - DAY) for scope in (ADA, BOB)]
         end(store, ids[1], time=NOW)
         end(store, ids[0], time=NOW + SECOND)
-        retain = Retain(age_us=DAY)
+        retain = Retain(age=timedelta(microseconds=DAY))
         assert store.prune("helper", "app", retain, now=NOW + DAY - 1) == 0
         assert store.prune("helper", "app", retain, now=NOW + DAY) == 1
         assert [run.id for run in store.runs("app")] == [ids[0]]
-        assert store.prune("helper", "app", Retain(age_us=None), now=NOW + 9 * DAY) == 0
+        assert store.prune("helper", "app", Retain(age=None), now=NOW + 9 * DAY) == 0
 
     def test_runs_are_kept_by_count(self, store: Store) -> None:
         """The last ones that ended; of each agent."""
@@ -118,11 +120,11 @@ class OutputLaws(Laws):
         for i, place in enumerate((2, 0, 3, 1)):
             end(store, ids[place], time=NOW + i)
         end(store, accept(store, agent="other"))
-        assert store.prune("helper", "app", Retain(age_us=None, count=4), now=NOW) == 0
-        assert store.prune("helper", "app", Retain(age_us=None, count=2), now=NOW) == 2
+        assert store.prune("helper", "app", Retain(age=None, count=4), now=NOW) == 0
+        assert store.prune("helper", "app", Retain(age=None, count=2), now=NOW) == 2
         assert [run.id for run in store.runs("app", agent="helper")] == [ids[3], ids[1]]
         assert len(store.runs("app", agent="other")) == 1
-        assert store.prune("helper", "app", Retain(age_us=None, count=0), now=NOW) == 2
+        assert store.prune("helper", "app", Retain(age=None, count=0), now=NOW) == 2
 
     def test_what_has_not_ended_is_never_pruned(self, store: Store) -> None:
         """Waiting or parked, however old; nor its event id."""
@@ -151,7 +153,7 @@ class OutputLaws(Laws):
         for text in "123":
             end(store, accept(store), [text])
         floor = position(store, "2")
-        store.prune("helper", "app", Retain(age_us=None, count=1), now=NOW)
+        store.prune("helper", "app", Retain(age=None, count=1), now=NOW)
         with pytest.raises(OutputsPruned) as caught:
             store.outputs("helper", "app")
         assert (caught.value.agent, caught.value.after, caught.value.floor) == ("helper", 0, floor)
@@ -196,7 +198,7 @@ class OutputLaws(Laws):
         run = store.accept("helper", [asked("e")])[0].run
         assert run is not None
         end(store, run)
-        retain = Retain(age_us=0, dedupe_us=DAY)
+        retain = Retain(age=timedelta(microseconds=0), dedupe_for=timedelta(microseconds=DAY))
         assert store.prune("helper", "app", retain, now=NOW + DAY - 1) == 1
         answer = store.accept("helper", [asked("e")], owner="one")[0]
         assert (answer.run, answer.number, answer.repeated) == (None, 0, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,7 @@ class PersistenceLaws(Laws):
         """Not even that of the last one, when it was pruned."""
         run = accept(store)
         end(store, run)
-        store.prune("helper", "app", Retain(age_us=0), now=NOW)
+        store.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
         store.close()
         again = self.open(path)
         assert accept(again) > run
@@ -172,7 +173,7 @@ class PersistenceLaws(Laws):
         heir = other.accept("helper", [Input(ADA, "6", NOW)], owner="two")[0].lease
         assert heir is not None
         assert store.lease(ADA, "one") is None
-        other.prune("helper", "app", Retain(age_us=0), now=NOW)
+        other.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
         with pytest.raises(NotFound):
             store.commit(told(Turn(ids[0], "waiting", "parked")))
         for each in (store, other):

@@ -9,6 +9,7 @@ from fornix.testing.runner_inputs import InputLaws
 from fornix.testing.runner_memory import RunMemoryLaws
 from fornix.testing.runner_order import OrderLaws
 from fornix.testing.runner_outputs import ConsumerLaws
+from fornix.testing.runner_reconcilers import ReconcilerLaws
 from fornix.testing.runner_recovery import RecoveryLaws
 
 
@@ -18,6 +19,7 @@ class RunnerContract(
     RunMemoryLaws,
     FailureLaws,
     DurableLaws,
+    ReconcilerLaws,
     AsyncLaws,
     RecoveryLaws,
     ConsumerLaws,

@@ -74,6 +74,18 @@ class AsyncLaws(RunnerLaws):
 
         assert hall.serve(work).handle("ada", 0) == ([10, 0, 10, 20],)
 
+    def test_plain_calls_wait_beside_each_other(self, hall: Hall) -> None:
+        """As many as keys are at work: each in a thread of its own."""
+        meeting = threading.Barrier(12)
+
+        @action(InputEvent)
+        async def work(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.send_event(OutputEvent(await ctx.durable(meeting.wait, LONG_S)))
+
+        runner = hall.serve(work, concurrency=12)
+        tickets = [runner.submit(f"key {n}", n) for n in range(12)]
+        assert sorted(ticket.result(LONG_S)[0] for ticket in tickets) == list(range(12))
+
     def test_events_leave_with_the_action_not_with_an_await(self, hall: Hall) -> None:
         """What is sent before it is suspended is gone if it fails later."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -154,7 +155,7 @@ class InputLaws(RunnerLaws):
 
     def test_the_outputs_of_a_pruned_run_are_gone(self, hall: Hall) -> None:
         """Its event id is not: nothing runs again, and whoever asks is told why."""
-        runner = hall.serve(count, retain=Retain(age_us=1))
+        runner = hall.serve(count, retain=Retain(age=timedelta(microseconds=1)))
         runner.handle("ada", 1, event_id="e1")
         self.clock.move(hours=1)
         assert runner.prune() == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from itertools import islice
 
 import pytest
@@ -78,12 +79,12 @@ class ConsumerLaws(RunnerLaws):
 
     def test_runs_are_kept_as_long_as_is_said(self, hall: Hall) -> None:
         """By age or by count; what they changed in memory stays."""
-        runner = hall.serve(echo, retain=Retain(age_us=None, count=2))
+        runner = hall.serve(echo, retain=Retain(age=None, count=2))
         for n in range(5):
             runner.handle("ada", n)
         assert runner.prune() == 3
         assert [o.value for o in runner.outputs(after=runner_floor(runner))] == [3, 4]
-        old = hall.serve(echo, name="old", retain=Retain(age_us=60_000_000))
+        old = hall.serve(echo, name="old", retain=Retain(age=timedelta(microseconds=60_000_000)))
         old.handle("ada", 0)
         self.clock.move(seconds=30)
         assert old.prune() == 0
@@ -92,7 +93,7 @@ class ConsumerLaws(RunnerLaws):
 
     def test_what_was_pruned_is_not_passed_over_in_silence(self, hall: Hall) -> None:
         """Whoever reads from before it is told from where on there are outputs."""
-        runner = hall.serve(echo, retain=Retain(age_us=None, count=1))
+        runner = hall.serve(echo, retain=Retain(age=None, count=1))
         for n in range(3):
             runner.handle("ada", n)
         runner.prune()
@@ -103,7 +104,7 @@ class ConsumerLaws(RunnerLaws):
 
     def test_outputs_wait_for_their_consumers(self, hall: Hall) -> None:
         """Nothing is pruned that a named one has yet to read, nor what is not over."""
-        runner = hall.serve(echo, retain=Retain(age_us=None, count=0))
+        runner = hall.serve(echo, retain=Retain(age=None, count=0))
         assert list(runner.outputs(consumer="mailer")) == []
         for n in range(3):
             runner.handle("ada", n)

@@ -1,0 +1,294 @@
+"""Agents: which actions they have, in which order, and what is refused."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, cast
+
+import pytest
+
+from doors import Letters
+from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
+from fornix.agent import Plan
+from fornix.errors import InvalidInput, InvalidName, StoreReadOnly
+
+
+class Other(Event):
+    pass
+
+
+@action(InputEvent)
+def outside(event, ctx):
+    ctx.send_event(OutputEvent(event.input))
+
+
+def names(agent, **options) -> list[str]:
+    return list(Plan.of(agent, **options).actions)
+
+
+@pytest.fixture
+def memory():
+    with Memory.open(embedder=Letters()) as memory:
+        yield memory
+
+
+def handled(memory, agent, value: object = 1) -> list[object]:
+    with LocalRunner(agent, memory) as runner:
+        return list(runner.handle("ada", value))
+
+
+# --- where an action is -------------------------------------------------------------------------
+
+
+class Everywhere(Agent):
+    @action(InputEvent)
+    def method(self, event, ctx):
+        ctx.send_event(OutputEvent(["method", isinstance(self, Agent)]))
+
+    @action(InputEvent)
+    @staticmethod
+    def above(event, ctx):
+        ctx.send_event(OutputEvent("above"))
+
+    @staticmethod
+    @action(InputEvent)
+    def below(event, ctx):
+        ctx.send_event(OutputEvent("below"))
+
+    @classmethod
+    @action(InputEvent)
+    def of_class(cls, event, ctx):
+        ctx.send_event(OutputEvent(["class", issubclass(cls, Agent)]))
+
+    @action(InputEvent)
+    async def awaited(self, event, ctx):
+        ctx.send_event(OutputEvent("async"))
+
+    @action(InputEvent)
+    @staticmethod
+    async def awaited_above(event, ctx):
+        ctx.send_event(OutputEvent("async above"))
+
+    @staticmethod
+    @action(InputEvent)
+    async def awaited_below(event, ctx):
+        ctx.send_event(OutputEvent("async below"))
+
+    def helper(self, event, ctx):
+        raise AssertionError
+
+
+def test_actions_are_found_wherever_they_are(memory):
+    """Methods, static ones with the mark above and below, class methods, async; in order."""
+    given = [
+        ["method", True],
+        "above",
+        "below",
+        ["class", True],
+        "async",
+        "async above",
+        "async below",
+    ]
+    assert handled(memory, Everywhere) == given
+    assert handled(memory, Everywhere()) == given
+
+
+def test_functions_and_bound_methods_are_actions_too(memory):
+    """Of an agent that is put together in code; after those of its class."""
+    agent = Everywhere(actions=[outside, staticmethod(action(InputEvent)(lambda_like))])
+    assert names(agent)[-2:] == ["outside", "lambda_like"]
+    assert handled(memory, agent)[-2:] == [1, "given"]
+    method = cast("Any", Everywhere().method)
+    assert handled(memory, Agent("bound", actions=[method])) == [["method", True]]
+
+
+def lambda_like(event, ctx):
+    ctx.send_event(OutputEvent("given"))
+
+
+def test_a_decorator_above_an_action_is_part_of_it(memory):
+    """What wraps the function is called, not what it wraps."""
+    calls = []
+
+    def logged(function):
+        @functools.wraps(function)
+        def inner(*args):
+            calls.append("before")
+            return function(*args)
+
+        return inner
+
+    class Wrapped(Agent):
+        @logged
+        @action(InputEvent)
+        def method(self, event, ctx):
+            calls.append("method")
+
+    handled(memory, Wrapped)
+    handled(memory, Agent("given", actions=[logged(outside)]))
+    assert calls == ["before", "method", "before"]
+
+
+def test_bases_come_first_and_overriding_keeps_the_place():
+    class Base(Agent):
+        @action(InputEvent)
+        def one(self, event, ctx): ...
+
+        @action(InputEvent)
+        def two(self, event, ctx): ...
+
+        @action(InputEvent)
+        def three(self, event, ctx): ...
+
+    class Derived(Base):
+        @action(Other)
+        def four(self, event, ctx): ...
+
+        @action(Other)
+        def one(self, event, ctx): ...
+
+        def two(self, event, ctx):
+            """Not an action any more."""
+
+    plan = Plan.of(Derived)
+    assert list(plan.actions) == ["one", "three", "four"]
+    assert plan.actions["one"].events == (Other,)
+    assert names(Base) == ["one", "two", "three"]
+
+
+def test_an_action_may_have_several_events_and_an_event_several_actions():
+    @action(InputEvent, Other)
+    def both(event, ctx): ...
+
+    plan = Plan.of(Agent("agent", actions=[both, outside]))
+    assert plan.set_off(InputEvent(1)) == ("both", "outside")
+    assert plan.set_off(Other()) == ("both",)
+    assert plan.set_off(OutputEvent(1)) == ()
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_the_name_of_an_agent(memory):
+    """The runner's, or its own, or its class's."""
+
+    class Shop(Agent):
+        @action(InputEvent)
+        def work(self, event, ctx): ...
+
+    class Named(Shop):
+        name = "named"
+
+    assert [Plan.of(a).name for a in (Shop, Shop(), Shop("mine"), Named, Named("mine"))] == [
+        "Shop",
+        "Shop",
+        "mine",
+        "named",
+        "mine",
+    ]
+    assert Plan.of(Named, name="runner's").name == "runner's"
+    assert LocalRunner(Shop, memory, name="имя/🦜").name == "имя/🦜"
+    for name in (7, "\ud800", b"bytes"):
+        with pytest.raises(InvalidName):
+            Plan.of(Shop, name=cast("str", name))
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mark", "says"),
+    [
+        (action, "needs the classes of its events"),
+        (lambda: action(cast("Any", "input")), "subclasses of Event"),
+        (lambda: action(Event), "a class of your own"),
+        (lambda: action(InputEvent)(cast("Any", 7)), "marks functions"),
+        (lambda: action(Other)(outside), "an action already"),
+        (lambda: action(InputEvent)(cast("Any", len)), "cannot be marked"),
+    ],
+)
+def test_what_cannot_be_marked(mark, says):
+    with pytest.raises(InvalidInput, match=says):
+        mark()
+
+
+def test_what_is_no_agent():
+    """Each error says what to do."""
+
+    class Empty(Agent):
+        def work(self, event, ctx): ...
+
+    class Needy(Agent):
+        def __init__(self, needed):
+            super().__init__()
+
+    class Same(Event):
+        @classmethod
+        def type_name(cls):
+            return "Other"
+
+    def marked(function, **settings):
+        return Agent("agent", actions=[action(InputEvent, **settings)(function)])
+
+    def few(event): ...
+
+    async def steps(event, ctx):
+        yield 1
+
+    def plain(event, ctx): ...
+
+    cases = [
+        (Empty, "has no action"),
+        (Agent("agent"), "has no action"),
+        (cast("Any", outside), "an agent is a subclass of Agent"),
+        (Needy, "cannot be made without arguments"),
+        (Agent("agent", actions=[outside, outside]), "two actions named 'outside'"),
+        (Agent("agent", actions=[lambda event, ctx: None]), "not marked"),
+        (Agent("agent", actions=[action(Other, Same)(plain)]), "two classes of events"),
+        (marked(few), r"must take \(event, ctx\)"),
+        (marked(steps), "must not yield"),
+        (Agent("agent", actions=[outside], on_error=cast("Any", "ignore")), "on_error must be"),
+        (Agent("agent", actions=[outside], on_failed=cast("Any", "stop")), "on_failed must be"),
+        (Agent("agent", actions=[outside], on_mismatch=cast("Any", 1)), "on_mismatch must be"),
+        (Agent("agent", actions=[outside], retry=cast("Any", 3)), r"must be a Retry"),
+        (marked(lambda event, ctx: None, on_error="never"), "on_error must be"),
+        (marked(lambda event, ctx: None, retry=3), "must be a Retry"),
+    ]
+    for agent, says in cases:
+        with pytest.raises(InvalidInput, match=says):
+            Plan.of(agent)
+
+
+def test_a_runner_needs_a_memory_that_it_can_write(tmp_path):
+    agent = Agent("agent", actions=[outside])
+    with pytest.raises(InvalidInput, match="works on a Memory"):
+        LocalRunner(agent, cast("Any", tmp_path))
+    with Memory.open(tmp_path / "m.db", embedder=Letters()) as memory:
+        for concurrency in (0, -1, 1.5, "2"):
+            with pytest.raises(InvalidInput, match="concurrency"):
+                LocalRunner(agent, memory, concurrency=cast("int", concurrency))
+    with (
+        Memory.open(tmp_path / "m.db", embedder=Letters(), mode="ro") as memory,
+        pytest.raises(StoreReadOnly),
+    ):
+        LocalRunner(agent, memory)
+
+
+# --- retries ------------------------------------------------------------------------------------
+
+
+def test_pauses_grow_up_to_the_longest():
+    retry = Retry(attempts=10_000, wait_s=1, factor=2, most_s=60, jitter=0)
+    assert [retry.pause_s(tried) for tried in (1, 2, 3, 7, 5000)] == [1, 2, 4, 60, 60]
+    assert Retry(wait_s=0).pause_s(3) == 0
+    pauses = [Retry(wait_s=8, jitter=0.5).pause_s(1) for _ in range(200)]
+    assert 4 <= min(pauses) < max(pauses) <= 8
+
+
+def test_which_errors_are_tried_again():
+    retry = Retry(attempts=3, on=(OSError,))
+    assert [retry.again(TimeoutError(), tried) for tried in (1, 2, 3)] == [True, True, False]
+    assert not retry.again(ValueError(), 1)
+    for wrong in ({"attempts": 0}, {"wait_s": -1}, {"factor": 0.5}, {"jitter": 2}, {"most_s": -1}):
+        with pytest.raises(InvalidInput):
+            Retry(**cast("Any", wrong))
