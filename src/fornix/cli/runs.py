@@ -15,8 +15,8 @@ from fornix.cli.session import Session
 from fornix.cli.trace import Step, Trace, input_of
 from fornix.errors import StaleRun
 from fornix.memory import Memory
-from fornix.progress import ENDED
-from fornix.store import Batch, Run, RunStatus, Turn
+from fornix.runner.records import given_up, overtaken
+from fornix.store import Run, RunStatus
 from fornix.transfer import stamp
 from fornix.values import moment
 
@@ -209,24 +209,13 @@ def retry(
     """
     with session.open() as memory:
         for row in _chosen(session, memory, numbers, agent, key, every=every):
-            last = _overtaken(memory, row)
+            last = overtaken(memory.store, row)
             by = memory.store.retry(row.id, last=last, time=memory.engine.clock())
             said = f"run {row.id} will be tried again"
             told = f"{said} as run {by}, behind those that went on" if last else said
             session.done(
                 told, {"run": row.id, "status": "retried" if last else "waiting", "by": by}
             )
-
-
-def _overtaken(memory: Memory, row: Run) -> bool:
-    """Return whether a later run of its agent and key began while it was parked."""
-    later = _found(memory, row.agent, row.scope.key, None, 1 << 62)
-    for other in later:
-        if other.id <= row.id:
-            return False
-        if other.now is not None or other.status in ENDED:
-            return True
-    return False
 
 
 @command("discard")
@@ -244,8 +233,7 @@ def discard(
     """
     with session.open() as memory:
         for row in _chosen(session, memory, numbers, agent, key, every=every):
-            turn = Turn(row.id, "parked", "discarded")
-            memory.store.commit(Batch(scope=row.scope, time=memory.engine.clock(), run=turn))
+            memory.store.commit(given_up(row, memory.engine.clock()))
             session.done(f"run {row.id} is discarded", {"run": row.id, "status": "discarded"})
 
 

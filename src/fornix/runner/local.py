@@ -19,9 +19,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from types import TracebackType
-from typing import Any, Literal, Self, cast, overload
+from typing import Literal, Self, overload
 
-from fornix import wire
 from fornix.agent import Agent, Plan
 from fornix.errors import (
     FornixError,
@@ -31,18 +30,19 @@ from fornix.errors import (
     StoreClosed,
     StoreReadOnly,
 )
-from fornix.events import Event, InputEvent, plain
 from fornix.memory import Memory
 from fornix.run import Shop
 from fornix.runner.desk import Desk
+from fornix.runner.intake import input_of, parts
 from fornix.runner.lanes import LiveLane, State
 from fornix.runner.outlet import Outlet, Output
+from fornix.runner.records import Runs
 from fornix.runner.tickets import LOOK_S, Outputs, Ticket
 from fornix.runner.watch import Watch
 from fornix.runner.work import Work
 from fornix.scope import Scope
 from fornix.store import Accepted, Input, Retain, Run
-from fornix.values import checked_name, counted
+from fornix.values import counted
 from fornix.writer import Engine
 
 CONCURRENCY = 16
@@ -111,6 +111,11 @@ class LocalRunner:
         """What names its inbox, the numbers of its runs, and its outputs."""
         return self._shop.plan.name
 
+    @property
+    def runs(self) -> Runs:
+        """The agent's runs: to be listed, and, if they are parked, retried or discarded."""
+        return Runs(self._shop)
+
     # --- inputs -------------------------------------------------------------------------------
 
     def submit(self, key: str, value: object, *, event_id: str | None = None) -> Ticket:
@@ -125,7 +130,7 @@ class LocalRunner:
             InvalidValue: The value cannot be stored.
             IdempotencyConflict: The event id was used for another input.
         """
-        return self._accept([self._input(key, value, event_id)])[0]
+        return self._accept([input_of(self._shop, key, value, event_id)])[0]
 
     def handle(
         self,
@@ -140,8 +145,15 @@ class LocalRunner:
         Raises:
             RunParked: Its action failed, or one that it waits behind did.
             RunPending: It was not over in *wait_s*; it goes on all the same.
+            InvalidInput: It is called by an action of the same key, which it would wait for.
         """
-        ticket = self._accept([self._input(key, value, event_id)], call=False)[0]
+        asked = input_of(self._shop, key, value, event_id)
+        if self._work.floor.is_at(asked.scope):
+            raise InvalidInput(
+                f"an action of key {key!r} cannot wait for another run of that key, which comes "
+                "after its own; send an event, or submit the input and do not wait"
+            )
+        ticket = self._accept([asked], call=False)[0]
         return ticket.result(wait_s)
 
     @overload
@@ -178,7 +190,7 @@ class LocalRunner:
         more = True
         while more or ahead:
             while more and len(ahead) < 4 * CHUNK:
-                chunk = [self._input(*_parts(each)) for each in islice(source, CHUNK)]
+                chunk = [input_of(self._shop, *parts(each)) for each in islice(source, CHUNK)]
                 more = len(chunk) == CHUNK
                 ahead.extend(self._accept(chunk, call=False) if chunk else ())
             if ahead:
@@ -193,30 +205,6 @@ class LocalRunner:
             if errors == "raise":
                 raise
             return error
-
-    def _input(self, key: str, value: object, event_id: str | None) -> Input:
-        scope = Scope(self._shop.space, checked_name(key, "a key"))
-        event = value if isinstance(value, Event) else InputEvent(value)
-        if type(event) not in self._shop.plan.by_event:
-            raise InvalidInput(
-                f"agent {self.name!r} has no action for {event.type}; mark one with "
-                f"@action({event.type})"
-            )
-        event = event.checked()
-        now = self._shop.engine.clock()
-        if event_id is None:
-            return Input(scope, wire.encode(plain(event)), now)
-        named = checked_name(event_id, "an event id")
-        store = self._store
-        content = [event.type_name(), event.data]
-        return Input(
-            scope,
-            wire.encode([event.type_name(), named, None, event.data]),
-            now,
-            event_id=wire.digest(["event id", scope.space, self.name, named], salt=store.salt()),
-            request=wire.digest([scope.key, *content], salt=store.salt()),
-            label=named,
-        )
 
     def _accept(self, inputs: list[Input], *, call: bool = True) -> list[Ticket]:
         self.start()
@@ -484,9 +472,3 @@ def _owner(engine: Engine) -> str:
         return engine.owners.pop()
     except IndexError:
         return f"{os.getpid()}-{uuid.uuid4().hex}"
-
-
-def _parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:
-    if not isinstance(each, tuple) or len(each) not in (2, 3):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"map takes (key, value) or (key, value, event_id), not {each!r}")
-    return (*each, None) if len(each) == 2 else cast("Any", each)  # noqa: PLR2004 - a pair
