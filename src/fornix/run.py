@@ -262,6 +262,7 @@ class LiveRun:
             release: Asked if the run ends with it: whether the lease is given back.
         """
         did = task.close()
+        self._task = None
         follow: list[tuple[Event, tuple[str, ...]]] = []
         sent: list[Value] = []
         outputs: list[str] = []

@@ -298,6 +298,15 @@ class Task:
         if self._draft is not None:
             self._draft.open, self._draft.reason = False, reason
 
+    def _end(self, reason: str) -> None:
+        """Seal for good; what is no longer needed goes at once, not when its group is committed."""
+        self._reason = reason
+        for overlay in (self._short, self._sensory):
+            if overlay is not None:
+                overlay.seal(reason)
+        if self._draft is not None:
+            self._draft.open, self._draft.reason = False, reason
+
     def reopen(self) -> None:
         """Be usable again."""
         self._reason = None
@@ -315,7 +324,7 @@ class Task:
                 place = self.place
                 self.sent.append(event.stamped(self._next_id(), place.key, place.now))
         done = Done(self.sent, short, sensory, self._draft, self._looked())
-        self.seal(
+        self._end(
             f"action {self.action.name!r} of run {self.place.run} is over; what is done with its "
             "context now would be lost"
         )

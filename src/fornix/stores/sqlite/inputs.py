@@ -54,13 +54,11 @@ class Intake:
         if given.event_id is not None and not self._claim(given, given.event_id, run, lane):
             return self._repeated(given, given.event_id, owner)
         number, is_first = lane.next, lane.open == 0
-        self._insert(run, lane, given)
+        self.insert(run, lane, given)
         lease = None if owner is None else self._lease(given.scope, owner)
         return Accepted(run, number, repeated=False, lease=lease, first=is_first)
 
-    def _insert(
-        self, run: int, lane: KnownLane, given: Input, *, origin: int | None = None
-    ) -> None:
+    def insert(self, run: int, lane: KnownLane, given: Input, *, origin: int | None = None) -> None:
         """Put a run at the end of a lane."""
         self._runs.append((run, self._agent, lane.id, lane.next, given.event, given.time, origin))
         lane.next += 1
@@ -74,7 +72,7 @@ class Intake:
         """Put a new run with the input of *run* at the end of its lane; return its id."""
         event = self._db.execute("SELECT event FROM run WHERE id = ?", (run,)).get
         heir = self._known.next_run(self._db)
-        self._insert(heir, self._lane(scope), Input(scope, event, time), origin=run)
+        self.insert(heir, self._lane(scope), Input(scope, event, time), origin=run)
         self._flush()
         return heir
 
