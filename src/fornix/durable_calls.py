@@ -175,5 +175,13 @@ def _type(module: str, qualname: str) -> type[Exception] | None:
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
+def message_of(error: BaseException) -> str:
+    """Return what an error says, as text that can be stored."""
+    try:
+        return str(error).encode(errors="replace").decode()
+    except Exception as broken:  # noqa: BLE001 - a user's __str__: its run is parked all the same
+        return f"(no message: its __str__ raised {type(broken).__name__})"
+
+
 def _shown(error: Exception) -> str:
-    return str(error).encode(errors="replace").decode()[:_LONGEST]
+    return message_of(error)[:_LONGEST]

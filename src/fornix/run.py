@@ -19,6 +19,7 @@ from typing import cast
 from fornix import wire
 from fornix.agent import Action, Plan
 from fornix.calls import Calls, Recorder
+from fornix.durable_calls import message_of
 from fornix.errors import AgentChanged, StaleRun
 from fornix.events import Event, OutputEvent, plain, restored, written
 from fornix.memory_events import MemoryEvent, RunBeginEvent, silent
@@ -426,7 +427,7 @@ def told(error: BaseException, action: str, ordinal: int) -> str:
         "action": action,
         "ordinal": ordinal,
         "type": type(error).__qualname__,
-        "message": str(error).encode(errors="replace").decode()[:TRACEBACK_CHARS],
+        "message": message_of(error)[:TRACEBACK_CHARS],
         "traceback": text[-TRACEBACK_CHARS:],
     }
     return wire.encode(record)

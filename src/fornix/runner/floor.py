@@ -211,6 +211,14 @@ class Floor:
             lane is not None and lane.state is State.TAKEN and lane.worker == threading.get_ident()
         )
 
+    def is_inside(self) -> bool:
+        """Return whether the calling thread is at work on any key."""
+        me = threading.get_ident()
+        with self.lock:
+            return any(
+                lane.state is State.TAKEN and lane.worker == me for lane in self.lanes.values()
+            )
+
     def begin_slow(self, shift: Shift) -> None:
         """Call another worker if lanes are ready: the calling one is held up from now on."""
         with self.lock:

@@ -43,6 +43,15 @@ def input_of(shop: Shop, key: str, value: object, event_id: str | None) -> Input
     )
 
 
+def checked_wait(wait_s: float | None) -> None:
+    """Raise unless *wait_s* is None or a number of seconds."""
+    if wait_s is None or (type(wait_s) in (int, float) and wait_s == wait_s):  # noqa: PLR0124 - NaN
+        return
+    raise InvalidInput(
+        f"wait_s must be a number of seconds, or None for as long as it takes, not {wait_s!r}"
+    )
+
+
 def parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:
     """Return key, value and event id of what `LocalRunner.map` was given."""
     if not isinstance(each, tuple) or len(each) not in (2, 3):  # pyright: ignore[reportUnnecessaryIsInstance] - user input

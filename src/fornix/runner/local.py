@@ -33,7 +33,7 @@ from fornix.errors import (
 from fornix.memory import Memory
 from fornix.run import Shop
 from fornix.runner.desk import Desk
-from fornix.runner.intake import input_of, parts
+from fornix.runner.intake import checked_wait, input_of, parts
 from fornix.runner.lanes import LiveLane, State
 from fornix.runner.outlet import Outlet, Output
 from fornix.runner.records import Runs
@@ -98,6 +98,8 @@ class LocalRunner:
         self._work = Work(
             self._shop, self.owner, self._desk, concurrency=counted(concurrency, "concurrency")
         )
+        if retain is not None and not isinstance(retain, Retain):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"retain must be a Retain(…), not {retain!r}")
         self._retain = retain or Retain()
         self._watch = Watch(self._shop, self._work, self._desk, self.prune)
         self._lock = threading.Lock()
@@ -147,14 +149,18 @@ class LocalRunner:
             RunPending: It was not over in *wait_s*; it goes on all the same.
             InvalidInput: It is called by an action of the same key, which it would wait for.
         """
+        checked_wait(wait_s)
         asked = input_of(self._shop, key, value, event_id)
-        if self._work.floor.is_at(asked.scope):
-            raise InvalidInput(
-                f"an action of key {key!r} cannot wait for another run of that key, which comes "
-                "after its own; send an event, or submit the input and do not wait"
-            )
+        self._refuse_own(asked.scope)
         ticket = self._accept([asked], call=False)[0]
         return ticket.result(wait_s)
+
+    def _refuse_own(self, scope: Scope) -> None:
+        if self._work.floor.is_at(scope):
+            raise InvalidInput(
+                f"an action of key {scope.key!r} cannot wait for another run of that key, which "
+                "comes after its own; send an event, or submit the input and do not wait"
+            )
 
     @overload
     def map(
@@ -185,6 +191,15 @@ class LocalRunner:
         Args:
             errors: "return" yields the error of a run in its place and goes on.
         """
+        if errors not in ("raise", "return"):
+            raise InvalidInput(f"errors must be 'raise' or 'return', not {errors!r}")
+        return self._mapped(inputs, errors)
+
+    def _mapped(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        errors: str,
+    ) -> Iterator[Outputs | FornixError]:
         ahead: deque[Ticket] = deque()
         source = iter(inputs)
         more = True
@@ -272,12 +287,14 @@ class LocalRunner:
 
     def wait(self, ticket: Ticket, wait_s: float | None) -> None:
         """Wait until a ticket is done, and work on its key meanwhile; see `Ticket.result`."""
+        checked_wait(wait_s)
         deadline = None if wait_s is None else time.monotonic() + wait_s
         floor, scope = self._work.floor, Scope(self._shop.space, ticket.key)
+        self._refuse_own(scope)
         while not ticket.done:
             lane = floor.lanes.get(scope)
-            if lane is not None and self._work.on(lane):
-                continue
+            if deadline is None and lane is not None and self._work.on(lane):
+                continue  # with a deadline it is not done here: an action cannot be left half-way
             floor.nudge()
             left = LOOK_S if deadline is None else deadline - time.monotonic()
             self.look(ticket, wait_s, left_s=left)
@@ -343,6 +360,8 @@ class LocalRunner:
         Also waits for what other processes are at. Runs that are parked, and what waits behind
         them, are left.
         """
+        if self._work.floor.is_inside():
+            raise InvalidInput("an action cannot wait until all is done: it is not done itself")
         self.start()
         while True:
             if self._desk.failure is not None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from fornix import wire
-from fornix.errors import NotFound
+from fornix.errors import InvalidInput, NotFound
 from fornix.progress import ENDED
 from fornix.run import Shop
 from fornix.store import Batch, Run, RunStatus, Store, Turn
-from fornix.values import moment
+from fornix.values import counted, moment
+
+LARGEST = 2**63 - 1
+"""The largest number that a store can look for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,11 @@ class Runs:
         self, *, key: str | None = None, status: RunStatus | None = None, limit: int = 100
     ) -> list[RunRecord]:
         """Return runs that are kept, the latest first."""
+        if status is not None and status not in get_args(RunStatus):
+            raise InvalidInput(
+                f"status must be one of {', '.join(get_args(RunStatus))}, not {status!r}"
+            )
+        counted(limit, "limit", least=0, most=LARGEST)
         name, space = self._shop.plan.name, self._shop.space
         rows = self._store.runs(space, agent=name, key=key, status=status, limit=limit)
         return [_record(row) for row in rows]
@@ -81,7 +89,9 @@ class Runs:
         self._store.commit(given_up(row, self._shop.engine.clock()))
 
     def _row(self, run: int) -> Run | None:
-        row = self._store.run(run)
+        if type(run) is not int:
+            raise InvalidInput(f"a run is named by its id, a whole number, not {run!r}")
+        row = self._store.run(run) if 0 < run <= LARGEST else None
         ours = row is not None and (row.agent, row.scope.space) == (
             self._shop.plan.name,
             self._shop.space,

@@ -438,7 +438,9 @@ class Work:
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
             self._abandon_async(lane, run)
-        except _FAILURES as error:  # the user's code: recorded, and its run parked
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - nobody is above it on the loop: it is parked
             if isinstance(error, asyncio.CancelledError) and self.floor.stopping.is_set():
                 self._abandon_async(lane, run)
                 return

@@ -1,0 +1,140 @@
+"""What a runner does with arguments that make no sense, and with errors of odd kinds."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from fornix.errors import InvalidInput, NotFound, RunParked, RunPending
+
+
+class Odd(BaseException):
+    """Such as what pytest.fail raises."""
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@action(InputEvent)
+def echo(event, ctx):
+    ctx.send_event(OutputEvent(event.input))
+
+
+ECHO = Agent("echo", actions=[echo])
+
+
+@pytest.fixture
+def memory():
+    with Memory.open(embedder="words") as memory:
+        yield memory
+
+
+@pytest.mark.parametrize("retain", ["7d", 3, 0])
+def test_retain_of_another_type_is_refused(memory, retain):
+    with pytest.raises(InvalidInput, match="retain must be a Retain"):
+        LocalRunner(ECHO, memory, retain=retain)
+
+
+@pytest.mark.parametrize("wait_s", ["a", float("nan"), True, [1]])
+def test_a_wait_that_is_no_number_is_refused_before_anything_is_stored(memory, wait_s):
+    with LocalRunner(ECHO, memory) as runner:
+        with pytest.raises(InvalidInput, match="wait_s must be a number"):
+            runner.handle("ada", 1, wait_s=wait_s)
+        assert runner.runs.list() == []
+
+
+def test_map_refuses_another_word_for_errors_at_once(memory):
+    with LocalRunner(ECHO, memory) as runner, pytest.raises(InvalidInput, match="errors must be"):
+        runner.map([("ada", 1)], errors="ignore")
+
+
+def test_runs_refuse_what_names_no_run(memory):
+    with LocalRunner(ECHO, memory) as runner:
+        with pytest.raises(InvalidInput, match="status must be one of"):
+            runner.runs.list(status="failed")
+        with pytest.raises(InvalidInput, match="limit must be"):
+            runner.runs.list(limit="3")
+        for run in ("1", None, 1.0, True):
+            with pytest.raises(InvalidInput, match="by its id"):
+                runner.runs.retry(run)
+        for run in (0, -1, 999, 10**30):
+            assert runner.runs.get(run) is None
+            with pytest.raises(NotFound):
+                runner.runs.discard(run)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_error_that_cannot_say_anything_parks_its_run(memory, is_async):
+    @action(InputEvent)
+    def work(event, ctx):
+        raise Mute
+
+    @action(InputEvent)
+    async def awork(event, ctx):
+        raise Mute
+
+    with LocalRunner(Agent("mute", actions=[awork if is_async else work]), memory) as runner:
+        with pytest.raises(RunParked, match="its __str__ raised RuntimeError"):
+            runner.handle("ada", 1, wait_s=20)
+        with pytest.raises(RunParked):
+            runner.submit("bob", 1).result(20)
+
+
+@pytest.mark.parametrize("error", [Odd("x"), KeyboardInterrupt()])
+def test_whatever_an_async_action_raises_parks_its_run(memory, error):
+    @action(InputEvent)
+    async def work(event, ctx):
+        if event.input == "bad":
+            raise error
+        ctx.send_event(OutputEvent("fine"))
+
+    with LocalRunner(Agent("odd", actions=[work]), memory) as runner:
+        with pytest.raises(RunParked, match=type(error).__name__):
+            runner.handle("ada", "bad", wait_s=20)
+        assert runner.handle("bob", "good", wait_s=20) == ("fine",)
+
+
+def test_handle_comes_back_in_time_from_an_action_that_blocks(memory):
+    go_on = threading.Event()
+
+    @action(InputEvent)
+    def work(event, ctx):
+        assert go_on.wait(60)
+        ctx.send_event(OutputEvent("late"))
+
+    with LocalRunner(Agent("slow", actions=[work]), memory) as runner:
+        began = time.monotonic()
+        with pytest.raises(RunPending):
+            runner.handle("ada", 1, event_id="one", wait_s=0.2)
+        assert time.monotonic() - began < 30
+        go_on.set()
+        assert runner.handle("ada", 1, event_id="one", wait_s=30) == ("late",)
+
+
+@pytest.mark.parametrize("way", ["result", "map", "idle"])
+def test_an_action_that_would_wait_for_itself_is_refused(memory, way):
+    runners = []
+
+    @action(InputEvent)
+    def work(event, ctx):
+        runner = runners[0]
+        if event.input == "inner":
+            return
+        if way == "result":
+            runner.submit(ctx.key, "inner").result()
+        elif way == "map":
+            list(runner.map([(ctx.key, "inner")]))
+        else:
+            runner.run_until_idle()
+
+    with LocalRunner(Agent("self", actions=[work]), memory) as runner:
+        runners.append(runner)
+        with pytest.raises(RunParked, match=r"an action .*cannot wait"):
+            runner.submit("ada", 1).result(20)
+        with pytest.raises(RunParked, match=r"an action .*cannot wait"):
+            runner.handle("bob", 1)
