@@ -184,6 +184,10 @@ def test_an_agent_that_cannot_be_loaded_is_told_with_its_place(shell, tmp_path, 
     assert "broken.py:3 raised SyntaxError" in said(broken, "\n\ndef\n")
     assert "raised SystemExit" in said("broken:A", "raise SystemExit(0)\n")
     assert "no Agent is in it" in said(broken, "x = 1\n")
+    assert "A cannot be made: " in said(
+        broken,
+        "from fornix import Agent\nclass A(Agent):\n    def __init__(self):\n        1 / 0\n",
+    )
     assert not shell.db.exists()
 
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
+from fornix import agent as agent_module
 from fornix.agent import Agent, Plan
 from fornix.errors import FornixError, InvalidInput, NotFound
 
@@ -46,6 +47,8 @@ def load(named: str, *, name: str | None) -> Plan:
         return Plan.of(found, name=name)
     except FornixError as error:
         raise InvalidInput(f"{place}: {error}") from error
+    except Exception as error:  # noqa: BLE001 - a user's __init__: told with its place
+        _refuse(f"{place}: {attribute}", error, "made")
 
 
 def _offer(module: ModuleType) -> str:
@@ -106,7 +109,7 @@ def _import(place: str, folder: Path, run: Callable[[], Any]) -> Any:  # noqa: A
         _refuse(place, error)
 
 
-def _refuse(place: str, error: BaseException) -> NoReturn:
+def _refuse(place: str, error: BaseException, done: str = "imported") -> NoReturn:
     if isinstance(error, SyntaxError):
         where = f"{error.filename}:{error.lineno}"
     else:
@@ -115,9 +118,9 @@ def _refuse(place: str, error: BaseException) -> NoReturn:
         where = f"{theirs[-1].filename}:{theirs[-1].lineno}"
     said = str(error) if not isinstance(error, SyntaxError) else error.msg
     raise InvalidInput(
-        f"{place} cannot be imported: {where} raised {type(error).__name__}: {said}"
+        f"{place} cannot be {done}: {where} raised {type(error).__name__}: {said}"
     ) from error
 
 
 def _is_machinery(file: str) -> bool:
-    return file.startswith("<frozen") or file == __file__
+    return file.startswith("<frozen") or file in {__file__, agent_module.__file__}
