@@ -388,7 +388,9 @@ def test_recover_says_what_is_left(parked):
 def test_a_run_is_given_up(parked):
     """What waits behind it goes on; it has no second end."""
     assert "run 2 is discarded" in parked("runs", "discard", "2").stdout
-    assert "run 2 is discarded, not parked" in parked("runs", "discard", "2", code=1).stderr
+    assert (
+        "run 2 is discarded, not waiting or parked" in parked("runs", "discard", "2", code=1).stderr
+    )
     parked("recover", f"{AGENT}Counter")
     statuses = {r["run"]: r["status"] for r in parked.json("runs", "list")}
     assert statuses == {1: "done", 2: "discarded", 3: "done"}

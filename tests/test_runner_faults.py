@@ -50,18 +50,18 @@ def test_a_wait_that_is_no_number_is_refused_before_anything_is_stored(memory, w
 
 def test_map_refuses_another_word_for_errors_at_once(memory):
     with LocalRunner(ECHO, memory) as runner, pytest.raises(InvalidInput, match="errors must be"):
-        runner.map([("ada", 1)], errors="ignore")
+        runner.map([("ada", 1)], errors="ignore")  # pyright: ignore[reportCallIssue, reportArgumentType] - wrong on purpose
 
 
 def test_runs_refuse_what_names_no_run(memory):
     with LocalRunner(ECHO, memory) as runner:
         with pytest.raises(InvalidInput, match="status must be one of"):
-            runner.runs.list(status="failed")
+            runner.runs.list(status="failed")  # pyright: ignore[reportArgumentType] - wrong on purpose
         with pytest.raises(InvalidInput, match="limit must be"):
-            runner.runs.list(limit="3")
+            runner.runs.list(limit="3")  # pyright: ignore[reportArgumentType] - wrong on purpose
         for run in ("1", None, 1.0, True):
             with pytest.raises(InvalidInput, match="by its id"):
-                runner.runs.retry(run)
+                runner.runs.retry(run)  # pyright: ignore[reportArgumentType] - wrong on purpose
         for run in (0, -1, 999, 10**30):
             assert runner.runs.get(run) is None
             with pytest.raises(NotFound):

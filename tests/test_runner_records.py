@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import InvalidInput, NotFound, RunParked, StaleRun
+from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
+from fornix.errors import InvalidInput, NotFound, RunDiscarded, RunParked, StaleRun
 
 
 @pytest.fixture(params=["ram", "file"])
@@ -100,3 +100,33 @@ def test_an_action_does_not_wait_for_its_own_key(memory):
     with LocalRunner(Agent("asker", actions=[ask]), memory) as runner:
         assert runner.handle("ada", "outer", wait_s=30) == ("outer",)
     assert told == [("inner",)]
+
+
+class Again(Event):
+    n: int
+
+
+def test_a_run_without_end_is_stopped(memory):
+    @action(InputEvent)
+    def begin(event, ctx):
+        ctx.send_event(Again(0))
+
+    @action(Again)
+    def go_on(event, ctx):
+        ctx.short_term_memory.set("n", event.n)
+        ctx.send_event(Again(event.n + 1))
+
+    with LocalRunner(Agent("endless", actions=[begin, go_on]), memory) as runner:
+        ticket = runner.submit("ada", "go")
+        behind = runner.submit("bob", "go")
+        while not memory.key("ada").short_term.get("n"):
+            assert runner.runs.get(ticket.run)
+        for each in (ticket, behind):
+            runner.runs.discard(each.run)
+            with pytest.raises(RunDiscarded):
+                each.result(wait_s=30)
+        reached = memory.key("ada").short_term.get("n")
+        with pytest.raises(StaleRun):
+            runner.runs.discard(ticket.run)
+        runner.run_until_idle()
+        assert memory.key("ada").short_term.get("n") == reached

@@ -208,7 +208,12 @@ def retry(
     that has its input now.
     """
     with session.open() as memory:
-        for row in _chosen(session, memory, numbers, agent, key, every=every):
+        rows = _chosen(session, memory, numbers, agent, key, every=every)
+        for row in rows:
+            if row.status != "parked":
+                what, own = f"run {row.id}", row.scope.key or ""
+                raise StaleRun(own, expected="parked", found=row.status, what=what)
+        for row in rows:
             last = overtaken(memory.store, row)
             by = memory.store.retry(row.id, last=last, time=memory.engine.clock())
             said = f"run {row.id} will be tried again"
@@ -226,14 +231,17 @@ def retry(
 def discard(
     session: Session, *, numbers: Sequence[int], every: bool, agent: str | None, key: str | None
 ) -> None:
-    """Give parked runs up: fornix runs discard 17 18, or --all.
+    """Give runs up: fornix runs discard 17 18, or --all that are parked.
 
     What their finished actions committed stands; what is left is never done, and what waits behind
-    them goes on. With --json a line per run: {"run": …, "status": "discarded"}.
+    them goes on. One that is named may also wait, or be under way: its action commits nothing.
+    With --json a line per run: {"run": …, "status": "discarded"}.
     """
     with session.open() as memory:
-        for row in _chosen(session, memory, numbers, agent, key, every=every):
-            memory.store.commit(given_up(row, memory.engine.clock()))
+        rows = _chosen(session, memory, numbers, agent, key, every=every)
+        batches = [given_up(row, memory.engine.clock()) for row in rows]
+        for row, batch in zip(rows, batches, strict=True):
+            memory.store.commit(batch)
             session.done(f"run {row.id} is discarded", {"run": row.id, "status": "discarded"})
 
 
@@ -246,20 +254,14 @@ def _chosen(
     *,
     every: bool,
 ) -> list[Run]:
-    """Return the parked runs that are named, the earliest first."""
+    """Return the runs that are named, or all that are parked, the earliest first."""
     if bool(numbers) == (every or agent is not None or key is not None):
         raise click.UsageError("name runs, or --all with --agent and --key as filters; not both")
     if not numbers and not every:
         raise click.UsageError("add --all to do it with all parked runs that the filters leave")
     if not numbers:
         return list(_found(memory, agent, key, "parked", 1 << 62))[::-1]
-    found = [require(session, memory, number) for number in sorted(set(numbers))]
-    for row in found:
-        if row.status != "parked":
-            raise StaleRun(
-                row.scope.key or "", expected="parked", found=row.status, what=f"run {row.id}"
-            )
-    return found
+    return [require(session, memory, number) for number in sorted(set(numbers))]
 
 
 def require(session: Session, memory: Memory, number: int) -> Run:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, cast, get_args
 
 from fornix import wire
-from fornix.errors import InvalidInput, NotFound
+from fornix.errors import InvalidInput, NotFound, StaleRun
 from fornix.progress import ENDED
 from fornix.run import Shop
 from fornix.store import Batch, Run, RunStatus, Store, Turn
@@ -79,11 +79,13 @@ class Runs:
         return self._store.retry(run, last=last, time=self._shop.engine.clock())
 
     def discard(self, run: int) -> None:
-        """Give a parked run up; what waited behind it goes on.
+        """Give up a run that is parked, waits, or is under way; what waits behind it goes on.
+
+        What its finished actions committed stands; the action that is at work commits nothing.
 
         Raises:
             NotFound: There is no such run.
-            StaleRun: It is not parked.
+            StaleRun: It is over.
         """
         row = self._known(run)
         self._store.commit(given_up(row, self._shop.engine.clock()))
@@ -124,8 +126,15 @@ def _later_than(store: Store, row: Run) -> Iterator[Run]:
 
 
 def given_up(row: Run, time: int) -> Batch:
-    """Return the batch that discards a parked run."""
-    return Batch(scope=row.scope, time=time, run=Turn(row.id, "parked", "discarded"))
+    """Return the batch that discards a run.
+
+    Raises:
+        StaleRun: It is over.
+    """
+    if row.status in ENDED:
+        what, key = f"run {row.id}", row.scope.key or ""
+        raise StaleRun(key, expected="waiting or parked", found=row.status, what=what)
+    return Batch(scope=row.scope, time=time, run=Turn(row.id, row.status, "discarded"))
 
 
 def _record(row: Run) -> RunRecord:
