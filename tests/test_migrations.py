@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import apsw
@@ -25,7 +26,7 @@ def shape(db: apsw.Connection) -> dict[str, object]:
     found: dict[str, object] = {}
     for kind, name, text in db.execute("SELECT type, name, sql FROM sqlite_schema"):
         lines = (line.split("--", 1)[0] for line in (text or "").splitlines())
-        found[f"{kind} {name}"] = " ".join(" ".join(lines).split())
+        found[f"{kind} {name}"] = re.sub(r"\s*([,()])\s*", r"\1", " ".join(" ".join(lines).split()))
         if kind == "table":
             found[f"columns {name}"] = db.execute(f"PRAGMA table_xinfo({name})").fetchall()
             found[f"options {name}"] = db.execute(f"PRAGMA table_list({name})").fetchall()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from fornix.errors import (
     Conflict,
@@ -27,22 +27,30 @@ from fornix.store import (
     Add,
     Batch,
     Commit,
+    Compact,
     Define,
     Definition,
     Feature,
     ItemChange,
     Record,
+    Replace,
     Retire,
+    Revive,
     Scope,
     SetInfo,
     SetRef,
     StoredItem,
     TreeDelta,
+    Undo,
+    parts_of,
+    records_of,
 )
 from fornix.values import Value
 from fornix.writer import Call, Change, Engine, Reads, derived_ids, new_id
 
 R = TypeVar("R")
+
+Single: TypeAlias = Add | Replace | Retire
 
 AFTER_ALL = 1 << 62
 """Rows of drafted items: past every row of the store, so that they come last among their like."""
@@ -95,7 +103,9 @@ class Draft(Reads):
         self.calls.append([call.name, call.arguments()])
         self.define.extend(change.define)
         for item in change.items:
-            self._take(item)
+            self.items.append(item)
+            for part in parts_of(item):
+                self._take(part)
         return change.result
 
     def _is_repetition(self) -> bool:
@@ -114,18 +124,21 @@ class Draft(Reads):
         self, build: Callable[[Callable[[], str]], Change], new_id: Callable[[], str]
     ) -> Change:
         change = build(new_id)
-        added = [(i.set, i.record.id) for i in change.items if isinstance(i, Add)]
+        if any(isinstance(item, (Undo, Revive)) for item in change.items):
+            raise Unusable("inside a batch nothing is undone or brought back; do it by itself")
+        parts = [part for item in change.items for part in parts_of(item)]
+        added = [(i.set, i.record.id) for i in parts if isinstance(i, Add)]
         if len(set(added)) != len(added):
             raise InvalidInput("one call names an id twice; merge those items first")
-        for item in change.items:
-            self._check(item)
+        for part in parts:
+            self._check(part)
         return change
 
     def _check_open(self) -> None:
         if not self.open:
             raise Unusable("a batch is used inside its with block; ask for another one")
 
-    def _check(self, change: ItemChange) -> None:
+    def _check(self, change: Single) -> None:
         if isinstance(change, Add):
             known = self._live.get((change.set, change.record.id))
             if known is not None or (not change.fresh and self._found(change)):
@@ -136,15 +149,14 @@ class Draft(Reads):
                 version = None if found is None else found.version
                 raise StaleItem(_id(change), expected=change.version, found=version)
 
-    def _found(self, change: ItemChange) -> StoredItem | None:
+    def _found(self, change: Single) -> StoredItem | None:
         return self.get(change.set, [_id(change)], at=None)[0]
 
-    def _take(self, change: ItemChange) -> None:
+    def _take(self, change: Single) -> None:
         place = (change.set, _id(change))
         before = None if isinstance(change, Add) else self._found(change)
         if before is not None:
             self._hidden.add(before.row)
-        self.items.append(change)
         if isinstance(change, Retire):
             self._live[place] = None
         else:
@@ -152,7 +164,7 @@ class Draft(Reads):
             self._versions[place] = last + 1
             self._live[place] = self._stored(change.set, change.record, before, last + 1)
 
-    def _last(self, add: ItemChange) -> int:
+    def _last(self, add: Single) -> int:
         """Return the version that an id had last, in the batch or before it; 0: none yet."""
         place = (add.set, _id(add))
         if place in self._versions or (isinstance(add, Add) and add.fresh):
@@ -253,7 +265,7 @@ class Draft(Reads):
 
     def _embed_own(self) -> None:
         """Give drafted items their vectors, which are then committed with them."""
-        records = [record for record in map(_record, self.items) if record is not None]
+        records = [record for item in self.items for record in records_of(item)]
         waiting = {id(record): record for record in records if record.vectors is None}
         if not waiting:
             return
@@ -262,12 +274,7 @@ class Draft(Reads):
             id(old): replace(old, vectors=new)
             for old, new in zip(waiting.values(), vectors, strict=True)
         }
-        self.items = [
-            change
-            if isinstance(change, Retire)
-            else replace(change, record=done.get(id(change.record), change.record))
-            for change in self.items
-        ]
+        self.items = [_embedded(change, done) for change in self.items]
         self._live = {
             place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
             for place, stored in self._live.items()
@@ -309,11 +316,17 @@ class BlockTree(Overlay):
             raise Unusable("a batch is used inside its with block; ask for another one")
 
 
-def _record(change: ItemChange) -> Record | None:
-    return None if isinstance(change, Retire) else change.record
+def _embedded(change: ItemChange, done: Mapping[int, Record]) -> ItemChange:
+    """Return *change* with those records that got their vectors."""
+    if isinstance(change, (Add, Replace)):
+        return replace(change, record=done.get(id(change.record), change.record))
+    if isinstance(change, Compact):
+        added = [replace(add, record=done.get(id(add.record), add.record)) for add in change.added]
+        return replace(change, added=added)
+    return change
 
 
-def _id(change: ItemChange) -> str:
+def _id(change: Single) -> str:
     return change.id if isinstance(change, Retire) else change.record.id
 
 

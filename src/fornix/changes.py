@@ -5,10 +5,11 @@ Times are microseconds since 1970 in UTC, as int; commit numbers are whole and s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from fornix.definition import Definition
 from fornix.errors import InvalidInput
 from fornix.frozen import frozen, frozen_by_name
 from fornix.progress import Progress, Turn
@@ -79,25 +80,6 @@ Applying them looks at no expiry: what had expired when they were made, they del
 
 # --- items of sets ----------------------------------------------------------------------------
 
-Overflow: TypeAlias = Literal["trim", "reject"]
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """What a set was opened with; stored with its first add.
-
-    Attributes:
-        capacity: Most items it holds, or None.
-        compaction: What happens at its capacity; "trim" retires the oldest, "reject" refuses.
-        item_type: Name of the type its values have, for `compat`; None: any storable value.
-        signals: Weights of search as JSON; None: the defaults.
-    """
-
-    capacity: int | None = None
-    compaction: str = "trim"
-    item_type: str | None = None
-    signals: Mapping[str, float] | None = None
-
 
 @frozen
 class Record:
@@ -109,6 +91,10 @@ class Record:
         text: What meaning reads; None: nothing.
         metadata: In wire form; ``"{}"`` if empty.
         time: None: the time of the commit.
+        until: For what stands for a span of time: its end; `time` is its beginning.
+        expires: From this time on the item is in no read of the present.
+        valid_from: When what it says began to hold; None: always did.
+        valid_to: When that ceased to hold; None: it holds.
         terms: What words read: `words.pack`ed term hashes and counts.
         tokens: How many tokens the words were.
         temporal: How many temporal words the text has, 0..255.
@@ -126,6 +112,10 @@ class Record:
     time: int | None = None
     sources: tuple[str, ...] = ()
     compacted: bool = False
+    until: int | None = None
+    expires: int | None = None
+    valid_from: int | None = None
+    valid_to: int | None = None
     terms: bytes = b""
     tokens: int = 0
     temporal: int = 0
@@ -133,12 +123,28 @@ class Record:
 
 
 @frozen
+class Link:
+    """What an item was derived from: the last version of an id, live or not."""
+
+    set: SetRef
+    id: str
+
+
+@frozen
 class Add:
-    """Add an item; `DuplicateItem` if a live one has its id. *fresh*: the id was just made."""
+    """Add an item; `DuplicateItem` if a live one has its id. *fresh*: the id was just made.
+
+    Attributes:
+        links: What it was derived from, of its key or of knowledge; `NotFound` if there is no
+            such item. They stay with every later version of the item.
+        accessed: When it counts as read last: what stands for others takes theirs.
+    """
 
     set: SetRef
     record: Record
     fresh: bool = False
+    links: Sequence[Link] = ()
+    accessed: int | None = None
 
 
 @frozen
@@ -172,7 +178,62 @@ class Define:
     replace: bool = False
 
 
-ItemChange: TypeAlias = Add | Replace | Retire
+@frozen
+class Compact:
+    """Retire items of a set, and add what stands for them: one compaction, undone as one.
+
+    Attributes:
+        retired: Their ids and versions; `StaleItem` if one is not live.
+        added: Items of the same set, each linked to the retired ones that it stands for.
+        how: The strategy and who did it, as JSON.
+    """
+
+    set: SetRef
+    retired: Sequence[tuple[str, int]]
+    added: Sequence[Add]
+    how: str
+
+
+@frozen
+class Undo:
+    """Bring back what compaction *compaction* of a set retired, and retire what it added.
+
+    Each comes back as the next version of its id, with everything the retired one had, but for
+    those that were erased since. `CompactionChanged` if it was undone before, if one of those it
+    added is not as it was added, or if an id is live again.
+    """
+
+    set: SetRef
+    compaction: int
+
+
+@frozen
+class Revive:
+    """Bring back the version of an item that was live last, as its next version.
+
+    `NotFound` if there is no such row, `DuplicateItem` if the id is live.
+    """
+
+    set: SetRef
+    row: int
+
+
+ItemChange: TypeAlias = Add | Replace | Retire | Compact | Undo | Revive
+
+
+def parts_of(change: ItemChange) -> Sequence[Add | Replace | Retire]:
+    """Return the changes of single items that *change* comes to, as far as it says which."""
+    if isinstance(change, Compact):
+        retired = [Retire(change.set, item_id, version) for item_id, version in change.retired]
+        return [*retired, *change.added]
+    return () if isinstance(change, (Undo, Revive)) else (change,)
+
+
+def records_of(change: ItemChange) -> Sequence[Record]:
+    """Return the records that *change* brings."""
+    if isinstance(change, (Add, Replace)):
+        return (change.record,)
+    return [add.record for add in change.added] if isinstance(change, Compact) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +272,7 @@ class Batch:
         epoch: The lease's epoch under which this was made; None: made outside a run.
         run: What it tells of a run's progress; it has a name of its own, and *op* is None.
         release: The lease of *epoch* is given back with this commit.
+        fences: Leases that must be held, whatever their scopes; `StaleRun` else.
         result: What a repetition is told.
     """
 
@@ -224,6 +286,7 @@ class Batch:
     epoch: int | None = None
     run: Progress | None = None
     release: bool = False
+    fences: Sequence[Lease] = ()
     state: Sequence[TreeDelta] = ()
     define: Sequence[Define] = ()
     items: Sequence[ItemChange] = ()
@@ -240,6 +303,16 @@ class Batch:
             raise InvalidInput("a batch outside a run has no lease to give back")
 
 
+def refs_of(batch: Batch) -> Iterator[SetRef]:
+    """Yield every set that *batch* changes, or derives items from."""
+    for change in (*batch.define, *batch.items):
+        yield change.set
+        added = change.added if isinstance(change, Compact) else [change]
+        for add in added:
+            if isinstance(add, Add):
+                yield from (link.set for link in add.links)
+
+
 @frozen
 class Commit:
     """The answer to a batch.
@@ -248,12 +321,14 @@ class Commit:
         number: Its commit number; of the first one if *adopted*.
         adopted: The batch's op, or its place in a run, was taken; nothing was changed now.
         result: The first batch's result.
+        marks: Sets that it added to, which are to be compacted by now.
     """
 
     number: int
     time: int
     adopted: bool
     result: Value
+    marks: Sequence[SetRef] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,20 +366,26 @@ class StoredItem:
 
 
 @dataclass(frozen=True, slots=True)
-class SetInfo:
-    """A set that exists.
+class Compaction:
+    """A compaction that was done.
 
     Attributes:
-        number: Unique in the store, never reused; what a Finder knows the set by.
-        items: Live items.
-        bytes: Of their values, texts and metadata, in UTF-8.
+        id: Unique in the store, rising: the commit's number << 20 and its place in it.
+        retired: Rows of the versions it retired, those that were erased since left out.
+        added: Rows of the versions it added, likewise.
+        erased: How many of either were erased since.
+        undone: The commit that undid it; None: none did.
     """
 
-    number: int
-    ref: SetRef
-    definition: Definition
-    items: int
-    bytes: int
+    id: int
+    set: SetRef
+    commit: int
+    time: int
+    how: str
+    retired: Sequence[int]
+    added: Sequence[int]
+    erased: int
+    undone: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@
     │   ├── DuplicateItem                  an id is taken
     │   ├── IdempotencyConflict            an idempotency key was used for another request
     │   ├── SetDefinitionConflict          a set exists with another definition
+    │   ├── CompactionChanged              a compaction to undo is not as it was left
     │   ├── EmbedderConflict               a space remembers another embedder
     │   └── CompareFailed                  compare-and-set found another value
     ├── NotFound (LookupError)         there is no such item, set, run or file
@@ -178,6 +179,18 @@ class SetDefinitionConflict(Conflict):
         )
 
 
+class CompactionChanged(Conflict):
+    """A compaction cannot be undone: what it made or retired is not as it was left.
+
+    Attributes:
+        compaction: Its id.
+    """
+
+    def __init__(self, compaction: int, problem: str) -> None:
+        self.compaction = compaction
+        super().__init__(f"compaction {compaction} cannot be undone: {problem}")
+
+
 class EmbedderConflict(Conflict):
     """A space, or a knowledge, remembers another embedder than the one that is used.
 
@@ -290,13 +303,17 @@ class LimitReached(FornixError):
 
 
 class SetFull(LimitReached):
-    """A set whose compaction is "reject" is at its capacity."""
+    """A set that refuses what it has no room for is at its capacity.
 
-    def __init__(self, set_name: str, *, capacity: int) -> None:
-        self.set_name, self.capacity = set_name, capacity
+    Attributes:
+        what: Of what it has too many: "items", "tokens" or "bytes".
+    """
+
+    def __init__(self, set_name: str, *, capacity: int, what: str = "items") -> None:
+        self.set_name, self.capacity, self.what = set_name, capacity, what
         super().__init__(
-            f"set {set_name!r} is full: its capacity is {capacity} items and its compaction is "
-            "'reject'; delete items, or redefine() it"
+            f"set {set_name!r} is full: its capacity is {capacity} {what}; delete items, "
+            "or redefine() it with more room or a compaction"
         )
 
 

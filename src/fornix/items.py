@@ -37,6 +37,10 @@ class Item:
             killed process had noted since its last commit is lost.
         sources: Ids of the items it was derived from.
         compacted: Whether it stands for its sources.
+        until: For one that stands for a span of time: its end; `time` is its beginning.
+        expire_at: From then on it is in no read of the present, unless it is changed before.
+        valid_from: When what it says began to hold; None: always did.
+        valid_to: When that ceased to hold; None: it holds.
         version: 1, 2, …: rises with each change.
         set_name: The set it belongs to.
         retired: In a history: when this version stopped being the live one, if it did.
@@ -56,6 +60,10 @@ class Item:
     accessed: datetime | None = None
     sources: tuple[str, ...] = ()
     compacted: bool = False
+    until: datetime | None = None
+    expire_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
     version: int = 0
     set_name: str | None = None
     retired: datetime | None = None

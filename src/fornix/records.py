@@ -80,9 +80,28 @@ class Recorder:
             time,
             item.sources,
             item.compacted,
+            *_times(item, time, now),
             *read,
         )
         return fields, None if wanted else b""
+
+
+def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
+    """Return `until`, `expires`, `valid_from` and `valid_to` of a record."""
+    until, expires, since, to = (
+        None if moment is None else microseconds(moment, name)
+        for name, moment in (
+            ("until", item.until),
+            ("expire_at", item.expire_at),
+            ("valid_from", item.valid_from),
+            ("valid_to", item.valid_to),
+        )
+    )
+    if until is not None and until < (now if time is None else time):
+        raise InvalidInput("until must not be before time: it ends the span that time begins")
+    if since is not None and to is not None and to < since:
+        raise InvalidInput("valid_to must not be before valid_from")
+    return until, expires, since, to
 
 
 def _metadata(item: Item) -> tuple[str, str | list[str] | None]:
@@ -166,6 +185,10 @@ def item_of(stored: StoredItem) -> Item:
         accessed=None if stored.accessed is None else moment(stored.accessed),
         sources=record.sources,
         compacted=record.compacted,
+        until=None if record.until is None else moment(record.until),
+        expire_at=None if record.expires is None else moment(record.expires),
+        valid_from=None if record.valid_from is None else moment(record.valid_from),
+        valid_to=None if record.valid_to is None else moment(record.valid_to),
         version=stored.version,
         set_name=stored.set.name,
         retired=None,
@@ -182,6 +205,9 @@ def as_passed(item: Item) -> Value:
     }
     for name in ("id", "text", "importance", "speaker", "role", "session", "compacted"):
         plain[name] = checked(getattr(item, name), where=name)
+    for name in ("until", "expire_at", "valid_from", "valid_to"):
+        if getattr(item, name) is not None:
+            plain[name] = microseconds(getattr(item, name), name)
     plain["sources"] = list(item.sources)
     return plain
 

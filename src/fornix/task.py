@@ -27,7 +27,7 @@ from fornix.sets import clearing
 from fornix.state import MemoryObject, Overlay, Resolver, Ttl
 from fornix.state.paths import Places
 from fornix.state.tree import Tree
-from fornix.store import Retire, Scope, SetRef, StoredItem, TreeDelta
+from fornix.store import Retire, Scope, SetRef, StoredItem, TreeDelta, parts_of
 from fornix.values import Value, moment
 from fornix.writer import Call, Change, Engine, derived_ids
 
@@ -128,9 +128,9 @@ class NotedDraft(RunDraft):
         if changes and call.name == "delete" and call.arguments() == clearing(changes[0].set.name):
             self.notes.emptied(changes[0].set)
             return result
-        for change in changes:
-            item_id = change.id if isinstance(change, Retire) else change.record.id
-            self.notes.changed(change.set, item_id, self._live[change.set, item_id])
+        for part in [part for change in changes for part in parts_of(change)]:
+            item_id = part.id if isinstance(part, Retire) else part.record.id
+            self.notes.changed(part.set, item_id, self._live[part.set, item_id])
         return result
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:

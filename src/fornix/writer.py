@@ -30,12 +30,12 @@ from fornix.store import (
     ItemChange,
     Limits,
     Record,
-    Retire,
     Scope,
     SetInfo,
     SetRef,
     Store,
     StoredItem,
+    records_of,
 )
 from fornix.values import Value, checked_name, counted, microseconds, moment
 
@@ -193,7 +193,7 @@ class Engine:
 
     def written(self, items: Sequence[ItemChange]) -> None:
         """Have what waits for its vectors embedded, now that it is committed."""
-        if any(not isinstance(i, Retire) and i.record.vectors is None for i in items):
+        if any(record.vectors is None for item in items for record in records_of(item)):
             self.worker.notify()
 
 

@@ -8,16 +8,19 @@ from fornix.store import (
     Add,
     Batch,
     Commit,
+    Compact,
     Define,
     ItemChange,
     Limits,
     Record,
     Replace,
     Retire,
+    Revive,
     Scope,
     SetRef,
     Store,
     TreeDelta,
+    Undo,
 )
 from fornix.values import Value
 
@@ -33,6 +36,8 @@ HANDBOOK = Scope("handbook", None)
 """A knowledge."""
 
 NOTES = SetRef(ADA, "notes")
+
+ITEM_CHANGES = (Add, Replace, Retire, Compact, Undo, Revive)
 
 AnyChange: TypeAlias = TreeDelta | Define | ItemChange
 
@@ -71,9 +76,9 @@ def batch(  # noqa: PLR0913 - the fields of Batch
         op=op,
         request=request,
         label=label,
-        state=tuple(c for c in changes if not isinstance(c, (Add, Replace, Retire, Define))),
+        state=tuple(c for c in changes if not isinstance(c, (*ITEM_CHANGES, Define))),
         define=tuple(c for c in changes if isinstance(c, Define)),
-        items=tuple(c for c in changes if isinstance(c, (Add, Replace, Retire))),
+        items=tuple(c for c in changes if isinstance(c, ITEM_CHANGES)),
         limits=limits,
         result=result,
     )

@@ -100,7 +100,8 @@ def _set_fields(info: SetInfo) -> Value:
     if found.capacity is not None:
         fields["capacity"] = found.capacity
     if found.compaction != "trim":
-        fields["compaction"] = found.compaction
+        plan = found.compaction
+        fields["compaction"] = plan if isinstance(plan, str) else dict(plan)
     if found.item_type is not None:
         fields["item_type"] = found.item_type
     if found.signals is not None:

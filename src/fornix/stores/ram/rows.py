@@ -87,6 +87,11 @@ class ItemRow:
         r = self.record
         return r.vectors != b"" or is_meant(r.text or "", r.metadata)
 
+    def timed(self) -> bool:
+        """Whether it expires, or is valid for a time only."""
+        r = self.record
+        return not r.expires is r.valid_from is r.valid_to is None
+
     def bytes(self) -> int:
         """Return what it counts for in the size of its set."""
         texts = (self.record.value, self.record.text, self.record.metadata)
@@ -105,7 +110,11 @@ class ItemRow:
 
 @dataclass(slots=True, eq=False)
 class SetRows:
-    """A set: all rows, the versions of each id, and the live rows by (time, first)."""
+    """A set: all rows, the versions of each id, and the live rows by (time, first).
+
+    Attributes:
+        timed: Live rows that expire, or are valid for a time only, by `first`.
+    """
 
     number: int
     ref: SetRef
@@ -114,12 +123,24 @@ class SetRows:
     versions: dict[str, list[ItemRow]] = field(default_factory=dict[str, list[ItemRow]])
     order: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     live: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
+    timed: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
     bytes: int = 0
+    tokens: int = 0
 
     def last(self, item_id: str) -> ItemRow | None:
         """Return the last version of an id, live or ended."""
         versions = self.versions.get(item_id)
         return versions[-1] if versions else None
+
+    def numbered(self, number: int) -> ItemRow | None:
+        """Return a row that is kept, or None."""
+        place = bisect_left(self.rows, number, key=number_of)
+        found = self.rows[place] if place < len(self.rows) else None
+        return found if found is not None and found.row == number else None
+
+    def kept(self, numbers: Sequence[int]) -> list[ItemRow]:
+        """Return those of some rows that are kept."""
+        return [row for row in map(self.numbered, numbers) if row is not None]
 
     def begin(self, row: ItemRow) -> None:
         """Take in a row, which is live."""
@@ -139,12 +160,17 @@ class SetRows:
         insort(self.order, (row.time, row.first))
         self.live[row.first] = row
         self.bytes += row.bytes()
+        self.tokens += row.record.tokens
+        if row.timed():
+            self.timed[row.first] = row
 
     def delist(self, row: ItemRow) -> None:
         """Make a row one of those that ended."""
         del self.order[bisect_left(self.order, (row.time, row.first))]
         del self.live[row.first]
+        self.timed.pop(row.first, None)
         self.bytes -= row.bytes()
+        self.tokens -= row.record.tokens
 
 
 def number_of(row: ItemRow) -> int:
@@ -169,7 +195,8 @@ class Work:
     """One commit on its way: what it did, and the steps that take it back."""
 
     __slots__ = (
-        "begun", "ended", "grown", "made", "number", "positions", "put", "removed", "time", "undo",
+        "begun", "compacted", "ended", "grown", "made", "marks", "number", "positions", "put",
+        "removed", "time", "undo",
     )  # fmt: skip
 
     def __init__(self, number: int, time: int) -> None:
@@ -180,9 +207,13 @@ class Work:
         self.begun: dict[int, ItemRow] = {}
         self.ended: list[ItemRow] = []
         self.grown: dict[SetRef, SetRows] = {}
+        self.compacted = 0
+        self.marks: list[SetRef] = []
         self.undo: list[Callable[[], object]] = []
 
-    def begin(self, home: SetRows, record: Record, last: ItemRow | None, *, version: int) -> None:
+    def begin(
+        self, home: SetRows, record: Record, last: ItemRow | None, *, version: int
+    ) -> ItemRow:
         """Begin a version: of the item that *last* is a version of, or of a new one."""
         number = (self.number << ROW_BITS) + self.made
         self.made += 1
@@ -198,9 +229,20 @@ class Work:
             time=time,
             record=replace(record, time=time),
         )
+        return self._begun(home, row)
+
+    def revive(self, row: ItemRow, *, version: int) -> ItemRow:
+        """Begin a version that has everything an ended one had."""
+        number = (self.number << ROW_BITS) + self.made
+        self.made += 1
+        again = replace(row, row=number, begun=self.number, version=version, ended=None)
+        return self._begun(row.home, again)
+
+    def _begun(self, home: SetRows, row: ItemRow) -> ItemRow:
         home.begin(row)
-        self.begun[number] = row
+        self.begun[row.row] = row
         self.undo.append(lambda: home.drop(row))
+        return row
 
     def end(self, row: ItemRow) -> None:
         """End a version. One that this very commit began was live at no commit; it stays known."""

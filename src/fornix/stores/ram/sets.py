@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fornix.errors import (
+    CompactionChanged,
     DuplicateItem,
     KeyFull,
+    NotFound,
     SetDefinitionConflict,
     SetFull,
     StaleItem,
@@ -14,16 +16,22 @@ from fornix.errors import (
 from fornix.store import (
     Add,
     Batch,
+    Compact,
+    Compaction,
     Define,
     Definition,
     ItemChange,
+    Link,
     Replace,
     Retire,
+    Revive,
     Scope,
     SetInfo,
     SetRef,
+    Undo,
 )
-from fornix.stores.ram.rows import SetRows, Work
+from fornix.stores.ram.lineage import Lineage
+from fornix.stores.ram.rows import ROW_BITS, ItemRow, SetRows, Work
 
 
 class Sets:
@@ -33,6 +41,7 @@ class Sets:
         self._by_scope: dict[Scope, dict[str, SetRows]] = {}
         self._by_number: dict[int, SetRows] = {}
         self._made = 0
+        self.lineage = Lineage()
 
     def of(self, scope: Scope) -> list[SetRows]:
         """Return the sets of *scope*, by name."""
@@ -57,7 +66,9 @@ class Sets:
             StaleItem: An item to replace or retire has another live version, or none.
             DuplicateItem: An id to add is live.
             SetDefinitionConflict: A set to define exists with another definition.
-            SetFull: A set with compaction "reject" that the batch adds to exceeds its capacity.
+            CompactionChanged: A compaction to undo is not as it was left.
+            NotFound: There is no such compaction, version or source.
+            SetFull: A set that refuses, and that the batch adds to, exceeds its capacity.
             KeyFull: The key, if the batch adds to it, exceeds its limits.
         """
         for define in batch.define:
@@ -89,24 +100,109 @@ class Sets:
         return made
 
     def _change(self, change: ItemChange, work: Work) -> None:
-        item_id = change.id if isinstance(change, Retire) else change.record.id
-        home = self.named(change.set)
+        match change:
+            case Add():
+                self._add(change, work)
+            case Replace(set=ref, version=version, record=record):
+                last = self._live(ref, record.id, version)
+                work.end(last)
+                self.lineage.inherit(
+                    work.begin(last.home, record, last, version=version + 1), last, work
+                )
+            case Retire(set=ref, id=item_id, version=version):
+                work.end(self._live(ref, item_id, version))
+            case Compact():
+                self._compact(change, work)
+            case Undo():
+                self._undo(change, work)
+            case Revive(set=ref, row=number):
+                home = self.named(ref)
+                found = None if home is None else home.numbered(number)
+                if found is None:
+                    raise NotFound(f"set {ref.name!r} has no version of row {number}")
+                self._revive(found, work)
+
+    def _live(self, ref: SetRef, item_id: str, version: int) -> ItemRow:
+        home = self.named(ref)
         last = None if home is None else home.last(item_id)
         live = last is not None and last.ended is None
-        if isinstance(change, Add):
-            if live:
-                raise DuplicateItem(item_id, set_name=change.set.name)
-            home = home or self._make(change.set, Definition(), work)
-            work.grown[change.set] = home
-            version = 1 if last is None else last.version + 1
-            work.begin(home, change.record, None, version=version)
-            return
-        if last is None or not live or last.version != change.version:
+        if last is None or not live or last.version != version:
             found = last.version if last is not None and live else None
-            raise StaleItem(item_id, expected=change.version, found=found)
-        work.end(last)
-        if isinstance(change, Replace):
-            work.begin(last.home, change.record, last, version=last.version + 1)
+            raise StaleItem(item_id, expected=version, found=found)
+        return last
+
+    def _add(self, add: Add, work: Work) -> ItemRow:
+        home = self.named(add.set)
+        last = None if home is None else home.last(add.record.id)
+        if last is not None and last.ended is None:
+            raise DuplicateItem(add.record.id, set_name=add.set.name)
+        home = home or self._make(add.set, Definition(), work)
+        work.grown[add.set] = home
+        sources = [self._source(link) for link in add.links]
+        version = 1 if last is None else last.version + 1
+        row = work.begin(home, add.record, None, version=version)
+        self.lineage.link(row.row, [source.row for source in sources], work)
+        if add.accessed is not None:
+            self.lineage.access(row.first, add.accessed, work)
+        return row
+
+    def _source(self, link: Link) -> ItemRow:
+        home = self.named(link.set)
+        last = None if home is None else home.last(link.id)
+        if last is None:
+            raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
+        return last
+
+    def _compact(self, change: Compact, work: Work) -> None:
+        home = self.named(change.set)
+        retired = [self._live(change.set, item_id, n) for item_id, n in change.retired]
+        for row in retired:
+            work.end(row)
+        if home is None:
+            raise NotFound(f"there is no set {change.set.name!r} to compact")
+        added = [self._add(add, work) for add in change.added]
+        number = (work.number << ROW_BITS) + work.compacted
+        work.compacted += 1
+        self.lineage.keep(
+            Compaction(
+                id=number,
+                set=change.set,
+                commit=work.number,
+                time=work.time,
+                how=change.how,
+                retired=[row.row for row in retired],
+                added=[row.row for row in added],
+                erased=0,
+                undone=None,
+            ),
+            work,
+        )
+
+    def _undo(self, change: Undo, work: Work) -> None:
+        done = self.lineage.compactions.get(change.compaction)
+        home = self.named(change.set)
+        if done is None or home is None or done.set != change.set:
+            raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
+        if done.undone is not None:
+            raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
+        retired, added = home.kept(done.retired), home.kept(done.added)
+        if not retired:
+            raise CompactionChanged(done.id, "nothing that it retired is kept")
+        for row in added:
+            if row.ended is not None:
+                raise CompactionChanged(done.id, f"item {row.record.id!r} has changed since")
+            work.end(row)
+        for row in retired:
+            if home.versions[row.record.id][-1].ended is None:
+                raise CompactionChanged(done.id, f"an item {row.record.id!r} is live again")
+            self._revive(row, work)
+        self.lineage.keep(replace(done, undone=work.number), work)
+
+    def _revive(self, row: ItemRow, work: Work) -> None:
+        last = row.home.last(row.record.id)
+        if last is None or last.ended is None:
+            raise DuplicateItem(row.record.id, set_name=row.home.ref.name)
+        self.lineage.inherit(work.revive(row, version=last.version + 1), row, work)
 
     def _hold_limits(self, batch: Batch, work: Work) -> None:
         limits, key = batch.limits, batch.scope.key
@@ -120,14 +216,18 @@ class Sets:
 
 
 def _hold_capacity(home: SetRows, work: Work) -> None:
-    capacity = home.definition.capacity
-    if capacity is None or len(home.live) <= capacity:
+    definition = home.definition
+    held = len(home.live), home.tokens, home.bytes
+    if definition.at_mark(*held):
+        work.marks.append(home.ref)
+    over = definition.over(*held)
+    if over is None:
         return
-    if home.definition.compaction == "reject":
-        raise SetFull(home.ref.name, capacity=capacity)
-    if home.definition.compaction == "trim":
-        for _, first in home.order[: len(home.live) - capacity]:
-            work.end(home.live[first])
+    if definition.refuses:
+        raise SetFull(home.ref.name, capacity=over[1], what=over[0])
+    if definition.compaction == "trim":
+        while home.live and definition.over(len(home.live), home.tokens, home.bytes):
+            work.end(home.live[home.order[0][1]])
 
 
 def _copied(definition: Definition) -> Definition:
@@ -138,4 +238,14 @@ def _copied(definition: Definition) -> Definition:
 def info_of(found: SetRows) -> SetInfo:
     """Return what there is to say of a set."""
     definition = _copied(found.definition)
-    return SetInfo(found.number, found.ref, definition, len(found.live), found.bytes)
+    records = [row.record for row in found.timed.values()]
+    return SetInfo(
+        found.number,
+        found.ref,
+        definition,
+        len(found.live),
+        found.bytes,
+        found.tokens,
+        expiring=min((r.expires for r in records if r.expires is not None), default=None),
+        timed=any(not r.valid_from is r.valid_to is None for r in records),
+    )

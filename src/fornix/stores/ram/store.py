@@ -10,14 +10,11 @@ from __future__ import annotations
 import os
 import secrets
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from itertools import islice
 
 from fornix.errors import (
-    EmbedderConflict,
     FornixError,
     IdempotencyConflict,
     InvalidInput,
@@ -29,25 +26,20 @@ from fornix.store import (
     OP_RETENTION_US,
     SWEEP_AFTER_US,
     Batch,
-    Change,
-    ChangeKind,
     Commit,
+    Compaction,
     Effects,
-    Feature,
     Lease,
     Node,
-    Pending,
     Scope,
-    SetInfo,
     SetRef,
     StoredItem,
     StoreStats,
+    refs_of,
 )
-from fornix.stores.ram.lanes import RamLanes
-from fornix.stores.ram.rows import ROW_BITS, Entry, ItemRow, SetRows, Work, number_of
-from fornix.stores.ram.sets import Sets, info_of
+from fornix.stores.ram.finder import RamFinder
+from fornix.stores.ram.rows import ROW_BITS, Entry, Work
 from fornix.stores.ram.tree import Tree
-from fornix.stores.ram.vectors import Vectors
 from fornix.values import Path
 
 
@@ -57,10 +49,10 @@ def _everyone(owner: str) -> bool:
 
 def _told(entry: Entry) -> Commit:
     """Return what a repetition of a commit is told."""
-    return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result))
+    return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result), marks=())
 
 
-class RamStore(RamLanes):
+class RamStore(RamFinder):
     """A `Store` in the memory of one process, for tests, trials and what need not last.
 
     Args:
@@ -74,18 +66,11 @@ class RamStore(RamLanes):
     def __init__(
         self, *, alive: Callable[[str], bool] = _everyone, log_lines: int = 100_000
     ) -> None:
-        super().__init__(alive)
+        super().__init__(alive, log_lines)
         self._salt = secrets.token_bytes(16)
         self._journal: list[Entry] = []
         self._ops: dict[bytes, Entry] = {}
         self._trees: dict[Scope, Tree] = {}
-        self._sets = Sets()
-        self._rows: dict[int, ItemRow] = {}
-        self._accessed: dict[int, int] = {}
-        self._vectors = Vectors()
-        self._log: deque[Change] = deque(maxlen=log_lines)
-        self._seq = 0
-        self._notes: dict[str, str] = {}
 
     # --- writing
 
@@ -142,22 +127,24 @@ class RamStore(RamLanes):
             raise StaleRun(key, expected=batch.epoch, found=epoch, what="epoch")
         if batch.state and batch.epoch is None and owner is not None and self._alive(owner):
             raise KeyBusy(key, wait_s=0)
+        for lease in batch.fences:
+            owner, epoch = self._leases.get(lease.scope, (None, 0))
+            if (owner, epoch) != (lease.owner, lease.epoch):
+                where = lease.scope.key or lease.scope.space
+                raise StaleRun(where, expected=lease.epoch, found=epoch, what="epoch")
         self._runs.guard(batch)
+        self._guard_contents(batch, key)
+
+    def _guard_contents(self, batch: Batch, key: str) -> None:
         if batch.state and batch.base is None:
             raise InvalidInput("a batch that changes the exact tree needs a base")
         if batch.base is not None and batch.base != (head := self._head(batch.scope)):
             raise StaleRun(key, expected=batch.base, found=head)
-        for change in (*batch.define, *batch.items) if batch.define or batch.items else ():
-            if change.set.scope != batch.scope and change.set.scope.key is not None:
-                raise InvalidInput(f"a batch of {batch.scope} cannot change {change.set.scope}")
+        for ref in refs_of(batch) if batch.define or batch.items else ():
+            if ref.scope != batch.scope and ref.scope.key is not None:
+                raise InvalidInput(f"a batch of {batch.scope} cannot change {ref.scope}")
         if max(len(batch.state), len(batch.items)) >> ROW_BITS:
             raise TooLarge(f"a batch holds at most {1 << ROW_BITS:,} changes; commit in parts")
-
-    def _expect(self, expects: Sequence[tuple[str, str]]) -> None:
-        for name, text in expects:
-            found = self._notes.get(name)
-            if found != text:
-                raise EmbedderConflict(name, asked=text, found=str(found))
 
     def _apply(self, batch: Batch, work: Work) -> None:
         if batch.state:
@@ -174,7 +161,9 @@ class RamStore(RamLanes):
     def _finish(self, batch: Batch, work: Work) -> Commit:
         """Write the journal row and the change log; nothing here can fail."""
         result = None if batch.result is None else deepcopy(batch.result)
-        commit = Commit(work.number, work.time, adopted=False, result=result)
+        commit = Commit(
+            work.number, work.time, adopted=False, result=result, marks=tuple(work.marks)
+        )
         begun, put = tuple(work.begun.values()), tuple(work.put.items())
         removed, ended = tuple(work.removed), tuple(work.ended)
         entry = Entry(commit, batch.scope, batch.request, put, removed, begun, ended)
@@ -193,10 +182,6 @@ class RamStore(RamLanes):
         for row in ended:
             self._line(row, "ended")
         return commit if result is None else replace(commit, result=deepcopy(result))
-
-    def _line(self, row: ItemRow, kind: ChangeKind) -> None:
-        self._seq += 1
-        self._log.append(Change(self._seq, row.home.number, row.row, kind))
 
     # --- the exact tree
 
@@ -241,7 +226,7 @@ class RamStore(RamLanes):
                 return None
             entry = self._journal[number - 1]
             return Effects(
-                replace(entry.commit, result=deepcopy(entry.commit.result)),
+                replace(entry.commit, result=deepcopy(entry.commit.result), marks=()),
                 entry.scope,
                 put=[(path, row.node()) for path, row in entry.put if not row.swept],
                 removed=[path for path, row in entry.removed if not row.swept],
@@ -267,32 +252,6 @@ class RamStore(RamLanes):
             return sorted(self._keys)
 
     # --- items
-
-    def _stored(self, row: ItemRow) -> StoredItem:
-        """Return a row without what only search reads of it."""
-        return StoredItem(
-            row=row.row,
-            first=row.first,
-            set=row.home.ref,
-            begun=row.begun,
-            ended=row.ended,
-            version=row.version,
-            created=row.created,
-            updated=row.updated,
-            accessed=self._accessed.get(row.first),
-            record=replace(row.record, terms=b"", tokens=0, temporal=0, vectors=b""),
-        )
-
-    def set_info(self, ref: SetRef) -> SetInfo | None:
-        """Return the set, or None while nobody added to it."""
-        with self._ready():
-            found = self._sets.named(ref)
-            return None if found is None else info_of(found)
-
-    def set_infos(self, scope: Scope) -> list[SetInfo]:
-        """Return the sets of *scope*, by name."""
-        with self._ready():
-            return [info_of(found) for found in self._sets.of(scope)]
 
     def get(
         self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
@@ -332,6 +291,38 @@ class RamStore(RamLanes):
             home = self._sets.named(ref)
             rows = [] if home is None else home.versions.get(item_id, [])
             return [self._stored(row) for row in rows]
+
+    def compactions(
+        self, ref: SetRef, *, before: int | None = None, limit: int = 100
+    ) -> list[Compaction]:
+        """Return compactions of a set, the latest first, with ids below *before*."""
+        with self._ready():
+            found = self._sets.lineage.of(ref, before=before, limit=limit)
+            return [self._as_kept(compaction) for compaction in found]
+
+    def compaction(self, compaction: int) -> Compaction | None:
+        """Return a compaction, or None if there is none of that id."""
+        with self._ready():
+            found = self._sets.lineage.compactions.get(compaction)
+            return None if found is None else self._as_kept(found)
+
+    def _as_kept(self, done: Compaction) -> Compaction:
+        retired = [row for row in done.retired if row in self._rows]
+        added = [row for row in done.added if row in self._rows]
+        erased = len(done.retired) + len(done.added) - len(retired) - len(added)
+        return replace(done, retired=retired, added=added, erased=erased)
+
+    def links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what versions were derived from: (row, source's row), by both."""
+        with self._ready():
+            sources = self._sets.lineage.sources
+            return [(r, source) for r in sorted(set(rows)) for source in sources.get(r, [])]
+
+    def derived(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what was derived from versions: (row, source's row), by both."""
+        with self._ready():
+            derived = self._sets.lineage.derived
+            return sorted((row, r) for r in set(rows) for row in derived.get(r, []))
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
         """Note that items (by `StoredItem.first`) were read; the latest time stands."""
@@ -402,92 +393,3 @@ class RamStore(RamLanes):
         if os.getpid() == self._process:
             with self._lock:
                 self._closed = True
-
-    # --- what search reads
-
-    def seq(self) -> int:
-        """Return the number of the last line of the change log; 0: none yet."""
-        with self._ready():
-            return self._seq
-
-    def glance(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
-        """Return `seq`, and those of *sets* (or all of a scope, by name) that exist."""
-        with self._ready():
-            if isinstance(sets, Scope):
-                return self._seq, self.set_infos(sets)
-            found = [self.set_info(ref) for ref in sets]
-            return self._seq, [info for info in found if info is not None]
-
-    def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
-        """Return lines past *since*, in order; None if the log no longer goes back that far."""
-        with self._ready():
-            dropped = self._seq - len(self._log)
-            if since < dropped:
-                return None
-            start = since - dropped
-            return list(islice(self._log, start, start + limit))
-
-    def features(
-        self, set_number: int, *, after: int = 0, at: int | None = None
-    ) -> Iterator[Feature]:
-        """Return features of live items with rows past *after*, by row, as they are now."""
-        with self._ready():
-            home = self._sets.numbered(set_number)
-            rows = [] if home is None else home.rows
-            start = bisect_right(rows, after, key=number_of)
-            return iter([row.feature() for row in rows[start:] if row.lives(at)])
-
-    def features_of(self, set_number: int, rows: Sequence[int]) -> list[Feature]:
-        """Return the features of the rows that exist in the set, live or ended."""
-        with self._ready():
-            found = [self._rows[row] for row in rows if row in self._rows]
-            return [row.feature() for row in found if row.home.number == set_number]
-
-    def stored(self, rows: Sequence[int]) -> list[StoredItem]:
-        """Return the versions of the rows that exist, in the order asked."""
-        with self._ready():
-            return [self._stored(self._rows[row]) for row in rows if row in self._rows]
-
-    def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:
-        """Return versions that wait for their vectors, live ones and earlier ones first."""
-        with self._ready():
-            return self._vectors.waiting(limit, set_numbers)
-
-    def embed(
-        self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
-    ) -> None:
-        """Fill in vectors where they are missing; see `Finder.embed`."""
-        with self._ready():
-            self._expect(expects)
-            for row in self._vectors.fill(vectors):
-                self._line(row, "embedded")
-
-    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[Pending]:
-        """Return versions of sets that have no staged vectors yet; see `Finder.unstaged`."""
-        with self._ready():
-            return self._vectors.unstaged(self._numbered(set_numbers), limit)
-
-    def stage(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
-        """Keep vectors beside those in use, as (set number, row, vectors)."""
-        with self._ready():
-            self._vectors.staged.update({row: new for _, row, new in vectors})
-
-    def unstage(self) -> None:
-        """Drop everything staged."""
-        with self._ready():
-            self._vectors.staged.clear()
-
-    def swap(
-        self, set_numbers: Sequence[int], *, notes: Sequence[tuple[str, str | None, str]]
-    ) -> bool:
-        """Put the staged vectors of sets in place, and change notes; see `Finder.swap`."""
-        with self._ready():
-            if any(self._notes.get(name) != expected for name, expected, _ in notes):
-                return False
-            self._notes.update({name: text for name, _, text in notes})
-            for row in self._vectors.swap(self._numbered(set_numbers)):
-                self._line(row, "embedded")
-            return True
-
-    def _numbered(self, set_numbers: Sequence[int]) -> list[SetRows]:
-        return [home for home in self._sets.every() if home.number in set_numbers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 import apsw
@@ -11,12 +12,8 @@ from fornix import wire
 from fornix.errors import (
     DuplicateItem,
     InvalidInput,
-    KeyFull,
     SetDefinitionConflict,
-    SetFull,
-    StaleItem,
     StaleRun,
-    TooLarge,
 )
 from fornix.store import (
     Add,
@@ -24,37 +21,22 @@ from fornix.store import (
     Commit,
     Define,
     Definition,
-    ItemChange,
-    Record,
-    Replace,
-    Retire,
     Scope,
     SetRef,
+    refs_of,
 )
 from fornix.stores.sqlite import leases, progress
-from fornix.stores.sqlite.connection import first, query, texts
+from fornix.stores.sqlite.connection import first
 from fornix.stores.sqlite.files import Owners
 from fornix.stores.sqlite.gathered import Gathered
+from fornix.stores.sqlite.items import Changes
 from fornix.stores.sqlite.journal import adopted
 from fornix.stores.sqlite.known import KnownLanes
-from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
+from fornix.stores.sqlite.scopes import scope_id
 from fornix.stores.sqlite.staging import expect
 from fornix.stores.sqlite.tree import apply_tree
 
-_LAST = """
-    SELECT version, ended IS NULL FROM item WHERE set_id = ?1 AND id = ?2
-    ORDER BY version DESC LIMIT 1
-"""
-
 _EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND begun <= ? LIMIT 1"
-
-_TAKEN = """
-    SELECT id FROM item
-    WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2)) GROUP BY id
-"""
-
-FEW = 8
-"""Ids fewer than these are looked up one by one."""
 
 
 @dataclass
@@ -136,10 +118,12 @@ class Transaction:
         expect(self._db, batch.expects, known=self._known.notes)
         self._guard(batch, scope, number)
         ended: dict[str, list[int]] = {}
+        marks: Sequence[SetRef] = ()
         if batch.state:
             ended["nodes"] = apply_tree(self._db, self.gathered, scope, batch.state, number=number)
         if batch.items or batch.define:
-            ended["items"] = Changes(self, batch, number, time).run()
+            changes = Changes(self, batch, number, time)
+            ended["items"], marks = changes.run(), tuple(changes.marks)
         if batch.run is not None:
             runs, gathered = self._known.runs, self.gathered
             progress.apply(self._db, runs, gathered, batch.run, number=number, time=time)
@@ -159,7 +143,7 @@ class Transaction:
             ),
         )
         self._known.number, self._known.time = number, time
-        return Commit(number, time, adopted=False, result=batch.result)
+        return Commit(number, time, adopted=False, result=batch.result, marks=marks)
 
     def _earlier(self, batch: Batch, number: int) -> Commit | None:
         """Return the commit that was made under the batch's name before; else take that name."""
@@ -176,14 +160,11 @@ class Transaction:
         key = batch.scope.key or batch.scope.space
         leases.guard(self._db, self._known.runs, self.owners, batch)
         progress.guard(self._db, self._known.runs, batch)
-        for change in (*batch.define, *batch.items):
-            scope_of = change.set.scope
-            if scope_of is batch.scope:
-                continue
-            if scope_of.key is not None and scope_of != batch.scope:
+        for ref in refs_of(batch) if batch.define or batch.items else ():
+            if ref.scope.key is not None and ref.scope != batch.scope:
                 raise InvalidInput(
                     f"a batch of key {batch.scope.key!r} cannot change a set of key "
-                    f"{change.set.scope.key!r}; commit one batch per key"
+                    f"{ref.scope.key!r}; commit one batch per key"
                 )
         if batch.state and batch.base is None:
             raise InvalidInput("a batch that changes the exact tree needs a base")
@@ -266,185 +247,3 @@ class Transaction:
     def connection(self) -> apsw.Connection:
         """The connection whose transaction this is."""
         return self._db
-
-
-class Changes:
-    """The item changes of one batch: rows are gathered and inserted many at a time."""
-
-    def __init__(self, tx: Transaction, batch: Batch, number: int, time: int) -> None:
-        self._tx, self._db, self._batch = tx, tx.connection, batch
-        self._number, self._time = number, time
-        self._next = number << ROW_BITS
-        self._gathered = tx.gathered
-        self._last: SetRef | None = None
-        self._last_number = 0
-        self._grown: dict[int, SetRef] = {}
-        self._ended: list[int] = []
-        self._taken: set[tuple[int, str]] | None = None
-
-    def run(self) -> list[int]:
-        """Apply definitions, item changes, capacities and limits; return the rows that ended."""
-        for define in self._batch.define:
-            self._tx.define(define)
-        if len(self._batch.items) >= FEW:
-            self._taken = self._ids_taken()
-        for change in self._batch.items:
-            self._change(change)
-        for number, ref in self._grown.items():
-            self._hold_capacity(ref, number)
-        if self._grown and self._batch.limits is not None:
-            self._hold_limits()
-        return self._ended
-
-    def _change(self, change: ItemChange) -> None:
-        if change.set is not self._last:  # finding its number takes as long as the rest
-            self._last_number, self._last = self._set(change), change.set
-        number = self._last_number
-        if isinstance(change, Add):
-            self._grown[number] = change.set
-            self._add(number, change)
-        elif isinstance(change, Replace):
-            row, first, created = self._live(number, change.record.id, change.version)
-            self._end(number, row)
-            self._insert(
-                number,
-                change.record,
-                version=change.version + 1,
-                first=first,
-                created=created,
-            )
-        else:
-            row, _, _ = self._live(number, change.id, change.version)
-            self._end(number, row)
-
-    def _set(self, change: ItemChange) -> int:
-        known = self._tx.set_known(change.set)
-        if known is None:
-            if not isinstance(change, Add):
-                raise StaleItem(_id(change), expected=change.version, found=None)
-            self._tx.define(Define(change.set, Definition()))
-            known = self._tx.set_known(change.set)
-            assert known is not None  # noqa: S101 - just made
-        return known[0]
-
-    def _add(self, number: int, add: Add) -> None:
-        version, item_id = 1, add.record.id
-        if (number, item_id) in self._gathered.names:
-            self._gathered.flush()
-        if not add.fresh and (self._taken is None or (number, item_id) in self._taken):
-            last, live = first(self._db, _LAST, number, item_id) or (0, 0)
-            if live:
-                raise DuplicateItem(item_id, set_name=add.set.name)
-            version = last + 1
-        self._insert(number, add.record, version=version, first=None, created=None)
-
-    def _ids_taken(self) -> set[tuple[int, str]] | None:
-        """Return which ids have a version: asked for many together, which is far quicker.
-
-        None: nobody knows; there are few, or not only adds.
-        """
-        asked: dict[SetRef, list[str]] = {}
-        for change in self._batch.items:
-            if not isinstance(change, Add):
-                return None
-            if not change.fresh:
-                asked.setdefault(change.set, []).append(change.record.id)
-        taken: set[tuple[int, str]] = set()
-        self._gathered.flush()
-        for ref, ids in asked.items():
-            if len(set(ids)) < len(ids) or len(ids) < FEW or "\0" in "".join(ids):
-                return None  # a carray ends its texts at a NUL
-            known = self._tx.set_known(ref)
-            if known is not None:
-                rows = query(self._db, _TAKEN, known[0], texts(ids))
-                taken.update((known[0], item_id) for (item_id,) in rows)
-        return taken
-
-    def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
-        if (number, item_id) in self._gathered.names:
-            self._gathered.flush()
-        live = first(
-            self._db,
-            "SELECT version, row, first, created FROM item "
-            "WHERE set_id = ? AND id = ? AND ended IS NULL",
-            number,
-            item_id,
-        )
-        if live is None:
-            raise StaleItem(item_id, expected=version, found=None)
-        if live[0] != version:
-            raise StaleItem(item_id, expected=version, found=live[0])
-        return live[1], live[2], live[3]
-
-    def _insert(
-        self, number: int, record: Record, *, version: int, first: int | None, created: int | None
-    ) -> None:
-        row = self._next
-        self._next += 1
-        if self._next >> ROW_BITS != self._number:
-            raise TooLarge(f"a batch may change at most {1 << ROW_BITS:,} items; commit in parts")
-        r, commit, now = record, self._number, self._time
-        time = now if r.time is None else r.time
-        first = row if first is None else first
-        created = now if created is None else created
-        sources = json.dumps(r.sources) if r.sources else None
-        # fmt: off
-        self._gathered.add_item((
-            row, number, r.id, first, version, commit, time, created, now, r.value, r.text,
-            r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
-        ), (
-            number, 0, row, first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,
-            r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
-        ))
-        # fmt: on
-
-    def _end(self, number: int, row: int) -> None:
-        self._db.execute("UPDATE item SET ended = ? WHERE row = ?", (self._number, row))
-        self._db.execute(
-            "UPDATE feature SET ended = ? WHERE set_id = ? AND ended = 0 AND row = ?",
-            (self._number, number, row),
-        )
-        self._ended.append(row)
-
-    def _hold_capacity(self, ref: SetRef, number: int) -> None:
-        known = self._tx.set_known(ref)
-        capacity = None if known is None else known[1].capacity
-        if known is None or capacity is None:
-            return
-        if known[1].compaction not in ("trim", "reject"):
-            return  # others compact this set, in their own time
-        self._gathered.flush()
-        items = self._db.execute("SELECT items FROM memory_set WHERE id = ?", (number,)).get
-        if items <= capacity:
-            return
-        if known[1].compaction == "reject":
-            raise SetFull(ref.name, capacity=capacity)
-        oldest = query(
-            self._db,
-            "SELECT row FROM item WHERE set_id = ? AND ended IS NULL ORDER BY time, first LIMIT ?",
-            number,
-            items - capacity,
-        )
-        for (row,) in oldest:
-            self._end(number, row)
-
-    def _hold_limits(self) -> None:
-        limits, key = self._batch.limits, self._batch.scope.key
-        if (
-            limits is None
-            or key is None
-            or all(ref.scope.key is None for ref in self._grown.values())
-        ):
-            return
-        self._gathered.flush()
-        items, size = self._db.execute(
-            "SELECT sum(items), sum(bytes) FROM memory_set WHERE scope = ?",
-            (scope_id(self._db, self._batch.scope),),
-        ).get
-        for what, found, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
-            if limit is not None and found > limit:
-                raise KeyFull(key, what=what, limit=limit)
-
-
-def _id(change: Replace | Retire) -> str:
-    return change.record.id if isinstance(change, Replace) else change.id

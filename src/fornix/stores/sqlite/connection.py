@@ -31,7 +31,7 @@ from fornix.records import is_meant
 APPLICATION_ID = 0x666F726E
 """``forn``: tells a fornix store from other SQLite files."""
 
-SCHEMA = 1
+SCHEMA = 2
 """The newest schema this code knows; `migrations/` has a file for each number."""
 
 BUSY_MS = 10_000

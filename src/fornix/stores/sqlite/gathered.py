@@ -12,8 +12,9 @@ from fornix.stores.sqlite.known import KnownRun
 
 _INSERT_ITEM = """
     INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
-        metadata, importance, speaker, role, session, sources, compacted)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        metadata, importance, speaker, role, session, sources, compacted, tokens, until, expires,
+        valid_from, valid_to)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _INSERT_FEATURE = """
@@ -27,7 +28,16 @@ _LOG_ADDED = """
     VALUES (?3 + (SELECT ifnull(max(seq), 0) FROM change), ?1, ?2, 0, ?3)
 """
 
-_COUNT = "UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3 WHERE id = ?1"
+_COUNT = """
+    UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3, tokens = tokens + ?4
+    WHERE id = ?1
+"""
+
+_TWIN = """
+    SELECT ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0) + octet_length(metadata),
+        tokens
+    FROM item WHERE row = ?
+"""
 
 _INSERT_JOURNAL = """
     INSERT INTO journal (n, time, scope, op, request, result, ended) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -97,6 +107,12 @@ class Gathered:
         self._features.append(feature)
         self.names.add(item[1:3])
 
+    def count(self, number: int, row: int, twin: int) -> None:
+        """Count an item that was inserted as the twin of an earlier version, and log it."""
+        self._db.execute(_LOG_ADDED, (number, row, 1))
+        size, tokens = self._db.execute(_TWIN, (twin,)).get
+        self._db.execute(_COUNT, (number, 1, size, tokens))
+
     def add_commit(self, row: Row) -> None:
         """Take a row of the journal, which begins (n, time, scope, op, …)."""
         self._journal.append(row)
@@ -155,12 +171,16 @@ class Gathered:
         self._db.executemany(_INSERT_ITEM, self._items)
         self._db.executemany(_INSERT_FEATURE, self._features)
         lines: list[tuple[int, int, int]] = []
-        counts: dict[int, tuple[int, int]] = {}
+        counts: dict[int, tuple[int, int, int]] = {}
         for (number, _), run in groupby(self._items, key=_SET_AND_COMMIT):
             rows = list(run)
             lines.append((number, rows[0][0], len(rows)))
-            items, size = counts.get(number, (0, 0))
-            counts[number] = (items + len(rows), size + sum(map(_size, rows)))
+            items, size, tokens = counts.get(number, (0, 0, 0))
+            counts[number] = (
+                items + len(rows),
+                size + sum(map(_size, rows)),
+                tokens + sum(map(_TOKENS, rows)),
+            )
         self._db.executemany(_LOG_ADDED, lines)
         self._db.executemany(_COUNT, [(number, *count) for number, count in counts.items()])
         self._items, self._features = [], []
@@ -169,6 +189,8 @@ class Gathered:
 
 _SET_AND_COMMIT = itemgetter(1, 5)
 """Rows of one commit and set that follow each other are numbered without a gap."""
+
+_TOKENS = itemgetter(18)
 
 
 def _size(row: Row) -> int:

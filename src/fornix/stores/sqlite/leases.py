@@ -57,6 +57,11 @@ def drop(db: apsw.Connection, known: KnownLanes, scope: Scope, epoch: int) -> No
 
 def guard(db: apsw.Connection, known: KnownLanes, owners: Owners, batch: Batch) -> None:
     """Refuse what was made under a lease that no longer holds, or beside one that does."""
+    for lease in batch.fences:
+        held, number = holder(db, known, lease.scope)
+        if (held, number) != (lease.owner, lease.epoch):
+            where = lease.scope.key or lease.scope.space
+            raise StaleRun(where, expected=lease.epoch, found=number, what="epoch")
     if batch.epoch is None and not batch.state:
         return
     owner, epoch = holder(db, known, batch.scope)

@@ -12,6 +12,7 @@ import apsw
 from fornix.store import (
     Change,
     Commit,
+    Compaction,
     Effects,
     Feature,
     Node,
@@ -22,7 +23,7 @@ from fornix.store import (
     StoredItem,
     StoreStats,
 )
-from fornix.stores.sqlite import journal, maintenance, shapes, staging
+from fornix.stores.sqlite import journal, lineage, maintenance, shapes, staging
 from fornix.stores.sqlite.connection import Row, numbers, query, translated
 from fornix.stores.sqlite.handle import Durability, SqliteFile
 from fornix.stores.sqlite.scopes import scope_id
@@ -164,9 +165,7 @@ class SqliteReads(SqliteFile):
 
     def _rows_of(self, db: apsw.Connection, scope: Scope, name: str | None) -> list[SetInfo]:
         rows = db.execute(
-            "SELECT id, name, definition, items, bytes FROM memory_set "
-            "WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?) "
-            "AND name = ifnull(?, name) ORDER BY name",
+            shapes.SETS_OF,
             (scope.space, scope.key or "", name),
         )
         return list(shapes.set_infos(rows, scope))
@@ -232,6 +231,33 @@ class SqliteReads(SqliteFile):
             number = self._set_number(db, ref)
             rows = db.execute(shapes.VERSIONS, (number, item_id))
             return [self._stored(row, ref) for row in rows]
+
+    @translated
+    def compactions(
+        self, ref: SetRef, *, before: int | None = None, limit: int = 100
+    ) -> list[Compaction]:
+        """See `Ledger.compactions`."""
+        with self._reader() as db:
+            number = self._set_number(db, ref)
+            return [] if number is None else lineage.compactions(db, number, before, limit)
+
+    @translated
+    def compaction(self, compaction: int) -> Compaction | None:
+        """See `Ledger.compaction`."""
+        with self._reader() as db:
+            return lineage.compaction(db, compaction)
+
+    @translated
+    def links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """See `Ledger.links`."""
+        with self._reader() as db:
+            return lineage.links(db, rows)
+
+    @translated
+    def derived(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """See `Ledger.derived`."""
+        with self._reader() as db:
+            return lineage.derived(db, rows)
 
     # --- reading: what search needs -----------------------------------------------------------
 
@@ -326,6 +352,19 @@ class SqliteReads(SqliteFile):
             found = query(db, shapes.BY_ROW, numbers(rows))
             names = {number: shapes.set_ref(db, number) for number in {row[19] for row in found}}
             return shapes.in_order((self._stored(row, names[row[19]]) for row in found), rows)
+
+    @translated
+    def out_of_time(
+        self, set_number: int, *, now: int, valid_at: int | None, at: int | None = None
+    ) -> list[int]:
+        """See `Finder.out_of_time`."""
+        with self._reader() as db:
+            asked = (set_number, now, valid_at)
+            if at is None:
+                rows = db.execute(shapes.OUT_OF_TIME, asked)
+            else:
+                rows = db.execute(shapes.OUT_OF_TIME_AT, (*asked, at))
+            return [row for (row,) in rows]
 
     @translated
     def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:

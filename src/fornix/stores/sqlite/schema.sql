@@ -61,6 +61,7 @@ CREATE TABLE memory_set (
     items INTEGER NOT NULL DEFAULT 0,      -- live; what begins is counted as it is inserted,
                                            -- what ends by triggers
     bytes INTEGER NOT NULL DEFAULT 0,
+    tokens INTEGER NOT NULL DEFAULT 0,
     UNIQUE (scope, name)
 ) STRICT;
 
@@ -83,27 +84,57 @@ CREATE TABLE item (            -- one version of one item
     role TEXT,
     session TEXT,
     sources TEXT,              -- JSON list of ids; NULL: none
-    compacted INTEGER NOT NULL
+    compacted INTEGER NOT NULL,
+    tokens INTEGER NOT NULL DEFAULT 0,
+    until INTEGER,             -- the end of the span of time that it stands for
+    expires INTEGER,
+    valid_from INTEGER,        -- when what it says began to hold, and ceased to
+    valid_to INTEGER
 ) STRICT;
 
 CREATE UNIQUE INDEX item_versions ON item (set_id, id, version);  -- the last one may be live
 CREATE INDEX item_order ON item (set_id, time, first) WHERE ended IS NULL;
 CREATE INDEX item_ended ON item (set_id, ended) WHERE ended IS NOT NULL;
 
+CREATE INDEX item_expires ON item (set_id, expires)
+WHERE ended IS NULL AND expires IS NOT NULL;
+
+CREATE INDEX item_timed ON item (set_id)
+WHERE ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL);
+
 CREATE TRIGGER item_ends AFTER UPDATE OF ended ON item
 WHEN old.ended IS NULL AND new.ended IS NOT NULL BEGIN
-    UPDATE memory_set SET items = items - 1, bytes = bytes
+    UPDATE memory_set SET items = items - 1, tokens = tokens - old.tokens, bytes = bytes
         - ifnull(octet_length(old.value), 0) - ifnull(octet_length(old.text), 0)
         - octet_length(old.metadata)
     WHERE id = old.set_id;
 END;
 
 CREATE TRIGGER item_vanishes AFTER DELETE ON item WHEN old.ended IS NULL BEGIN
-    UPDATE memory_set SET items = items - 1, bytes = bytes
+    UPDATE memory_set SET items = items - 1, tokens = tokens - old.tokens, bytes = bytes
         - ifnull(octet_length(old.value), 0) - ifnull(octet_length(old.text), 0)
         - octet_length(old.metadata)
     WHERE id = old.set_id;
 END;
+
+CREATE TABLE link (            -- which version was derived from which
+    row INTEGER NOT NULL,
+    source INTEGER NOT NULL,
+    PRIMARY KEY (row, source)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX link_source ON link (source, row);
+
+CREATE TABLE compaction (
+    id INTEGER PRIMARY KEY,    -- commit number << 20 | position in the commit
+    set_id INTEGER NOT NULL REFERENCES memory_set,
+    how TEXT NOT NULL,         -- JSON: the strategy, and who did it
+    retired TEXT NOT NULL,     -- JSON: rows of versions; those erased since are not there
+    added TEXT NOT NULL,
+    undone INTEGER             -- the commit that undid it
+) STRICT;
+
+CREATE INDEX compaction_of_set ON compaction (set_id, id);
 
 CREATE TABLE access (          -- when an item was last read; flushed with later commits
     first INTEGER PRIMARY KEY,

@@ -24,7 +24,8 @@ ITEM = """
     SELECT item.row, item.first, item.begun, item.ended, item.version, item.created, item.updated,
         (SELECT access.time FROM access WHERE access.first = item.first), item.id, item.value,
         item.text, item.metadata, item.importance, item.speaker,
-        item.role, item.session, item.time, item.sources, item.compacted, item.set_id
+        item.role, item.session, item.time, item.sources, item.compacted, item.set_id,
+        item.until, item.expires, item.valid_from, item.valid_to
     FROM item
 """
 
@@ -38,6 +39,31 @@ BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND ifnull(item.ended > ?3, TRUE)"
 VERSIONS = f"{_OF_ID} ORDER BY item.version"
 
 BY_ROW = f"{ITEM} WHERE item.row IN (SELECT value FROM carray(?))"  # noqa: S608 - ours
+
+SETS_OF = """
+    SELECT id, name, definition, items, bytes, tokens,
+        (SELECT min(expires) FROM item WHERE set_id = memory_set.id
+         AND ended IS NULL AND expires IS NOT NULL),
+        EXISTS (SELECT 1 FROM item WHERE set_id = memory_set.id
+         AND ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL))
+    FROM memory_set
+    WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?) AND name = ifnull(?, name)
+    ORDER BY name
+"""
+
+OUT_OF_TIME = """
+    SELECT row FROM item WHERE set_id = ?1
+        AND ended IS NULL AND expires IS NOT NULL AND expires <= ?2
+    UNION
+    SELECT row FROM item WHERE set_id = ?1
+        AND ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL)
+        AND (valid_from > ?3 OR valid_to <= ?3)
+"""
+
+OUT_OF_TIME_AT = """
+    SELECT row FROM item WHERE set_id = ?1 AND begun <= ?4 AND ifnull(ended > ?4, TRUE)
+        AND (expires <= ?2 OR valid_from > ?3 OR valid_to <= ?3) ORDER BY row
+"""
 
 KINDS: tuple[ChangeKind, ...] = ("added", "ended", "embedded", "removed")
 
@@ -86,6 +112,7 @@ def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
         time,
         sources,
         bool(row[18]),
+        *row[20:24],
     )
     return StoredItem(
         row[0], row[1], ref, begun, ended, version, created, updated, accessed, record
@@ -117,10 +144,17 @@ def set_ref(connection: apsw.Connection, number: int) -> SetRef:
 
 
 def set_infos(rows: Iterable[Row], scope: Scope) -> Iterator[SetInfo]:
-    """Yield sets from rows of (id, name, definition, items, bytes)."""
-    for number, name, definition, items, size in rows:
+    """Yield sets from rows of `SETS_OF`."""
+    for number, name, definition, items, size, tokens, expiring, timed in rows:
         yield SetInfo(
-            number, SetRef(scope, name), Definition(**json.loads(definition)), items, size
+            number,
+            SetRef(scope, name),
+            Definition(**json.loads(definition)),
+            items,
+            size,
+            tokens,
+            expiring,
+            bool(timed),
         )
 
 

@@ -1,0 +1,118 @@
+"""What a memory set was opened with: how much it holds, and what is done as it fills."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from fornix.scope import SetRef
+from fornix.values import Value
+
+HIGH_WATER = 0.9
+"""Share of its capacity at which a set is compacted in the background."""
+
+LOW_WATER = 0.7
+"""Share of its capacity that a compaction brings a set down to, unless it is told how many."""
+
+IN_THE_COMMIT = ("trim", "reject")
+"""What a store does itself with a set at its capacity; everything else is compaction."""
+
+Plan: TypeAlias = Mapping[str, Value]
+"""A strategy of compaction, or a rule of admission, as JSON: its name and its settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a set was opened with; stored with its first add.
+
+    Attributes:
+        capacity: Most items it holds, or None.
+        compaction: What happens at its capacity: "trim" retires the oldest, "reject" refuses, in
+            the commit of the add; or a strategy of compaction, as JSON.
+        item_type: Name of the type its values have, for `compat`; None: any storable value.
+        signals: Weights of search as JSON; None: the defaults.
+        capacity_tokens: Most tokens that its items have, as words are counted; None: no limit.
+        capacity_bytes: Most bytes of values, texts and metadata; None: no limit.
+        high_water: The share of a capacity at which compaction begins, unless it is "sync".
+        low_water: The share that it is brought down to.
+        execution: Who compacts: "background", a thread of a process that adds; "sync", the add
+            that finds it full; "external", a process of its own.
+        retention: How long ended versions are kept: "keep", "purge" (not at all) or microseconds.
+        admission: Rules that what is added is checked by; None: none.
+    """
+
+    capacity: int | None = None
+    compaction: str | Plan = "trim"
+    item_type: str | None = None
+    signals: Mapping[str, float] | None = None
+    capacity_tokens: int | None = None
+    capacity_bytes: int | None = None
+    high_water: float = HIGH_WATER
+    low_water: float = LOW_WATER
+    execution: str = "background"
+    retention: str | int = "keep"
+    admission: Sequence[Plan] | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it has a capacity of any kind."""
+        return not self.capacity is self.capacity_tokens is self.capacity_bytes is None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a store refuses an add that would go over a capacity.
+
+        A set that is compacted by the add that finds it full refuses too: room is made first.
+        """
+        return self.compaction == "reject" or (
+            self.compaction != "trim" and self.execution == "sync"
+        )
+
+    def over(
+        self, items: int, tokens: int, size: int, *, share: float = 1.0
+    ) -> tuple[str, int] | None:
+        """Return which capacity so many items, tokens and bytes exceed *share* of, and it; or None.
+
+        As (what, most).
+        """
+        held = (
+            ("items", items, self.capacity),
+            ("tokens", tokens, self.capacity_tokens),
+            ("bytes", size, self.capacity_bytes),
+        )
+        for what, count, most in held:
+            if most is not None and count > share * most:
+                return what, most
+        return None
+
+    def at_mark(self, items: int, tokens: int, size: int) -> bool:
+        """Whether a set of such size is to be compacted, in the background or from outside."""
+        return (
+            self.bounded
+            and self.compaction not in IN_THE_COMMIT
+            and self.over(items + 1, tokens + 1, size + 1, share=self.high_water) is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SetInfo:
+    """A set that exists.
+
+    Attributes:
+        number: Unique in the store, never reused; what a Finder knows the set by.
+        items: Live items.
+        bytes: Of their values, texts and metadata, in UTF-8.
+        tokens: Of their texts, as words are counted.
+        expiring: When the first of its items expires; None: none does.
+        timed: Whether any of its live items is valid for a time only.
+    """
+
+    number: int
+    ref: SetRef
+    definition: Definition
+    items: int
+    bytes: int
+    tokens: int = 0
+    expiring: int | None = None
+    timed: bool = False

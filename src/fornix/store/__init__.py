@@ -1,0 +1,141 @@
+"""The promise of a store: one write path, and what can be read back.
+
+A `Ledger` keeps what was committed, a `Finder` gives search what it reads, `Lanes` keep what is to
+be run and how far it is. A `Store` is all three. `fornix.testing.StoreContract` holds every
+sentence of this page as a test.
+
+Everything is versioned: a commit never overwrites, it ends rows and begins others, so that reads
+of the past, replays and forgetting all look at the same rows. Commit numbers are whole, start
+at 1, and rise with every commit of the store; commit times never go back.
+Times are microseconds since 1970 in UTC, as int.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fornix.changes import (
+    Add,
+    Batch,
+    Change,
+    ChangeKind,
+    Clear,
+    Commit,
+    Compact,
+    Compaction,
+    Create,
+    Define,
+    Delete,
+    Effects,
+    Feature,
+    ItemChange,
+    Limits,
+    Link,
+    Node,
+    Pending,
+    Put,
+    Record,
+    Refresh,
+    Replace,
+    Retire,
+    Revive,
+    StoredItem,
+    StoreStats,
+    TreeDelta,
+    Undo,
+    parts_of,
+    records_of,
+    refs_of,
+)
+from fornix.definition import Definition, SetInfo
+from fornix.progress import (
+    Accepted,
+    Begin,
+    Call,
+    CallStatus,
+    Input,
+    Output,
+    Progress,
+    Retain,
+    Run,
+    RunStatus,
+    Step,
+    StepDone,
+    Turn,
+)
+from fornix.scope import Lease, Scope, SetRef
+from fornix.store.finder import Finder
+from fornix.store.lanes import Lanes
+from fornix.store.ledger import OP_RETENTION_US, SWEEP_AFTER_US, Ledger
+
+__all__ = [
+    "OP_RETENTION_US",
+    "SWEEP_AFTER_US",
+    "Accepted",
+    "Add",
+    "Batch",
+    "Begin",
+    "Call",
+    "CallStatus",
+    "Change",
+    "ChangeKind",
+    "Clear",
+    "Commit",
+    "Compact",
+    "Compaction",
+    "Create",
+    "Define",
+    "Definition",
+    "Delete",
+    "Effects",
+    "Feature",
+    "Finder",
+    "Input",
+    "ItemChange",
+    "Lanes",
+    "Lease",
+    "Ledger",
+    "Limits",
+    "Link",
+    "Node",
+    "Output",
+    "Pending",
+    "Progress",
+    "Put",
+    "Record",
+    "Refresh",
+    "Replace",
+    "Retain",
+    "Retire",
+    "Revive",
+    "Run",
+    "RunStatus",
+    "Scope",
+    "SetInfo",
+    "SetRef",
+    "Step",
+    "StepDone",
+    "Store",
+    "StoreStats",
+    "StoredItem",
+    "TreeDelta",
+    "Turn",
+    "Undo",
+    "parts_of",
+    "records_of",
+    "refs_of",
+]
+
+
+class Store(Ledger, Finder, Lanes, Protocol):
+    """All of it, and what the handle itself can say."""
+
+    @property
+    def location(self) -> str:
+        """Where it is: a path, or ``:memory:``."""
+        ...
+
+    @property
+    def read_only(self) -> bool:
+        """Whether commits are refused."""
+        ...

@@ -1,0 +1,97 @@
+"""What can be found: what search reads of items, and what changed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from fornix.changes import Change, Feature, Pending, StoredItem
+from fornix.definition import SetInfo
+from fornix.scope import Scope, SetRef
+
+
+class Finder(Protocol):
+    """What can be found: features of items, and what changed in them."""
+
+    def seq(self) -> int:
+        """Return the number of the last line of the change log; cheap; 0: none yet."""
+        ...
+
+    def glance(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
+        """Return `seq`, and those of *sets* (or all of a scope, by name) that exist; cheap.
+
+        Both are of one moment.
+        """
+        ...
+
+    def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
+        """Return lines past *since*, in order; None if the log no longer goes back that far."""
+        ...
+
+    def features(
+        self, set_number: int, *, after: int = 0, at: int | None = None
+    ) -> Iterator[Feature]:
+        """Yield features of live items with rows past *after*, by row; as after *at* if given."""
+        ...
+
+    def features_of(self, set_number: int, rows: Sequence[int]) -> list[Feature]:
+        """Return the features of the rows that exist, live or ended, in any order."""
+        ...
+
+    def stored(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Return the versions of the rows that exist, in the order asked."""
+        ...
+
+    def out_of_time(
+        self, set_number: int, *, now: int, valid_at: int | None, at: int | None = None
+    ) -> list[int]:
+        """Return rows of live items that have expired by *now*, or are not valid at *valid_at*.
+
+        As of after commit *at* if given. An item is valid from `valid_from` on, up to but not at
+        `valid_to`; None: whenever.
+        """
+        ...
+
+    def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:
+        """Return versions that wait for their vectors, live ones and earlier ones first."""
+        ...
+
+    def embed(
+        self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """Fill in vectors, as (set number, row, vectors); moves no commit number.
+
+        A row that is gone, or has vectors already, is left alone.
+
+        Raises:
+            EmbedderConflict: A note that is expected says something else; nothing was filled in.
+        """
+        ...
+
+    # A space changes its embedder in two steps: vectors of the new one are staged beside the
+    # old ones, which go on serving, and then take their places all at once.
+
+    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[Pending]:
+        """Return versions of sets that have no staged vectors yet, live ones first.
+
+        Those that meaning can read: with vectors, or a text that is not blank, or a caption.
+        """
+        ...
+
+    def stage(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
+        """Keep vectors beside those in use, as (set number, row, vectors)."""
+        ...
+
+    def unstage(self) -> None:
+        """Drop everything staged."""
+        ...
+
+    def swap(
+        self, set_numbers: Sequence[int], *, notes: Sequence[tuple[str, str | None, str]]
+    ) -> bool:
+        """Put the staged vectors of sets in place, and change notes, as (name, expected, text).
+
+        Atomic. A version of these sets without staged vectors waits for the embedder from then on.
+        Returns False, and does nothing, if a note is not as expected. Staged vectors are dropped.
+        """
+        ...

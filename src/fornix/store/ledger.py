@@ -1,0 +1,189 @@
+"""What was committed: the half of the promise that everything is written through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from fornix.changes import Batch, Commit, Compaction, Effects, Node, StoredItem, StoreStats
+from fornix.definition import SetInfo
+from fornix.errors import FornixError
+from fornix.scope import Lease, Scope, SetRef
+from fornix.values import Path
+
+OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000
+"""How long a repetition of an op is recognised at least."""
+
+SWEEP_AFTER_US = 24 * 3600 * 1_000_000
+"""How long an expired node stays for work that began while it was there."""
+
+
+class Ledger(Protocol):
+    """What was committed. Every method may be called from any thread."""
+
+    def commit(self, batch: Batch) -> Commit:
+        """Apply *batch*: atomic, and durable when this returns; visible to all reads after it.
+
+        Raises:
+            StaleRun: *base* is not the tree's commit number, *epoch* not the lease's, a run's
+                status not the one that a turn expects; or the run of a step or call does not wait.
+            KeyBusy: It changes an exact tree outside a run, while somebody alive runs the key.
+            NotFound: There is no such run, compaction or version, or no such source of an item.
+            InvalidInput: The run is of another key, or its first step or call carries no begin.
+            StaleItem: An item to replace or retire has another live version, or none.
+            DuplicateItem: An id to add or bring back is live.
+            CompactionChanged: A compaction to undo was undone, or what it made was changed.
+            IdempotencyConflict: The op was taken by another request.
+            SetDefinitionConflict: A set to define exists with another definition.
+            EmbedderConflict: A note that is expected says something else.
+            SetFull: A set that refuses what it has no room for would exceed its capacity.
+            KeyFull: The key would exceed its limits.
+            Unavailable: The store cannot be written now.
+        """
+        ...
+
+    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
+        """Apply batches in order, in one transaction; each has an answer of its own.
+
+        A batch that is refused changes nothing, and the others stand; where `commit` raises for
+        one alone, its error is its answer. What hinders all of them is raised, and none stands.
+        """
+        ...
+
+    def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
+        """Return the commit that took *op*, or None.
+
+        Raises:
+            IdempotencyConflict: It was taken by another request.
+        """
+        ...
+
+    def head(self, scope: Scope) -> int:
+        """Return the number of the last commit that changed the tree of *scope*; 0: none yet."""
+        ...
+
+    def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
+        """Return the node at *path* after commit *at* (None: the latest), or None.
+
+        A node that expired by *now* is not there. The root is an object that always exists.
+        """
+        ...
+
+    def children(
+        self, scope: Scope, path: Path, *, at: int | None, now: int
+    ) -> list[tuple[str, Node]]:
+        """Return the direct fields of the object at *path* in the order they were made.
+
+        Costs time in proportion to their number, whatever else the tree holds.
+        """
+        ...
+
+    def effects(self, number: int) -> Effects | None:
+        """Return what commit *number* changed; None if there is no such commit."""
+        ...
+
+    def commit_at(self, time: int) -> int:
+        """Return the number of the last commit at or before *time*; 0: none."""
+        ...
+
+    def set_info(self, ref: SetRef) -> SetInfo | None:
+        """Return the set, or None while nobody added to it."""
+        ...
+
+    def set_infos(self, scope: Scope) -> list[SetInfo]:
+        """Return the sets of *scope*, by name."""
+        ...
+
+    def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        """Return keys of *space* that a commit or an input ever named, in code point order."""
+        ...
+
+    def spaces(self) -> list[str]:
+        """Return the spaces that have a key, by name."""
+        ...
+
+    def get(
+        self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
+    ) -> list[StoredItem | None]:
+        """Return the live version of each id, in the order asked; after commit *at* if given."""
+        ...
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 256,
+        newest_first: bool = False,
+        at: int | None = None,
+    ) -> list[StoredItem]:
+        """Return up to *limit* items by (time, first), past *after*, in either direction."""
+        ...
+
+    def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
+        """Return every version of an id ever committed and kept, oldest first."""
+        ...
+
+    def compactions(
+        self, ref: SetRef, *, before: int | None = None, limit: int = 100
+    ) -> list[Compaction]:
+        """Return compactions of a set, the latest first, with ids below *before*."""
+        ...
+
+    def compaction(self, compaction: int) -> Compaction | None:
+        """Return a compaction, or None if there is none of that id."""
+        ...
+
+    def links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what versions were derived from: (row, source's row), by both."""
+        ...
+
+    def derived(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what was derived from versions: (row, source's row), by both."""
+        ...
+
+    def touch(self, rows: Sequence[int], *, time: int) -> None:
+        """Note that items (by `StoredItem.first`) were read; kept with a later commit.
+
+        Visible to reads of this handle at once; may be lost by a kill. Moves no number.
+        """
+        ...
+
+    def lease(self, scope: Scope, owner: str) -> Lease | None:
+        """Take the right to run *scope* for *owner*, or None while a live owner has it.
+
+        The one who has it gets the same lease again. A dead owner's is taken over at once, under
+        a higher epoch.
+        """
+        ...
+
+    def release(self, lease: Lease) -> None:
+        """Give a lease back; nothing happens if it was taken over."""
+        ...
+
+    def note(self, name: str) -> str | None:
+        """Return what was noted under *name* (such as the embedder of a space), or None."""
+        ...
+
+    def put_note(self, name: str, text: str | None, *, expected: str | None) -> bool:
+        """Note *text* if what stands there is *expected*; return whether it did. Durable."""
+        ...
+
+    def sweep(self, *, now: int) -> int:
+        """Remove what expired `SWEEP_AFTER_US` ago, and names of ops past `OP_RETENTION_US`.
+
+        Returns how much was removed. Moves no commit number; reads are the same before and after.
+        """
+        ...
+
+    def stats(self) -> StoreStats:
+        """Return figures of the store."""
+        ...
+
+    def salt(self) -> bytes:
+        """Return 16 random bytes, made with the store, that key every digest in it."""
+        ...
+
+    def close(self) -> None:
+        """Flush touches, close. Further use is `StoreClosed`. Closing twice is fine."""
+        ...

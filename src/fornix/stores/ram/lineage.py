@@ -1,0 +1,71 @@
+"""What was derived from what, and the compactions that were done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fornix.store import Compaction, SetRef
+from fornix.stores.ram.rows import ItemRow, Work
+
+
+class Lineage:
+    """Links between versions, by their rows, and compactions by id.
+
+    Attributes:
+        sources: Rows that a version was derived from.
+        derived: Rows that were derived from a version.
+        compactions: By id, in the order they were done.
+        accessed: When an item was last read, by its first row.
+    """
+
+    def __init__(self) -> None:
+        self.sources: dict[int, list[int]] = {}
+        self.derived: dict[int, list[int]] = {}
+        self.compactions: dict[int, Compaction] = {}
+        self.accessed: dict[int, int] = {}
+
+    def link(self, row: int, sources: Sequence[int], work: Work) -> None:
+        """Note that *row* was derived from *sources*."""
+        new = sorted(set(sources))
+        if not new:
+            return
+        self.sources[row] = new
+        for source in new:
+            self.derived.setdefault(source, []).append(row)
+        work.undo.append(lambda: self._unlink(row, new))
+
+    def _unlink(self, row: int, sources: Sequence[int]) -> None:
+        del self.sources[row]
+        for source in sources:
+            self.derived[source].remove(row)
+
+    def inherit(self, row: ItemRow, before: ItemRow, work: Work) -> None:
+        """Give a later version the sources of an earlier one."""
+        self.link(row.row, self.sources.get(before.row, []), work)
+
+    def access(self, first: int, time: int, work: Work) -> None:
+        """Note that an item that is being added counts as read at *time*."""
+        self.accessed[first] = time
+        work.undo.append(lambda: self.accessed.pop(first))
+
+    def keep(self, compaction: Compaction, work: Work) -> None:
+        """Keep a compaction: a new one, or what became of it."""
+        before = self.compactions.get(compaction.id)
+        self.compactions[compaction.id] = compaction
+
+        def take_back() -> None:
+            if before is None:
+                del self.compactions[compaction.id]
+            else:
+                self.compactions[compaction.id] = before
+
+        work.undo.append(take_back)
+
+    def of(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
+        """Return compactions of a set, the latest first."""
+        found = [
+            c
+            for c in reversed(self.compactions.values())
+            if c.set == ref and (before is None or c.id < before)
+        ]
+        return found[:limit]

@@ -1,0 +1,394 @@
+"""The item changes of a batch as SQL: adds, edits, compactions, and what limits a set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Protocol
+
+import apsw
+
+from fornix.errors import (
+    CompactionChanged,
+    DuplicateItem,
+    KeyFull,
+    NotFound,
+    SetFull,
+    StaleItem,
+    TooLarge,
+)
+from fornix.store import (
+    Add,
+    Batch,
+    Compact,
+    Define,
+    Definition,
+    ItemChange,
+    Link,
+    Record,
+    Replace,
+    Retire,
+    Revive,
+    SetRef,
+    Undo,
+)
+from fornix.stores.sqlite import lineage
+from fornix.stores.sqlite.connection import Row, first, query, texts
+from fornix.stores.sqlite.gathered import Gathered
+from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
+
+_LAST = """
+    SELECT version, ended IS NULL FROM item WHERE set_id = ?1 AND id = ?2
+    ORDER BY version DESC LIMIT 1
+"""
+
+_LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id = ?2 ORDER BY version DESC LIMIT 1"
+
+_KEPT = """
+    SELECT row, id, ended, EXISTS (SELECT 1 FROM item AS other
+        WHERE set_id = ?1 AND other.id = item.id AND other.ended IS NULL)
+    FROM item WHERE set_id = ?1 AND row = ?2
+"""
+
+_LAST_OF = """
+    SELECT id, ended, max(other.version), max(other.ended IS NULL)
+    FROM (SELECT id, ended FROM item WHERE row = ?2) JOIN item AS other USING (id)
+    WHERE other.set_id = ?1
+"""
+
+_REVIVE_ITEM = """
+    INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
+        metadata, importance, speaker, role, session, sources, compacted, tokens, until, expires,
+        valid_from, valid_to)
+    SELECT ?1, set_id, id, first, ?2, ?3, time, created, updated, value, text, metadata,
+        importance, speaker, role, session, sources, compacted, tokens, until, expires,
+        valid_from, valid_to
+    FROM item WHERE row = ?4
+"""
+
+_REVIVE_FEATURE = """
+    INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, role,
+        session, metadata, terms, tokens, temporal, vectors)
+    SELECT set_id, 0, ?1, first, id, ?2, time, importance, speaker, role, session, metadata,
+        terms, tokens, temporal, vectors
+    FROM feature WHERE set_id = ?3 AND ended = ?4 AND row = ?5
+"""
+
+_INHERIT = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
+
+_OLDEST = """
+    SELECT row, tokens, ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0)
+        + octet_length(metadata)
+    FROM item WHERE set_id = ? AND ended IS NULL ORDER BY time, first LIMIT ?
+"""
+
+_TAKEN = """
+    SELECT id FROM item
+    WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2)) GROUP BY id
+"""
+
+FEW = 8
+"""Ids fewer than these are looked up one by one."""
+
+TRIMMED = 256
+"""How many of the oldest items are looked at together."""
+
+
+class Keeper(Protocol):
+    """The transaction that the changes are part of; see `Transaction`."""
+
+    gathered: Gathered
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The connection whose transaction it is."""
+        ...
+
+    def set_known(self, ref: SetRef) -> tuple[int, Definition] | None:
+        """Return the number and definition of a set; None: there is none."""
+        ...
+
+    def define(self, define: Define) -> None:
+        """Make a set, or with *replace* change its definition."""
+        ...
+
+
+class Changes:
+    """The item changes of one batch: rows are gathered and inserted many at a time."""
+
+    def __init__(self, tx: Keeper, batch: Batch, number: int, time: int) -> None:
+        self._tx, self._db, self._batch = tx, tx.connection, batch
+        self._number, self._time = number, time
+        self._next = number << ROW_BITS
+        self._gathered = tx.gathered
+        self._last: SetRef | None = None
+        self._last_number = 0
+        self._grown: dict[int, SetRef] = {}
+        self._ended: list[int] = []
+        self._taken: set[tuple[int, str]] | None = None
+        self._compacted = 0
+        self.marks: list[SetRef] = []
+
+    def run(self) -> list[int]:
+        """Apply definitions, item changes, capacities and limits; return the rows that ended."""
+        for define in self._batch.define:
+            self._tx.define(define)
+        if len(self._batch.items) >= FEW:
+            self._taken = self._ids_taken()
+        for change in self._batch.items:
+            self._change(change)
+        for number, ref in self._grown.items():
+            self._hold_capacity(ref, number)
+        if self._grown and self._batch.limits is not None:
+            self._hold_limits()
+        return self._ended
+
+    def _change(self, change: ItemChange) -> None:
+        if change.set is not self._last:  # finding its number takes as long as the rest
+            self._last_number, self._last = self._set(change), change.set
+        number = self._last_number
+        match change:
+            case Add():
+                self._add(number, change)
+            case Replace(record=record, version=version):
+                row, first, created = self._live(number, record.id, version)
+                self._end(number, row)
+                new = self._insert(
+                    number, record, version=version + 1, first=first, created=created
+                )
+                self._db.execute(_INHERIT, (new, row))
+            case Retire(id=item_id, version=version):
+                self._end(number, self._live(number, item_id, version)[0])
+            case Compact():
+                self._compact(number, change)
+            case Undo():
+                self._undo(number, change)
+            case Revive(row=row):
+                self._gathered.flush()
+                if not self._kept(number, [row]):
+                    raise NotFound(f"set {change.set.name!r} has no version of row {row}")
+                self._revive(number, change.set, row)
+
+    def _set(self, change: ItemChange) -> int:
+        known = self._tx.set_known(change.set)
+        if known is not None:
+            return known[0]
+        match change:
+            case Add():
+                self._tx.define(Define(change.set, Definition()))
+            case Replace(record=record):
+                raise StaleItem(record.id, expected=change.version, found=None)
+            case Retire(id=item_id, version=version) | Compact(retired=[(item_id, version), *_]):
+                raise StaleItem(item_id, expected=version, found=None)
+            case _:
+                raise NotFound(f"there is no set {change.set.name!r}")
+        return self._set(change)
+
+    def _add(self, number: int, add: Add) -> int:
+        self._grown[number] = add.set
+        version, item_id = 1, add.record.id
+        if (number, item_id) in self._gathered.names:
+            self._gathered.flush()
+        if not add.fresh and (self._taken is None or (number, item_id) in self._taken):
+            last, live = first(self._db, _LAST, number, item_id) or (0, 0)
+            if live:
+                raise DuplicateItem(item_id, set_name=add.set.name)
+            version = last + 1
+        sources = self._sources(add.links) if add.links else ()
+        row = self._insert(number, add.record, version=version, first=None, created=None)
+        if sources:
+            self._db.executemany(
+                "INSERT INTO link (row, source) VALUES (?, ?)", [(row, s) for s in sources]
+            )
+        if add.accessed is not None:
+            self._db.execute(
+                "INSERT OR REPLACE INTO access (first, time) VALUES (?, ?)", (row, add.accessed)
+            )
+        return row
+
+    def _sources(self, links: Sequence[Link]) -> set[int]:
+        """Return the rows of what an item is derived from."""
+        self._gathered.flush()
+        found: set[int] = set()
+        for link in links:
+            known = self._tx.set_known(link.set)
+            row = None if known is None else first(self._db, _LAST_ROW, known[0], link.id)
+            if row is None:
+                raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
+            found.add(row)
+        return found
+
+    # --- compactions
+
+    def _compact(self, number: int, change: Compact) -> None:
+        retired = [self._live(number, item_id, version)[0] for item_id, version in change.retired]
+        for row in retired:
+            self._end(number, row)
+        added = [self._add(number, add) for add in change.added]
+        self._db.execute(
+            "INSERT INTO compaction (id, set_id, how, retired, added) VALUES (?, ?, ?, ?, ?)",
+            (
+                (self._number << ROW_BITS) + self._compacted,
+                number,
+                change.how,
+                json.dumps(retired),
+                json.dumps(added),
+            ),
+        )
+        self._compacted += 1
+
+    def _undo(self, number: int, change: Undo) -> None:
+        self._gathered.flush()
+        done = lineage.compaction(self._db, change.compaction)
+        if done is None or done.set != change.set:
+            raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
+        if done.undone is not None:
+            raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
+        if not done.retired:
+            raise CompactionChanged(done.id, "nothing that it retired is kept")
+        for row, item_id, ended, _ in self._kept(number, done.added):
+            if ended is not None:
+                raise CompactionChanged(done.id, f"item {item_id!r} has changed since")
+            self._end(number, row)
+        for _, item_id, _, live in self._kept(number, done.retired):
+            if live:
+                raise CompactionChanged(done.id, f"an item {item_id!r} is live again")
+        for row in done.retired:
+            self._revive(number, change.set, row)
+        self._db.execute("UPDATE compaction SET undone = ? WHERE id = ?", (self._number, done.id))
+
+    def _kept(self, number: int, rows: Sequence[int]) -> list[Row]:
+        """Return (row, id, ended, whether the id is live) of those of *rows* that are there."""
+        found = (first(self._db, _KEPT, number, row) for row in rows)
+        return [row for row in found if row is not None]
+
+    def _revive(self, number: int, ref: SetRef, row: int) -> None:
+        item_id, ended, last, live = first(self._db, _LAST_OF, number, row)
+        if live:
+            raise DuplicateItem(item_id, set_name=ref.name)
+        new, commit = self._take_row(), self._number
+        self._db.execute(_REVIVE_ITEM, (new, last + 1, commit, row))
+        self._db.execute(_REVIVE_FEATURE, (new, commit, number, ended, row))
+        self._db.execute(_INHERIT, (new, row))
+        self._gathered.count(number, new, row)
+
+    def _ids_taken(self) -> set[tuple[int, str]] | None:
+        """Return which ids have a version: asked for many together, which is far quicker.
+
+        None: nobody knows; there are few, or not only adds.
+        """
+        asked: dict[SetRef, list[str]] = {}
+        for change in self._batch.items:
+            if not isinstance(change, Add):
+                return None
+            if not change.fresh:
+                asked.setdefault(change.set, []).append(change.record.id)
+        taken: set[tuple[int, str]] = set()
+        self._gathered.flush()
+        for ref, ids in asked.items():
+            if len(set(ids)) < len(ids) or len(ids) < FEW or "\0" in "".join(ids):
+                return None  # a carray ends its texts at a NUL
+            known = self._tx.set_known(ref)
+            if known is not None:
+                rows = query(self._db, _TAKEN, known[0], texts(ids))
+                taken.update((known[0], item_id) for (item_id,) in rows)
+        return taken
+
+    def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
+        if (number, item_id) in self._gathered.names:
+            self._gathered.flush()
+        live = first(
+            self._db,
+            "SELECT version, row, first, created FROM item "
+            "WHERE set_id = ? AND id = ? AND ended IS NULL",
+            number,
+            item_id,
+        )
+        if live is None:
+            raise StaleItem(item_id, expected=version, found=None)
+        if live[0] != version:
+            raise StaleItem(item_id, expected=version, found=live[0])
+        return live[1], live[2], live[3]
+
+    def _take_row(self) -> int:
+        row = self._next
+        self._next += 1
+        if self._next >> ROW_BITS != self._number:
+            raise TooLarge(f"a batch may change at most {1 << ROW_BITS:,} items; commit in parts")
+        return row
+
+    def _insert(
+        self, number: int, record: Record, *, version: int, first: int | None, created: int | None
+    ) -> int:
+        row = self._take_row()
+        r, commit, now = record, self._number, self._time
+        time = now if r.time is None else r.time
+        first = row if first is None else first
+        created = now if created is None else created
+        sources = json.dumps(r.sources) if r.sources else None
+        # fmt: off
+        self._gathered.add_item((
+            row, number, r.id, first, version, commit, time, created, now, r.value, r.text,
+            r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
+            r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
+        ), (
+            number, 0, row, first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,
+            r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+        ))
+        # fmt: on
+        return row
+
+    def _end(self, number: int, row: int) -> None:
+        self._db.execute("UPDATE item SET ended = ? WHERE row = ?", (self._number, row))
+        self._db.execute(
+            "UPDATE feature SET ended = ? WHERE set_id = ? AND ended = 0 AND row = ?",
+            (self._number, number, row),
+        )
+        self._ended.append(row)
+
+    def _hold_capacity(self, ref: SetRef, number: int) -> None:
+        known = self._tx.set_known(ref)
+        if known is None or not known[1].bounded:
+            return
+        definition = known[1]
+        self._gathered.flush()
+        held = self._db.execute(
+            "SELECT items, tokens, bytes FROM memory_set WHERE id = ?", (number,)
+        ).get
+        if definition.at_mark(*held):
+            self.marks.append(ref)
+        over = definition.over(*held)
+        if over is None:
+            return
+        if definition.refuses:
+            raise SetFull(ref.name, capacity=over[1], what=over[0])
+        if definition.compaction == "trim":
+            self._trim(number, definition, held)
+
+    def _trim(self, number: int, definition: Definition, held: tuple[int, int, int]) -> None:
+        """Retire the oldest until the set is within its capacity."""
+        items, tokens, size = held
+        while definition.over(items, tokens, size):
+            some = query(self._db, _OLDEST, number, TRIMMED)
+            for row, row_tokens, row_size in some:
+                if not definition.over(items, tokens, size):
+                    return
+                self._end(number, row)
+                items, tokens, size = items - 1, tokens - row_tokens, size - row_size
+
+    def _hold_limits(self) -> None:
+        limits, key = self._batch.limits, self._batch.scope.key
+        if (
+            limits is None
+            or key is None
+            or all(ref.scope.key is None for ref in self._grown.values())
+        ):
+            return
+        self._gathered.flush()
+        items, size = self._db.execute(
+            "SELECT sum(items), sum(bytes) FROM memory_set WHERE scope = ?",
+            (scope_id(self._db, self._batch.scope),),
+        ).get
+        for what, found, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
+            if limit is not None and found > limit:
+                raise KeyFull(key, what=what, limit=limit)
