@@ -1,0 +1,190 @@
+"""Reads of a memory set: by id, in order, as it was, by meaning."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import overload
+
+from fornix.errors import NotFound, SetDefinitionConflict
+from fornix.filters import Filter
+from fornix.items import Hits, Item
+from fornix.records import item_of
+from fornix.sets.asked import checked_ids, definition, fits, position, search_options
+from fornix.signals import Signals
+from fornix.store import (
+    Define,
+    Definition,
+    SetRef,
+    StoredItem,
+)
+from fornix.values import checked_name, counted
+from fornix.writer import AsOf, Where, Writer
+
+PAGE = 256
+
+
+class SetReads:
+    """A set as it can be read: opening one writes nothing."""
+
+    def __init__(self, writer: Writer, ref: SetRef, asked: Mapping[str, object]) -> None:
+        self._writer, self._ref = writer, ref
+        self._define = self._definition_to_make(asked)
+
+    def _definition_to_make(self, asked: Mapping[str, object]) -> tuple[Define, ...]:
+        given = {name: value for name, value in asked.items() if value is not None}
+        if not given:
+            return ()
+        wanted = definition(given)
+        info = self._writer.info(self._ref)
+        if info is None:
+            return (Define(self._ref, wanted),)
+        if any(getattr(wanted, n) != getattr(info.definition, n) for n in given):
+            if not info.items:  # nothing in it could be meant otherwise
+                return (Define(self._ref, wanted, replace=True),)
+            raise SetDefinitionConflict(self.name, asked=given, found=info.definition)
+        return ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self._owner}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SetReads) and self._ref == other._ref
+
+    def __hash__(self) -> int:
+        return hash(self._ref)
+
+    @property
+    def _owner(self) -> str:
+        scope = self._ref.scope
+        return f"knowledge {scope.space!r}" if scope.key is None else f"key {scope.key!r}"
+
+    @property
+    def name(self) -> str:
+        """Its name among the sets of its key, or of the knowledge."""
+        return self._ref.name
+
+    @property
+    def definition(self) -> Definition:
+        """What the set was first added to with; the default while nothing was added."""
+        info = self._writer.info(self._ref)
+        if info is not None:
+            return info.definition
+        return self._define[0].definition if self._define else Definition()
+
+    def __len__(self) -> int:
+        info = self._writer.info(self._ref)
+        return 0 if info is None else info.items
+
+    def __contains__(self, item_id: object) -> bool:
+        return isinstance(item_id, str) and self.get(item_id) is not None
+
+    def __iter__(self) -> Iterator[Item]:
+        return (item_of(stored) for stored in self._walk(newest_first=False, at=None))
+
+    @overload
+    def get(self, ids: str, *, as_of: AsOf | None = None) -> Item | None: ...
+    @overload
+    def get(
+        self, ids: builtins.list[str] | tuple[str, ...], *, as_of: AsOf | None = None
+    ) -> builtins.list[Item | None]: ...
+
+    def get(
+        self, ids: str | builtins.list[str] | tuple[str, ...], *, as_of: AsOf | None = None
+    ) -> Item | builtins.list[Item | None] | None:
+        """Return the item of an id, or None; for several ids, a list in their order."""
+        wanted = checked_ids(ids)
+        found = self._writer.get(self._ref, wanted, at=self._at(as_of))
+        if as_of is None:
+            self._writer.touch([stored for stored in found if stored is not None])
+        items = [None if stored is None else item_of(stored) for stored in found]
+        return items[0] if isinstance(ids, str) else items
+
+    def list(
+        self,
+        *,
+        where: Where | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        newest_first: bool = False,
+        as_of: AsOf | None = None,
+    ) -> builtins.list[Item]:
+        """Return all items (that match *where*), by time; nothing is cut unless *limit* says so.
+
+        Args:
+            after: Id of the last item of the page before.
+        """
+        chosen, at = Filter.parse(where), self._at(as_of)
+        if limit is not None:
+            limit = counted(limit, "limit", least=0)
+        start = None
+        if after is not None:
+            checked_name(after, "after")
+            last = self._writer.get(self._ref, [after], at=at)[0]
+            if last is None:
+                raise NotFound(f"set {self.name!r} has no item {after!r} to go on after")
+            start = position(last)
+        found: builtins.list[Item] = []
+        for stored in self._walk(newest_first=newest_first, at=at, after=start):
+            if limit is not None and len(found) >= limit:
+                break
+            if fits(stored, chosen):
+                found.append(item_of(stored))
+        return found
+
+    def recent(self, n: int = 10, *, as_of: AsOf | None = None) -> builtins.list[Item]:
+        """Return the last *n* items by time, oldest first; 0 gives none."""
+        counted(n, "n", least=0)
+        if n == 0:
+            return []
+        newest = self._writer.page(
+            self._ref, after=None, limit=n, newest_first=True, at=self._at(as_of)
+        )
+        return [item_of(stored) for stored in reversed(newest)]
+
+    def history(self, id: str) -> builtins.list[Item]:
+        """Return every version of an item, oldest first, also after it was deleted.
+
+        The last one has `retired` set if the item is gone.
+        """
+        rows = self._writer.versions(self._ref, checked_name(id, "an item's id"))
+        return [replace(item_of(stored), retired=retired) for stored, retired in rows]
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        where: Where | None = None,
+        as_of: AsOf | None = None,
+        signals: Signals | None = None,
+    ) -> Hits:
+        """Return the items that answer *query* best, by words, meaning and signals.
+
+        Deterministic; ties by id. A filter hides items, it never changes a score.
+
+        Raises:
+            InvalidFilter: *where* cannot be understood.
+            InvalidInput: *query* is not a str, or *limit* not 1..1,000.
+        """
+        options = search_options(limit, where, self._at(as_of), signals)
+        return self._writer.search([self._ref], query, options)
+
+    def _at(self, as_of: AsOf | None) -> int | None:
+        return None if as_of is None else self._writer.commit_of(as_of)
+
+    def _walk(
+        self, *, newest_first: bool, at: int | None, after: tuple[int, int] | None = None
+    ) -> Iterator[StoredItem]:
+        while page := self._writer.page(
+            self._ref, after=after, limit=PAGE, newest_first=newest_first, at=at
+        ):
+            yield from page
+            after = position(page[-1])
+
+    def _live(self, item_id: str) -> StoredItem:
+        stored = self._writer.get(self._ref, [checked_name(item_id, "an item's id")], at=None)[0]
+        if stored is None:
+            raise NotFound(f"set {self.name!r} of {self._owner} has no item {item_id!r}")
+        return stored

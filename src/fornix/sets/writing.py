@@ -1,0 +1,236 @@
+"""Changes of a memory set: each call is atomic, and durable when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from types import EllipsisType
+from typing import Literal, TypeAlias
+
+from fornix.errors import InvalidInput, StaleItem
+from fornix.filters import Filter
+from fornix.items import Item
+from fornix.records import as_passed, item_of
+from fornix.sets.asked import checked_ids, definition, fits, listed
+from fornix.sets.reading import SetReads
+from fornix.signals import Signals
+from fornix.store import (
+    Add,
+    Define,
+    Definition,
+    ItemChange,
+    Record,
+    Replace,
+    Retire,
+)
+from fornix.values import Value, checked, checked_name
+from fornix.writer import Call, Change, Where
+
+OnExisting: TypeAlias = Literal["error", "keep", "update"]
+"""What `add` does with an id that is taken: refuse it, skip the item, or replace the other."""
+
+
+class SetWrites(SetReads):
+    """A set as it can be changed."""
+
+    def add(  # noqa: PLR0913 - everything that may be known of an item; all but the value by name
+        self,
+        value: object,
+        *,
+        id: str | None = None,
+        text: str | None = None,
+        time: datetime | None = None,
+        metadata: Mapping[str, object] | None = None,
+        importance: float = 0.0,
+        speaker: str | None = None,
+        role: str | None = None,
+        session: str | None = None,
+        on_existing: OnExisting = "error",
+        idempotency_key: str | None = None,
+    ) -> str:
+        """Add one item; return its id.
+
+        With an *idempotency_key* a second call changes nothing and returns the first one's id.
+
+        Raises:
+            DuplicateItem: The id is taken, and *on_existing* is "error".
+            IdempotencyConflict: The key was used before with other arguments.
+            InvalidInput: Something passed cannot be stored.
+            SetFull, KeyFull: A limit was reached.
+        """
+        item = (
+            value
+            if isinstance(value, Item)
+            else Item(value, id, text, metadata or {}, importance, speaker, role, session, time)
+        )
+        return self._add([item], on_existing, idempotency_key)[0]
+
+    def add_many(
+        self,
+        items: Sequence[object],
+        *,
+        on_existing: OnExisting = "error",
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """Add items in one commit: all of them, or none; return their ids in order."""
+        if type(items) not in (list, tuple):
+            raise InvalidInput("add_many takes a list of values or Items; add() takes one")
+        made = [item if isinstance(item, Item) else Item(item) for item in items]
+        return self._add(made, on_existing, idempotency_key)
+
+    def _add(
+        self, items: list[Item], on_existing: OnExisting, idempotency_key: str | None
+    ) -> list[str]:
+        if on_existing not in ("error", "keep", "update"):
+            raise InvalidInput(
+                f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}"
+            )
+        for item in items:
+            if item.id is not None:
+                checked_name(item.id, "an item's id")
+
+        def arguments() -> Value:
+            return [self.name, on_existing, [as_passed(item) for item in items]]
+
+        def build(new_id: Callable[[], str]) -> Change:
+            pairs = [(new_id() if item.id is None else item.id, item) for item in items]
+            records = self._writer.records(pairs)
+            ids: list[Value] = [item_id for item_id, _ in pairs]
+            if on_existing == "error":
+                changes = [
+                    Add(self._ref, record, fresh=item.id is None)
+                    for record, item in zip(records, items, strict=True)
+                ]
+                return Change(changes, ids, self._define)
+            return Change(self._merged(records, on_existing), ids, self._define, retry=True)
+
+        answer = self._writer.write(Call("add", arguments, idempotency_key), build)
+        self._define = ()
+        return [str(item_id) for item_id in listed(answer)]
+
+    def _merged(self, records: Sequence[Record], on_existing: OnExisting) -> list[ItemChange]:
+        """Return changes that add what is new, and keep or replace what is there."""
+        latest = {record.id: record for record in records}
+        if len(latest) != len(records):
+            raise InvalidInput("one call names an id twice; merge those items first")
+        live = self._writer.get(self._ref, list(latest), at=None)
+        changes: list[ItemChange] = []
+        for record, stored in zip(latest.values(), live, strict=True):
+            if stored is None:
+                changes.append(Add(self._ref, record))
+            elif on_existing == "update":
+                changes.append(Replace(self._ref, stored.version, record))
+        return changes
+
+    def update(  # noqa: PLR0913 - what may be changed, all by name
+        self,
+        id: str,
+        value: object = ...,
+        *,
+        text: str | EllipsisType | None = ...,
+        time: datetime | EllipsisType = ...,
+        metadata: Mapping[str, object] | EllipsisType = ...,
+        importance: float | EllipsisType = ...,
+        speaker: str | EllipsisType | None = ...,
+        role: str | EllipsisType | None = ...,
+        session: str | EllipsisType | None = ...,
+        if_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Item:
+        """Change what is passed of an item, as a new version of it; return that.
+
+        What is left out (``...``) stays; a new *value* without *text* brings its own text.
+
+        Raises:
+            NotFound: There is no live item of this id.
+            StaleItem: *if_version* is given, and is not its version.
+        """
+        given = {
+            "value": value,
+            "text": text,
+            "time": time,
+            "metadata": metadata,
+            "importance": importance,
+            "speaker": speaker,
+            "role": role,
+            "session": session,
+        }
+        changes = {name: new for name, new in given.items() if new is not ...}
+        if "value" in changes and "text" not in changes:
+            changes["text"] = None
+
+        def arguments() -> Value:
+            names: list[Value] = [*sorted(changes)]
+            asked = as_passed(replace(Item(value=None), **changes))
+            return [self.name, id, names, if_version, asked]
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            stored = self._live(id)
+            if if_version is not None and stored.version != if_version:
+                raise StaleItem(id, expected=if_version, found=stored.version)
+            item = replace(item_of(stored), **changes)
+            record = self._writer.records([(id, item)])[0]
+            change = Replace(self._ref, stored.version, record)
+            return Change([change], id, retry=if_version is None)
+
+        self._writer.write(Call("update", arguments, idempotency_key), build)
+        return item_of(self._live(id))
+
+    def delete(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        idempotency_key: str | None = None,
+    ) -> int:
+        """Retire items by id, or all that match *where*; return how many there were.
+
+        They are gone from every read of the present; `history`, ``as_of=`` and undo keep them.
+        Ids that are not there are not counted.
+        """
+        if (ids is None) == (where is None):
+            raise InvalidInput("delete takes ids or where=, one of them; clear() empties the set")
+        wanted = None if ids is None else checked_ids(ids)
+        chosen = Filter.parse(where)
+
+        def arguments() -> Value:
+            return [self.name, list(wanted) if wanted is not None else None, checked(where)]
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            if wanted is not None:
+                found = [s for s in self._writer.get(self._ref, wanted, at=None) if s is not None]
+            else:
+                found = [s for s in self._walk(newest_first=False, at=None) if fits(s, chosen)]
+            unique = {stored.record.id: stored.version for stored in found}
+            changes = [Retire(self._ref, item_id, version) for item_id, version in unique.items()]
+            return Change(changes, len(changes), retry=True)
+
+        answer = self._writer.write(Call("delete", arguments, idempotency_key), build)
+        return answer if isinstance(answer, int) else 0
+
+    def clear(self, *, idempotency_key: str | None = None) -> int:
+        """Retire every item; return how many there were. The set and its definition stay."""
+        return self.delete(where={}, idempotency_key=idempotency_key)
+
+    def redefine(
+        self,
+        *,
+        capacity: int | None = None,
+        compaction: str | None = None,
+        signals: Signals | None = None,
+    ) -> Definition:
+        """Change the definition of a set; what is left out stays. A capacity of 0 lifts it.
+
+        What is over a smaller capacity is dealt with by the next add.
+        """
+        given = {"capacity": capacity, "compaction": compaction, "signals": signals}
+        chosen = {name: value for name, value in given.items() if value is not None}
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            new = definition(chosen, start=self.definition)
+            return Change([], None, [Define(self._ref, new, replace=True)])
+
+        self._writer.write(Call("redefine", lambda: None), build)
+        self._define = ()
+        return self.definition
