@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import llm
+from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action, llm
+from fornix.compat.dbgpt import OpenAILLMClient
 from fornix.errors import (
     FornixError,
     InvalidInput,
@@ -28,6 +29,7 @@ from fornix.errors import (
     ScriptEnded,
 )
 from fornix.llm import Asking, ChatModel, Dialect, OpenAIChat, ScriptedChat, Unfit, Usage
+from fornix.llm.openai_chat import _dialect_of
 from fornix.llm.reply import asked_wait_s, lines
 from fornix.retries import Retry
 from fornix.testing import ChatReply, ChatServer
@@ -769,3 +771,50 @@ def test_a_model_that_never_fits_is_invalid():
     chat = ScriptedChat([KeyError("theirs")])
     with pytest.raises(ModelFailed, match="raised KeyError"):
         llm.ask_json(chat, SAID, json_schema=SCHEMA, check=numbered, asking=Asking())
+
+
+# --- under other names -------------------------------------------------------------------------
+
+
+def test_dbgpt_programs_find_their_client(monkeypatch: pytest.MonkeyPatch):
+    """Built as their programs build it, without network or key; it goes where they say."""
+    client = OpenAILLMClient("gpt-4o", os.getenv("OPENAI_API_BASE"), os.getenv("OPENAI_API_KEY"))
+    assert repr(client) == "OpenAILLMClient('gpt-4o')"
+    with pytest.raises(ModelMissing, match="OPENAI_API_KEY"):
+        client.complete(SAID)
+    with ChatServer(["found"]) as server:
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        with OpenAILLMClient(model_alias="gpt-4o") as client:
+            assert client.complete(SAID) == "found"
+        assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
+        with OpenAILLMClient("gpt-4o", api_base=server.url, api_key="theirs") as client:
+            assert client.complete(SAID) == "found"
+        assert server.asked[1].headers["authorization"] == "Bearer theirs"
+
+
+def test_openai_itself_is_told_its_newer_limit():
+    """OpenAI's own models know `max_completion_tokens`; servers of others know `max_tokens`."""
+
+    class Client:
+        def __init__(self, base_url: str):
+            self.base_url = base_url
+
+    for url, name in (
+        ("https://api.openai.com/v1/", "max_completion_tokens"),
+        ("https://example.com/v1", "max_tokens"),
+    ):
+        assert _dialect_of(Client(url)).max_tokens == name  # pyright: ignore[reportArgumentType]  as much of a client as is looked at
+
+
+def test_a_durable_call_of_a_model_is_paid_once():
+    """An action may ask through `ctx.durable`: the answer is kept with its run."""
+    chat = ScriptedChat(["Lisbon."])
+
+    class Asks(Agent):
+        @action(InputEvent)
+        def ask(self, event, ctx):
+            ctx.send_event(OutputEvent(ctx.durable(chat.complete, SAID)))
+
+    with Memory.open(embedder="words") as memory, LocalRunner(Asks(), memory) as runner:
+        assert list(runner.handle("ada", 1)) == ["Lisbon."]

@@ -111,7 +111,7 @@ class OpenAIChat(ChatModel):
 
     def __repr__(self) -> str:
         at = "" if self._base_url is None else f", base_url={_host(self._base_url)!r}"
-        return f"OpenAIChat({self._model!r}{at})"
+        return f"{type(self).__name__}({self._model!r}{at})"
 
     def __enter__(self) -> Self:
         return self
