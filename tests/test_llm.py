@@ -572,6 +572,7 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         {"base_url": "http://"},
         {"base_url": "http://host:port/v1"},
         {"timeout_s": 0},
+        {"timeout_s": "60"},
         {"timeout_s": float("inf")},
         {"timeout_s": float("nan")},
     ],
@@ -580,6 +581,26 @@ def test_a_client_is_made_of_what_it_can_use(arguments):
     """A wrong argument is an error where it is written."""
     with pytest.raises(InvalidInput):
         OpenAIChat(**{"model": "small", **arguments})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"json": "xml"}, {"extra": {"x": object()}}, {"extra": {"x": "\ud83d", "y": float("nan")}}],
+)
+def test_a_dialect_can_be_sent(wrong):
+    """What no request could carry is refused where it is written."""
+    with pytest.raises(InvalidInput):
+        Dialect(**wrong)
+
+
+def test_connections_closed_behind_our_back_are_an_error_of_ours(serve):
+    """Whatever the package raises, it is translated, once, and names no secret."""
+    chat, _ = serve("fine")
+    chat.complete(SAID)
+    chat._here()._client.close()
+    with pytest.raises(ModelFailed, match=r"127\.0\.0\.1") as raised:
+        chat.complete(SAID)
+    assert raised.value.__cause__ is not None
 
 
 def test_a_closed_client_says_so(serve):
@@ -597,11 +618,12 @@ def test_a_closed_client_says_so(serve):
 
 def test_closing_ends_the_wait_of_a_call():
     """A call that waits to try again is not waited for."""
-    asked, raised = threading.Event(), []
+    waiting, raised = threading.Event(), []
 
-    def busy(_):
-        asked.set()
-        return ChatReply(status=503)
+    class Patient(Retry):
+        def pause_s(self, tried: int) -> float:
+            waiting.set()
+            return 60.0
 
     def ask(chat: OpenAIChat):
         try:
@@ -609,14 +631,13 @@ def test_closing_ends_the_wait_of_a_call():
         except FornixError as error:
             raised.append(error)
 
-    with ChatServer(busy) as server:
-        patient = Retry(attempts=3, wait_s=60, most_s=60)
-        chat = OpenAIChat("small", base_url=server.url, api_key=KEY, retry=patient)
-        thread = threading.Thread(target=ask, args=(chat,))
+    with ChatServer([ChatReply(status=503)]) as server:
+        chat = OpenAIChat("small", base_url=server.url, api_key=KEY, retry=Patient())
+        thread = threading.Thread(target=ask, args=(chat,), daemon=True)
         thread.start()
-        assert asked.wait(timeout=30)
+        assert waiting.wait(timeout=30)
         chat.close()
-        thread.join(timeout=30)
+        thread.join(timeout=20)
     assert [type(error) for error in raised] == [ModelClosed]
 
 

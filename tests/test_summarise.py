@@ -217,6 +217,19 @@ def test_vectors_at_hand_are_used():
             summariser.summarise(texts, vectors=wrong)
 
 
+def test_vectors_are_checked_before_a_model_is_asked():
+    """What only the fallback would refuse is refused at once, not on the day the model fails."""
+    chat = ScriptedChat([says(summary="Fine.")])
+    rows = open_embedder("static").embed(DIARY)
+    for wrong in (rows[:3], rows[:, :2], rows[0], rows * np.float32("nan")):
+        with pytest.raises(InvalidInput, match="vectors"):
+            ModelSummariser(chat).summarise(DIARY, vectors=wrong)
+        with pytest.raises(InvalidInput, match="vectors"):
+            ModelSummariser(chat).topics(DIARY, 2, vectors=wrong)
+    assert chat.asked == ()
+    assert ModelSummariser(chat).summarise(DIARY, vectors=rows).text == "Fine."
+
+
 def test_without_meaning_the_first_sentences_are_taken():
     """An embedder that reads nothing still gives a summary."""
     summary = ExtractiveSummariser("words").summarise(DIARY, max_tokens=16)

@@ -6,6 +6,8 @@ comes back is read here, and believed only so far: it is bounded in time and siz
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -48,6 +50,15 @@ class Dialect:
     max_tokens: str = "max_tokens"
     stream_usage: bool = True
     extra: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be sent."""
+        if self.json not in {"schema", "object", "words"}:
+            raise InvalidInput(f"json must be schema, object or words, not {self.json!r}")
+        try:
+            json.dumps(dict(self.extra), allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"extra must be a dict of JSON: {error}") from error
 
     def fields(self, request: ChatRequest) -> dict[str, object]:
         """Return what is asked, as fields of a body, without model and messages."""
@@ -100,7 +111,7 @@ class OpenAIChat(ChatModel):
     ) -> None:
         if not model or not isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             raise InvalidInput("model must be the name of a model, such as 'gpt-4o'")
-        if not 0 < timeout_s < float("inf"):
+        if not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             raise InvalidInput(f"timeout_s must be a number above 0, not {timeout_s!r}")
         if base_url is not None:
             _host(base_url)

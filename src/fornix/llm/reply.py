@@ -229,15 +229,10 @@ def _object(model: str, data: bytes, kind: str) -> Mapping[str, object]:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is one, too
         named = f"is {_named(kind)}" if "json" not in kind and "event-stream" not in kind else ""
-        raise unusable(model, f"{named or 'is broken'}, not JSON") from _without_text(error)
+        raise unusable(model, f"{named or 'is broken'}, not JSON") from error
     if not isinstance(found, dict):
         raise unusable(model, "is JSON, but not an object")
     return cast("dict[str, object]", found)
-
-
-def _without_text(error: Exception) -> Exception:
-    """Return an error that does not hold the text that could not be read."""
-    return ValueError(type(error).__name__)
 
 
 def _named(kind: str) -> str:

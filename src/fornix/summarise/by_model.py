@@ -27,6 +27,7 @@ from fornix.summarise.summary import (
     Topic,
     checked_limits,
     checked_texts,
+    checked_vectors,
 )
 from fornix.values import counted
 
@@ -114,8 +115,7 @@ class ModelSummariser:
             InvalidInput: An argument cannot be used.
             ModelMissing, ModelClosed, ScriptEnded: The model cannot be asked at all.
         """
-        texts = checked_texts(texts)
-        checked_limits(max_tokens)
+        texts = self._checked(texts, 1, max_tokens, vectors)
         said = [text for text in texts if text.strip()]
         if not said:
             return self._fallback.summarise(texts, max_tokens=max_tokens, vectors=vectors)
@@ -152,8 +152,7 @@ class ModelSummariser:
             InvalidInput: An argument cannot be used.
             ModelMissing, ModelClosed, ScriptEnded: The model cannot be asked at all.
         """
-        texts = checked_texts(texts)
-        checked_limits(max_tokens, limit)
+        texts = self._checked(texts, limit, max_tokens, vectors)
         entries = [
             _Entry(shortened(text.strip(), self._batch_tokens // SHARE), (at,))
             for at, text in enumerate(texts)
@@ -176,6 +175,17 @@ class ModelSummariser:
                 for topic in made
             )
         return tuple(sorted(found, key=lambda topic: topic.indices))
+
+    def _checked(
+        self, texts: Sequence[str], limit: int, max_tokens: int, vectors: Vectors | None
+    ) -> tuple[str, ...]:
+        found = checked_texts(texts)
+        checked_limits(max_tokens, limit)
+        rows = checked_vectors(vectors, found, None)
+        if rows is not None:
+            # What the fallback would refuse on the day the model fails, it refuses today.
+            self._fallback.summarise((), vectors=rows[:0])
+        return found
 
     def _summary(self, texts: Sequence[str], max_tokens: int) -> str:
         most = self._batch_tokens - ITEM_TOKENS

@@ -120,9 +120,9 @@ def _text(text: object, at: int) -> str:
 
 
 def checked_vectors(
-    vectors: Vectors | None, texts: Sequence[str], dimensions: int
+    vectors: Vectors | None, texts: Sequence[str], dimensions: int | None
 ) -> Vectors | None:
-    """Return vectors, if they are those of *texts*.
+    """Return vectors, if they may be those of *texts*; *dimensions* None: of any size.
 
     Raises:
         InvalidInput: They are no numbers, or have another shape than (texts, dimensions).
@@ -130,10 +130,11 @@ def checked_vectors(
     if vectors is None:
         return None
     rows = np.asarray(vectors, dtype=np.float32)
-    if rows.shape != (len(texts), dimensions) or not np.isfinite(rows).all():
+    size = rows.shape[-1] if dimensions is None and rows.ndim else dimensions
+    if rows.shape != (len(texts), size) or not np.isfinite(rows).all():
         raise InvalidInput(
-            f"vectors must be numbers of the shape {(len(texts), dimensions)}, a row per text of "
-            f"the summariser's embedder, not of {rows.shape}"
+            f"vectors must be numbers of the shape {(len(texts), size)}, a row per text of the "
+            f"summariser's embedder, not of {rows.shape}"
         )
     return rows
 
