@@ -11,6 +11,7 @@ from fornix.errors import FornixError
 from fornix.events import Event, InputEvent, OutputEvent
 from fornix.items import Hit, Hits, Item
 from fornix.keys import KeyBatch, KeyMemory, KnowledgeMemory
+from fornix.llm import ChatModel, OpenAIChat, ScriptedChat
 from fornix.memory import Memory, MemoryStats
 from fornix.memory_events import (
     LongTermGetEvent,
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AsyncMemory",
+    "ChatModel",
     "Embedder",
     "Event",
     "FornixError",
@@ -61,11 +63,13 @@ __all__ = [
     "MemoryRef",
     "MemorySet",
     "MemoryStats",
+    "OpenAIChat",
     "OutputEvent",
     "Retain",
     "Retry",
     "RunBeginEvent",
     "RunnerContext",
+    "ScriptedChat",
     "SensoryReadEvent",
     "SensoryWriteEvent",
     "ShortTermReadEvent",
