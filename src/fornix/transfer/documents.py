@@ -51,7 +51,8 @@ class Document:
     def __init__(self, name: str, handle: IO[bytes]) -> None:
         self._name, self._handle = name, handle
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._text, self._at, self._line = "", 0, 1
+        self._text, self._at = "", 0
+        self._line, self._column = 1, 1  # where the text begins
         self._over = False
         self._number = 0
 
@@ -150,9 +151,10 @@ class Document:
             except RecursionError:
                 raise self._wrong("something is nested too deeply", self._at) from None
             except ValueError as error:
+                into = error.pos - self._at if isinstance(error, json.JSONDecodeError) else 0
                 if self._more():
                     continue
-                raise self._unread(error) from None
+                raise self._unread(error, self._at + into) from None
             if end == len(self._text) and self._more():
                 continue  # a number may go on
             self._at = end
@@ -170,7 +172,7 @@ class Document:
         except UnicodeDecodeError as error:
             line = self._place(len(self._text)) + raw.count(b"\n", 0, error.start)
             raise self._not_text(line) from None
-        self._line += self._text.count("\n", 0, self._at)
+        self._line, self._column = self._place(self._at), self._column_of(self._at)
         self._text, self._at = rest + read, 0
         return not self._over
 
@@ -179,18 +181,19 @@ class Document:
     def _place(self, at: int) -> int:
         return self._line + self._text.count("\n", 0, at)
 
-    def _unread(self, error: ValueError) -> InvalidInput:
+    def _column_of(self, at: int) -> int:
+        line = self._text.rfind("\n", 0, at)
+        return self._column + at if line < 0 else at - line
+
+    def _unread(self, error: ValueError, at: int) -> InvalidInput:
         if len(self._text) - self._at > LONGEST and not self._over:
             return self._wrong(f"a record has more than {LONGEST:,} characters", self._at)
-        at = error.pos if isinstance(error, json.JSONDecodeError) else self._at
         said = error.msg if isinstance(error, json.JSONDecodeError) else error
         return self._wrong(f"this is not JSON that fornix reads ({said})", at)
 
     def _wrong(self, problem: str, at: int) -> InvalidInput:
-        column = at - self._text.rfind("\n", 0, at)
-        return InvalidInput(
-            f"{self._name}:{self._place(at)}:{column}: {problem}; correct it and import again"
-        )
+        place = f"{self._name}:{self._place(at)}:{self._column_of(at)}"
+        return InvalidInput(f"{place}: {problem}; correct it and import again")
 
     def _not_text(self, line: int) -> InvalidInput:
         return InvalidInput(f"{self._name}:{line}: this is not UTF-8; save the file as UTF-8")

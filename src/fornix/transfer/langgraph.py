@@ -135,16 +135,16 @@ class LangGraphFile(Source):
         prefix, key, value, created, updated, expires = row
         try:
             found: Value = json.loads(value)
+            began, changed, until = (_moment(time) for time in (created, updated, expires))
         except (ValueError, TypeError, RecursionError) as error:
-            problem = f"the value of {prefix!r}, {key!r} is not JSON ({error})"
+            problem = f"the item {prefix!r}, {key!r} cannot be read ({error})"
             raise self.wrong(number, problem, "correct it and import again") from None
-        until = _moment(expires)
         return {
             "namespace": cast("Value", str(prefix).split(".")),
             "key": key,
             "value": found,
-            "created_at": _moment(created),
-            "updated_at": _moment(updated),
+            "created_at": began,
+            "updated_at": changed,
             "expires_at": until,
             "expired": until is not None and datetime.fromisoformat(until) <= self._now,
         }
@@ -223,9 +223,6 @@ def _moment(found: Any) -> str | None:  # noqa: ANN401 - a column of somebody el
     """Return a time of SQLite, which is UTC and has no zone, as ISO 8601."""
     if found is None:
         return None
-    try:
-        time = datetime.fromisoformat(found)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"the time {found!r} is not understood") from None
+    time = datetime.fromisoformat(found)
     zoned = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return zoned.isoformat()

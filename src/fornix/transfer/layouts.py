@@ -52,7 +52,7 @@ def layout_of(source: Source) -> Layout:
         return "langgraph"
     first = next(source.records(_LISTS), None)
     if first is None:
-        raise source.wrong(1, "there is nothing to import", "name another file")
+        raise InvalidInput(f"{source.name}: there is nothing to import; name another file")
     if first.fields.get("type") in KINDS and source.unit == "line":
         return "fornix"
     fitting: list[Layout] = [layout for layout in READERS if _fits(source, layout, first)]
