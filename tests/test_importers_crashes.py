@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from fornix import Memory
+from fornix.stores.sqlite import SqliteStore
 from fornix.transfer import Selection, export_lines
 from scale import COUNTS
 
@@ -111,6 +112,7 @@ def killed(db, words, size):
 def contents(db):
     """What an import leaves: every line of an export, in its order."""
     with Memory.open(db, mode="ro") as memory:
+        assert isinstance(memory.store, SqliteStore)
         assert memory.store.problems() == []
         return list(export_lines(memory, Selection()))
 

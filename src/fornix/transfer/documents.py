@@ -53,6 +53,7 @@ class Document:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._text, self._at = "", 0
         self._line, self._column = 1, 1  # where the text begins
+        self._counted = (0, 1)  # up to where its lines were counted
         self._over = False
         self._number = 0
 
@@ -173,13 +174,16 @@ class Document:
             line = self._place(len(self._text)) + raw.count(b"\n", 0, error.start)
             raise self._not_text(line) from None
         self._line, self._column = self._place(self._at), self._column_of(self._at)
-        self._text, self._at = rest + read, 0
+        self._text, self._at, self._counted = rest + read, 0, (0, self._line)
         return not self._over
 
     # --- what is wrong ------------------------------------------------------------------------
 
     def _place(self, at: int) -> int:
-        return self._line + self._text.count("\n", 0, at)
+        """Return the line of a place, from the last one that was asked for if it lies behind it."""
+        start, line = self._counted if at >= self._counted[0] else (0, self._line)
+        self._counted = (at, line + self._text.count("\n", start, at))
+        return self._counted[1]
 
     def _column_of(self, at: int) -> int:
         line = self._text.rfind("\n", 0, at)

@@ -168,7 +168,7 @@ class LangGraphFile(Source):
         raise InvalidInput(f"{self.name} is an SQLite file with {what}; name another file")
 
     def _check_unmoved(self) -> None:
-        if self._unmoving and (_stat(self._path) != self._stat or _wal(self._path).exists()):
+        if self._unmoving and (_stat(self._path) != self._stat or _in_use(self._path)):
             raise StoreBusy(f"{self.name} was written to while it was read; import it again")
 
     @contextmanager
@@ -189,9 +189,9 @@ def langgraph_file(path: Path) -> Generator[LangGraphFile]:
         InvalidInput: It is no such file.
     """
     # Opened the ordinary way, a closed file in WAL mode would get a -wal and a -shm beside it that
-    # stay. So without a -wal it is read as unmoving, and looked at for changes; with one, in a
-    # transaction.
-    unmoving = not _wal(path).exists()
+    # stay, and a lock would hold up who writes. So without a log it is read as unmoving, and looked
+    # at for changes; with one, in a transaction.
+    unmoving = not _in_use(path)
     name = f"{path.absolute().as_uri()}?{'immutable=1' if unmoving else 'mode=ro'}"
     try:
         db = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
@@ -210,8 +210,10 @@ def is_sqlite(path: Path) -> bool:
         return handle.read(len(MAGIC)) == MAGIC
 
 
-def _wal(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
+def _in_use(path: Path) -> bool:
+    """Return whether there is a log beside the file, without which it may not be whole."""
+    wal, journal = (path.with_name(f"{path.name}-{kind}") for kind in ("wal", "journal"))
+    return wal.exists() or (journal.exists() and journal.stat().st_size > 0)
 
 
 def _stat(path: Path) -> tuple[int, int]:

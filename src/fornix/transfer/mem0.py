@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 from fornix.errors import InvalidInput
 from fornix.items import Item
 from fornix.transfer.documents import Record
-from fornix.transfer.entries import ItemLine, Skipped, checked_item, object_of
+from fornix.transfer.entries import ItemLine, Skipped, object_of
 from fornix.transfer.foreign import Reader, label_of, name_of
 from fornix.values import Value
 
@@ -56,7 +56,6 @@ class Mem0Reader(Reader):
             session=name_of(fields, "run_id"),
             time=self.when(("created_at",), fields),
         )
-        checked_item(item)
         yield self.placed(item, fields, record.around)
 
 
