@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from datetime import UTC, datetime, timedelta, timezone
 
 import apsw
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fornix import Memory
 from fornix.errors import InvalidInput, StoreBusy
@@ -128,7 +131,7 @@ def test_a_call_of_a_tool_is_kept_and_an_empty_message_is_counted(memory):
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "name": "f", "tool_call_id": "c-1", "content": "7"},
         {"role": "assistant", "content": " "},
-        {"role": "assistant", "content": []},
+        {"role": "assistant", "content": [], "id": None, "metadata": None},
     )
     assert bring(memory, file).skipped == {"has no text": 2}
     _, called, answer = memory.key("ada").list()
@@ -697,6 +700,14 @@ def test_a_broken_document_is_named(text, problem):
         list(Source("f", io.BytesIO(text)).records({"results"}))
 
 
+def test_a_pipe_is_named(tmp_path):
+    """A file is read twice; what can be read once is piped in, and kept meanwhile."""
+    os.mkfifo(tmp_path / "pipe")
+    for place, problem in ((tmp_path / "pipe", "read twice"), (tmp_path, "is a folder")):
+        with pytest.raises(InvalidInput, match=problem):
+            survey_file(place)
+
+
 @pytest.mark.parametrize("text", [b"", b"[]", b" [ ]\n", b'{"results": []}'])
 def test_a_file_with_nothing_in_it_is_named(text):
     """Nothing to import is not success."""
@@ -711,6 +722,50 @@ def test_a_zip_archive_is_named():
         archive.writestr("conversations.json", "[]")
     with pytest.raises(InvalidInput, match="zip archive"):
         layout_of(Source("export.zip", packed))
+
+
+NAMES = [
+    "role", "content", "messages", "mapping", "current_node", "id", "message", "parent", "author",
+    "content_type", "parts", "text", "image_url", "url", "tool_calls", "metadata", "name", "time",
+    "created_at", "sample_id", "conversation", "session_1", "session_1_date_time", "dia_id",
+    "speaker", "sessions", "session_id", "date", "turns", "memory", "state", "results", "user_id",
+    "category_ids", "categories", "namespace", "key", "value", "items", "type", "entityType",
+    "observations", "entities", "relations", "from", "to", "relationType", "n",
+]  # fmt: skip
+PLAIN = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+    | st.sampled_from(["entity", "relation", "n", "user", "text", "2025-02-05T12:00:00Z"])
+)  # fmt: skip
+VALUES = st.recursive(
+    PLAIN,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5)
+    ),
+    max_leaves=25,
+)
+
+
+@given(
+    layout=st.sampled_from(LAYOUTS),
+    records=st.lists(st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=8), max_size=3),
+)
+def test_whatever_is_in_a_file_is_read_or_refused(layout, records):
+    """No contents make an importer fail otherwise than with an error that names the file."""
+    for file in (document(records), lines(*records)):
+        for refused in (
+            refusal(survey, file, layout, Target("ada", key_from="user_id")),
+            refusal(layout_of, file),
+        ):
+            assert refused is None or refused.startswith(file.name)
+
+
+def refusal(call, *arguments):
+    """What the error says, if there is one."""
+    try:
+        call(*arguments)
+    except InvalidInput as error:
+        return str(error)
+    return None
 
 
 # --- size --------------------------------------------------------------------------------------

@@ -120,7 +120,8 @@ def import_file(  # noqa: PLR0913 - an option each, as click passes them
         if layout == "auto" and chosen != "fornix":
             session.note(f"{source.name} is read as {chosen}")
         _check_target(chosen, target, knowledge)
-        found = survey(source, chosen, target)
+        with progress(session, "checking", total=None) as advance:
+            found = survey(source, chosen, target, progress=advance)
         if dry_run:
             _show(session, found)
             return

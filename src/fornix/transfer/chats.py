@@ -10,8 +10,8 @@ from fornix.errors import InvalidInput
 from fornix.items import Item
 from fornix.transfer import chatgpt
 from fornix.transfer.documents import Record
-from fornix.transfer.entries import ItemLine, Skipped, object_of, objects_of
-from fornix.transfer.foreign import Reader, inside, label_of, name_of
+from fornix.transfer.entries import ItemLine, Skipped, objects_of
+from fornix.transfer.foreign import Reader, inside, label_of, metadata_of, name_of
 from fornix.values import Value
 
 FIELDS = {"id", "role", "content", "speaker", "session", "time", "metadata", "importance"}
@@ -154,8 +154,8 @@ class ChatReader(Reader):
         item = Item(
             value="\n".join(content.texts),
             id=place[0] or self._id(fields),
-            metadata=title | object_of(chat, "metadata") | others | facts
-            | object_of(fields, "metadata"),
+            metadata=title | metadata_of(chat) | others | facts
+            | metadata_of(fields),
             importance=cast("float", fields.get("importance", 0.0)),
             speaker=speaker,
             role=role,
@@ -167,4 +167,7 @@ class ChatReader(Reader):
             yield Skipped(CUT)
 
     def _id(self, fields: dict[str, Value]) -> str:
-        return cast("str", fields["id"]) if "id" in fields else self.ids.make(fields)
+        given = fields.get("id")
+        if given is None:
+            return self.ids.make(fields)
+        return str(given) if type(given) is int else cast("str", given)

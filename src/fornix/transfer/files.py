@@ -36,12 +36,14 @@ def opened(path: str | os.PathLike[str]) -> Generator[Source]:
     the process has on it.
 
     Raises:
-        InvalidInput: It is a folder, or no file of LangGraph.
+        InvalidInput: It is a folder or a pipe, or an SQLite file of something else.
         OSError: It cannot be opened.
     """
     place = Path(path)
     if place.is_dir():
         raise InvalidInput(f"{place} is a folder; name a file in it")
+    if place.exists() and not place.is_file():
+        raise InvalidInput(f"{place} is no file that can be read twice; pipe it in (import -)")
     if is_sqlite(place):
         with langgraph_file(place) as file:
             yield file

@@ -12,7 +12,7 @@ from typing import ClassVar
 from fornix.errors import FornixError, InvalidInput
 from fornix.items import Item, text_of
 from fornix.transfer.documents import Record
-from fornix.transfer.entries import Ids, ItemLine, Skipped, checked_item, time_of
+from fornix.transfer.entries import Ids, ItemLine, Skipped, checked_item, object_of, time_of
 from fornix.values import Value, checked_name
 
 NO_TEXT = "has no text"
@@ -178,6 +178,11 @@ def label_of(fields: dict[str, Value], name: str) -> str | None:
     if found is not None and not isinstance(found, str):
         raise InvalidInput(f'"{name}" must be a text, not {found!r:.40}')
     return found or None
+
+
+def metadata_of(fields: dict[str, Value]) -> dict[str, Value]:
+    """Return the metadata that a record has itself; null is none."""
+    return {} if fields.get("metadata") is None else object_of(fields, "metadata")
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from typing import ClassVar, cast
 from fornix.errors import InvalidInput
 from fornix.items import Item
 from fornix.transfer.documents import Record
-from fornix.transfer.entries import ItemLine, Skipped, object_of
-from fornix.transfer.foreign import Reader, label_of, name_of
+from fornix.transfer.entries import ItemLine, Skipped
+from fornix.transfer.foreign import Reader, label_of, metadata_of, name_of
 from fornix.values import Value
 
 FIELDS = {"id", "memory", "content", "metadata", "created_at", "hash", "score", "category_ids"}
@@ -67,7 +67,7 @@ def _user(fields: dict[str, Value], around: dict[str, Value]) -> None:
 
 
 def _metadata(fields: dict[str, Value], around: dict[str, Value]) -> dict[str, Value]:
-    own = {} if fields.get("metadata") is None else object_of(fields, "metadata")
+    own = metadata_of(fields)
     found = {
         name: value
         for name, value in fields.items()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fornix.transfer.entries import Entry, ItemLine, SetLine, Skipped
 from fornix.transfer.foreign import Target
 from fornix.transfer.layouts import Layout, entries
 from fornix.transfer.source import Source
+
+STEP = 500
+"""Entries after which progress is told."""
 
 SAMPLE = 3
 """Items that a survey keeps to be looked at."""
@@ -39,8 +42,17 @@ class Survey:
         return len({key for key, _ in self.items if key is not None})
 
 
-def survey(source: Source, layout: Layout, target: Target | None) -> Survey:
+def survey(
+    source: Source,
+    layout: Layout,
+    target: Target | None,
+    *,
+    progress: Callable[[int], None] = lambda _count: None,
+) -> Survey:
     """Return what a file has in it, after reading all of it; nothing is written.
+
+    Args:
+        progress: Called with the number of entries read since the last call.
 
     Raises:
         InvalidInput: A record cannot be used, or names an item or a field a second time.
@@ -55,6 +67,8 @@ def survey(source: Source, layout: Layout, target: Target | None) -> Survey:
             skipped[entry.reason] += 1
             continue
         count += 1
+        if not count % STEP:
+            progress(STEP)
         named = _named(entry)
         first = seen.setdefault(hash(named), number)
         if len(seen) < count:
