@@ -529,6 +529,15 @@ def test_what_is_not_committed_is_not_read(tmp_path):
     assert survey_file(path, target=ADA).entries == 1
     db.execute("COMMIT")
     assert survey_file(path, target=ADA).entries == 0
+    db.pragma("cache_size", 2)
+    db.execute("BEGIN")
+    size = path.stat().st_size
+    rows = [("a", f"{n}", '{"text": "x"}', "x" * 1000, "x") for n in range(200)]
+    db.executemany("INSERT INTO store VALUES (?, ?, ?, ?, ?, NULL, NULL)", rows)
+    assert path.stat().st_size > size, "the transaction has not reached the file"
+    with pytest.raises(StoreBusy, match="locked"):
+        survey_file(path, target=ADA)
+    db.execute("ROLLBACK")
     db.close()
 
 
