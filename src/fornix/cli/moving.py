@@ -26,7 +26,7 @@ from fornix.cli.options import (
 )
 from fornix.cli.progress import progress, settle
 from fornix.cli.session import Owner, Session
-from fornix.items import text_of
+from fornix.items import Item, text_of
 from fornix.sets import OnExisting
 from fornix.transfer import (
     LAYOUTS,
@@ -45,7 +45,6 @@ from fornix.transfer import (
     opened,
     survey,
 )
-from fornix.values import Value
 
 BLOCK = 1 << 20
 
@@ -163,7 +162,7 @@ def _show(session: Session, found: Survey) -> None:
         places: list[show.Json] = [
             {"key": key, "set": name, "items": count} for (key, name), count in found.items.items()
         ]
-        sample = [show.wired(_sample(line)) for line in found.sample]
+        sample = [show.wired(item_fields(_sample(line), key=line.key)) for line in found.sample]
         show.document(_audit(found) | {"dry_run": True, "places": places, "sample": sample})
         return
     session.say(f"nothing is written; it would be {_amount(found)}")
@@ -175,12 +174,13 @@ def _show(session: Session, found: Survey) -> None:
     if len(found.items) > SHOWN:
         session.say(f"  and {len(found.items) - SHOWN:,} more (--json lists all)")
     if not session.quiet:
-        show.items(line.item for line in found.sample)
+        show.items(_sample(line) for line in found.sample)
 
 
-def _sample(line: ItemLine) -> Value:
+def _sample(line: ItemLine) -> Item:
+    """Return an item as it would be in its set."""
     text = text_of(line.item.value) if line.item.text is None else line.item.text
-    return item_fields(replace(line.item, set_name=line.set, text=text), key=line.key)
+    return replace(line.item, set_name=line.set, text=text)
 
 
 def _amount(found: Survey) -> str:

@@ -221,7 +221,10 @@ def read_zone(text: str) -> tzinfo:
             return ZoneInfo(text)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass
-    raise InvalidInput(f"{_cut(text)} is no zone; write UTC, +01:00, or a name like Europe/Lisbon")
+    raise InvalidInput(
+        f"{_cut(text)} is no zone that this system knows; write UTC, +01:00, or a name like "
+        "Europe/Lisbon"
+    )
 
 
 def read_path(text: str) -> str | tuple[str, ...]:
