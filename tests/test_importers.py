@@ -701,6 +701,7 @@ def test_a_record_that_cannot_be_used_is_named(layout, record, problem):
         (b'[{"a": "\xff"}]', r"^f:1: this is not UTF-8"),
         (b'{"a":\n' + b"[" * 200_000, r"^f:2:1: something is nested too deeply"),
         (b"\x1f\x8b\x08", r"^f is compressed; unpack it"),
+        (b"SQLite format 3\0...", r"^f is an SQLite file; name the file itself"),
     ],
 )
 def test_a_broken_document_is_named(text, problem):

@@ -18,6 +18,7 @@ HEAD = 1 << 20
 PACKED = {
     b"\x1f\x8b": "is compressed; unpack it (zcat FILE | fornix import -)",
     b"PK\x03\x04": "is a zip archive; unpack it and import the .json or .jsonl file in it",
+    b"SQLite format 3\0": "is an SQLite file; name the file itself, which is read through SQLite",
 }
 
 
