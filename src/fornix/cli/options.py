@@ -6,9 +6,10 @@ import json
 import os
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import update_wrapper
 from typing import Concatenate, ParamSpec, TypeVar, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -204,6 +205,26 @@ def read_span(text: str) -> timedelta:
     if span > LONGEST_TTL:
         raise InvalidInput(f"{_cut(text)} is longer than 1,000 years; without it, it stays")
     return span
+
+
+def read_zone(text: str) -> tzinfo:
+    """Return the zone that *text* is: an offset like ``+01:00``, or a name."""
+    found = re.fullmatch(r"([+-])([0-9]{2}):([0-5][0-9])", text)
+    if found:
+        away = timedelta(hours=int(found[2]), minutes=int(found[3]))
+        if away < timedelta(days=1):
+            return timezone(away if found[1] == "+" else -away)
+    elif text in ("UTC", "Z"):
+        return UTC
+    else:
+        try:
+            return ZoneInfo(text)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise InvalidInput(
+        f"{_cut(text)} is no zone that this system knows; write UTC, +01:00, or a name like "
+        "Europe/Lisbon"
+    )
 
 
 def read_path(text: str) -> str | tuple[str, ...]:
