@@ -498,3 +498,20 @@ class Busy(Agent):
 def dial():
     raise OSError("no line")
 """
+
+
+# --- mistakes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs", "show", "x"), ("runs", "show", "0"), ("runs", "show", "1.5"), ("replay", "x"),
+        ("runs", "show", "9" * 20), ("runs", "retry", "1", "x"), ("runs", "discard", "x"),
+        ("runs", "list", "-n", "0"), ("runs", "list", "-n", "x"), ("list", "-k", "a", "-n", "0"),
+        ("run", "json:x", "-i", "-", "--concurrency", "x"),
+    ],
+)  # fmt: skip
+def test_a_number_that_is_none_is_told_in_one_line(shell, words):
+    """With exit code 2, as every wrong word."""
+    assert "is not a whole number, " in shell(*words, code=2).stderr.splitlines()[0]

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
+from typing import Any
 
 import pytest
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from fornix import (
+    Agent,
+    InputEvent,
+    LocalRunner,
+    Memory,
+    OutputEvent,
+    Retain,
+    Retry,
+    action,
+    durable,
+)
 from fornix.errors import InvalidInput, NotFound, RunParked, RunPending
 
 
@@ -38,6 +50,113 @@ def memory():
 def test_retain_of_another_type_is_refused(memory, retain):
     with pytest.raises(InvalidInput, match="retain must be a Retain"):
         LocalRunner(ECHO, memory, retain=retain)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"attempts": 0}, {"wait_s": "a"}, {"wait_s": None}, {"wait_s": True}, {"wait_s": -1},
+        {"factor": "x"}, {"factor": 0.5}, {"most_s": float("inf")}, {"jitter": "x"}, {"jitter": 2},
+        {"on": 3}, {"on": (3,)}, {"on": [ValueError]}, {"on": (int,)},
+    ],
+)  # fmt: skip
+def test_a_retry_that_could_not_be_done_is_refused(setting):
+    """When it is made; not when an action has failed."""
+    with pytest.raises(InvalidInput, match=next(iter(setting))):
+        Retry(**setting)
+
+
+def test_a_retry_takes_one_class_of_errors_as_well():
+    assert Retry(on=ValueError) == Retry(on=(ValueError,))  # pyright: ignore[reportArgumentType] - forgiven
+
+
+@pytest.mark.parametrize("count", ["x", -1, 1 << 63])
+def test_a_number_of_runs_that_cannot_be_kept_is_refused(count):
+    with pytest.raises(InvalidInput, match="count must be"):
+        Retain(count=count)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"name": 3}, {"name": ""}, {"name": "x" * 5000}, {"retry": 3}, {"reconcile": 3}]
+)
+def test_a_durable_call_that_could_not_be_made_is_refused(memory, setting):
+    """Where the function is marked, and in the action; not when the call fails."""
+    with pytest.raises(InvalidInput):
+        durable(**setting)
+
+    @action(InputEvent)
+    def work(event, ctx):
+        with pytest.raises(InvalidInput):
+            ctx.durable.using(**setting)
+        with pytest.raises(InvalidInput, match="calls a function, not 3"):
+            ctx.durable(3)
+        ctx.send_event(OutputEvent("refused"))
+
+    with LocalRunner(Agent("calls", actions=[work]), memory) as runner:
+        assert runner.handle("ada", 1) == ("refused",)
+
+
+@pytest.mark.parametrize("function", [3, len])
+def test_what_cannot_be_marked_as_durable_is_refused(function):
+    with pytest.raises(InvalidInput, match="@durable"):
+        durable()(function)
+
+
+def test_a_runner_refuses_settings_that_make_no_sense(memory):
+    wrong: list[dict[str, Any]] = [{"name": ""}, {"name": 3}, {"concurrency": 0}]
+    for setting in [*wrong, {"concurrency": "3"}]:
+        with pytest.raises(InvalidInput):
+            LocalRunner(ECHO, memory, **setting)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"after": "x"}, {"after": -1}, {"after": 1.5}, {"after": True}, {"after": 1 << 63},
+        {"wait_s": "a"}, {"wait_s": float("nan")}, {"consumer": 3}, {"consumer": ""},
+        {"consumer": "mailer", "after": 3},
+    ],
+)  # fmt: skip
+def test_outputs_refuse_what_makes_no_sense_when_they_are_asked_for(memory, asked):
+    """At the call, not at the first output; no consumer is remembered."""
+    with LocalRunner(ECHO, memory) as runner, pytest.raises(InvalidInput):
+        runner.outputs(**asked)
+
+
+def test_map_and_serve_refuse_what_makes_no_sense(memory):
+    with LocalRunner(ECHO, memory) as runner:
+        with pytest.raises(InvalidInput, match="map takes inputs"):
+            runner.map(3)  # pyright: ignore[reportCallIssue, reportArgumentType] - wrong on purpose
+        with pytest.raises(InvalidInput, match=r"must be a threading\.Event"):
+            runner.serve(stop=3)  # pyright: ignore[reportArgumentType] - wrong on purpose
+        with pytest.raises(InvalidInput, match="a key must be"):
+            runner.runs.list(key="")
+
+
+@pytest.mark.parametrize("wait_s", ["a", float("nan"), True, [1]])
+def test_a_ticket_and_a_runner_refuse_a_wait_that_is_no_number(memory, wait_s):
+    """Whether the run is over or not; the runner is still open then."""
+    with LocalRunner(ECHO, memory) as runner:
+        ticket = runner.submit("ada", 1)
+        for _ in range(2):
+            with pytest.raises(InvalidInput, match="wait_s must be a number"):
+                ticket.result(wait_s)
+            with pytest.raises(InvalidInput, match="wait_s must be a number"):
+                asyncio.run(ticket.aresult(wait_s))
+            ticket.result()
+        with pytest.raises(InvalidInput, match="wait_s must be a number"):
+            asyncio.run(runner.ahandle("ada", 2, wait_s=wait_s))
+        with pytest.raises(InvalidInput, match="wait_s must be a number"):
+            runner.close(wait_s)
+        assert runner.handle("ada", 3) == (3,)
+
+
+@pytest.mark.parametrize("wait_s", [None, float("inf"), 10**30, 0, -1])
+def test_a_runner_closes_however_long_it_may_wait(memory, wait_s):
+    runner = LocalRunner(ECHO, memory)
+    runner.submit("ada", 1).result()
+    runner.close(wait_s)
+    assert "fornix-echo-watch" not in [thread.name for thread in threading.enumerate()]
 
 
 @pytest.mark.parametrize("wait_s", ["a", float("nan"), True, [1]])

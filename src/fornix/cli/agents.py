@@ -28,11 +28,13 @@ def load(named: str, *, name: str | None) -> Plan:
         name: What its runner will be called, if not like the agent.
 
     Raises:
-        click.UsageError: No name is there.
+        click.UsageError: A name is missing, or empty.
         NotFound: There is no such file or module, or it has no such agent.
         InvalidInput: Importing it raised; the message says where. Or it is no agent, or one
             without actions.
     """
+    if name == "":
+        raise click.UsageError("--name is empty; leave it out (a shell variable may not be set)")
     place, colon, attribute = named.rpartition(":")
     if not colon or not place or not attribute:
         problem = f"{named!r} names no agent; write my_agent.py:Shop, or package.module:Shop"

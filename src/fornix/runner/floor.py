@@ -316,7 +316,8 @@ class Floor:
             threads = list(self._threads)
         others = [thread for thread in threads if thread is not threading.current_thread()]
         for thread in others:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            left_s = max(0.0, deadline - time.monotonic())
+            thread.join(min(left_s, threading.TIMEOUT_MAX))
         return not (self._taken or self._away or any(thread.is_alive() for thread in others))
 
     def leases(self) -> list[Lease]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,15 @@ from fornix.run import Finished, LiveRun
 from fornix.scope import Lease, Scope
 from fornix.state.held import HeldTree
 from fornix.store import Batch, Ledger, Run, Store
+from fornix.writer import Engine
+
+
+def owner_name(engine: Engine) -> str:
+    """Return a name to hold leases under, which no other runner that is open has."""
+    try:
+        return engine.owners.pop()
+    except IndexError:
+        return f"{os.getpid()}-{uuid.uuid4().hex}"
 
 
 class State(Enum):

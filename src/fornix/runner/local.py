@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from math import inf
 from types import TracebackType
 from typing import Literal, Self, overload
 
@@ -33,8 +32,8 @@ from fornix.errors import (
 from fornix.memory import Memory
 from fornix.run import Shop
 from fornix.runner.desk import Desk
-from fornix.runner.intake import checked_wait, input_of, parts
-from fornix.runner.lanes import LiveLane, State
+from fornix.runner.intake import checked_stop, checked_wait, input_of, parts
+from fornix.runner.lanes import LiveLane, State, owner_name
 from fornix.runner.outlet import Outlet, Output
 from fornix.runner.records import Runs
 from fornix.runner.tickets import LOOK_S, Outputs, Ticket
@@ -43,7 +42,6 @@ from fornix.runner.work import Work
 from fornix.scope import Scope
 from fornix.store import Accepted, Input, Retain, Run
 from fornix.values import counted
-from fornix.writer import Engine
 
 CONCURRENCY = 16
 """Keys at work at once: as many threads for plain actions, as many async actions on the loop."""
@@ -91,7 +89,7 @@ class LocalRunner:
         ttl = plan.agent.short_term_ttl or memory.short_term_ttl
         self._shop = Shop(memory.engine, plan, memory.space, memory.knowledge.name, ttl)
         self._store = memory.engine.store
-        self.owner = _owner(memory.engine)
+        self.owner = owner_name(memory.engine)
         self._closing = threading.Event()
         self._outlet = Outlet(self._shop, self._closing)
         self._desk = Desk(self._shop, self._outlet)
@@ -193,6 +191,8 @@ class LocalRunner:
         """
         if errors not in ("raise", "return"):
             raise InvalidInput(f"errors must be 'raise' or 'return', not {errors!r}")
+        if not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"map takes inputs, (key, value) each, not {inputs!r}")
         return self._mapped(inputs, errors)
 
     def _mapped(
@@ -332,6 +332,7 @@ class LocalRunner:
 
         Raises:
             OutputsPruned: Outputs past *after* are no longer kept.
+            InvalidInput: *after* with a consumer, or an argument that cannot be used.
         """
         return self._outlet.stream(consumer, after, wait_s)
 
@@ -376,6 +377,7 @@ class LocalRunner:
 
     def serve(self, *, stop: threading.Event | None = None) -> None:
         """Pull from the inbox, whoever fills it, until *stop* is set or the runner is closed."""
+        checked_stop(stop)
         self._watch.serving = True
         self.start()
         self._desk.stir.set()
@@ -398,17 +400,22 @@ class LocalRunner:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def close(self, wait_s: float = 10) -> None:
-        """Let tasks that are at work end, up to *wait_s*, and give the keys back; twice is fine.
+    def close(self, wait_s: float | None = 10) -> None:
+        """Let tasks at work end, up to *wait_s*, and give the keys back; twice is fine.
 
+        Without a *wait_s* that takes as long as they do.
         What is still to be done stays in the inbox.
+
+        Raises:
+            InvalidInput: *wait_s* is no number of seconds.
         """
+        checked_wait(wait_s)
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         self._closing.set()
-        ended = self._work.stop(wait_s)
+        ended = self._work.stop(inf if wait_s is None else wait_s)
         if not ended:
             _LOG.warning("an action did not end in time; what it does now is not kept")
         self._watch.stop()
@@ -461,6 +468,7 @@ class LocalRunner:
         wait_s: float | None = None,
     ) -> Outputs:
         """Accept an input, and return the outputs of its run; see `handle`."""
+        checked_wait(wait_s)
         ticket = await self.asubmit(key, value, event_id=event_id)
         return await ticket.aresult(wait_s)
 
@@ -468,7 +476,7 @@ class LocalRunner:
         """Work until no input waits any more; see `run_until_idle`."""
         await asyncio.to_thread(self.run_until_idle)
 
-    async def aclose(self, wait_s: float = 10) -> None:
+    async def aclose(self, wait_s: float | None = 10) -> None:
         """Close; see `close`."""
         await asyncio.to_thread(self.close, wait_s)
 
@@ -483,11 +491,3 @@ class LocalRunner:
         trace: TracebackType | None,
     ) -> None:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
-
-
-def _owner(engine: Engine) -> str:
-    """Return a name to hold leases under, which no other runner that is open has."""
-    try:
-        return engine.owners.pop()
-    except IndexError:
-        return f"{os.getpid()}-{uuid.uuid4().hex}"
