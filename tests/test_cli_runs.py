@@ -183,6 +183,11 @@ def test_an_agent_that_cannot_be_loaded_is_told_with_its_place(shell, tmp_path, 
     )
     assert "broken.py:3 raised SyntaxError" in said(broken, "\n\ndef\n")
     assert "raised SystemExit" in said("broken:A", "raise SystemExit(0)\n")
+    odd = "class Odd(BaseException):\n    def __str__(self):\n        raise self\n\n"
+    assert "broken.py:5 raised Odd: (no message" in said(broken, f"{odd}raise Odd\n")
+    assert "broken.py:5 raised GeneratorExit" in said("broken:A", "\n" * 4 + "raise GeneratorExit")
+    makes = "import fornix\n\nclass A(fornix.Agent):\n    def __init__(self):\n        exit(3)\n"
+    assert "cannot be made" in said(broken, makes)
     assert "no Agent is in it" in said(broken, "x = 1\n")
     assert "A cannot be made: " in said(
         broken,

@@ -257,3 +257,21 @@ def test_an_action_that_would_wait_for_itself_is_refused(memory, way):
             runner.submit("ada", 1).result(20)
         with pytest.raises(RunParked, match=r"an action .*cannot wait"):
             runner.handle("bob", 1)
+
+
+@pytest.mark.parametrize("error", [Odd("x"), SystemExit(3), GeneratorExit()])
+def test_whatever_an_action_raises_parks_its_run(memory, error):
+    """In the caller's thread and in a worker's; others go on."""
+
+    @action(InputEvent)
+    def work(event, ctx):
+        if event.input == "bad":
+            raise error
+        ctx.send_event(OutputEvent("fine"))
+
+    with LocalRunner(Agent("odd", actions=[work]), memory) as runner:
+        with pytest.raises(RunParked, match=type(error).__name__):
+            runner.handle("ada", "bad")
+        with pytest.raises(RunParked, match=type(error).__name__):
+            runner.submit("bob", "bad").result(20)
+        assert runner.handle("eve", "good") == ("fine",)

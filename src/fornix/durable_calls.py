@@ -204,7 +204,9 @@ def message_of(error: BaseException) -> str:
     """Return what an error says, as text that can be stored."""
     try:
         return str(error).encode(errors="replace").decode()
-    except Exception as broken:  # noqa: BLE001 - a user's __str__: its run is parked all the same
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:  # noqa: BLE001 - a user's __str__: its run is parked all the same
         return f"(no message: its __str__ raised {type(broken).__name__})"
 
 

@@ -52,10 +52,6 @@ _HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
 _GONE = (StoreClosed, ForkedStore)
 """What ends all work of this process on the store."""
 
-_FAILURES = (Exception, SystemExit, asyncio.CancelledError)
-"""What an action may raise to fail. In a thread or on a loop that is not its own, leaving the
-program means nothing, and nobody but the runner cancels it from outside."""
-
 
 class Listener(Protocol):
     """Who is told what became of runs.
@@ -237,7 +233,9 @@ class Work:
             run.drop()
             self._abandon(lane)
             return None
-        except _FAILURES as error:  # the user's code: recorded, and its run parked
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the user's code: its run is parked
             run.drop()
             return self._refused(lane, error)
         finally:
