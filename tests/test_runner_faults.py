@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import time
 from typing import Any
@@ -275,3 +276,94 @@ def test_whatever_an_action_raises_parks_its_run(memory, error):
         with pytest.raises(RunParked, match=type(error).__name__):
             runner.submit("bob", "bad").result(20)
         assert runner.handle("eve", "good") == ("fine",)
+
+
+# --- an action that would wait for itself ---------------------------------------------------------
+
+
+def of_itself(memory, what, *, is_async):
+    """Have an action do something to what it runs in; return what came of it, and how long."""
+    runners = []
+
+    @action(InputEvent)
+    def work(event, ctx):
+        what(ctx, runners[0])
+
+    @action(InputEvent)
+    async def awork(event, ctx):
+        await asyncio.sleep(0)
+        await what(ctx, runners[0]) if inspect.iscoroutinefunction(what) else what(ctx, runners[0])
+
+    agent = Agent("self", actions=[awork if is_async else work])
+    with LocalRunner(agent, memory) as runner:
+        runners.append(runner)
+        began = time.monotonic()
+        with pytest.raises(RunParked) as parked:
+            runner.submit("ada", 1).result(60)
+        assert time.monotonic() - began < 8
+        return str(parked.value)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("way", ["set", "batch", "append", "thread"])
+def test_an_action_is_told_at_once_that_it_holds_its_key(memory, way, is_async):
+    """Also across awaits, and in a thread of the loop; it would wait for itself."""
+
+    def change(ctx, runner):
+        ada = memory.key(ctx.key)
+        if way == "batch":
+            with ada.batch() as batch:
+                batch.short_term.set("a", 1)
+        elif way == "append":
+            ada.short_term.append("a", 1)
+        else:
+            ada.short_term.set("a", 1)
+
+    async def elsewhere(ctx, runner):
+        await asyncio.to_thread(change, ctx, runner)
+
+    what = elsewhere if way == "thread" and is_async else change
+    told = of_itself(memory, what, is_async=is_async)
+    assert "is held by the action" in told
+    assert "use ctx.short_term_memory" in told
+    assert memory.key("ada").short_term.get("a") is None
+
+
+def test_an_action_may_change_what_it_does_not_hold(memory):
+    """Another key, items of its own, the same key of another store; a read goes anyway."""
+
+    @action(InputEvent)
+    def work(event, ctx):
+        memory.key("bob").short_term.set("a", 1)
+        memory.key(ctx.key).add("an item")
+        with memory.key(ctx.key).batch() as batch:
+            batch.add("another")
+        other.key(ctx.key).short_term.set("a", memory.key(ctx.key).short_term.get("a", 2))
+
+    with Memory.open(embedder="words") as other:
+        with LocalRunner(Agent("free", actions=[work]), memory) as runner:
+            runner.handle("ada", 1)
+        assert memory.key("bob").short_term.get("a") == 1
+        assert len(memory.key("ada").list()) == 2
+        assert other.key("ada").short_term.get("a") == 2
+        memory.key("ada").short_term.set("a", 3)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("way", ["close", "idle", "result"])
+def test_an_action_cannot_wait_for_its_own_runner(memory, way, is_async):
+    """It is told at once, and nothing is closed."""
+
+    def wait(ctx, runner):
+        if way == "result":
+            runner.submit(ctx.key, 2).result()
+        elif way == "idle":
+            runner.run_until_idle()
+        else:
+            runner.close()
+
+    async def await_it(ctx, runner):
+        await (runner.aclose() if way == "close" else runner.ahandle(ctx.key, 2))
+
+    what = await_it if way != "idle" and is_async else wait
+    assert "an action" in of_itself(memory, what, is_async=is_async)

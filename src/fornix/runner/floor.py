@@ -204,21 +204,6 @@ class Floor:
         lane.state, lane.worker = State.TAKEN, threading.get_ident()
         self._taken += 1
 
-    def is_at(self, scope: Scope) -> bool:
-        """Return whether the calling thread is at work on a key."""
-        lane = self.lanes.get(scope)
-        return (
-            lane is not None and lane.state is State.TAKEN and lane.worker == threading.get_ident()
-        )
-
-    def is_inside(self) -> bool:
-        """Return whether the calling thread is at work on any key."""
-        me = threading.get_ident()
-        with self.lock:
-            return any(
-                lane.state is State.TAKEN and lane.worker == me for lane in self.lanes.values()
-            )
-
     def begin_slow(self, shift: Shift) -> None:
         """Call another worker if lanes are ready: the calling one is held up from now on."""
         with self.lock:

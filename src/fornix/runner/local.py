@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Literal, Self, overload
 
 from fornix.agent import Agent, Plan
+from fornix.at_work import refuse_own_run, refuse_own_runner
 from fornix.errors import (
     FornixError,
     InvalidInput,
@@ -149,16 +150,9 @@ class LocalRunner:
         """
         checked_wait(wait_s)
         asked = input_of(self._shop, key, value, event_id)
-        self._refuse_own(asked.scope)
+        refuse_own_run(self._store, asked.scope)
         ticket = self._accept([asked], call=False)[0]
         return ticket.result(wait_s)
-
-    def _refuse_own(self, scope: Scope) -> None:
-        if self._work.floor.is_at(scope):
-            raise InvalidInput(
-                f"an action of key {scope.key!r} cannot wait for another run of that key, which "
-                "comes after its own; send an event, or submit the input and do not wait"
-            )
 
     @overload
     def map(
@@ -290,7 +284,7 @@ class LocalRunner:
         checked_wait(wait_s)
         deadline = None if wait_s is None else time.monotonic() + wait_s
         floor, scope = self._work.floor, Scope(self._shop.space, ticket.key)
-        self._refuse_own(scope)
+        refuse_own_run(self._store, scope)
         while not ticket.done:
             lane = floor.lanes.get(scope)
             if deadline is None and lane is not None and self._work.on(lane):
@@ -304,7 +298,9 @@ class LocalRunner:
     def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
         """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
         self._desk.stir.set()
-        lane = self._work.floor.lanes.get(Scope(self._shop.space, ticket.key))
+        scope = Scope(self._shop.space, ticket.key)
+        refuse_own_run(self._store, scope)
+        lane = self._work.floor.lanes.get(scope)
         stuck = None if lane is None else lane.stuck
         if stuck is not None and stuck.number < ticket.number and (wait_s is None or left_s <= 0):
             row = self._store.run(stuck.id)
@@ -361,8 +357,7 @@ class LocalRunner:
         Also waits for what other processes are at. Runs that are parked, and what waits behind
         them, are left.
         """
-        if self._work.floor.is_inside():
-            raise InvalidInput("an action cannot wait until all is done: it is not done itself")
+        refuse_own_runner(self.owner, "wait until all is done")
         self.start()
         while True:
             if self._desk.failure is not None:
@@ -407,9 +402,10 @@ class LocalRunner:
         What is still to be done stays in the inbox.
 
         Raises:
-            InvalidInput: *wait_s* is no number of seconds.
+            InvalidInput: *wait_s* is no number of seconds; or an action of its own calls this.
         """
         checked_wait(wait_s)
+        refuse_own_runner(self.owner, "close its runner: set the stop= of serve()")
         with self._lock:
             if self._closed:
                 return

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Protocol
 
+from fornix.at_work import Held, at_work
 from fornix.errors import (
     ForkedStore,
     FornixError,
@@ -225,7 +226,10 @@ class Work:
         shift.since = began = time.perf_counter()
         try:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
-            answer = action.call(event, context if action.adapt is None else action.adapt(context))
+            with at_work(self._held(lane)):
+                answer = action.call(
+                    event, context if action.adapt is None else action.adapt(context)
+                )
             if answer is not None:
                 _refuse_awaitable(answer, action.name)
             finished = run.done(task, release=lambda: self._may_release(lane))
@@ -248,6 +252,9 @@ class Work:
     def _pending(self, lane: LiveLane, kind: Kind, finished: Finished) -> Pending:
         lane.pending = Pending(lane, kind, finished)
         return lane.pending
+
+    def _held(self, lane: LiveLane) -> Held:
+        return Held(self.shop.engine.store, lane.scope, self.owner)
 
     def _may_release(self, lane: LiveLane) -> bool:
         """Return whether the lease goes back with the commit that ends the run."""
@@ -432,7 +439,8 @@ class Work:
         action = run.action
         try:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
-            await action.call(event, context if action.adapt is None else action.adapt(context))
+            with at_work(self._held(lane)):
+                await action.call(event, context if action.adapt is None else action.adapt(context))
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
             self._abandon_async(lane, run)
