@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -367,3 +370,64 @@ def test_an_action_cannot_wait_for_its_own_runner(memory, way, is_async):
 
     what = await_it if way != "idle" and is_async else wait
     assert "an action" in of_itself(memory, what, is_async=is_async)
+
+
+# --- runners that nobody closed -----------------------------------------------------------------
+
+
+def drop(things):
+    things.clear()
+    gc.collect()
+
+
+def named(runner_name):
+    return [t for t in threading.enumerate() if t.name.startswith(f"fornix-{runner_name}-")]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_threads_of_a_forgotten_runner_end(memory, is_async):
+    """Once it is garbage, with a warning that names it; its keys are given back."""
+
+    @action(InputEvent)
+    def work(event, ctx):
+        return
+
+    @action(InputEvent)
+    async def awork(event, ctx):
+        return
+
+    agent = Agent("forgotten", actions=[awork if is_async else work])
+    runners = [LocalRunner(agent, memory)]
+    runners[0].submit("ada", 1).result()
+    runners[0].submit("bob", 1).result(20)
+    threads = named("forgotten")
+    assert threads
+    with pytest.warns(ResourceWarning, match="runner of agent 'forgotten' .* was never closed"):
+        drop(runners)
+    for thread in threads:
+        thread.join(20)
+    assert named("forgotten") == []
+    memory.key("ada").short_term.set("free", 1)
+
+
+def test_a_forgotten_runner_ends_what_somebody_waits_for(memory):
+    """A ticket keeps its runner."""
+    tickets = [LocalRunner(ECHO, memory).submit("ada", 1)]
+    assert tickets[0].result(20) == (1,)
+    with pytest.warns(ResourceWarning):
+        drop(tickets)
+
+
+def test_a_program_that_closes_nothing_ends(tmp_path):
+    """At once, and with a warning where such are shown."""
+    program = (
+        "from fornix import Agent, InputEvent, LocalRunner, Memory, action\n"
+        "@action(InputEvent)\n"
+        "def work(event, ctx): ...\n"
+        "memory = Memory.open('m.db', embedder='words')\n"
+        "runner = LocalRunner(Agent('left', actions=[work]), memory)\n"
+        "runner.submit('ada', 1)\n"
+    )
+    words = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, timeout=60, check=True)
+    assert b"runner of agent 'left' on space 'default'> was never closed" in done.stderr

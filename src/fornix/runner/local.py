@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from math import inf
 from types import TracebackType
@@ -38,7 +39,7 @@ from fornix.runner.lanes import LiveLane, State, owner_name
 from fornix.runner.outlet import Outlet, Output
 from fornix.runner.records import Runs
 from fornix.runner.tickets import LOOK_S, Outputs, Ticket
-from fornix.runner.watch import Watch
+from fornix.runner.watch import Watch, forget, prune
 from fornix.runner.work import Work
 from fornix.scope import Scope
 from fornix.store import Accepted, Input, Retain, Run
@@ -52,9 +53,6 @@ PAUSE_S = 0.002
 
 CHUNK = 256
 """Inputs of `map` that are accepted in one commit."""
-
-
-_LOG = logging.getLogger(__name__)
 
 
 class LocalRunner:
@@ -100,7 +98,9 @@ class LocalRunner:
         if retain is not None and not isinstance(retain, Retain):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"retain must be a Retain(…), not {retain!r}")
         self._retain = retain or Retain()
-        self._watch = Watch(self._shop, self._work, self._desk, self.prune)
+        self._watch = Watch(
+            self._shop, self._work, self._desk, partial(prune, self._shop, self._retain)
+        )
         self._lock = threading.Lock()
         self._started = self._closed = False
 
@@ -349,6 +349,7 @@ class LocalRunner:
             if not self._started and not self._closed:
                 self._watch.pull()
                 self._watch.start()
+                self._forgotten = weakref.finalize(self, forget, self._watch, repr(self))
                 self._started = True
 
     def run_until_idle(self) -> None:
@@ -389,9 +390,7 @@ class LocalRunner:
 
         Done in the background by itself, bit by bit.
         """
-        return self._store.prune(
-            self.name, self._shop.space, self._retain, now=self._shop.engine.clock()
-        )
+        return prune(self._shop, self._retain)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -410,19 +409,10 @@ class LocalRunner:
             if self._closed:
                 return
             self._closed = True
+            if self._started:
+                self._forgotten.detach()
         self._closing.set()
-        ended = self._work.stop(inf if wait_s is None else wait_s)
-        if not ended:
-            _LOG.warning("an action did not end in time; what it does now is not kept")
-        self._watch.stop()
-        with contextlib.suppress(StoreClosed):
-            for lease in self._work.floor.leases():
-                self._store.release(lease)
-            if ended:
-                self._shop.engine.owners.append(self.owner)
-        self._desk.dismiss(
-            lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
-        )
+        self._watch.end(inf if wait_s is None else wait_s)
 
     def __enter__(self) -> Self:
         self.start()
