@@ -81,7 +81,7 @@ class Watch:
         ended = self._work.stop(wait_s)
         if not ended:
             _LOG.warning("an action did not end in time; what it does now is not kept")
-        self._stop()
+        self.stop()
         with contextlib.suppress(StoreClosed):
             for lease in self._work.floor.leases():
                 self._store.release(lease)
@@ -91,7 +91,8 @@ class Watch:
             lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
         )
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Look no more."""
         self._closing.set()
         self._desk.stir.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
