@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from fornix import (
     action,
     durable,
 )
-from fornix.errors import InvalidInput, NotFound, RunParked, RunPending
+from fornix.errors import InvalidInput, NotFound, RunParked, RunPending, StoreBusy
 
 
 class Odd(BaseException):
@@ -431,3 +432,54 @@ def test_a_program_that_closes_nothing_ends(tmp_path):
     words = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, timeout=60, check=True)
     assert b"runner of agent 'left' on space 'default'> was never closed" in done.stderr
+
+
+# --- errors of other stores ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("way", ["raise", "mode", "locked"])
+def test_an_error_of_another_store_is_the_failure_of_the_action(memory, tmp_path, way, is_async):
+    """Only what the runner's own store cannot do now is tried again without end."""
+    calls = []
+
+    def fail():
+        calls.append(1)
+        if way == "raise":
+            raise StoreBusy("another one is busy")
+        mode = "ro" if way == "mode" else "rw"
+        with Memory.open(tmp_path / "other.db", mode=mode, wait_s=0.05) as second:
+            second.key("ada").add("x")
+
+    @action(InputEvent)
+    def work(event, ctx):
+        fail()
+
+    @action(InputEvent)
+    async def awork(event, ctx):
+        fail()
+
+    retry = Retry(attempts=2, wait_s=0)
+    actions = [awork if is_async else work]
+    agent = Agent("busy", actions=actions, on_error="retry", retry=retry)
+    with Memory.open(tmp_path / "other.db", embedder="words") as other, ExitStack() as stack:
+        other.key("ada").add("x")
+        if way == "locked":
+            stack.enter_context(other.store._writing())  # pyright: ignore[reportAttributeAccessIssue] - it is a file
+        with LocalRunner(agent, memory) as runner:
+            kind = "StoreReadOnly" if way == "mode" else "StoreBusy"
+            with pytest.raises(RunParked, match=kind):
+                runner.submit("ada", 1).result(20)
+    assert len(calls) == 2
+
+
+def test_a_map_that_is_dropped_leaves_nothing_undone(memory):
+    """What it accepted ahead is run like any other input, and stands in nobody's way."""
+    with LocalRunner(ECHO, memory) as runner:
+        answers = runner.map((f"key {n}", n) for n in range(3000))
+        assert next(answers) == (0,)
+        del answers
+        assert list(runner.map([("ada", "one")])) == [("one",)]
+    with LocalRunner(ECHO, memory) as runner:
+        assert runner.runs.list(status="waiting") == []
+        assert len(list(runner.outputs())) == 1024 + 1

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from threading import Lock
-from typing import Literal, TypeAlias
+from threading import Event, Lock
+from typing import Literal, Protocol, TypeAlias
 
 from fornix.agent import OnFailed
 from fornix.run import Finished, LiveRun
@@ -170,3 +170,29 @@ class LiveLane:
                 break
         if rows:
             self.known = rows[-1].number
+
+
+class Listener(Protocol):
+    """Who is told what became of runs.
+
+    Attributes:
+        stir: Set when something is to be looked after.
+    """
+
+    stir: Event
+
+    def ended(self, run: LiveRun) -> None:
+        """A run is over: its last task is committed."""
+        ...
+
+    def parked(self, row: Run, error: BaseException) -> None:
+        """A run is parked."""
+        ...
+
+    def stuck(self, lane: LiveLane) -> None:
+        """A lane waits behind a parked run, or behind somebody else's lease."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """The store cannot be used any more; nothing will end."""
+        ...

@@ -11,10 +11,10 @@ import inspect
 import logging
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Sequence
 from math import inf
-from typing import Protocol
 
 from fornix.at_work import Held, at_work
 from fornix.errors import (
@@ -31,10 +31,10 @@ from fornix.errors import (
 )
 from fornix.run import Finished, Interrupted, LiveRun, RunRecorder, Shop
 from fornix.runner.floor import Floor, Shift, drained
-from fornix.runner.lanes import Kind, LiveLane, Pending, State
+from fornix.runner.lanes import Kind, Listener, LiveLane, Pending, State
 from fornix.runner.loop import Loop
 from fornix.runner.pace import Pace
-from fornix.store import Commit, Run
+from fornix.store import Commit
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,32 +52,6 @@ _HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
 
 _GONE = (StoreClosed, ForkedStore)
 """What ends all work of this process on the store."""
-
-
-class Listener(Protocol):
-    """Who is told what became of runs.
-
-    Attributes:
-        stir: Set when something is to be looked after.
-    """
-
-    stir: threading.Event
-
-    def ended(self, run: LiveRun) -> None:
-        """A run is over: its last task is committed."""
-        ...
-
-    def parked(self, row: Run, error: BaseException) -> None:
-        """A run is parked."""
-        ...
-
-    def stuck(self, lane: LiveLane) -> None:
-        """A lane waits behind a parked run, or behind somebody else's lease."""
-        ...
-
-    def failed(self, error: BaseException) -> None:
-        """The store cannot be used any more; nothing will end."""
-        ...
 
 
 class Work:
@@ -280,7 +254,7 @@ class Work:
             self.fail(error)
             self.floor.leave(lane, State.IDLE)
             return None
-        if isinstance(error, _HINDERED) or run is None:
+        if run is None or (isinstance(error, _HINDERED) and self._is_from_store(error)):
             self._hindered(lane, error)
             return None
         if isinstance(error, StaleRun) and run.fenced:
@@ -301,6 +275,15 @@ class Work:
         pending = self._pending(lane, "parked", Finished(run.turned("parked", error)))
         pending.error = error
         return pending
+
+    def _is_from_store(self, error: BaseException) -> bool:
+        """Return whether it was the runner's own store that raised an error, not one of an action.
+
+        A call of the store is then among those that the error came through.
+        """
+        store = self.shop.engine.store
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        return any(frame.f_locals.get("self") is store for frame in frames)
 
     def _is_gone(self) -> bool:
         """Return whether it is the runner's own store that was closed, not one of an action."""
