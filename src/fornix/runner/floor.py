@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 
-from fornix.runner.lanes import LiveLane, Pending, State
+from fornix.runner.lanes import REST_S, LiveLane, Pending, State
 from fornix.scope import Lease, Scope
 
 LANES = 1000
@@ -250,6 +250,13 @@ class Floor:
                 self.make_ready(lane)
             else:
                 lane.state, lane.idle_since = State.IDLE, time.monotonic()
+
+    def rest(self, lane: LiveLane) -> None:
+        """Put a lane down whose lease was given back for others to have it, though it has more."""
+        with self.lock:
+            if lane.lease is not None and lane.lease.epoch <= lane.returned:
+                lane.lease = None
+        self.put_off(lane, REST_S)
 
     def put_off(self, lane: LiveLane, pause_s: float) -> None:
         """Put a lane down, to be ready again after *pause_s*."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections import deque
 from collections.abc import Sequence
@@ -61,6 +62,13 @@ class Pending:
         return self.finished.batch
 
 
+TURN_S = (1.0, 8.0)
+"""How long a key is kept at least and at most while its queue is never empty. Then its lease is
+given back with a commit: others, who look every `watch.POLL_S`, may be waiting for the key."""
+
+REST_S = 0.12
+"""How long whoever gave way leaves the key alone: twice the longest pause of those who wait."""
+
 PAGE = 100
 """Waiting runs that are read at once."""
 
@@ -84,6 +92,7 @@ class LiveLane:
         stuck: The parked run that the others wait behind.
         failure: What an async action raised, until it is decided what becomes of it.
         tree: What is known of the key's tree under the lease.
+        gave_way: The epoch of the last lease that was given back though there was more to do.
     """
 
     scope: Scope
@@ -103,6 +112,8 @@ class LiveLane:
     stuck: Run | None = None
     failure: BaseException | None = None
     tree: HeldTree | None = None
+    gave_way: int = 0
+    _turn: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def add(self, row: Run, *, first: bool) -> bool:
         """Note a run that was just accepted; *first*: no earlier one waits or is parked.
@@ -126,6 +137,28 @@ class LiveLane:
         """Note a lease, unless it is one that was given back."""
         if lease is not None and lease.epoch > self.returned:
             self.lease = lease
+
+    def gives_way(self, epoch: int) -> bool:
+        """Return whether the lease of this epoch was had so long that it is given back.
+
+        If nobody came the last time, the next turn is twice as long.
+        """
+        now, (shortest, longest) = time.monotonic(), TURN_S
+        known, began, length = self._turn
+        if epoch != known:
+            nobody_came = epoch == self.gave_way + 1
+            length = max(shortest, min(2 * length, longest)) if nobody_came else shortest
+            self._turn = epoch, now, length
+            return False
+        if now - began < length:
+            return False
+        self.gave_way = epoch
+        return True
+
+    @property
+    def rests(self) -> bool:
+        """Whether the key is left to others for a moment."""
+        return self.state is State.LATER and self.gave_way == self.returned != 0
 
     def held(self, ledger: Ledger, epoch: int) -> HeldTree:
         """Return the tree of the key, with what is known of it under this lease."""

@@ -217,7 +217,9 @@ class LocalRunner:
 
     def _accept(self, inputs: list[Input], *, call: bool = True) -> list[Ticket]:
         self.start()
-        accepted = self._store.accept(self.name, inputs, owner=self.owner)
+        rests = any(self._rests(asked.scope) for asked in inputs)
+        owner = None if rests else self.owner
+        accepted = self._store.accept(self.name, inputs, owner=owner)
         pairs = list(zip(inputs, accepted, strict=True))
         tickets = [self._ticket(asked, answer) for asked, answer in pairs]
         self._desk.add([ticket for ticket in tickets if not ticket.done])
@@ -236,6 +238,10 @@ class LocalRunner:
         elif len(inputs) > 1:
             self._work.floor.attend()
         return tickets
+
+    def _rests(self, scope: Scope) -> bool:
+        lane = self._work.floor.lanes.get(scope)
+        return lane is not None and lane.rests
 
     def _ticket(self, asked: Input, answer: Accepted) -> Ticket:
         ticket = Ticket(

@@ -233,7 +233,10 @@ class Work:
     def _may_release(self, lane: LiveLane) -> bool:
         """Return whether the lease goes back with the commit that ends the run."""
         with self.floor.lock:
-            if lane.waiting or not lane.complete or lane.lease is None:
+            if lane.lease is None:
+                return False
+            more = lane.waiting or not lane.complete
+            if more and not lane.gives_way(lane.lease.epoch):
                 return False
             lane.returned = lane.lease.epoch
             return True
@@ -373,7 +376,10 @@ class Work:
             self.floor.leave(lane, State.READY)
             return
         lane.run = None
-        if pending.batch.release:
+        if pending.batch.release and lane.gave_way == pending.batch.epoch:
+            self.floor.rest(lane)
+            self._listener.stuck(lane)
+        elif pending.batch.release:
             self._released(lane)
         else:
             self.floor.leave(lane, State.READY)
