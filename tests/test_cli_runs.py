@@ -450,13 +450,18 @@ def test_replay_of_everything_an_action_can_do(shell, tmp_path):
     step, skipped, _ = map(json.loads, told(shell, "replay", "1", "--json").splitlines())
     assert {"path": ["a.b", "c"], "value": 1} in step["wrote"]["short_term"]
     assert {"path": "user", "object": True} in step["wrote"]["short_term"]
-    assert [i["knowledge"] for i in step["wrote"]["items"]] == [None, "default"]
+    assert [i["knowledge"] for i in step["wrote"]["items"]] == [None, "default", "default"]
     assert skipped["skipped"]["type"] == "RuntimeError"
     again, _ = map(json.loads, told(shell, "replay", "2", "--json").splitlines())
     assert {"path": "user", "removed": True} in again["wrote"]["short_term"]
     assert [i["change"] for i in again["wrote"]["items"]] == ["updated", "retired"]
     (search,) = again["read"]["searches"]
     assert (search["query"], search["hits"][0]["text"]) == ("tent", "A tent.")
+    told_apart = [(i["knowledge"], i["set"], i["text"]) for i in again["read"]["items"][:3]]
+    assert told_apart == [
+        (None, "notes", "A tent."), ("default", "handbook", "Open at 9."),
+        ("default", "notes", "Not of Ada."),
+    ]  # fmt: skip
     shown = shell("replay", "2").stdout
     for line in ("search notes: 'tent'", "retired", "failed, and was skipped", "user removed"):
         assert line in shown
@@ -483,10 +488,11 @@ class Busy(Agent):
             short.new_object("user")
             notes.add("A tent.", id="tent")
             handbook.add("Open at 9.", id="hours")
+            ctx.knowledge.set("notes").add("Not of Ada.", id="tent")
             return
         short.get("user")
         short.delete("user")
-        notes.get("tent"), handbook.get("hours")
+        notes.get("tent"), handbook.get("hours"), ctx.knowledge.set("notes").get("tent")
         notes.search("tent")
         notes.update("tent", "A big tent.")
         handbook.delete("hours")
