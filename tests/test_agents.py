@@ -330,6 +330,13 @@ def test_an_agent_takes_a_list_of_actions(actions):
         Agent("one", actions=actions)
 
 
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "3", 1 << 21])
+def test_the_tasks_of_a_run_are_a_number(limit):
+    """At most as many as a store can number."""
+    with pytest.raises(InvalidInput, match=r"Everywhere\.max_tasks must be a whole number"):
+        names(Everywhere(max_tasks=limit))
+
+
 @pytest.mark.parametrize("setting", ["short_term_ttl", "retry", "memory_events", "on_failed"])
 def test_an_agent_refuses_settings_of_another_type(setting):
     with pytest.raises(InvalidInput, match=setting):

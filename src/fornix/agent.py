@@ -25,9 +25,10 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 from fornix.errors import InvalidInput
 from fornix.events import Event, InputEvent, OutputEvent
 from fornix.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
+from fornix.progress import MOST
 from fornix.retries import ONCE, Retry
 from fornix.state import Ttl
-from fornix.values import checked_name
+from fornix.values import checked_name, counted
 
 OnError: TypeAlias = Literal["fail", "retry", "skip"]
 """What is done when an action raises: its run is parked; it is tried again; the run goes on
@@ -41,6 +42,9 @@ OnMismatch: TypeAlias = Literal["fail", "truncate"]
 
 Condition: TypeAlias = Callable[[Any], bool]
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any]")
+
+MAX_TASKS = 10_000
+"""Tasks of a run, unless its agent says more or less: far beyond what is meant."""
 
 _MARK = "__fornix_action__"
 
@@ -160,6 +164,8 @@ class Agent:
         retry: How "retry" tries again, for actions that do not say.
         on_failed: "wait": later inputs of a key wait while a run is parked; "next": they go on,
             and a retry runs the input again behind them.
+        max_tasks: How many tasks a run may have before it is parked with `RunTooLong`: actions
+            that send each other events for ever come to an end.
         on_mismatch: "fail" parks a run whose task began anew and made other durable calls;
             "truncate" forgets the calls from there on, and makes the new ones.
         short_term_ttl: How long short-term values stay where a write does not say; None: what
@@ -172,6 +178,7 @@ class Agent:
     retry: Retry = Retry()
     on_failed: OnFailed = "wait"
     on_mismatch: OnMismatch = "fail"
+    max_tasks: int = MAX_TASKS
     short_term_ttl: Ttl | None = None
     memory_events: MemoryEvents = MemoryEvents()
 
@@ -184,6 +191,7 @@ class Agent:
         retry: Retry | None = None,
         on_failed: OnFailed | None = None,
         on_mismatch: OnMismatch | None = None,
+        max_tasks: int | None = None,
         short_term_ttl: Ttl | None = None,
         memory_events: MemoryEvents | None = None,
     ) -> None:
@@ -193,6 +201,7 @@ class Agent:
             "retry": retry,
             "on_failed": on_failed,
             "on_mismatch": on_mismatch,
+            "max_tasks": max_tasks,
             "short_term_ttl": short_term_ttl,
             "memory_events": memory_events,
         }
@@ -297,6 +306,7 @@ def _made(agent: Agent | type[Agent]) -> Agent:
                 f"{_title(agent)}.{setting} must be one of {', '.join(values)}, not "
                 f"{getattr(agent, setting)!r}"
             )
+    counted(agent.max_tasks, f"{_title(agent)}.max_tasks", most=MOST)
     ttl = agent.short_term_ttl
     if ttl is not None and not isinstance(ttl, Ttl):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(

@@ -22,6 +22,7 @@ from fornix.errors import (
     FornixError,
     InvalidInput,
     KeyBusy,
+    RunTooLong,
     StaleItem,
     StaleRun,
     StoreBusy,
@@ -266,7 +267,8 @@ class Work:
         if isinstance(error, StaleItem) and self._begins_anew(lane):
             return None
         run.failures += 1
-        action = None if run.over else self.shop.plan.actions.get(run.next_action)
+        ended = run.over or isinstance(error, RunTooLong)
+        action = None if ended else self.shop.plan.actions.get(run.next_action)
         if action is not None and action.retry.again(error, run.failures):
             self._wait(lane, action.retry.pause_s(run.failures))
             return None
