@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import inspect
 import subprocess
@@ -25,7 +26,9 @@ from fornix import (
     action,
     durable,
 )
+from fornix.at_work import AtWork
 from fornix.errors import InvalidInput, NotFound, RunParked, RunPending, StoreBusy
+from fornix.scope import Scope
 
 
 class Odd(BaseException):
@@ -483,3 +486,17 @@ def test_a_map_that_is_dropped_leaves_nothing_undone(memory):
     with LocalRunner(ECHO, memory) as runner:
         assert runner.runs.list(status="waiting") == []
         assert len(list(runner.outputs())) == 1024 + 1
+
+
+def test_a_coroutine_that_is_left_behind_closes_in_silence():
+    """Whoever closes it does so in another context, where there is nothing to set back."""
+
+    async def left(gate):
+        with AtWork(gate, Scope("space", "ada"), "owner"):
+            await gate
+
+    loop = asyncio.new_event_loop()
+    coroutine = left(loop.create_future())
+    contextvars.Context().run(coroutine.send, None)
+    coroutine.close()
+    loop.close()

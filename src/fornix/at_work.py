@@ -6,44 +6,48 @@ the action itself, and is refused at once.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import NamedTuple
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import TypeAlias
 
 from fornix.errors import InvalidInput
 from fornix.scope import Scope
 
-
-class Held(NamedTuple):
-    """A key that an action holds.
-
-    Attributes:
-        store: The store, of which only the identity counts.
-        owner: Under which name its lease is held.
-    """
-
-    store: object
-    scope: Scope
-    owner: str
-
+Held: TypeAlias = tuple[object, Scope, str]
+"""A key that an action holds: its store, of which only the identity counts; its scope; under which
+name its lease is held."""
 
 _HELD: ContextVar[tuple[Held, ...]] = ContextVar("fornix_at_work", default=())
 
 
-@contextmanager
-def at_work(held: Held) -> Generator[None]:
-    """Note that what is done in the block is done by an action."""
-    before = _HELD.get()
-    token = _HELD.set((*before, held))
-    try:
-        yield
-    finally:
-        _HELD.reset(token)
+class AtWork:
+    """Notes that what is done in a block is done by an action that holds a key."""
+
+    __slots__ = ("_held", "_token")
+
+    _token: Token[tuple[Held, ...]]
+
+    def __init__(self, store: object, scope: Scope, owner: str) -> None:
+        self._held: Held = (store, scope, owner)
+
+    def __enter__(self) -> None:
+        self._token = _HELD.set((*_HELD.get(), self._held))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            _HELD.reset(self._token)
+        except ValueError:
+            if kind is not GeneratorExit:  # as a coroutine that was left behind is closed
+                raise
 
 
 def _holds(store: object, scope: Scope) -> bool:
-    return any(held.store is store and held.scope == scope for held in _HELD.get())
+    return any(held is store and its == scope for held, its, _ in _HELD.get())
 
 
 def refuse_own_tree(store: object, scope: Scope) -> None:
@@ -70,5 +74,5 @@ def refuse_own_runner(owner: str, what: str) -> None:
     Args:
         what: What it cannot do then, and what to do instead.
     """
-    if any(held.owner == owner for held in _HELD.get()):
+    if any(its == owner for _, _, its in _HELD.get()):
         raise InvalidInput(f"an action cannot {what}; it is not done itself")

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from math import inf
 
-from fornix.at_work import Held, at_work
+from fornix.at_work import AtWork
 from fornix.errors import (
     ForkedStore,
     FornixError,
@@ -201,7 +201,7 @@ class Work:
         shift.since = began = time.perf_counter()
         try:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
-            with at_work(self._held(lane)):
+            with AtWork(self.shop.engine.store, lane.scope, self.owner):
                 answer = action.call(
                     event, context if action.adapt is None else action.adapt(context)
                 )
@@ -227,9 +227,6 @@ class Work:
     def _pending(self, lane: LiveLane, kind: Kind, finished: Finished) -> Pending:
         lane.pending = Pending(lane, kind, finished)
         return lane.pending
-
-    def _held(self, lane: LiveLane) -> Held:
-        return Held(self.shop.engine.store, lane.scope, self.owner)
 
     def _may_release(self, lane: LiveLane) -> bool:
         """Return whether the lease goes back with the commit that ends the run."""
@@ -430,7 +427,7 @@ class Work:
         action = run.action
         try:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
-            with at_work(self._held(lane)):
+            with AtWork(self.shop.engine.store, lane.scope, self.owner):
                 await action.call(event, context if action.adapt is None else action.adapt(context))
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
