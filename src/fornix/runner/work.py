@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from math import inf
 
 from fornix.at_work import AtWork
+from fornix.calls import Slot
 from fornix.errors import (
     ForkedStore,
     FornixError,
@@ -281,11 +282,11 @@ class Work:
     def _is_from_store(self, error: BaseException) -> bool:
         """Return whether it was the runner's own store that raised an error, not one of an action.
 
-        A call of the store is then among those that the error came through.
+        It then came through a call of the store, or of what writes durable calls down in it.
         """
-        store = self.shop.engine.store
         frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-        return any(frame.f_locals.get("self") is store for frame in frames)
+        callees = [frame.f_locals.get("self") for frame in frames]
+        return any(c is self.shop.engine.store or isinstance(c, Slot) for c in callees)
 
     def _is_gone(self) -> bool:
         """Return whether it is the runner's own store that was closed, not one of an action."""
