@@ -729,7 +729,7 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         (["run", "cli_agent:Counter", "-i", "nope.jsonl"], 1),
         (["run", "cli_agent:Counter", "-i", "."], 1),
         (["run", "cli_agent:Counter", "-i", "-", "--concurrency", "0"], 2),
-        (["run", "cli_agent:Counter", "-i", "-", "--name", ""], 0),
+        (["run", "cli_agent:Counter", "-i", "-", "--name", ""], 2),
         (["recover", "cli_agent:Nobody"], 1),
         (["runs"], 2),
         (["runs", "list", "--status", "lost"], 2),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
+from fornix.at_work import refuse_own_tree
 from fornix.errors import (
     Conflict,
     DuplicateItem,
@@ -375,6 +376,8 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
     """Commit what was gathered; None if that is nothing. Waits for whoever runs the key."""
     if not (draft.items or draft.define or state or op):
         return None
+    if state:
+        refuse_own_tree(engine.store, draft.scope)
     request = None if op is None else engine.request(["batch", list(calls)])
     batch = Batch(
         scope=draft.scope,

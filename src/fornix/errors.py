@@ -32,6 +32,7 @@
     ├── LimitReached                   a limit that somebody chose
     │   ├── SetFull                        a set with compaction="reject" is at its capacity
     │   ├── KeyFull                        a key's limit of items or bytes
+    │   ├── RunTooLong                     a run has done as many tasks as its agent may
     │   └── TooLarge                       a value, text, path or batch beyond what is accepted
     ├── Unavailable                    try again later, or elsewhere; nothing was changed
     │   ├── StoreBusy                      another process held the write lock too long
@@ -330,6 +331,18 @@ class KeyFull(LimitReached):
     def __init__(self, key: str, *, what: str, limit: int) -> None:
         self.key, self.what, self.limit = key, what, limit
         super().__init__(f"key {key!r} may hold at most {limit} {what}; delete some, or raise it")
+
+
+class RunTooLong(LimitReached):
+    """A run has done as many tasks as its agent's `max_tasks` says, and is not over."""
+
+    def __init__(self, run: int, key: str, *, action: str, limit: int) -> None:
+        self.run, self.key, self.action, self.limit = run, key, action, limit
+        super().__init__(
+            f"run {run} of key {key!r} has done {limit:,} tasks, and {action!r} would be the next; "
+            "if its events go round in a circle, mend that and discard it, else raise max_tasks of "
+            "its agent and retry it"
+        )
 
 
 class TooLarge(LimitReached, InvalidInput):

@@ -207,6 +207,7 @@ class KeyMemory(KeySets):
         Raises:
             StaleRun: At the end of the block: it changed the exact tree, and so did another.
             KeyBusy: The same, while somebody went on running the key for `wait_s`.
+            InvalidInput: The same, in an action of this very key.
             IdempotencyConflict: The key was used for another batch.
         """
         return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)

@@ -20,7 +20,7 @@ from fornix import wire
 from fornix.agent import Action, Plan
 from fornix.calls import Calls, Recorder
 from fornix.durable_calls import message_of
-from fornix.errors import AgentChanged, StaleRun
+from fornix.errors import AgentChanged, RunTooLong, StaleRun
 from fornix.events import Event, OutputEvent, plain, restored, written
 from fornix.memory_events import MemoryEvent, RunBeginEvent, silent
 from fornix.memory_notes import Notes, snapshot
@@ -189,8 +189,12 @@ class LiveRun:
 
         Raises:
             AgentChanged: The agent lacks it.
+            RunTooLong: The run has done all that it may.
         """
-        due = self._due[0]
+        due, limit = self._due[0], self.shop.plan.agent.max_tasks
+        if due.ordinal >= limit:
+            key = self.row.scope.key or ""
+            raise RunTooLong(self.row.id, key, action=due.action, limit=limit)
         found = self.shop.plan.actions.get(due.action)
         if due.action == RUN_BEGIN:
             found = Action(RUN_BEGIN, (), self._tell_begin, None, "fail", ONCE, is_async=False)

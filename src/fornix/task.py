@@ -20,7 +20,7 @@ from fornix.errors import InvalidInput, Unusable
 from fornix.events import Event
 from fornix.items import Hits
 from fornix.keys import KeySets, KnowledgeMemory
-from fornix.looks import Watched, looks, looks_in_wire
+from fornix.looks import Watched, looks, looks_in_wire, owner_of
 from fornix.memory_notes import NotedTree, Notes
 from fornix.recall import SearchOptions
 from fornix.sets import clearing
@@ -89,9 +89,17 @@ class RunDraft(Draft):
         """See `Writer.search`."""
         refs = self._named(sets)
         found = super().search(refs, query, options)
-        names: list[Value] = [ref.name for ref in refs]
-        ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in found]
-        self.searched.append([names, query, ids])
+        if refs:  # all of one owner
+            names: list[Value] = [ref.name for ref in refs]
+            ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in found]
+            self.searched.append([owner_of(refs[0]), names, query, ids])
+        return found
+
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.versions`."""
+        found = super().versions(ref, item_id)
+        if found:
+            self.read.append([owner_of(ref), ref.name, [item_id]])
         return found
 
     def _named(self, sets: Sequence[SetRef] | Scope) -> Sequence[SetRef]:
@@ -102,7 +110,7 @@ class RunDraft(Draft):
 
     def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
         if found:
-            self.read.append([ref.name, [stored.record.id for stored in found]])
+            self.read.append([owner_of(ref), ref.name, [stored.record.id for stored in found]])
 
     def _check_open(self) -> None:
         if not self.open:

@@ -11,16 +11,19 @@ import inspect
 import logging
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Sequence
 from math import inf
-from typing import Protocol
 
+from fornix.at_work import AtWork
+from fornix.calls import Slot
 from fornix.errors import (
     ForkedStore,
     FornixError,
     InvalidInput,
     KeyBusy,
+    RunTooLong,
     StaleItem,
     StaleRun,
     StoreBusy,
@@ -30,10 +33,10 @@ from fornix.errors import (
 )
 from fornix.run import Finished, Interrupted, LiveRun, RunRecorder, Shop
 from fornix.runner.floor import Floor, Shift, drained
-from fornix.runner.lanes import Kind, LiveLane, Pending, State
+from fornix.runner.lanes import Kind, Listener, LiveLane, Pending, State
 from fornix.runner.loop import Loop
 from fornix.runner.pace import Pace
-from fornix.store import Commit, Run
+from fornix.store import Commit
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,36 +54,6 @@ _HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
 
 _GONE = (StoreClosed, ForkedStore)
 """What ends all work of this process on the store."""
-
-_FAILURES = (Exception, SystemExit, asyncio.CancelledError)
-"""What an action may raise to fail. In a thread or on a loop that is not its own, leaving the
-program means nothing, and nobody but the runner cancels it from outside."""
-
-
-class Listener(Protocol):
-    """Who is told what became of runs.
-
-    Attributes:
-        stir: Set when something is to be looked after.
-    """
-
-    stir: threading.Event
-
-    def ended(self, run: LiveRun) -> None:
-        """A run is over: its last task is committed."""
-        ...
-
-    def parked(self, row: Run, error: BaseException) -> None:
-        """A run is parked."""
-        ...
-
-    def stuck(self, lane: LiveLane) -> None:
-        """A lane waits behind a parked run, or behind somebody else's lease."""
-        ...
-
-    def failed(self, error: BaseException) -> None:
-        """The store cannot be used any more; nothing will end."""
-        ...
 
 
 class Work:
@@ -229,7 +202,10 @@ class Work:
         shift.since = began = time.perf_counter()
         try:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
-            answer = action.call(event, context if action.adapt is None else action.adapt(context))
+            with AtWork(self.shop.engine.store, lane.scope, self.owner):
+                answer = action.call(
+                    event, context if action.adapt is None else action.adapt(context)
+                )
             if answer is not None:
                 _refuse_awaitable(answer, action.name)
             finished = run.done(task, release=lambda: self._may_release(lane))
@@ -237,7 +213,9 @@ class Work:
             run.drop()
             self._abandon(lane)
             return None
-        except _FAILURES as error:  # the user's code: recorded, and its run parked
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the user's code: its run is parked
             run.drop()
             return self._refused(lane, error)
         finally:
@@ -254,7 +232,10 @@ class Work:
     def _may_release(self, lane: LiveLane) -> bool:
         """Return whether the lease goes back with the commit that ends the run."""
         with self.floor.lock:
-            if lane.waiting or not lane.complete or lane.lease is None:
+            if lane.lease is None:
+                return False
+            more = lane.waiting or not lane.complete
+            if more and not lane.gives_way(lane.lease.epoch):
                 return False
             lane.returned = lane.lease.epoch
             return True
@@ -275,7 +256,7 @@ class Work:
             self.fail(error)
             self.floor.leave(lane, State.IDLE)
             return None
-        if isinstance(error, _HINDERED) or run is None:
+        if run is None or (isinstance(error, _HINDERED) and self._is_from_store(error)):
             self._hindered(lane, error)
             return None
         if isinstance(error, StaleRun) and run.fenced:
@@ -284,7 +265,8 @@ class Work:
         if isinstance(error, StaleItem) and self._begins_anew(lane):
             return None
         run.failures += 1
-        action = None if run.over else self.shop.plan.actions.get(run.next_action)
+        ended = run.over or isinstance(error, RunTooLong)
+        action = None if ended else self.shop.plan.actions.get(run.next_action)
         if action is not None and action.retry.again(error, run.failures):
             self._wait(lane, action.retry.pause_s(run.failures))
             return None
@@ -296,6 +278,15 @@ class Work:
         pending = self._pending(lane, "parked", Finished(run.turned("parked", error)))
         pending.error = error
         return pending
+
+    def _is_from_store(self, error: BaseException) -> bool:
+        """Return whether it was the runner's own store that raised an error, not one of an action.
+
+        It then came through a call of the store, or of what writes durable calls down in it.
+        """
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        callees = [frame.f_locals.get("self") for frame in frames]
+        return any(c is self.shop.engine.store or isinstance(c, Slot) for c in callees)
 
     def _is_gone(self) -> bool:
         """Return whether it is the runner's own store that was closed, not one of an action."""
@@ -385,7 +376,10 @@ class Work:
             self.floor.leave(lane, State.READY)
             return
         lane.run = None
-        if pending.batch.release:
+        if pending.batch.release and lane.gave_way == pending.batch.epoch:
+            self.floor.rest(lane)
+            self._listener.stuck(lane)
+        elif pending.batch.release:
             self._released(lane)
         else:
             self.floor.leave(lane, State.READY)
@@ -434,7 +428,8 @@ class Work:
         action = run.action
         try:
             task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
-            await action.call(event, context if action.adapt is None else action.adapt(context))
+            with AtWork(self.shop.engine.store, lane.scope, self.owner):
+                await action.call(event, context if action.adapt is None else action.adapt(context))
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
             self._abandon_async(lane, run)

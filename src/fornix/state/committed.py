@@ -10,6 +10,7 @@ from functools import partial
 from typing import NoReturn, Protocol, TypeVar, cast
 
 from fornix import wire
+from fornix.at_work import refuse_own_tree
 from fornix.errors import KeyBusy, StaleRun, StoreReadOnly, Unavailable
 from fornix.state.cells import copied
 from fornix.state.objects import MemoryObject
@@ -158,9 +159,11 @@ class CommittedTree:
 
         Raises:
             KeyBusy: Others wrote to the key for longer than `wait_s`.
+            InvalidInput: It is called by an action of this very key.
             IdempotencyConflict: The idempotency key was used for another request.
             Unavailable: The store cannot be written now.
         """
+        refuse_own_tree(self.ledger, self.scope)
         patience = Patience(self.scope, self.wait_s)
         asked = self._digest([checked(part, nan=True) for part in request]) if self.op else None
         with self._held():
