@@ -303,7 +303,7 @@ class Task:
         self._reason = reason
         for overlay in (self._short, self._sensory):
             if overlay is not None:
-                overlay.seal(reason)
+                overlay.end(reason)
         if self._draft is not None:
             self._draft.open, self._draft.reason = False, reason
 

@@ -94,13 +94,14 @@ class Tree:
         row = parent.live.pop(name)
         versions = parent.versions[name]
         row.ended = work.number
-        if row.begun == work.number:
+        never = row.begun == work.number
+        if never:
             versions.pop()
 
         def take_back() -> None:
             row.ended = None
             parent.live[name] = row
-            if row.begun == work.number:
+            if never:
                 versions.append(row)
 
         work.undo.append(take_back)
