@@ -59,7 +59,7 @@ class Tree:
         if parent is None or not parent.is_object:
             what = "nothing" if parent is None else "a value"
             raise NotAnObject(".".join(path[:-1]), f"an object was needed, but {what} is here")
-        name = path[-1]
+        name, row.path = path[-1], path
         there = parent.live.get(name)
         if there is None:
             self.positions += 1
