@@ -28,7 +28,7 @@ from fornix.errors import (
     StoreFull,
     StoreReadOnly,
 )
-from fornix.run import Finished, Interrupted, LiveRun, RunRecorder, Shop
+from fornix.run import Finished, Interrupted, LiveRun, Shop
 from fornix.runner.floor import Floor, Shift, drained
 from fornix.runner.lanes import Kind, LiveLane, Pending, State
 from fornix.runner.loop import Loop
@@ -222,13 +222,14 @@ class Work:
     def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Pending | None:
         """Do the next task of a run; what is slow keeps no finished task of the group waiting."""
         action = run.action
-        if not self.pace.is_quick(action.name):
+        worked = self.pace.worked(action.name)
+        if worked is not None and not self.pace.is_quick(action.name):
             self.settle(shift.group)
             self.floor.begin_slow(shift)
-        worked = self.pace.worked(action.name)
+            worked = self.pace.worked(action.name)
         shift.since = began = time.perf_counter()
         try:
-            task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
+            task, event, context = run.begin(self.floor.stopping)
             answer = action.call(event, context if action.adapt is None else action.adapt(context))
             if answer is not None:
                 _refuse_awaitable(answer, action.name)
@@ -356,14 +357,17 @@ class Work:
                 self.floor.leave(pending.lane, State.IDLE)
             return
         self.pace.committed(time.perf_counter() - began)
+        go_on: list[LiveLane] = []
         for pending, answer in zip(group, answers, strict=True):
             pending.lane.pending = None
-            if isinstance(answer, Commit):
-                self._committed(pending, answer)
-            else:
+            if not isinstance(answer, Commit):
                 self._not_committed(pending, answer)
+            elif self._committed(pending, answer):
+                go_on.append(pending.lane)
+        self.floor.leave_ready(go_on)
 
-    def _committed(self, pending: Pending, answer: Commit) -> None:
+    def _committed(self, pending: Pending, answer: Commit) -> bool:
+        """Take note of a commit; return whether the lane goes on, and is still to be put down."""
         lane, run = pending.lane, pending.lane.run
         assert run is not None  # noqa: S101 - it was what was committed
         if pending.kind == "parked":
@@ -374,24 +378,21 @@ class Work:
             self._listener.parked(run.row, pending.error)
             lane.complete = lane.complete and lane.stuck is None
             self._released(lane)
-            return
+            return False
         if answer.adopted:
-            self._adopted(pending)
-            return
+            return self._adopted(pending)
         lane.conflicts = lane.hindered = 0
         if pending.kind == "step":
             run.committed(pending.finished, answer.number)
         if not run.over:
-            self.floor.leave(lane, State.READY)
-            return
+            return True
         lane.run = None
         if pending.batch.release:
             self._released(lane)
-        else:
-            self.floor.leave(lane, State.READY)
         self._listener.ended(run)
+        return not pending.batch.release
 
-    def _adopted(self, pending: Pending) -> None:
+    def _adopted(self, pending: Pending) -> bool:
         """Look at a lane anew: its step was committed before, and the answer to that was lost."""
         lane = pending.lane
         with self.floor.lock:
@@ -399,8 +400,7 @@ class Work:
             lane.refresh()
         if pending.batch.release:  # by now somebody else may have the key
             self._released(lane)
-        else:
-            self.floor.leave(lane, State.READY)
+        return not pending.batch.release
 
     def _not_committed(self, pending: Pending, error: FornixError) -> None:
         lane, run = pending.lane, pending.lane.run
@@ -433,7 +433,7 @@ class Work:
         assert run is not None  # noqa: S101 - the lane was sent away with it
         action = run.action
         try:
-            task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
+            task, event, context = run.begin(self.floor.stopping)
             await action.call(event, context if action.adapt is None else action.adapt(context))
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:

@@ -308,8 +308,12 @@ class Cells:
     def _grown(self, place: Place, expires: int | None) -> Cell:
         """Return a cell at *place*, where nothing is, in objects that last until *expires*."""
         path = place.path
-        have = len(path) - 1
-        while (cell := self.alive(path[:have])) is None:
+        have, cell = len(path) - 1, self.root
+        while have:
+            found = self.alive(path[:have])
+            if found is not None:
+                cell = found
+                break
             have -= 1
         if cell.state != OBJECT:
             blocker = ".".join(path[:have])
@@ -318,7 +322,8 @@ class Cells:
                 f"{blocker!r} holds a value ({type(cell.value).__name__}), which has no fields; "
                 f"new_object({blocker!r}, overwrite=True) replaces it by an object",
             )
-        self.outlive(path[:have], expires)
+        if have:
+            self.outlive(path[:have], expires)
         for depth in range(have + 1, len(path)):
             cell = self._attached(cell, path[:depth])
             cell.become(OBJECT, None, expires)

@@ -115,13 +115,13 @@ class Overlay:
         """Be usable again."""
         self._cells = cells
 
-    def end(self, reason: str) -> None:
+    def end(self, sealed: Sealed) -> None:
         """Have every later use raise `Unusable` for good, and let go of all that it held.
 
         Its resolver holds it in turn, and circles are left to the garbage collector.
         """
-        self.seal(reason)
-        self.resolver = cast("Resolver", self._cells)
+        self._cells = cast("Cells", sealed)
+        self.resolver = cast("Resolver", sealed)
 
     @classmethod
     def of(

@@ -33,6 +33,7 @@ class RamLanes:
         self._process = os.getpid()
         self._closed = False
         self._keys: dict[str, list[str]] = {}
+        self._named: set[Scope] = set()
         self._leases: dict[Scope, tuple[str | None, int]] = {}
         self._runs = Runs()
 
@@ -47,8 +48,9 @@ class RamLanes:
     def _name(self, scope: Scope) -> None:
         """Take note that there is a key."""
         key = scope.key
-        if key is None:
+        if key is None or scope in self._named:
             return
+        self._named.add(scope)
         keys = self._keys.get(scope.space)
         if keys is None:
             keys = self._keys[scope.space] = []
