@@ -39,7 +39,7 @@ from fornix.stores.sqlite.journal import adopted
 from fornix.stores.sqlite.known import KnownLanes
 from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 from fornix.stores.sqlite.staging import expect
-from fornix.stores.sqlite.tree import apply_tree
+from fornix.stores.sqlite.tree import LiveNodes, apply_tree
 
 _LAST = """
     SELECT version, ended IS NULL FROM item WHERE set_id = ?1 AND id = ?2
@@ -56,6 +56,12 @@ _TAKEN = """
 FEW = 8
 """Ids fewer than these are looked up one by one."""
 
+NODES = 64
+"""Live nodes that are known of one tree at most."""
+
+TREES = 4096
+"""Trees of which nodes are known at most."""
+
 
 @dataclass
 class Known:
@@ -65,6 +71,7 @@ class Known:
         version: SQLite's number of the state that it was read of; None: of no state.
         number: The last commit; None: not looked up.
         time: When that was.
+        nodes: Live nodes by scope; also dropped when a sweep may have removed some.
     """
 
     version: int | None = None
@@ -72,11 +79,19 @@ class Known:
     time: int = 0
     scopes: dict[Scope, int] = field(default_factory=dict[Scope, int])
     heads: dict[int, int] = field(default_factory=dict[int, int])
+    nodes: dict[int, LiveNodes] = field(default_factory=dict[int, LiveNodes])
     notes: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     sets: dict[SetRef, tuple[int, Definition]] = field(
         default_factory=dict[SetRef, tuple[int, Definition]]
     )
     runs: KnownLanes = field(default_factory=KnownLanes)
+
+    def trim(self, scope: int) -> None:
+        """Drop the nodes of a scope, or of all, where there are too many."""
+        if len(self.nodes[scope]) > NODES:
+            del self.nodes[scope]
+        if len(self.nodes) > TREES:
+            self.nodes.clear()
 
 
 class Transaction:
@@ -137,7 +152,11 @@ class Transaction:
         self._guard(batch, scope, number)
         ended: dict[str, list[int]] = {}
         if batch.state:
-            ended["nodes"] = apply_tree(self._db, self.gathered, scope, batch.state, number=number)
+            live = self._known.nodes.setdefault(scope, {})
+            ended["nodes"] = apply_tree(
+                self._db, self.gathered, scope, batch.state, number=number, live=live
+            )
+            self._known.trim(scope)
         if batch.items or batch.define:
             ended["items"] = Changes(self, batch, number, time).run()
         if batch.run is not None:
