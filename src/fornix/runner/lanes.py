@@ -13,7 +13,7 @@ from fornix.agent import OnFailed
 from fornix.run import Finished, LiveRun
 from fornix.scope import Lease, Scope
 from fornix.state.held import HeldTree
-from fornix.store import Batch, Ledger, Run, Store
+from fornix.store import Ledger, Run, Store
 
 
 class State(Enum):
@@ -43,11 +43,6 @@ class Pending:
     kind: Kind
     finished: Finished
     error: BaseException | None = None
-
-    @property
-    def batch(self) -> Batch:
-        """What is to be committed."""
-        return self.finished.batch
 
 
 PAGE = 100

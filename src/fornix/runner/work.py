@@ -346,7 +346,9 @@ class Work:
             return
         began = time.perf_counter()
         try:
-            answers = self.shop.engine.store.commit_many([p.batch for p in group])
+            answers = self.shop.engine.store.commit_many(
+                [pending.finished.batch for pending in group]
+            )
         except _HINDERED as error:
             for pending in group:
                 self._hindered(pending.lane, error)
@@ -387,10 +389,10 @@ class Work:
         if not run.over:
             return True
         lane.run = None
-        if pending.batch.release:
+        if pending.finished.batch.release:
             self._released(lane)
         self._listener.ended(run)
-        return not pending.batch.release
+        return not pending.finished.batch.release
 
     def _adopted(self, pending: Pending) -> bool:
         """Look at a lane anew: its step was committed before, and the answer to that was lost."""
@@ -398,9 +400,9 @@ class Work:
         with self.floor.lock:
             lane.run = None
             lane.refresh()
-        if pending.batch.release:  # by now somebody else may have the key
+        if pending.finished.batch.release:  # by now somebody else may have the key
             self._released(lane)
-        return not pending.batch.release
+        return not pending.finished.batch.release
 
     def _not_committed(self, pending: Pending, error: FornixError) -> None:
         lane, run = pending.lane, pending.lane.run

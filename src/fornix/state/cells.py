@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Final, cast
+from typing import Any, Final
 
 from fornix.errors import ObjectInTheWay, TreeConflict
 from fornix.state.paths import Place, key_of
@@ -129,7 +129,7 @@ class Cell:
 
     def fill(self, branch: Branch, expires: int | None) -> None:
         """Be an object with these fields; it is a new one without any."""
-        fields = cast("Fields", self.fields)
+        fields: Any = self.fields
         fields.mortal = expires is not None
         for name, inner in branch.fields:
             cell = fields.added[name] = Cell()
@@ -209,7 +209,7 @@ class Cells:
     def known(self, path: Path) -> Cell | None:
         """Return the cell of what is at *path*, expired or not; asks the tree at most once."""
         cell = self.root
-        fields = cell.fields
+        fields: Any = cell.fields
         for name in path:
             fields = cell.fields
             if fields is None:
@@ -223,7 +223,7 @@ class Cells:
                 below = fields.below[name] = Cell()
             cell = below
         if cell.state == UNKNOWN:
-            self._ask(cell, path, cast("Fields", fields))
+            self._ask(cell, path, fields)
         return None if cell.state == NOTHING else cell
 
     def _ask(self, cell: Cell, path: Path, beside: Fields) -> None:
@@ -237,7 +237,7 @@ class Cells:
 
     def listed(self, cell: Cell, path: Path) -> Fields:
         """Return the fields of an object, once all that the tree has of them are known."""
-        fields = cast("Fields", cell.fields)
+        fields: Any = cell.fields
         if fields.kept is None and self._tree is not None:
             kept: dict[str, Cell] = {}
             for name, node in self._tree.children(path, EVER):
@@ -266,13 +266,13 @@ class Cells:
         """Note from the root down to *path* that something changed, which may expire now."""
         cell = self.root
         cell.dirty = True
-        fields = cell.fields
+        fields: Any = cell.fields
         for name in path:
-            fields = cast("Fields", cell.fields)
+            fields = cell.fields
             cell = fields.below[name]
             cell.dirty = True
         if expires is not None:
-            cast("Fields", fields).mortal = True
+            fields.mortal = True
 
     def place_value(self, place: Place, value: Value, expires: int | None) -> None:
         """Put a checked value at *place*; raise `TreeConflict` where it cannot be."""
@@ -332,7 +332,8 @@ class Cells:
 
     def _attached(self, parent: Cell, path: Path) -> Cell:
         """Return a cell for a new field of *parent*, last in its order."""
-        fields, name = cast("Fields", parent.fields), path[-1]
+        fields: Any = parent.fields
+        name = path[-1]
         cell = fields.below.get(name)
         if cell is None:
             cell = fields.below[name] = Cell()
@@ -349,10 +350,9 @@ class Cells:
         self._forget(cell, key)
         cell.vanish()
         self._mark(path, None)
-        parent = self.root
+        fields: Any = self.root.fields
         for name in path[:-1]:
-            parent = cast("Fields", parent.fields).below[name]
-        fields = cast("Fields", parent.fields)
+            fields = fields.below[name].fields
         fields.added.pop(path[-1], None)
         if fields.kept:
             fields.kept.pop(path[-1], None)
@@ -389,11 +389,11 @@ class Cells:
     def outlive(self, path: Path, expires: int | None) -> None:
         """Let the object at *path*, and those it is in, last at least until *expires*."""
         way: list[tuple[Cell, Fields]] = []
-        cell = self.root
+        fields: Any = self.root.fields
         for name in path:
-            fields = cast("Fields", cell.fields)
             cell = fields.below[name]
             way.append((cell, fields))
+            fields = cell.fields
         for depth in range(len(path), 0, -1):
             cell, fields = way[depth - 1]
             if cell.state == UNKNOWN:

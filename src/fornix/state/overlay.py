@@ -102,7 +102,7 @@ class Overlay:
         self.patience_us = 1
         self.calls: list[Value] = []
         self.noting = False
-        self._cells = Cells(tree, now)
+        self._cells: Cells = Cells(tree, now)
         self._limits = limits or _LIMITS
         self._ttl = ttl
 
@@ -120,8 +120,7 @@ class Overlay:
 
         Its resolver holds it in turn, and circles are left to the garbage collector.
         """
-        self._cells = cast("Cells", sealed)
-        self.resolver = cast("Resolver", sealed)
+        self._cells = self.resolver = sealed  # pyright: ignore[reportAttributeAccessIssue] - it stands for both
 
     @classmethod
     def of(
@@ -467,10 +466,8 @@ def _is_atom(cell: Cell) -> bool:
 
 def _small(value: object) -> TypeGuard[Value]:
     """Say whether *value* can be stored as it is, without a closer look."""
-    kind = type(value)
-    if kind is int:
-        return -(1 << 63) < cast("int", value) < 1 << 63
-    if kind is str:
-        text = cast("str", value)
-        return len(text) < _SHORT and text.isascii()
-    return kind in _FLAGS
+    if type(value) is int:
+        return -(1 << 63) < value < 1 << 63
+    if type(value) is str:
+        return len(value) < _SHORT and value.isascii()
+    return type(value) in _FLAGS

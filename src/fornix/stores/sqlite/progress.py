@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
 import apsw
 
@@ -138,8 +139,7 @@ def apply(
     """Keep what a batch tells of a run, which was guarded, and whose step has its place."""
     run = run_known(db, known, told.run)
     if told.begin is not None and not run.begun:
-        actions = json.dumps(told.begin.actions, ensure_ascii=False)
-        gathered.begun.append((told.begin.now, actions, told.run))
+        gathered.begun.append((told.begin.now, _names(tuple(told.begin.actions)), told.run))
         run.begun = True
     if isinstance(told, Step):
         run.felt = run.felt or (told.sensory is not None and not told.done)
@@ -153,6 +153,12 @@ def apply(
         _insert_call(db, told, number)
     else:
         turn(db, known, gathered, told.run, told.status, told.error, time=time)
+
+
+@lru_cache
+def _names(actions: tuple[str, ...]) -> str:
+    """Return names of actions as JSON; the same few come again and again."""
+    return json.dumps(actions, ensure_ascii=False)
 
 
 def _insert_call(db: apsw.Connection, call: Call, number: int) -> None:
