@@ -36,7 +36,7 @@ from fornix.stores.sqlite.connection import first, query, texts
 from fornix.stores.sqlite.files import Owners
 from fornix.stores.sqlite.gathered import Gathered
 from fornix.stores.sqlite.journal import adopted
-from fornix.stores.sqlite.known import KnownLanes
+from fornix.stores.sqlite.known import KnownLanes, KnownRun
 from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 from fornix.stores.sqlite.staging import expect
 from fornix.stores.sqlite.tree import LiveNodes, apply_tree
@@ -148,8 +148,9 @@ class Transaction:
             return earlier
         time = max(batch.time, self._known.time)
         scope = self.scope(batch.scope)
-        expect(self._db, batch.expects, known=self._known.notes)
-        self._guard(batch, scope, number)
+        if batch.expects:
+            expect(self._db, batch.expects, known=self._known.notes)
+        run = self._guard(batch, scope, number)
         ended: dict[str, list[int]] = {}
         if batch.state:
             live = self._known.nodes.setdefault(scope, {})
@@ -159,9 +160,9 @@ class Transaction:
             self._known.trim(scope)
         if batch.items or batch.define:
             ended["items"] = Changes(self, batch, number, time).run()
-        if batch.run is not None:
+        if batch.run is not None and run is not None:
             runs, gathered = self._known.runs, self.gathered
-            progress.apply(self._db, runs, gathered, batch.run, number=number, time=time)
+            progress.apply(self._db, runs, gathered, run, batch.run, number=number, time=time)
         if batch.release and batch.epoch is not None:
             leases.drop(self._db, self._known.runs, batch.scope, batch.epoch)
         self.gathered.add_commit(
@@ -172,9 +173,7 @@ class Transaction:
                 batch.op,
                 batch.request,
                 None if batch.result is None else wire.encode(batch.result),
-                json.dumps({what: rows for what, rows in ended.items() if rows})
-                if any(ended.values())
-                else None,
+                _ended(ended) if ended else None,
             ),
         )
         self._known.number, self._known.time = number, time
@@ -191,11 +190,11 @@ class Transaction:
             return progress.take_place(self._db, runs, batch.run, number, self.gathered)
         return None
 
-    def _guard(self, batch: Batch, scope: int, number: int) -> None:
-        key = batch.scope.key or batch.scope.space
+    def _guard(self, batch: Batch, scope: int, number: int) -> KnownRun | None:
+        """Return the run that the batch is about, if it is about one; refuse what may not be."""
         leases.guard(self._db, self._known.runs, self.owners, batch)
-        progress.guard(self._db, self._known.runs, batch)
-        for change in (*batch.define, *batch.items):
+        run = progress.guard(self._db, self._known.runs, batch)
+        for change in (*batch.define, *batch.items) if batch.define or batch.items else ():
             scope_of = change.set.scope
             if scope_of is batch.scope:
                 continue
@@ -207,15 +206,17 @@ class Transaction:
         if batch.state and batch.base is None:
             raise InvalidInput("a batch that changes the exact tree needs a base")
         if batch.base is None:
-            return
+            return run
         head = self._known.heads.get(scope)
         if head is None:
             head = self._db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
             self._known.heads[scope] = head
         if head != batch.base:
+            key = batch.scope.key or batch.scope.space
             raise StaleRun(key, expected=batch.base, found=head)
         if batch.state:
             self._known.heads[scope] = self.gathered.heads[scope] = number
+        return run
 
     def scope(self, scope: Scope) -> int:
         """Return the row of a scope, which is made if there is none."""
@@ -463,6 +464,12 @@ class Changes:
         for what, found, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
             if limit is not None and found > limit:
                 raise KeyFull(key, what=what, limit=limit)
+
+
+def _ended(found: dict[str, list[int]]) -> str | None:
+    """Return, as JSON, the rows that a commit ended."""
+    rows = {what: numbers for what, numbers in found.items() if numbers}
+    return json.dumps(rows) if rows else None
 
 
 def _id(change: Replace | Retire) -> str:
