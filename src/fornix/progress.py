@@ -160,7 +160,8 @@ class Step:
     def __post_init__(self) -> None:
         """Refuse what could not be numbered."""
         _placed(self.ordinal, "tasks of a run")
-        _placed(len(self.outputs) - 1 if self.outputs else 0, "outputs of a task")
+        if self.outputs:
+            _placed(len(self.outputs) - 1, "outputs of a task")
 
 
 CallStatus: TypeAlias = Literal["pending", "returned", "raised"]

@@ -25,6 +25,7 @@ from fornix.memory_notes import NotedTree, Notes
 from fornix.recall import SearchOptions
 from fornix.sets import clearing
 from fornix.state import MemoryObject, Overlay, Resolver, Ttl
+from fornix.state.overlay import Sealed
 from fornix.state.paths import Places
 from fornix.state.tree import Tree
 from fornix.store import Retire, Scope, SetRef, StoredItem, TreeDelta, parts_of
@@ -248,7 +249,7 @@ class Task:
     ) -> Overlay:
         self.check_open()
         watched = Watched(tree)
-        self._looks.append((paths.kind.value, watched))
+        self._looks.append((paths.kind, watched))
         make = Overlay if self._notes is None else NotedTree
         overlay = make(watched, kind=paths.kind, now=self.place.now, ttl=ttl, places=paths)
         if isinstance(overlay, NotedTree) and self._notes is not None:
@@ -309,9 +310,11 @@ class Task:
     def _end(self, reason: str) -> None:
         """Seal for good; what is no longer needed goes at once, not when its group is committed."""
         self._reason = reason
-        for overlay in (self._short, self._sensory):
-            if overlay is not None:
-                overlay.seal(reason)
+        sealed = Sealed(reason)
+        if self._short is not None:
+            self._short.end(sealed)
+        if self._sensory is not None:
+            self._sensory.end(sealed)
         if self._draft is not None:
             self._draft.open, self._draft.reason = False, reason
 

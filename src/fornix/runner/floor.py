@@ -11,7 +11,7 @@ import heapq
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -237,6 +237,13 @@ class Floor:
                 self.make_ready(lane)
             else:
                 lane.state = state
+
+    def leave_ready(self, lanes: Sequence[LiveLane]) -> None:
+        """Put lanes down that have more to do."""
+        with self.lock:
+            self._taken -= len(lanes)
+            for lane in lanes:
+                self.make_ready(lane)
 
     def put_down(self, lane: LiveLane) -> None:
         """Put a lane down whose lease was given back, unless it has more to do by now."""

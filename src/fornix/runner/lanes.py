@@ -16,7 +16,7 @@ from fornix.agent import OnFailed
 from fornix.run import Finished, LiveRun
 from fornix.scope import Lease, Scope
 from fornix.state.held import HeldTree
-from fornix.store import Batch, Ledger, Run, Store
+from fornix.store import Ledger, Run, Store
 from fornix.writer import Engine
 
 
@@ -55,11 +55,6 @@ class Pending:
     kind: Kind
     finished: Finished
     error: BaseException | None = None
-
-    @property
-    def batch(self) -> Batch:
-        """What is to be committed."""
-        return self.finished.batch
 
 
 TURN_S = (1.0, 8.0)

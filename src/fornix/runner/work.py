@@ -31,7 +31,7 @@ from fornix.errors import (
     StoreFull,
     StoreReadOnly,
 )
-from fornix.run import Finished, Interrupted, LiveRun, RunRecorder, Shop
+from fornix.run import Finished, Interrupted, LiveRun, Shop
 from fornix.runner.floor import Floor, Shift, drained
 from fornix.runner.lanes import Kind, Listener, LiveLane, Pending, State
 from fornix.runner.loop import Loop
@@ -195,13 +195,14 @@ class Work:
     def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Pending | None:
         """Do the next task of a run; what is slow keeps no finished task of the group waiting."""
         action = run.action
-        if not self.pace.is_quick(action.name):
+        worked = self.pace.worked(action.name)
+        if worked is not None and not self.pace.is_quick(action.name):
             self.settle(shift.group)
             self.floor.begin_slow(shift)
-        worked = self.pace.worked(action.name)
+            worked = self.pace.worked(action.name)
         shift.since = began = time.perf_counter()
         try:
-            task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
+            task, event, context = run.begin(self.floor.stopping)
             with AtWork(self.shop.engine.store, lane.scope, self.owner):
                 answer = action.call(
                     event, context if action.adapt is None else action.adapt(context)
@@ -336,7 +337,9 @@ class Work:
             return
         began = time.perf_counter()
         try:
-            answers = self.shop.engine.store.commit_many([p.batch for p in group])
+            answers = self.shop.engine.store.commit_many(
+                [pending.finished.batch for pending in group]
+            )
         except _HINDERED as error:
             for pending in group:
                 self._hindered(pending.lane, error)
@@ -347,14 +350,17 @@ class Work:
                 self.floor.leave(pending.lane, State.IDLE)
             return
         self.pace.committed(time.perf_counter() - began)
+        go_on: list[LiveLane] = []
         for pending, answer in zip(group, answers, strict=True):
             pending.lane.pending = None
-            if isinstance(answer, Commit):
-                self._committed(pending, answer)
-            else:
+            if not isinstance(answer, Commit):
                 self._not_committed(pending, answer)
+            elif self._committed(pending, answer):
+                go_on.append(pending.lane)
+        self.floor.leave_ready(go_on)
 
-    def _committed(self, pending: Pending, answer: Commit) -> None:
+    def _committed(self, pending: Pending, answer: Commit) -> bool:
+        """Take note of a commit; return whether the lane goes on, and is still to be put down."""
         lane, run = pending.lane, pending.lane.run
         assert run is not None  # noqa: S101 - it was what was committed
         if pending.kind == "parked":
@@ -365,36 +371,33 @@ class Work:
             self._listener.parked(run.row, pending.error)
             lane.complete = lane.complete and lane.stuck is None
             self._released(lane)
-            return
+            return False
         if answer.adopted:
-            self._adopted(pending)
-            return
+            return self._adopted(pending)
         lane.conflicts = lane.hindered = 0
         if pending.kind == "step":
             run.committed(pending.finished, answer.number)
         if not run.over:
-            self.floor.leave(lane, State.READY)
-            return
+            return True
         lane.run = None
-        if pending.batch.release and lane.gave_way == pending.batch.epoch:
+        batch = pending.finished.batch
+        if batch.release and lane.gave_way == batch.epoch:
             self.floor.rest(lane)
             self._listener.stuck(lane)
-        elif pending.batch.release:
+        elif batch.release:
             self._released(lane)
-        else:
-            self.floor.leave(lane, State.READY)
         self._listener.ended(run)
+        return not batch.release
 
-    def _adopted(self, pending: Pending) -> None:
+    def _adopted(self, pending: Pending) -> bool:
         """Look at a lane anew: its step was committed before, and the answer to that was lost."""
         lane = pending.lane
         with self.floor.lock:
             lane.run = None
             lane.refresh()
-        if pending.batch.release:  # by now somebody else may have the key
+        if pending.finished.batch.release:  # by now somebody else may have the key
             self._released(lane)
-        else:
-            self.floor.leave(lane, State.READY)
+        return not pending.finished.batch.release
 
     def _not_committed(self, pending: Pending, error: FornixError) -> None:
         lane, run = pending.lane, pending.lane.run
@@ -427,7 +430,7 @@ class Work:
         assert run is not None  # noqa: S101 - the lane was sent away with it
         action = run.action
         try:
-            task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
+            task, event, context = run.begin(self.floor.stopping)
             with AtWork(self.shop.engine.store, lane.scope, self.owner):
                 await action.call(event, context if action.adapt is None else action.adapt(context))
             finished = run.done(task, release=lambda: self._may_release(lane))

@@ -38,7 +38,7 @@ from fornix.store import (
     refs_of,
 )
 from fornix.stores.ram.finder import RamFinder
-from fornix.stores.ram.rows import ROW_BITS, Entry, Work
+from fornix.stores.ram.rows import ROW_BITS, Entry, Journal, Work
 from fornix.stores.ram.tree import Tree
 from fornix.values import Path
 
@@ -68,8 +68,8 @@ class RamStore(RamFinder):
     ) -> None:
         super().__init__(alive, log_lines)
         self._salt = secrets.token_bytes(16)
-        self._journal: list[Entry] = []
-        self._ops: dict[bytes, Entry] = {}
+        self._journal = Journal()
+        self._ops: dict[bytes, int] = {}
         self._trees: dict[Scope, Tree] = {}
 
     # --- writing
@@ -87,8 +87,9 @@ class RamStore(RamFinder):
         taken = self._runs.adopted(batch)
         if taken is not None:
             return _told(self._journal[taken - 1])
-        last = self._journal[-1].commit.time if self._journal else batch.time
-        work = Work(len(self._journal) + 1, max(batch.time, last))
+        last = self._journal.time
+        time = batch.time if last is None or batch.time > last else last
+        work = Work(len(self._journal) + 1, time)
         try:
             self._guard(batch)
             self._apply(batch, work)
@@ -101,9 +102,10 @@ class RamStore(RamFinder):
     def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
         """Return the commit that took *op*, or None; see `Ledger.adopted`."""
         with self._ready():
-            entry = self._ops.get(op)
-            if entry is None:
+            number = self._ops.get(op)
+            if number is None:
                 return None
+            entry = self._journal[number - 1]
             if request is not None and request != entry.request:
                 raise IdempotencyConflict(label)
             return _told(entry)
@@ -161,25 +163,21 @@ class RamStore(RamFinder):
     def _finish(self, batch: Batch, work: Work) -> Commit:
         """Write the journal row and the change log; nothing here can fail."""
         result = None if batch.result is None else deepcopy(batch.result)
-        commit = Commit(
-            work.number, work.time, adopted=False, result=result, marks=tuple(work.marks)
-        )
-        begun, put = tuple(work.begun.values()), tuple(work.put.items())
-        removed, ended = tuple(work.removed), tuple(work.ended)
-        entry = Entry(commit, batch.scope, batch.request, put, removed, begun, ended)
-        self._journal.append(entry)
+        marks = tuple(work.marks)
+        commit = Commit(work.number, work.time, adopted=False, result=result, marks=marks)
+        self._journal.append(commit, batch, work)
         if batch.op is not None:
-            self._ops[batch.op] = entry
+            self._ops[batch.op] = work.number
         if batch.state:
             self._trees[batch.scope].head = work.number
         if batch.release and batch.epoch is not None:
             self._leases[batch.scope] = (None, batch.epoch)
         self._name(batch.scope)
-        for row in begun:
+        for row in work.begun.values():
             self._rows[row.row] = row
             self._vectors.begin(row)
             self._line(row, "added")
-        for row in ended:
+        for row in work.ended:
             self._line(row, "ended")
         return commit if result is None else replace(commit, result=deepcopy(result))
 
@@ -352,7 +350,8 @@ class RamStore(RamFinder):
         """Remove what has expired, and names of ops past their retention; return how much."""
         with self._ready():
             oldest = now - OP_RETENTION_US
-            late = [op for op, entry in self._ops.items() if entry.commit.time <= oldest]
+            done = self._journal
+            late = [op for op, n in self._ops.items() if done[n - 1].commit.time <= oldest]
             for op in late:
                 del self._ops[op]
             return len(late) + sum(

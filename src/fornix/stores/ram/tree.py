@@ -59,7 +59,7 @@ class Tree:
         if parent is None or not parent.is_object:
             what = "nothing" if parent is None else "a value"
             raise NotAnObject(".".join(path[:-1]), f"an object was needed, but {what} is here")
-        name = path[-1]
+        name, row.path = path[-1], path
         there = parent.live.get(name)
         if there is None:
             self.positions += 1
@@ -94,13 +94,14 @@ class Tree:
         row = parent.live.pop(name)
         versions = parent.versions[name]
         row.ended = work.number
-        if row.begun == work.number:
+        never = row.begun == work.number
+        if never:
             versions.pop()
 
         def take_back() -> None:
             row.ended = None
             parent.live[name] = row
-            if row.begun == work.number:
+            if never:
                 versions.append(row)
 
         work.undo.append(take_back)

@@ -112,6 +112,7 @@ class SqliteStore(SqliteLanes):
     def sweep(self, *, now: int) -> int:
         """See `Ledger.sweep`."""
         with self._writing() as db:
+            self._known = Known()
             return maintenance.sweep(db, now=now)
 
     # --- care ---------------------------------------------------------------------------------
