@@ -108,7 +108,7 @@ class LineageLaws(Laws):
     # --- links
 
     def test_links_are_of_versions(self, store: Store) -> None:
-        """Each item points to the last version of its source, live or not, also one of its batch."""
+        """To the last version of each source, live or not, also one of the same batch."""
         write(store, add("i"), add("gone"))
         write(store, Replace(NOTES, 1, record("i", "new")), Retire(NOTES, "gone", 1))
         write(store, add("j"), derived("d", "i", "gone", "j", "i"))
