@@ -134,6 +134,8 @@ class Link:
 class Add:
     """Add an item; `DuplicateItem` if a live one has its id. *fresh*: the id was just made.
 
+    A live one that has expired by the time of the commit is ended by it.
+
     Attributes:
         links: What it was derived from, of its key or of knowledge; `NotFound` if there is no
             such item. They stay with every later version of the item.
@@ -382,8 +384,9 @@ class Compaction:
         id: Unique in the store, rising: the commit's number << 20 and its place in it.
         retired: Rows of the versions it retired, those that were erased since left out.
         added: Rows of the versions it added, likewise.
-        erased: How many of either were erased since.
+        erased: How many of either were erased or purged since.
         undone: The commit that undid it; None: none did.
+        purged: Its set keeps ended versions for a time only, which is over: it cannot be undone.
     """
 
     id: int
@@ -395,6 +398,7 @@ class Compaction:
     added: Sequence[int]
     erased: int
     undone: int | None
+    purged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ _LAWS = (
     "outputs",
     "persistence",
     "progress",
+    "retention",
     "runner_async",
     "runner_durable",
     "runner_failures",

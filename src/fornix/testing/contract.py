@@ -15,6 +15,7 @@ from fornix.testing.ops import OpLaws
 from fornix.testing.outputs import OutputLaws
 from fornix.testing.persistence import PersistenceLaws
 from fornix.testing.progress import ProgressLaws
+from fornix.testing.retention import RetentionLaws
 from fornix.testing.sets import SetLaws
 from fornix.testing.staging import StagingLaws
 from fornix.testing.threads import ThreadLaws
@@ -30,6 +31,7 @@ class StoreContract(
     ItemLaws,
     SetLaws,
     LineageLaws,
+    RetentionLaws,
     FinderLaws,
     StagingLaws,
     LaneLaws,

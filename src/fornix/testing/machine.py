@@ -142,6 +142,14 @@ class _Machine(RuleBasedStateMachine):
         for store in (self.store, self.model):
             store.sweep(now=self.latest)
 
+    @rule(age=st.sampled_from((0, SECOND, 2 * DAY)), limit=st.integers(1, 40))
+    def prune(self, age: int, limit: int) -> None:
+        """What trees were long ago goes for good, in steps."""
+        for store in (self.store, self.model):
+            after: int | None = 0
+            while after is not None:
+                _, after = store.prune_history(before=self.latest - age, after=after, limit=limit)
+
     @rule(position=st.integers(0, 5), scope=st.sampled_from(SCOPES))
     def touch(self, position: int, scope: Scope) -> None:
         """A live item is read."""
@@ -217,7 +225,7 @@ class _Machine(RuleBasedStateMachine):
         return f"{owner} {sum(name.startswith(owner) for name in self.dead)}"
 
     def _commit(self, rng: Random) -> None:
-        player = Player(rng, self.clock)
+        player = Player(rng, self.clock, purges=True)
         batch = player.batch(self.model)
         self.clock = player.clock
         self.latest = max(self.latest, self.clock)

@@ -61,8 +61,8 @@ DEFINITIONS = (
     Definition(capacity=1, compaction="summarise"),
     Definition(signals={"speaker": 0.5}),
     Definition(capacity=4, compaction={"name": "merge", "at": [0.5]}, admission=[{"name": "a"}]),
-    Definition(capacity=3, compaction={"name": "merge"}, execution="sync", retention=SECOND),
-    Definition(capacity_tokens=300, retention="purge"),
+    Definition(capacity=3, compaction={"name": "merge"}, execution="sync"),
+    Definition(capacity_tokens=300),
     Definition(capacity_bytes=60),
     Definition(capacity_bytes=90, capacity_tokens=3, compaction="reject", low_water=0.5),
 )
@@ -80,10 +80,12 @@ class Player:
     Args:
         rng: Where chance comes from.
         clock: What time it really is.
+        purges: Also define sets that keep ended versions for a time only.
     """
 
     rng: Random
     clock: int
+    purges: bool = False
 
     def batch(self, store: Store) -> Batch:
         """Return a batch that *store* takes more often than not."""
@@ -128,7 +130,11 @@ class Player:
 
     def _definition(self, scope: Scope) -> Define:
         replaces = self.rng.random() < 0.7
-        return Define(self._set(scope), self.rng.choice(DEFINITIONS), replace=replaces)
+        definition = self.rng.choice(DEFINITIONS)
+        if self.purges:
+            kept = self.rng.choice(("keep", "purge", SECOND, 60 * SECOND))
+            definition = replace(definition, retention=kept)
+        return Define(self._set(scope), definition, replace=replaces)
 
     def _path(self) -> Path:
         return tuple(self.rng.choice(OBJECTS[:2]) for _ in range(self.rng.choice((0, 0, 0, 1, 2))))

@@ -104,10 +104,11 @@ class _Names:
             self.commits[done.commit],
             done.time,
             done.how,
-            [self.row(row) for row in done.retired],
-            [self.row(row) for row in done.added],
+            [self.row(row) for row in done.retired if row in self.rows],
+            [self.row(row) for row in done.added if row in self.rows],
             done.erased,
             None if done.undone is None else self.commits[done.undone],
+            done.purged,
         )
 
     def pairs(self, pairs: Sequence[tuple[int, int]]) -> list[object]:
@@ -142,11 +143,15 @@ def reads(
     wanted = range(1, len(names.numbers) + 1) if at is None else sorted(at)
     told: dict[str, object] = {"commits": [names.commit(e) for e in names.effects]}
     told["times"] = [names.commits[store.commit_at(e.commit.time)] for e in names.effects]
+    told["clock"] = [store.time_of(n) for n in names.numbers] + [store.time_of(0)]
+    told["expired"] = sorted((names.item(i) for i in store.expired(now=now)), key=repr)
     told["spaces"] = store.spaces()
     for space in told["spaces"]:
         told[f"keys of {space}"] = store.keys(space)
     there = {e.scope for e in names.effects} | {ref.scope for ref, _ in names.versions}
     for scope in sorted(there | set(scopes), key=repr):
+        commit, time = store.floor(scope)
+        told[f"floor of {scope}"] = names.commits.get(commit), time
         told[f"head of {scope}"] = names.commits[store.head(scope)]
         told[f"tree of {scope}"] = tree(store, scope, now=now)
         for i in wanted:
@@ -159,6 +164,7 @@ def reads(
                 info.tokens,
                 info.expiring,
                 info.timed,
+                names.commits.get(info.floor),
                 store.set_info(info.ref) == info,
                 store.glance([info.ref]) == (store.seq(), [info]),
                 info in store.glance(scope)[1],

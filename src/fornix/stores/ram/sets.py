@@ -135,7 +135,9 @@ class Sets:
         home = self.named(add.set)
         last = None if home is None else home.last(add.record.id)
         if last is not None and last.ended is None:
-            raise DuplicateItem(add.record.id, set_name=add.set.name)
+            if not last.expired(work.time):
+                raise DuplicateItem(add.record.id, set_name=add.set.name)
+            work.end(last)
         home = home or self._make(add.set, Definition(), work)
         work.grown[add.set] = home
         sources = [self._source(link) for link in add.links]
@@ -187,6 +189,8 @@ class Sets:
             raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
         if done.undone is not None:
             raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
+        if done.purged:
+            raise CompactionChanged(done.id, "what it retired was purged: see the set's retention")
         retired, added = home.kept(done.retired), home.kept(done.added)
         if not retired:
             raise CompactionChanged(done.id, "nothing that it retired is kept")
@@ -220,6 +224,9 @@ class Sets:
 
 def _hold_capacity(home: SetRows, work: Work) -> None:
     definition = home.definition
+    if definition.bounded:
+        for row in [row for row in home.timed.values() if row.expired(work.time)]:
+            work.end(row)
     held = len(home.live), home.tokens, home.bytes
     if definition.at_mark(*held):
         work.marks.append(home.ref)
@@ -251,4 +258,5 @@ def info_of(found: SetRows) -> SetInfo:
         found.tokens,
         expiring=min((r.expires for r in records if r.expires is not None), default=None),
         timed=any(not r.valid_from is r.valid_to is None for r in records),
+        floor=found.floor,
     )

@@ -38,8 +38,13 @@ from fornix.stores.sqlite.gathered import Gathered
 from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 
 _LAST = """
-    SELECT version, ended IS NULL FROM item WHERE set_id = ?1 AND id = ?2
+    SELECT version, ended IS NULL, row, expires FROM item WHERE set_id = ?1 AND id = ?2
     ORDER BY version DESC LIMIT 1
+"""
+
+_EXPIRED = """
+    SELECT row FROM item
+    WHERE set_id = ? AND ended IS NULL AND expires IS NOT NULL AND expires <= ?
 """
 
 _LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id = ?2 ORDER BY version DESC LIMIT 1"
@@ -201,9 +206,11 @@ class Changes:
         if (number, item_id) in self._gathered.names:
             self._gathered.flush()
         if not add.fresh and (self._taken is None or (number, item_id) in self._taken):
-            last, live = first(self._db, _LAST, number, item_id) or (0, 0)
-            if live:
+            last, live, row, expires = first(self._db, _LAST, number, item_id) or (0, 0, 0, None)
+            if live and (expires is None or expires > self._time):
                 raise DuplicateItem(item_id, set_name=add.set.name)
+            if live:
+                self._end(number, row)
             version = last + 1
         sources = self._sources(add.links) if add.links else ()
         row = self._insert(number, add.record, version=version, first=None, created=None)
@@ -256,6 +263,8 @@ class Changes:
             raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
         if done.undone is not None:
             raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
+        if done.purged:
+            raise CompactionChanged(done.id, "what it retired was purged: see the set's retention")
         if not done.retired:
             raise CompactionChanged(done.id, "nothing that it retired is kept")
         for row, item_id, _, _ in self._kept(number, done.added):
@@ -365,6 +374,8 @@ class Changes:
             return
         definition = known[1]
         self._gathered.flush()
+        for (row,) in query(self._db, _EXPIRED, number, self._time):
+            self._end(number, row)
         held = self._db.execute(
             "SELECT items, tokens, bytes FROM memory_set WHERE id = ?", (number,)
         ).get

@@ -10,7 +10,7 @@ import apsw
 
 from fornix.errors import NotFound
 from fornix.store import OP_RETENTION_US, SWEEP_AFTER_US, Lease, Scope, StoreStats
-from fornix.stores.sqlite import journal
+from fornix.stores.sqlite import history, journal
 from fornix.stores.sqlite.connection import check, connect, first, query
 from fornix.stores.sqlite.files import file_system
 from fornix.stores.sqlite.staging import put_note
@@ -25,11 +25,11 @@ BACKUP_PAGES = 2_000
 
 
 def sweep(db: apsw.Connection, *, now: int) -> int:
-    """Remove expired nodes, names of old ops and old lines of the change log."""
+    """Remove expired nodes, what sets keep no longer, names of old ops and old changes."""
+    done = history.expire(db, now=now - SWEEP_AFTER_US) + history.purge(db, now=now)
     before = db.total_changes()
-    db.execute("DELETE FROM node WHERE expires <= ?", (now - SWEEP_AFTER_US,))
     _forget_ops(db, until=journal.commit_at(db, now - OP_RETENTION_US))
-    done = db.total_changes() - before
+    done += db.total_changes() - before
     db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))
     return done
 

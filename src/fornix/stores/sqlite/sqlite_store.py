@@ -15,7 +15,7 @@ import apsw
 
 from fornix.errors import FornixError
 from fornix.store import Batch, Commit
-from fornix.stores.sqlite import maintenance, staging
+from fornix.stores.sqlite import history, maintenance, staging
 from fornix.stores.sqlite.apply import Known, Transaction
 from fornix.stores.sqlite.connection import translated
 from fornix.stores.sqlite.handle import Durability
@@ -113,6 +113,14 @@ class SqliteStore(SqliteLanes):
         """See `Ledger.sweep`."""
         with self._writing() as db:
             return maintenance.sweep(db, now=now)
+
+    @translated
+    def prune_history(
+        self, *, before: int, after: int = 0, limit: int = 10_000
+    ) -> tuple[int, int | None]:
+        """See `Ledger.prune_history`."""
+        with self._writing() as db:
+            return history.prune(db, before=before, after=after, limit=limit)
 
     # --- care ---------------------------------------------------------------------------------
 

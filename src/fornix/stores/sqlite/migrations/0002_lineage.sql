@@ -1,6 +1,13 @@
 -- What items were derived from, compactions that can be undone, and items that have their time.
 
+ALTER TABLE scope ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE scope ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+
 ALTER TABLE memory_set ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE memory_set ADD COLUMN retention INTEGER;
+ALTER TABLE memory_set ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;
+
+CREATE INDEX set_retention ON memory_set (id) WHERE retention IS NOT NULL;
 
 ALTER TABLE item ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE item ADD COLUMN until INTEGER;
@@ -51,7 +58,8 @@ CREATE TABLE compaction (
     how TEXT NOT NULL,
     retired TEXT NOT NULL,
     added TEXT NOT NULL,
-    undone INTEGER
+    undone INTEGER,
+    purged INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE INDEX compaction_of_set ON compaction (set_id, id);
