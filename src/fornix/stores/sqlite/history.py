@@ -60,7 +60,7 @@ def _purge(db: apsw.Connection, number: int, rows: list[int], *, floor: int) -> 
     """Remove ended versions of one set, with all that hangs on them."""
     here = numbers(rows)
     query(db, _MARK, number, here, (floor + 1) << ROW_BITS)
-    firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", here)
+    firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", here)  # noqa: S608 - ours
     db.executemany(
         "DELETE FROM feature WHERE set_id = ?1 AND row = ?2 "
         "AND ended = (SELECT ended FROM item WHERE row = ?2)",
@@ -98,7 +98,7 @@ def prune(db: apsw.Connection, *, before: int, after: int, limit: int) -> tuple[
     span = "id > ?1 AND id <= ?2 AND ended <= ?3"
     query(
         db,
-        "UPDATE scope SET floor = max(floor, gone.ended) FROM (SELECT scope, max(ended) AS ended "
+        "UPDATE scope SET floor = max(floor, gone.ended) FROM (SELECT scope, max(ended) AS ended "  # noqa: S608 - ours
         f"FROM node WHERE {span} GROUP BY scope) AS gone WHERE gone.scope = scope.id",
         *here,
     )

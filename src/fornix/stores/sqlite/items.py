@@ -21,6 +21,7 @@ from fornix.store import (
     Add,
     Batch,
     Compact,
+    Compaction,
     Define,
     Definition,
     ItemChange,
@@ -256,8 +257,8 @@ class Changes:
         )
         self._compacted += 1
 
-    def _undo(self, number: int, change: Undo) -> None:
-        self._gathered.flush()
+    def _to_undo(self, change: Undo) -> Compaction:
+        """Return a compaction that is there, and was not undone or purged."""
         done = lineage.compaction(self._db, change.compaction)
         if done is None or done.set != change.set:
             raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
@@ -267,6 +268,11 @@ class Changes:
             raise CompactionChanged(done.id, "what it retired was purged: see the set's retention")
         if not done.retired:
             raise CompactionChanged(done.id, "nothing that it retired is kept")
+        return done
+
+    def _undo(self, number: int, change: Undo) -> None:
+        self._gathered.flush()
+        done = self._to_undo(change)
         for row, item_id, _, _ in self._kept(number, done.added):
             same = first(self._db, _SAME, row)  # it may have been compacted, and brought back
             if same is None:

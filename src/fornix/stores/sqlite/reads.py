@@ -388,6 +388,15 @@ class SqliteReads(SqliteFile):
             return [row for (row,) in rows]
 
     @translated
+    def accessed(self, set_number: int) -> list[tuple[int, int]]:
+        """See `Finder.accessed`."""
+        with self._reader() as db:
+            rows = query(db, shapes.ACCESSED, set_number)
+        lately = self._touched
+        found = [(row, max(time or 0, lately.get(first, 0))) for row, first, time in rows]
+        return [(row, time) for row, time in found if time]
+
+    @translated
     def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:
         """See `Finder.pending`."""
         with self._reader() as db:

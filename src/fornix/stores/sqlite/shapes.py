@@ -65,6 +65,11 @@ OUT_OF_TIME_AT = """
         AND (expires <= ?2 OR valid_from > ?3 OR valid_to <= ?3) ORDER BY row
 """
 
+ACCESSED = """
+    SELECT item.row, item.first, access.time FROM item LEFT JOIN access USING (first)
+    WHERE set_id = ? AND ended IS NULL
+"""
+
 KINDS: tuple[ChangeKind, ...] = ("added", "ended", "embedded", "removed")
 
 _FEATURE = """
