@@ -51,18 +51,18 @@ class Superseding(SetWrites):
             InvalidInput: The old item began to hold after *at*, or ended to hold before.
         """
         checked_name(id, "an item's id")
+        asked = None if at is None else microseconds(at, "at")
         if new_id is not None:
             checked_name(new_id, "an item's id")
         known = (text, metadata or {}, importance, speaker, role, session, time)
         item = Item(value, new_id, *known, expire_at=expire_at, valid_to=valid_to, sources=(id,))
 
         def arguments() -> Value:
-            since = None if at is None else microseconds(at, "at")
-            return [self.name, id, since, as_passed(item)]
+            return [self.name, id, asked, as_passed(item)]
 
         def build(new: Callable[[], str]) -> Change:
             stored = self._live(id)
-            since = moment(self._writer.now()) if at is None else at
+            since = moment(self._writer.now() if asked is None else asked)
             before = item_of(stored)
             ends = _ended(before, since)
             name = new() if new_id is None else new_id

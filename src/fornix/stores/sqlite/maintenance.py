@@ -91,6 +91,15 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
+def damage(db: apsw.Connection) -> str | None:
+    """Return the first thing that SQLite finds wrong with the file; None: nothing."""
+    try:
+        found = [str(line) for (line,) in query(db, "PRAGMA integrity_check")]
+    except apsw.CorruptError as error:
+        return str(error)
+    return None if found == ["ok"] else found[0]
+
+
 def problems(db: apsw.Connection) -> list[str]:
     """Return what is wrong with the file; empty: nothing."""
     found = [str(row[0]) for row in db.execute("PRAGMA integrity_check") if row[0] != "ok"]
@@ -182,14 +191,19 @@ def restore(db: apsw.Connection, source: Path, *, side_files: Path) -> None:
     copy = connect(source, read_only=True, immutable=not Path(f"{source}-wal").exists())
     try:
         check(copy, source)
-        if side_files.exists():
-            shutil.rmtree(side_files)
-            _flush(side_files.parent)
+        drop_side_files(side_files)
         with db.backup("main", copy, "main") as work:
             while not work.done:
                 work.step(BACKUP_PAGES)
     finally:
         copy.close()
+
+
+def drop_side_files(folder: Path) -> None:
+    """Remove what was made from the contents of a store, for good."""
+    if folder.exists():
+        shutil.rmtree(folder)
+        _flush(folder.parent)
 
 
 def _flush(folder: Path) -> None:
