@@ -331,6 +331,19 @@ def test_an_expiry_can_be_moved_and_lifted(ada: KeyMemory, clock) -> None:
     assert ada.get("i") is not None
 
 
+def test_what_is_over_at_once_is_told_once_more(ada: KeyMemory) -> None:
+    """An expiry in the past is no mistake: the item is gone, and the change is answered."""
+    ada.add("tea", id="i")
+    assert ada.update("i", expire_at=START - HOUR).expire_at == START - HOUR
+    assert ada.get("i") is None
+    with ada.batch() as b:
+        b.add("coffee", id="j", expire_at=START - HOUR)
+        b.add("water", id="k")
+        assert b.update("k", expire_at=START).version == 2
+        assert b.list() == []
+    assert ada.list() == []
+
+
 def test_the_id_of_what_expired_is_free(ada: KeyMemory, clock) -> None:
     """Whatever is asked to happen with one that is taken; also in a batch."""
     for name in ("a", "b", "c", "d"):

@@ -384,6 +384,17 @@ class AsyncMemory:
         await asyncio.to_thread(Memory.restore, url, backup, wait_s=wait_s)
 
     @classmethod
+    async def repair(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        wait_s: float = 10,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[str]:
+        """See `Memory.repair`."""
+        return await asyncio.to_thread(Memory.repair, url, wait_s=wait_s, progress=progress)
+
+    @classmethod
     async def reindex(
         cls,
         url: str | os.PathLike[str],

@@ -184,6 +184,7 @@ class SetWrites(SetReads):
             "valid_to": valid_to,
         }
         changes = {name: new for name, new in given.items() if new is not ...}
+        made: list[Item] = []
         if "value" in changes and "text" not in changes:
             changes["text"] = None
 
@@ -197,11 +198,15 @@ class SetWrites(SetReads):
             if if_version is not None and stored.version != if_version:
                 raise StaleItem(id, expected=if_version, found=stored.version)
             item = replace(item_of(stored), **changes)
+            made[:] = [replace(item, version=stored.version + 1)]
             record = self._writer.records([(id, item)])[0]
             change = Replace(self._ref, stored.version, record)
             return Change([change], id, retry=if_version is None)
 
         self._writer.write(Call("update", arguments, idempotency_key), build)
+        if made and made[0].expire_at is not None:  # it may be over by now, and then is not found
+            now = self._writer.get(self._ref, [id], at=None)[0]
+            return made[0] if now is None else item_of(now)
         return item_of(self._live(id))
 
     def delete(
