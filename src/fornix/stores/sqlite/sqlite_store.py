@@ -170,6 +170,7 @@ class SqliteStore(SqliteLanes):
                 problem = f"is damaged ({damage}), which nothing here can mend"
                 raise NotAStore(self._path, f"{problem}; restore a backup: fornix restore BACKUP")
             maintenance.drop_side_files(self.folder / "index")
+            done: list[str] = []
             with db:
                 done = repair.repair(db, dimensions=dimensions, progress=progress)
             self._known = Known()
