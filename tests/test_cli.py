@@ -558,6 +558,8 @@ USES = {
     "export": [],
     "stats": [],
     "doctor": [],
+    "diff": ["ada", "0"],
+    "prune-history": ["--before", "2025-01-01T00:00:00Z"],
     "backup": ["copy.db"],
     "reindex": ["--embedder", "words"],
     "run": ["cli_agent:Counter", "--input", "-"],

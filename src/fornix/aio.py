@@ -23,6 +23,7 @@ from fornix.errors import StoreClosed, Unusable, WrongLoop
 from fornix.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
 from fornix.memory import DEFAULT_SPACE, Memory
 from fornix.memory_events import MemoryEvent
+from fornix.moments import AsOf
 from fornix.sets import MemorySet
 from fornix.signals import Signals
 from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
@@ -197,6 +198,10 @@ class AsyncMemoryObject:
         same = await self.loop.run(lambda: self.sync.once(idempotency_key))
         return AsyncMemoryObject(self.loop, same)
 
+    async def at(self, as_of: AsOf) -> AsyncMemoryObject:
+        """See `MemoryObject.at`."""
+        return AsyncMemoryObject(self.loop, await self.loop.run(lambda: self.sync.at(as_of)))
+
     def _shown(self, found: object) -> object:
         return AsyncMemoryObject(self.loop, found) if isinstance(found, MemoryObject) else found
 
@@ -215,6 +220,7 @@ class AsyncMemorySet:
     history = _awaited(MemorySet.history)
     search = _awaited(MemorySet.search)
     update = _awaited(MemorySet.update)
+    supersede = _awaited(MemorySet.supersede)
     delete = _awaited(MemorySet.delete)
     clear = _awaited(MemorySet.clear)
     redefine = _awaited(MemorySet.redefine)
@@ -266,6 +272,7 @@ class _AsyncSets:
     recent = _default(MemorySet.recent)
     history = _default(MemorySet.history)
     update = _default(MemorySet.update)
+    supersede = _default(MemorySet.supersede)
     delete = _default(MemorySet.delete)
 
     async def set(
@@ -377,6 +384,17 @@ class AsyncMemory:
         await asyncio.to_thread(Memory.restore, url, backup, wait_s=wait_s)
 
     @classmethod
+    async def repair(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        wait_s: float = 10,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[str]:
+        """See `Memory.repair`."""
+        return await asyncio.to_thread(Memory.repair, url, wait_s=wait_s, progress=progress)
+
+    @classmethod
     async def reindex(
         cls,
         url: str | os.PathLike[str],
@@ -412,6 +430,8 @@ class AsyncMemory:
     settle = _awaited(Memory.settle)
     stats = _awaited(Memory.stats)
     sweep = _awaited(Memory.sweep)
+    diff = _awaited(Memory.diff)
+    prune_history = _awaited(Memory.prune_history)
     backup = _awaited(Memory.backup)
 
     def subscribe(

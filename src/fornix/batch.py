@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
@@ -19,6 +20,7 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.items import Hits
+from fornix.moments import Moment, expired, holds
 from fornix.recall import Drafted, SearchOptions
 from fornix.state import Mark, Overlay
 from fornix.state.committed import Patience
@@ -77,7 +79,7 @@ class Draft(Reads):
         self._versions: dict[tuple[SetRef, str], int] = {}
         self._next = AFTER_ALL
         self.open = False
-        self.before: int | None = None
+        self.before: Moment | None = None
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
 
@@ -118,7 +120,7 @@ class Draft(Reads):
             return False
         first = self._engine.store.adopted(self._op, request=None, label="")
         if first is not None:
-            self.before = first.number - 1
+            self.before = Moment(first.number - 1, first.time)
         return first is not None
 
     def _built(
@@ -171,7 +173,8 @@ class Draft(Reads):
         if place in self._versions or (isinstance(add, Add) and add.fresh):
             return self._versions.get(place, 0)
         past = self._engine.store.versions(*place)
-        seen = (s.version for s in past if self.before is None or s.begun <= self.before)
+        before = self.before
+        seen = (s.version for s in past if before is None or s.begun <= before.commit)
         return max(seen, default=0)
 
     def _stored(
@@ -194,13 +197,14 @@ class Draft(Reads):
 
     # --- reads that see the draft -------------------------------------------------------------
 
-    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
         self._check_open()
         found = super().get(ref, ids, at=self.before if at is None else at)
         if at is not None:
             return found
-        return [self._live.get((ref, i), stored) for i, stored in zip(ids, found, strict=True)]
+        own = [self._live.get((ref, i), stored) for i, stored in zip(ids, found, strict=True)]
+        return [None if s is None or self._is_gone(s, None) else s for s in own]
 
     def page(
         self,
@@ -209,11 +213,15 @@ class Draft(Reads):
         after: tuple[int, int] | None,
         limit: int,
         newest_first: bool,
-        at: int | None,
+        at: Moment | None,
     ) -> list[StoredItem]:
         """See `Writer.page`."""
         self._check_open()
-        drafted = [s for (r, _), s in self._live.items() if r == ref and s is not None]
+        drafted = [
+            stored
+            for (home, _), stored in self._live.items()
+            if home == ref and stored is not None and not self._is_gone(stored, None)
+        ]
         hidden = self._hidden if at is None else set[int]()
         page = super().page(
             ref,
@@ -231,6 +239,19 @@ class Draft(Reads):
         merged = heapq.merge(kept, own, key=_place, reverse=newest_first)
         return list(merged)[:limit]
 
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.versions`: the committed ones; of a repetition, those from before it."""
+        self._check_open()
+        found = super().versions(ref, item_id)
+        if self.before is None:
+            return found
+        last = self.before.commit
+        return [
+            (stored, None if stored.ended is not None and stored.ended > last else ended)
+            for stored, ended in found
+            if stored.begun <= last
+        ]
+
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `Writer.info`: its items are those that the batch sees."""
         self._check_open()
@@ -239,7 +260,8 @@ class Draft(Reads):
         if not drafted:
             return found
         committed = super().get(ref, list(drafted), at=self.before)
-        more = sum(s is not None for s in drafted.values()) - sum(s is not None for s in committed)
+        own = [s for s in drafted.values() if s is not None and not self._is_gone(s, None)]
+        more = len(own) - sum(s is not None for s in committed)
         if found is None:
             made = next((d.definition for d in self.define if d.set == ref), Definition())
             return SetInfo(0, ref, made, more, 0)
@@ -257,12 +279,19 @@ class Draft(Reads):
         if options.at is not None or not self.items:
             return super().search(sets, query, options)
         self._embed_own()
-        live = {s.row: s for s in self._live.values() if s is not None}
+        now, valid_at = options.instants(self.now())
+        live = {
+            stored.row: stored
+            for stored in self._live.values()
+            if stored is not None
+            and not expired(stored.record, now)
+            and (valid_at is None or holds(stored.record, valid_at))
+        }
         features: dict[SetRef, list[Feature]] = {}
         for stored in live.values():
             features.setdefault(stored.set, []).append(_feature(stored))
         drafted = Drafted(live, features, frozenset(self._hidden))
-        return self._engine.recall.search(sets, query, options, drafted)
+        return self._engine.recall.search(sets, query, options, drafted, now=now)
 
     def _embed_own(self) -> None:
         """Give drafted items their vectors, which are then committed with them."""

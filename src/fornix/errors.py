@@ -22,7 +22,8 @@
     │   ├── EmbedderConflict               a space remembers another embedder
     │   └── CompareFailed                  compare-and-set found another value
     ├── NotFound (LookupError)         there is no such item, set, run or file
-    │   └── OutputsPruned                  outputs past a position are no longer kept
+    │   ├── OutputsPruned                  outputs past a position are no longer kept
+    │   └── HistoryPruned                  a moment of the past is no longer kept
     ├── RunFailed                      an action, or the code it calls, did not do its part
     │   ├── RunParked                      a run whose outputs were awaited failed, and waits
     │   ├── RunDiscarded                   a run whose outputs were awaited was given up
@@ -239,6 +240,22 @@ class OutputsPruned(NotFound):
         super().__init__(
             f"outputs of agent {agent!r} past position {after} were pruned; they are kept from "
             f"{floor} on: read after={floor}, and name a consumer, for whom they are kept"
+        )
+
+
+class HistoryPruned(NotFound):
+    """What was there at a moment of the past is no longer kept, so it is not told in part.
+
+    Attributes:
+        commit: That moment, as a commit number.
+        floor: The first commit from which on the past is whole.
+    """
+
+    def __init__(self, what: str, *, commit: int, floor: int) -> None:
+        self.commit, self.floor = commit, floor
+        super().__init__(
+            f"{what} is no longer kept as it was after commit {commit}; its past is whole from "
+            f"commit {floor} on: ask for a later moment, or keep more (see retention)"
         )
 
 

@@ -10,12 +10,13 @@ from typing import Self, cast
 from fornix.batch import BlockTree, Draft, commit_draft
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.items import Hits
+from fornix.moments import AsOf, Moment, ValidAt, check_tree
 from fornix.sets import KnowledgeSet, MemorySet, search_options
 from fornix.signals import Signals
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
 from fornix.store import Commit, Scope, SetRef
 from fornix.values import checked_name
-from fornix.writer import AsOf, CommitWriter, Engine, Where, Writer
+from fornix.writer import CommitWriter, Engine, Where, Writer
 
 DEFAULT_SET = "default"
 
@@ -40,7 +41,7 @@ class Sets:
         """Return the names of the sets that something was added to."""
         return self._writer.sets(self._scope)
 
-    def search(
+    def search(  # noqa: PLR0913 - as a set's search
         self,
         query: str,
         *,
@@ -49,6 +50,7 @@ class Sets:
         where: Where | None = None,
         as_of: AsOf | None = None,
         signals: Signals | None = None,
+        valid_at: ValidAt | None = None,
     ) -> Hits:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):
@@ -56,8 +58,9 @@ class Sets:
         names = [checked_name(n, "a set's name") for n in sets or ()]
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
         asked = self._scope if sets is None else refs
-        at = None if as_of is None else self._writer.commit_of(as_of)
-        return self._writer.search(asked, query, search_options(limit, where, at, signals))
+        at = None if as_of is None else self._writer.moment_of(as_of)
+        options = search_options(limit, where, at, signals, valid_at)
+        return self._writer.search(asked, query, options)
 
 
 class KeySets(Sets):
@@ -115,6 +118,11 @@ class KeySets(Sets):
     def update(self):  # noqa: ANN201 - the type of the method it gives
         """Change an item of the set "default": `MemorySet.update`."""
         return self._default.update
+
+    @property
+    def supersede(self):  # noqa: ANN201 - the type of the method it gives
+        """Say what holds instead of an item of the set "default": `MemorySet.supersede`."""
+        return self._default.supersede
 
     @property
     def delete(self):  # noqa: ANN201 - the type of the method it gives
@@ -249,7 +257,8 @@ class KeyBatch(KeySets):
         first = self._op and store.adopted(self._op, request=None, label=self._label)
         if first:  # a repetition reads what the first one read, so that it asks for the same
             self._base, now = first.number - 1, first.time
-            self._draft.before = self._base
+            self._draft.before = Moment(self._base, now)
+            check_tree(store, self._scope, self._draft.before)
         else:
             self._base = store.head(self._scope)
         overlay = BlockTree.of(

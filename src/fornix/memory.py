@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,12 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
+from fornix.differences import Difference, difference
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
 from fornix.index import Index
 from fornix.keys import KeyMemory, KnowledgeMemory
 from fornix.memory_events import MemoryEvent
+from fornix.moments import AsOf
 from fornix.recall import Recall
 from fornix.records import Recorder
 from fornix.reindexing import alone, embedder_notes, reindex
@@ -26,6 +28,7 @@ from fornix.store import Lease, Limits, Scope, Store, StoreStats
 from fornix.stores.ram import RamStore
 from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.connection import SCHEMA as STORE_SCHEMA
+from fornix.upkeep import dimensions_of, sweep
 from fornix.values import checked_name, counted, microseconds
 from fornix.writer import Engine
 
@@ -164,6 +167,36 @@ class Memory:
             if not isinstance(store, SqliteStore):
                 raise Unsupported("a memory in RAM is not restored; open the backup itself")
             store.restore(Path(backup))
+        finally:
+            store.close()
+
+    @classmethod
+    def repair(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        wait_s: float = 10,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[str]:
+        """Make again what follows from what a store holds; return what was done, in words.
+
+        What search reads of items, counts of sets, files beside the store; vectors that are lost
+        or broken wait for the embedder. Items, exact trees, runs and history are never touched.
+
+        Args:
+            progress: Called with how many items were looked at since the last call.
+
+        Raises:
+            NotAStore: The file itself is damaged; bring back a backup with `restore`.
+            StoreBusy: Somebody has the store open.
+            Unsupported: The store is in RAM.
+        """
+        store = _open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            if not isinstance(store, SqliteStore):
+                raise Unsupported("a memory in RAM has nothing to repair")
+            sizes = dimensions_of(store)
+            return store.repair(dimensions=sizes, progress=progress or (lambda _count: None))
         finally:
             store.close()
 
@@ -315,13 +348,64 @@ class Memory:
         )
 
     def sweep(self) -> int:
-        """Remove what expired a day ago or more, and tidy the index; return how much was removed.
+        """Remove what expired and what sets keep no longer, and tidy the index; return how much.
 
-        Reads are the same before and after. The store sweeps by itself as it is written to; worth
-        calling now and then where large sets (20,000 items and more) change much.
+        Items that have expired are retired; values of exact trees go a day after they expired;
+        versions that ended longer ago than the retention of their set go for good. Reads of the
+        present are the same before and after. The store sweeps by itself as it is written to, but
+        for the items; worth calling now and then where items expire, or large sets (20,000 items
+        and more) change much.
         """
         self._index.tidy(dimensions=self.embedder.dimensions)
-        return self._engine.store.sweep(now=self._engine.clock())
+        return sweep(self._engine)
+
+    def diff(
+        self,
+        key: str,
+        a: AsOf,
+        b: AsOf | None = None,
+        *,
+        sets: Sequence[str] | None = None,
+        tree: Literal["show", "skip"] = "show",
+    ) -> Difference:
+        """Return what changed in the memory of *key* between two moments: commits, or times.
+
+        Args:
+            b: The later moment; None: now.
+            sets: Names of the sets to look at; by default all, ``[]`` for none.
+            tree: "skip" leaves out the exact tree.
+
+        Raises:
+            HistoryPruned: What was there at one of them is no longer kept.
+        """
+        scope, now = Scope(self._space, checked_name(key, "a key")), self._engine.clock()
+        if tree not in ("show", "skip"):
+            raise InvalidInput(f"tree must be 'show' or 'skip', not {tree!r}")
+        store = self._engine.store
+        return difference(store, scope, a, b, sets=sets, tree=tree == "show", now=now)
+
+    def prune_history(
+        self,
+        *,
+        before: datetime,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Remove what exact trees were before a time, for good; return how many versions went.
+
+        Of all keys of the store. What they are now stays, and so does what ended on the last day
+        and since a run that has not ended began. Sets have a retention of their own.
+
+        Args:
+            progress: Called with the number of versions that went since the last call.
+        """
+        until, removed = microseconds(before, "before"), 0
+        after: int | None = 0
+        while after is not None:
+            done, after = self._engine.store.prune_history(before=until, after=after)
+            removed += done
+            if progress is not None:
+                progress(done)
+        return removed
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy of the store, as it is now, to *path*; everything goes on meanwhile.

@@ -22,6 +22,7 @@ from fornix.items import Hits
 from fornix.keys import KeySets, KnowledgeMemory
 from fornix.looks import Watched, looks, looks_in_wire, owner_of
 from fornix.memory_notes import NotedTree, Notes
+from fornix.moments import Moment
 from fornix.recall import SearchOptions
 from fornix.sets import clearing
 from fornix.state import MemoryObject, Overlay, Resolver, Ttl
@@ -65,8 +66,13 @@ class RunDraft(Draft):
         self.searched: list[Value] = []
         self.open = True
         self.reason = ""
+        self.time: int | None = None
 
-    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
+    def now(self) -> int:
+        """See `Writer.now`: the run's own time."""
+        return super().now() if self.time is None else self.time
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
         found = super().get(ref, ids, at=at)
         self._note(ref, [s for s in found if s is not None])
@@ -79,7 +85,7 @@ class RunDraft(Draft):
         after: tuple[int, int] | None,
         limit: int,
         newest_first: bool,
-        at: int | None,
+        at: Moment | None,
     ) -> list[StoredItem]:
         """See `Writer.page`."""
         found = super().page(ref, after=after, limit=limit, newest_first=newest_first, at=at)
@@ -268,6 +274,7 @@ class Task:
             else:
                 draft = self._draft = NotedDraft(place.engine, place.scope, ids)
                 draft.notes = self._notes
+            self._draft.time = place.now
         elif self.is_async:
             check_outside()
         return self._draft

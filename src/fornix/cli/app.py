@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from fornix import __version__
-from fornix.cli import care, demo, exact, items, listing, moving, replay, running, runs, show
+from fornix.cli import care, demo, exact, items, listing, moving, past, replay, running, runs, show
 from fornix.cli.completion import completion
 from fornix.cli.options import session_of, shared
 from fornix.errors import FornixError
@@ -137,6 +137,7 @@ for _command in (
     *(running.run, running.recover, runs.runs, replay.replay),
     *(moving.import_file, moving.export_file, listing.stats),
     *(care.doctor, care.backup, care.restore, care.reindex, listing.version, completion),
+    *(past.diff, past.prune_history),
 ):
     fornix.add_command(_command)
 

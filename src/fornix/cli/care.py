@@ -17,7 +17,7 @@ import click
 from fornix.cli import show
 from fornix.cli.listing import versions
 from fornix.cli.options import FileName, command
-from fornix.cli.progress import progress
+from fornix.cli.progress import progress, settle
 from fornix.cli.session import Session
 from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound
 from fornix.memory import Memory
@@ -60,13 +60,18 @@ class Examined(Protocol):
 
 
 @command("doctor")
-def doctor(session: Session) -> None:
+@click.option("--repair", is_flag=True, help="First make again what follows from the rest.")
+def doctor(session: Session, *, repair: bool) -> None:
     """Look at the memory and its surroundings; say what is wrong and what to do.
 
-    Reads only. Exit code 1 if something is wrong.
+    Reads only, unless --repair is given: then what search reads, vectors, counts of sets and the
+    files beside the memory are made again where they are missing or wrong, while no other program
+    has the memory open. Items, exact memory, runs and history are never touched; if the file
+    itself is damaged, nothing is. Exit code 1 if something is wrong.
     With --json: {"ok": …, "findings": [{"name": …, "says": …, "state": "ok" | "note" | "wrong"}]}.
     """
-    findings = [*_surroundings(), *_examined(session)]
+    repaired = list(_repaired(session)) if repair else []
+    findings = [*repaired, *_surroundings(), *_examined(session)]
     ok = not any(finding.state == "wrong" for finding in findings)
     if session.json:
         listed = [{"name": f.name, "says": f.says, "state": f.state} for f in findings]
@@ -77,6 +82,18 @@ def doctor(session: Session) -> None:
             click.echo(f"{mark} {finding.name.ljust(12)} {show.plain(finding.says)}")
     if not ok:
         click.get_current_context().exit(1)
+
+
+def _repaired(session: Session) -> Iterator[Finding]:
+    """Make again what can be; tell what was done."""
+    if not session.place.is_file():
+        raise NotFound(f"{session.place}: there is no memory here; --db names another file")
+    with progress(session, "repairing", total=None) as advance:
+        done = Memory.repair(session.place, progress=advance)
+    for what in done or ["nothing had to be"]:
+        yield Finding("repair", what)
+    with session.open() as memory:
+        settle(session, memory)
 
 
 def _surroundings() -> Iterator[Finding]:
@@ -154,7 +171,8 @@ def _clock(memory: Memory) -> Iterator[Finding]:
 def _integrity(memory: Memory) -> Iterator[Finding]:
     problems = memory.store.problems() if isinstance(memory.store, Examined) else []
     for problem in problems:
-        yield Finding("integrity", f"{problem}; restore a backup: fornix restore BACKUP", "wrong")
+        mend = "fornix doctor --repair may mend it; else restore a backup: fornix restore BACKUP"
+        yield Finding("integrity", f"{problem}; {mend}", "wrong")
     if not problems:
         yield Finding("integrity", "every page and count is as it should be")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fornix.sets.asked import clearing, definition, search_options
-from fornix.sets.writing import OnExisting, SetWrites
+from fornix.sets.validity import Superseding
+from fornix.sets.writing import OnExisting
 
 __all__ = ["KnowledgeSet", "MemorySet", "OnExisting", "clearing", "definition", "search_options"]
 
 
-class MemorySet(SetWrites):
+class MemorySet(Superseding):
     """A named set of items: added to, searched by meaning, bounded if it is told so.
 
     Opening one writes nothing; the set comes to be with its first add.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fornix.errors import InvalidInput
 from fornix.filters import Filter
+from fornix.moments import Moment, ValidAt, valid_time
 from fornix.recall import SearchOptions
 from fornix.records import facts_of
 from fornix.signals import Signals
@@ -49,12 +50,17 @@ def listed(value: Value) -> list[Value]:
 
 
 def search_options(
-    limit: int, where: Where | None, at: int | None, signals: Signals | None
+    limit: int,
+    where: Where | None,
+    at: Moment | None,
+    signals: Signals | None,
+    valid_at: ValidAt | None = None,
 ) -> SearchOptions:
     """Check what a search was asked with."""
     if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"signals must be a Signals, not {signals!r}")
-    return SearchOptions(counted(limit, "limit", most=1000), Filter.parse(where), at, signals)
+    count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
+    return SearchOptions(count, chosen, at, signals, valid_time(valid_at))
 
 
 def definition(given: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen

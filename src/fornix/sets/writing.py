@@ -46,12 +46,20 @@ class SetWrites(SetReads):
         speaker: str | None = None,
         role: str | None = None,
         session: str | None = None,
+        expire_at: datetime | None = None,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
         on_existing: OnExisting = "error",
         idempotency_key: str | None = None,
     ) -> str:
         """Add one item; return its id.
 
         With an *idempotency_key* a second call changes nothing and returns the first one's id.
+
+        Args:
+            expire_at: From then on it is in no read of the present.
+            valid_from: When what it says begins to hold; None: it always did.
+            valid_to: When that ends to hold; None: it does not.
 
         Raises:
             DuplicateItem: The id is taken, and *on_existing* is "error".
@@ -62,7 +70,20 @@ class SetWrites(SetReads):
         item = (
             value
             if isinstance(value, Item)
-            else Item(value, id, text, metadata or {}, importance, speaker, role, session, time)
+            else Item(
+                value,
+                id,
+                text,
+                metadata or {},
+                importance,
+                speaker,
+                role,
+                session,
+                time,
+                expire_at=expire_at,
+                valid_from=valid_from,
+                valid_to=valid_to,
+            )
         )
         return self._add([item], on_existing, idempotency_key)[0]
 
@@ -135,6 +156,9 @@ class SetWrites(SetReads):
         speaker: str | EllipsisType | None = ...,
         role: str | EllipsisType | None = ...,
         session: str | EllipsisType | None = ...,
+        expire_at: datetime | EllipsisType | None = ...,
+        valid_from: datetime | EllipsisType | None = ...,
+        valid_to: datetime | EllipsisType | None = ...,
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> Item:
@@ -155,8 +179,12 @@ class SetWrites(SetReads):
             "speaker": speaker,
             "role": role,
             "session": session,
+            "expire_at": expire_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
         }
         changes = {name: new for name, new in given.items() if new is not ...}
+        made: list[Item] = []
         if "value" in changes and "text" not in changes:
             changes["text"] = None
 
@@ -170,11 +198,15 @@ class SetWrites(SetReads):
             if if_version is not None and stored.version != if_version:
                 raise StaleItem(id, expected=if_version, found=stored.version)
             item = replace(item_of(stored), **changes)
+            made[:] = [replace(item, version=stored.version + 1)]
             record = self._writer.records([(id, item)])[0]
             change = Replace(self._ref, stored.version, record)
             return Change([change], id, retry=if_version is None)
 
         self._writer.write(Call("update", arguments, idempotency_key), build)
+        if made and made[0].expire_at is not None:  # it may be over by now, and then is not found
+            now = self._writer.get(self._ref, [id], at=None)[0]
+            return made[0] if now is None else item_of(now)
         return item_of(self._live(id))
 
     def delete(

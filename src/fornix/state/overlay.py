@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import NoReturn, TypeGuard, TypeVar, cast
 
 from fornix.errors import InvalidValue, NotAnObject, TreeConflict, Unsupported, Unusable
+from fornix.moments import AsOf
 from fornix.state.cells import ATOMS, OBJECT, VALUE, WRITTEN, Cell, Cells, copied, in_the_way
 from fornix.state.objects import MemoryObject
 from fornix.state.paths import MemoryKind, Place, Places, Resolver, names_of
@@ -228,6 +229,13 @@ class Overlay:
         """Raise `Unsupported`: whose writes these are, an action or a batch, happens once."""
         raise Unsupported(
             f"idempotency key {idempotency_key!r}: here every write happens once without one"
+        )
+
+    def past(self, as_of: AsOf) -> NoReturn:
+        """Raise `Unsupported`: an action or a batch reads one state of its memory."""
+        raise Unsupported(
+            f"at({as_of!r}): inside a batch or an action the past is not read; read it outside, "
+            "with memory.key(…).short_term.at(…)"
         )
 
     def read(self, place: Place) -> Value | Mark:

@@ -100,6 +100,19 @@ class ItemRow:
         r = self.record
         return not r.expires is r.valid_from is r.valid_to is None
 
+    def expired(self, now: int) -> bool:
+        """Whether it has expired by *now*."""
+        return self.record.expires is not None and self.record.expires <= now
+
+    def is_again(self, row: ItemRow) -> bool:
+        """Whether it is live and says what *row* does: it is that, or what brought it back."""
+        unread = {"terms": b"", "vectors": b""}
+        return (
+            self.ended is None
+            and (self.first, self.updated) == (row.first, row.updated)
+            and replace(self.record, **unread) == replace(row.record, **unread)
+        )
+
     def bytes(self) -> int:
         """Return what it counts for in the size of its set."""
         texts = (self.record.value, self.record.text, self.record.metadata)
@@ -134,6 +147,7 @@ class SetRows:
     timed: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
     bytes: int = 0
     tokens: int = 0
+    floor: int = 0
 
     def last(self, item_id: str) -> ItemRow | None:
         """Return the last version of an id, live or ended."""
@@ -161,6 +175,12 @@ class SetRows:
         self.delist(row)
         del self.rows[bisect_left(self.rows, row.row, key=number_of)]
         self.versions[row.record.id].remove(row)
+
+    def purge(self, row: ItemRow) -> None:
+        """Take out a row that has ended, for good."""
+        del self.rows[bisect_left(self.rows, row.row, key=number_of)]
+        self.versions[row.record.id].remove(row)
+        self.floor = max(self.floor, row.ended or 0)
 
     def enlist(self, row: ItemRow) -> None:
         """Make a row one of the live ones."""

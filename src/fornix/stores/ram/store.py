@@ -25,6 +25,7 @@ from fornix.errors import (
 from fornix.store import (
     OP_RETENTION_US,
     SWEEP_AFTER_US,
+    SWEPT_AT_ONCE,
     Batch,
     Commit,
     Compaction,
@@ -38,7 +39,7 @@ from fornix.store import (
     refs_of,
 )
 from fornix.stores.ram.finder import RamFinder
-from fornix.stores.ram.rows import ROW_BITS, Entry, Journal, Work
+from fornix.stores.ram.rows import ROW_BITS, Entry, Journal, SetRows, Work
 from fornix.stores.ram.tree import Tree
 from fornix.values import Path
 
@@ -228,14 +229,42 @@ class RamStore(RamFinder):
                 entry.scope,
                 put=[(path, row.node()) for path, row in entry.put if not row.swept],
                 removed=[path for path, row in entry.removed if not row.swept],
-                begun=[self._stored(row) for row in entry.begun],
-                ended=[self._stored(row) for row in entry.ended],
+                begun=[self._stored(row) for row in entry.begun if row.row in self._rows],
+                ended=[self._stored(row) for row in entry.ended if row.row in self._rows],
             )
 
     def commit_at(self, time: int) -> int:
         """Return the number of the last commit at or before *time*; 0: none."""
         with self._ready():
             return bisect_right(self._journal, time, key=lambda entry: entry.commit.time)
+
+    def time_of(self, number: int) -> int:
+        """Return the time of commit *number*, or of the last one before it; 0: there is none."""
+        with self._ready():
+            entries = self._journal[: max(number, 0)]
+            return entries[-1].commit.time if entries else 0
+
+    def floor(self, scope: Scope) -> tuple[int, int]:
+        """Return from which commit and time on the past of a tree is whole."""
+        with self._ready():
+            return self._tree(scope).floor
+
+    def prune_history(
+        self, *, before: int, after: int = 0, limit: int = 10_000
+    ) -> tuple[int, int | None]:
+        """Remove versions of nodes that ended before *before*, all at once."""
+        with self._ready():
+            del after, limit
+            last = self._journal[-1].commit.time if self._journal else 0
+            until = self.commit_at(min(before - 1, last - SWEEP_AFTER_US))
+            until = min(until, self._runs.needed() - 1)
+            return sum(tree.prune(until) for tree in self._trees.values()), None
+
+    def expired(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
+        """Return live items of any set that have expired by *now*."""
+        with self._ready():
+            rows = [row for home in self._sets.every() for row in home.timed.values()]
+            return [self._stored(row) for row in rows if row.expired(now)][:limit]
 
     def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
         """Return keys of *space* that were ever committed to, in order, past *after*."""
@@ -354,9 +383,28 @@ class RamStore(RamFinder):
             late = [op for op, n in self._ops.items() if done[n - 1].commit.time <= oldest]
             for op in late:
                 del self._ops[op]
-            return len(late) + sum(
-                tree.sweep(now - SWEEP_AFTER_US) for tree in self._trees.values()
+            purged = sum(self._purge(home, now) for home in self._sets.every())
+            return (
+                len(late)
+                + purged
+                + sum(tree.sweep(now - SWEEP_AFTER_US) for tree in self._trees.values())
             )
+
+    def _purge(self, home: SetRows, now: int) -> int:
+        """Remove versions of items that ended longer ago than their set keeps them."""
+        kept = home.definition.kept_us
+        if kept is None:
+            return 0
+        until = min(self.commit_at(now - kept), self._runs.needed() - 1)
+        ended = [row for row in home.rows if row.ended is not None and row.ended <= until]
+        gone = sorted(ended, key=lambda row: (row.ended, row.row))[:SWEPT_AT_ONCE]
+        for row in gone:
+            home.purge(row)
+            del self._rows[row.row]
+            self._sets.lineage.purge(row)
+            self._vectors.drop(row.row)
+            self._line(row, "removed")
+        return len(gone)
 
     def stats(self) -> StoreStats:
         """Return figures of the store."""

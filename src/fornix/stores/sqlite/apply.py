@@ -237,13 +237,16 @@ class Transaction:
         text = json.dumps(asdict(define.definition))
         if known is None:
             self._db.execute(
-                "INSERT INTO memory_set (scope, name, definition) VALUES (?, ?, ?)",
-                (self.scope(define.set.scope), define.set.name, text),
+                "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?)",
+                (self.scope(define.set.scope), define.set.name, text, define.definition.kept_us),
             )
             number = self._db.last_insert_rowid()
         else:
             number = known[0]
-            self._db.execute("UPDATE memory_set SET definition = ? WHERE id = ?", (text, number))
+            self._db.execute(
+                "UPDATE memory_set SET definition = ?, retention = ? WHERE id = ?",
+                (text, define.definition.kept_us, number),
+            )
         self._known.sets[define.set] = (number, define.definition)
 
     def _duplicate(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
