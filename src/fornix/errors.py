@@ -8,7 +8,8 @@
     │   ├── InvalidPath                    a path into an exact tree
     │   ├── InvalidName                    a space, key, set or id
     │   ├── InvalidTime                    a time without a zone, or out of range
-    │   └── InvalidFilter                  a `where=` that cannot be understood
+    │   ├── InvalidFilter                  a `where=` that cannot be understood
+    │   └── InvalidPlan                    a plan of compaction that cannot be carried out
     ├── TreeConflict (ValueError)      the exact tree has something else at this path
     │   ├── NotAnObject                    an object was needed, a value or nothing is there
     │   └── ObjectInTheWay                 a value was to be set where an object is
@@ -51,6 +52,7 @@
     │   └── Unsupported                    this platform, file system or option is not supported
     ├── EmbedderFailed                 an embedder raised or answered wrongly
     │   └── EmbedderMissing                its package is not installed
+    ├── StrategyFailed                 a strategy of compaction raised, or cannot be found here
     └── ModelFailed                    a language model raised
         ├── ModelUnavailable               it cannot be reached, is busy or too slow: try again
         ├── ModelRefused                   it turned the request down: repeating it changes nothing
@@ -100,6 +102,14 @@ class InvalidTime(InvalidInput):
 
 class InvalidFilter(InvalidInput):
     """A ``where=`` cannot be understood; the message names the place in it."""
+
+
+class InvalidPlan(InvalidInput):
+    """A plan of compaction cannot be carried out; the set is as it was."""
+
+    def __init__(self, set_name: str, problem: str) -> None:
+        self.set_name = set_name
+        super().__init__(f"the plan for set {set_name!r} {problem}; the set is as it was")
 
 
 class TreeConflict(FornixError, ValueError):
@@ -314,13 +324,18 @@ class SetFull(LimitReached):
 
     Attributes:
         what: Of what it has too many: "items", "tokens" or "bytes".
+        compacts: It is compacted by whoever adds to it; else it refuses.
     """
 
-    def __init__(self, set_name: str, *, capacity: int, what: str = "items") -> None:
+    def __init__(
+        self, set_name: str, *, capacity: int, what: str = "items", compacts: bool = False
+    ) -> None:
         self.set_name, self.capacity, self.what = set_name, capacity, what
+        self.compacts = compacts
+        says = ", and its compaction makes no room" if compacts else ""
         super().__init__(
-            f"set {set_name!r} is full: its capacity is {capacity} {what}; delete items, "
-            "or redefine() it with more room or a compaction"
+            f"set {set_name!r} is full: its capacity is {capacity} {what}{says}; delete items, "
+            "or redefine() it with more room or another compaction"
         )
 
 
@@ -438,6 +453,14 @@ class EmbedderFailed(FornixError):
 
 class EmbedderMissing(EmbedderFailed):
     """The package that an embedder needs is not installed."""
+
+
+class StrategyFailed(FornixError):
+    """A strategy of compaction raised, or cannot be found in this process; the set is as it was."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        super().__init__(f"the strategy {name!r} {problem}; the set is as it was")
 
 
 class ModelFailed(FornixError):

@@ -12,11 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
+from fornix.compaction import Compactions, Site, Workshop
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
 from fornix.index import Index
 from fornix.keys import KeyMemory, KnowledgeMemory
+from fornix.llm import ChatModel
 from fornix.memory_events import MemoryEvent
 from fornix.recall import Recall
 from fornix.records import Recorder
@@ -26,8 +28,9 @@ from fornix.store import Lease, Limits, Scope, Store, StoreStats
 from fornix.stores.ram import RamStore
 from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.connection import SCHEMA as STORE_SCHEMA
+from fornix.summarise import ExtractiveSummariser, ModelSummariser, Summariser
 from fornix.values import checked_name, counted, microseconds
-from fornix.writer import Engine
+from fornix.writer import Engine, new_id
 
 SCHEMA = STORE_SCHEMA
 """The newest schema of a store file that this fornix knows."""
@@ -87,6 +90,7 @@ class Memory:
         space: str = DEFAULT_SPACE,
         knowledge: str | None = None,
         embedder: str | Embedder | None = None,
+        model: ChatModel | None = None,
         mode: Literal["rw", "ro"] = "rw",
         durability: Literal["full", "normal"] = "full",
         wait_s: float = 10,
@@ -103,6 +107,7 @@ class Memory:
             knowledge: Name of the knowledge to share; by default the space's own.
             embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
                 A space remembers its own.
+            model: A language model, for summaries; None: they are made of chosen sentences.
             mode: "ro" refuses every change and makes nothing.
             durability: "full": what returned survives loss of power; "normal": only the death of
                 processes, and is faster.
@@ -137,7 +142,12 @@ class Memory:
                 budget_bytes=cache_bytes,
             )
             recall = Recall(store, index, chosen, worker, ticks, expects)
-            engine = Engine(store, Recorder(chosen), recall, worker, ticks, limits, wait_s, expects)
+            recorder = Recorder(chosen)
+            shop = Workshop(recorder, ExtractiveSummariser, summariser_of(model))
+            compactions = Compactions(Site(store, shop, ticks, new_id, expects))
+            engine = Engine(
+                store, recorder, recall, worker, compactions, ticks, limits, wait_s, expects
+            )
             memory = cls(engine, index, space=space, knowledge=knowledge)
             memory._ttl = short_term_ttl
             if worker.needed and store.pending(limit=1):
@@ -343,6 +353,14 @@ class Memory:
         self._index.clear()
         self._engine.recall.clear()
         self._engine.store.close()
+
+
+def summariser_of(model: ChatModel | None) -> Callable[[], Summariser] | None:
+    """Return what makes summaries by a model; None without one."""
+    if model is None:
+        return None
+    summariser = ModelSummariser(model)
+    return lambda: summariser
 
 
 def _check_settings(wait_s: object, limits: object, ttl: object, cache_bytes: object) -> None:

@@ -21,6 +21,7 @@ from fornix.errors import (
     FornixError,
     InvalidInput,
     KeyBusy,
+    SetFull,
     StaleItem,
     StaleRun,
     StoreBusy,
@@ -281,7 +282,7 @@ class Work:
         if isinstance(error, StaleRun) and run.fenced:
             self._lost(lane)
             return None
-        if isinstance(error, StaleItem) and self._begins_anew(lane):
+        if _moved_on(error) and self._begins_anew(lane):
             return None
         run.failures += 1
         action = None if run.over else self.shop.plan.actions.get(run.next_action)
@@ -380,7 +381,7 @@ class Work:
             return
         lane.conflicts = lane.hindered = 0
         if pending.kind == "step":
-            run.committed(pending.finished, answer.number)
+            run.committed(pending.finished, answer)
         if not run.over:
             self.floor.leave(lane, State.READY)
             return
@@ -474,6 +475,11 @@ class Work:
         ended = self.floor.join(wait_s)
         self._loop.stop()
         return ended
+
+
+def _moved_on(error: BaseException) -> bool:
+    """Return whether others changed items meanwhile, so that the task reads and makes room anew."""
+    return isinstance(error, StaleItem) or (isinstance(error, SetFull) and error.compacts)
 
 
 def _refuse_awaitable(answer: object, action: str) -> None:

@@ -1,0 +1,158 @@
+"""Compactions of one memory: a step at a time, each one commit, one at a time per set."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from fornix.compaction.own import Given, Known, kept, restored
+from fornix.compaction.planning import Workshop, carried_out, drawn, freed
+from fornix.compaction.room import Rooms, shrunk
+from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View
+from fornix.compaction.strategies import Trim
+from fornix.compaction.told import Compacted, Listeners, compactions_of
+from fornix.errors import InvalidInput, StaleItem, Unavailable
+from fornix.scope import Lease, Scope, SetRef
+from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo, Store
+
+ATTEMPTS = 5
+"""How often a step is planned anew, because somebody changed an item meanwhile."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What compactions work with.
+
+    Attributes:
+        expects: Notes that say which embedder made the vectors.
+        new_id: Makes ids of items that stand for others.
+    """
+
+    store: Store
+    shop: Workshop
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+    expects: tuple[tuple[str, str], ...] = ()
+    owner: str = field(default_factory=lambda: f"compaction-{uuid4().hex}")
+
+
+class Compactions:
+    """Compacts sets: for whoever adds to a full one, on demand, in the background.
+
+    Attributes:
+        known: Strategies that only this process knows.
+        listeners: Who is told of compactions.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.known: Known = {}
+        self.listeners = Listeners()
+        self._locks: dict[SetRef, threading.RLock] = {}
+
+    # --- for whoever adds ---------------------------------------------------------------------
+
+    def rooms(self, view: View) -> Rooms:
+        """Return what makes room in the sets of a batch, which sees them as *view* does."""
+        site = self.site
+        return Rooms(view, site.shop, self.known, clock=site.clock, new_id=site.new_id)
+
+    def relieve(self, items: Sequence[ItemChange]) -> None:
+        """Compact sets that what is to be added to them would take past twice their capacity."""
+        _ = items
+
+    def committed(self, items: Sequence[ItemChange], commit: Commit) -> None:
+        """Take note of a commit: tell of its compactions, and see to sets at their mark."""
+        if not commit.adopted:
+            self.listeners.tell(items, commit)
+
+    # --- a step -------------------------------------------------------------------------------
+
+    def step(self, ref: SetRef, *, by: str, given: Given | None = None) -> Compacted | None:
+        """Do one step of what a set's strategy has to do; None: it has nothing to do.
+
+        Args:
+            by: Who does it; it is kept with the compaction.
+            given: Another strategy than the set's own, for this once.
+
+        Raises:
+            InvalidPlan, StrategyFailed: A user's strategy failed.
+            Unavailable: Somebody else compacts the set now.
+            FornixError: A model, an embedder or the store failed. The set is as it was.
+        """
+        with self._alone(ref) as lease:
+            for _ in range(ATTEMPTS):
+                change = self._planned(ref, by, given)
+                if change is None:
+                    return None
+                try:
+                    return self._commit(ref, change, lease)
+                except StaleItem:  # somebody was first; the set is planned anew
+                    continue
+        raise Unavailable(
+            f"set {ref.name!r} changed each time before its compaction was done; try again"
+        )
+
+    def _planned(self, ref: SetRef, by: str, given: Given | None) -> Compact | None:
+        site = self.site
+        view = StoreView(site.store)
+        info = view.info(ref)
+        if info is None or not info.items:
+            return None
+        compaction = info.definition.compaction if given is None else kept(given, self.known)
+        strategy = Trim() if compaction == "trim" else restored(compaction, self.known)
+        if strategy is None:
+            raise InvalidInput(
+                f"set {ref.name!r} has compaction='reject'; name a strategy: compact(Trim(n=10))"
+            )
+        stock = Stock(view, info, NOTHING, site.clock())
+        draw = drawn(stock, strategy, site.shop)
+        if draw is None:
+            return None
+        change = carried_out(stock, draw, site.shop, by=by, new_id=site.new_id)
+        return change if shrunk(stock.held, freed(stock, draw, change)) else None
+
+    def _commit(self, ref: SetRef, change: Compact, lease: Lease) -> Compacted:
+        site = self.site
+        batch = Batch(
+            scope=ref.scope,
+            time=site.clock(),
+            expects=site.expects if change.added else (),
+            fences=(lease,),
+            items=(change,),
+        )
+        commit = site.store.commit(batch)
+        self.committed(batch.items, commit)
+        return compactions_of(batch.items, commit)[0]
+
+    @contextmanager
+    def _alone(self, ref: SetRef) -> Iterator[Lease]:
+        """Be the only one who compacts a set, in this process and among all."""
+        store = self.site.store
+        with self._locks.setdefault(ref, threading.RLock()):
+            info = store.set_info(ref)
+            number = 0 if info is None else info.number
+            lease = store.lease(Scope("", f"compaction {number}"), self.site.owner)
+            if lease is None:
+                raise Unavailable(f"set {ref.name!r} is being compacted by another process")
+            try:
+                yield lease
+            finally:
+                store.release(lease)
+
+
+def held_by(info: SetInfo) -> Held:
+    """Return what a set holds."""
+    return Held(info.items, info.tokens, info.bytes)
+
+
+def adds(items: Sequence[ItemChange]) -> Iterator[SetRef]:
+    """Yield the sets that changes add to."""
+    seen = set[SetRef]()
+    for item in items:
+        if isinstance(item, Add) and item.set not in seen:
+            seen.add(item.set)
+            yield item.set

@@ -1,0 +1,94 @@
+"""Which items lie together by meaning, and which say nearly the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix import words
+from fornix.embed import Vectors, dequantise
+from fornix.records import Recorder
+from fornix.store import Feature, StoredItem
+from fornix.summarise.groups import grouped
+
+HASHED = 512
+"""Dimensions of the vectors of words, where an embedder gives none."""
+
+AT_ONCE = 512
+"""Rows whose cosines are computed together."""
+
+
+def meanings(
+    items: Sequence[StoredItem], features: Mapping[int, Feature], recorder: Recorder
+) -> Vectors:
+    """Return a unit row per item: of its vectors as they are stored, else of its words.
+
+    What waits for its vectors is embedded here.
+    """
+    dimensions = recorder.embedder.dimensions
+    if not dimensions:
+        return _unit(np.stack([_hashed(features.get(s.row)) for s in items]))
+    waiting = [s for s in items if s.row in features and features[s.row].vectors is None]
+    made = dict(
+        zip(
+            (s.row for s in waiting),
+            recorder.vectors([s.record for s in waiting]) if waiting else (),
+            strict=True,
+        )
+    )
+    rows = np.zeros((len(items), dimensions), dtype=np.float32)
+    for at, stored in enumerate(items):
+        feature = features.get(stored.row)
+        packed = made.get(stored.row) or (feature.vectors if feature is not None else b"")
+        windows = dequantise(packed or b"", dimensions).astype(np.float32)
+        if len(windows):
+            rows[at] = _unit(windows).mean(axis=0)
+    return _unit(rows)
+
+
+def _hashed(feature: Feature | None) -> NDArray[np.float32]:
+    row = np.zeros(HASHED, dtype=np.float32)
+    if feature is not None:
+        terms, counts = words.unpack(feature.terms)
+        np.add.at(row, terms % HASHED, np.sqrt(counts.astype(np.float32)))
+    return row
+
+
+def _unit(rows: Vectors) -> Vectors:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+
+
+def topics(rows: Vectors, limit: int) -> list[list[int]]:
+    """Return the places of *rows* in at most *limit* groups, the group of the first row first."""
+    if limit == 1:
+        return [list(range(len(rows)))]
+    return sorted(grouped(rows, limit))
+
+
+def alike(
+    rows: Vectors, texts: Sequence[str], kinds: Sequence[object], threshold: float
+) -> list[list[int]]:
+    """Return groups, of two at least, of places that say nearly the same as the group's first.
+
+    Of different *kinds*, nothing is alike.
+    """
+    leader = list(range(len(rows)))
+    same: dict[object, int] = {}
+    for at, (text, kind) in enumerate(zip(texts, kinds, strict=True)):
+        said = " ".join(text.casefold().split())
+        leader[at] = same.setdefault((said, kind), at) if said else at
+    for start in range(0, len(rows), AT_ONCE):
+        block = rows[start : start + AT_ONCE]
+        near = np.argwhere(block @ rows[: start + len(block)].T >= threshold)
+        for row, other in near.tolist():
+            at = start + row
+            if leader[at] == at and other < at and leader[other] == other:
+                if kinds[at] == kinds[other]:
+                    leader[at] = other
+    groups: dict[int, list[int]] = {}
+    for at, first in enumerate(leader):
+        groups.setdefault(leader[first], []).append(at)
+    return [group for group in groups.values() if len(group) > 1]
