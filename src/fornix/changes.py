@@ -193,6 +193,14 @@ class Compact:
     added: Sequence[Add]
     how: str
 
+    def __post_init__(self) -> None:
+        """Refuse what would stand elsewhere."""
+        for add in self.added:
+            if add.set != self.set:
+                raise InvalidInput(
+                    f"a compaction of set {self.set.name!r} adds to it, not to {add.set.name!r}"
+                )
+
 
 @frozen
 class Undo:
@@ -200,7 +208,8 @@ class Undo:
 
     Each comes back as the next version of its id, with everything the retired one had, but for
     those that were erased since. `CompactionChanged` if it was undone before, if one of those it
-    added is not as it was added, or if an id is live again.
+    added is not as it was added, or if an id is live again. What was compacted since, and brought
+    back by undoing that, is as it was added. `NotFound` for one of the same batch.
     """
 
     set: SetRef
@@ -209,7 +218,7 @@ class Undo:
 
 @frozen
 class Revive:
-    """Bring back the version of an item that was live last, as its next version.
+    """Bring back a version of an item that is not live, as its next version.
 
     `NotFound` if there is no such row, `DuplicateItem` if the id is live.
     """

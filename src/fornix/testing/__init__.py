@@ -23,7 +23,7 @@ for _needed in ("pytest", "hypothesis"):
 
 import pytest  # noqa: E402 - after saying what is missing
 
-_PLAYS = ("game", "lane_reads", "machine", "replay")
+_PLAYS = ("again", "game", "lane_reads", "machine", "replay")
 _LAWS = (
     "commits",
     "effects",
@@ -33,6 +33,7 @@ _LAWS = (
     "handle",
     "items",
     "lanes",
+    "lineage",
     "ops",
     "outputs",
     "persistence",

@@ -10,6 +10,7 @@ from fornix.testing.groups import GroupLaws
 from fornix.testing.handle import HandleLaws
 from fornix.testing.items import ItemLaws
 from fornix.testing.lanes import LaneLaws
+from fornix.testing.lineage import LineageLaws
 from fornix.testing.ops import OpLaws
 from fornix.testing.outputs import OutputLaws
 from fornix.testing.persistence import PersistenceLaws
@@ -28,6 +29,7 @@ class StoreContract(
     ExpiryLaws,
     ItemLaws,
     SetLaws,
+    LineageLaws,
     FinderLaws,
     StagingLaws,
     LaneLaws,

@@ -16,6 +16,7 @@ from fornix import wire
 from fornix.errors import FornixError
 from fornix.store import Batch, Commit, Lease, Scope, Store
 from fornix.stores.ram import RamStore
+from fornix.testing.again import again
 from fornix.testing.batches import DAY, NOW, SECOND
 from fornix.testing.game import LaneGame
 from fornix.testing.play import SCOPES, Player, embed_some, vectors_of
@@ -235,7 +236,7 @@ class _Machine(RuleBasedStateMachine):
     def _both(self, batch: Batch, rng: Random) -> tuple[Batch, Batch]:
         """Return *batch*, made for the model, for each of the two stores."""
         base = next((ours for ours, theirs in self.numbers if theirs == batch.base), None)
-        ours, theirs = replace(batch, base=base), batch
+        ours, theirs = replace(again(batch, of=self.model, on=self.store), base=base), batch
         if rng.random() < 0.1:
             expects = [("n", rng.choice(("one", "two")))]
             ours, theirs = replace(ours, expects=expects), replace(theirs, expects=expects)
@@ -261,5 +262,5 @@ def _answer(store: Store, batch: Batch) -> Commit | FornixError:
         return error
 
 
-def _told(commit: Commit) -> tuple[int, bool, str]:
-    return commit.time, commit.adopted, wire.encode(commit.result)
+def _told(commit: Commit) -> tuple[object, ...]:
+    return commit.time, commit.adopted, wire.encode(commit.result), list(commit.marks)

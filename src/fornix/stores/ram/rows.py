@@ -92,6 +92,15 @@ class ItemRow:
         r = self.record
         return not r.expires is r.valid_from is r.valid_to is None
 
+    def is_again(self, row: ItemRow) -> bool:
+        """Whether it is live and says what *row* does: it is that, or what brought it back."""
+        unread = {"terms": b"", "vectors": b""}
+        return (
+            self.ended is None
+            and (self.first, self.updated) == (row.first, row.updated)
+            and replace(self.record, **unread) == replace(row.record, **unread)
+        )
+
     def bytes(self) -> int:
         """Return what it counts for in the size of its set."""
         texts = (self.record.value, self.record.text, self.record.metadata)

@@ -155,9 +155,10 @@ class Sets:
 
     def _compact(self, change: Compact, work: Work) -> None:
         home = self.named(change.set)
-        retired = [self._live(change.set, item_id, n) for item_id, n in change.retired]
-        for row in retired:
-            work.end(row)
+        retired: list[ItemRow] = []
+        for item_id, version in change.retired:
+            retired.append(self._live(change.set, item_id, version))
+            work.end(retired[-1])
         if home is None:
             raise NotFound(f"there is no set {change.set.name!r} to compact")
         added = [self._add(add, work) for add in change.added]
@@ -181,7 +182,8 @@ class Sets:
     def _undo(self, change: Undo, work: Work) -> None:
         done = self.lineage.compactions.get(change.compaction)
         home = self.named(change.set)
-        if done is None or home is None or done.set != change.set:
+        early = done is not None and done.commit == work.number
+        if done is None or home is None or done.set != change.set or early:
             raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
         if done.undone is not None:
             raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
@@ -189,9 +191,10 @@ class Sets:
         if not retired:
             raise CompactionChanged(done.id, "nothing that it retired is kept")
         for row in added:
-            if row.ended is not None:
+            live = home.last(row.record.id)
+            if live is None or not live.is_again(row):
                 raise CompactionChanged(done.id, f"item {row.record.id!r} has changed since")
-            work.end(row)
+            work.end(live)
         for row in retired:
             if home.versions[row.record.id][-1].ended is None:
                 raise CompactionChanged(done.id, f"an item {row.record.id!r} is live again")

@@ -51,9 +51,20 @@ _KEPT = """
 """
 
 _LAST_OF = """
-    SELECT id, ended, max(other.version), max(other.ended IS NULL)
-    FROM (SELECT id, ended FROM item WHERE row = ?2) JOIN item AS other USING (id)
-    WHERE other.set_id = ?1
+    SELECT one.id, one.ended, max(other.version), max(other.ended IS NULL)
+    FROM item AS one JOIN item AS other ON other.set_id = ?1 AND other.id = one.id
+    WHERE one.row = ?2
+"""
+
+_SAME = """
+    SELECT other.row FROM item AS one JOIN item AS other
+        ON other.set_id = one.set_id AND other.id = one.id AND other.ended IS NULL
+    WHERE one.row = ?1 AND (other.first, other.updated, other.value, other.text, other.metadata,
+        other.importance, other.speaker, other.role, other.session, other.time, other.sources,
+        other.compacted, other.until, other.expires, other.valid_from, other.valid_to)
+    IS (one.first, one.updated, one.value, one.text, one.metadata,
+        one.importance, one.speaker, one.role, one.session, one.time, one.sources,
+        one.compacted, one.until, one.expires, one.valid_from, one.valid_to)
 """
 
 _REVIVE_ITEM = """
@@ -221,9 +232,10 @@ class Changes:
     # --- compactions
 
     def _compact(self, number: int, change: Compact) -> None:
-        retired = [self._live(number, item_id, version)[0] for item_id, version in change.retired]
-        for row in retired:
-            self._end(number, row)
+        retired: list[int] = []
+        for item_id, version in change.retired:  # one by one: an id that is there twice is stale
+            retired.append(self._live(number, item_id, version)[0])
+            self._end(number, retired[-1])
         added = [self._add(number, add) for add in change.added]
         self._db.execute(
             "INSERT INTO compaction (id, set_id, how, retired, added) VALUES (?, ?, ?, ?, ?)",
@@ -246,10 +258,11 @@ class Changes:
             raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
         if not done.retired:
             raise CompactionChanged(done.id, "nothing that it retired is kept")
-        for row, item_id, ended, _ in self._kept(number, done.added):
-            if ended is not None:
+        for row, item_id, _, _ in self._kept(number, done.added):
+            same = first(self._db, _SAME, row)  # it may have been compacted, and brought back
+            if same is None:
                 raise CompactionChanged(done.id, f"item {item_id!r} has changed since")
-            self._end(number, row)
+            self._end(number, same)
         for _, item_id, _, live in self._kept(number, done.retired):
             if live:
                 raise CompactionChanged(done.id, f"an item {item_id!r} is live again")

@@ -120,6 +120,24 @@ def problems(db: apsw.Connection) -> list[str]:
         "sets whose size is wrong": "SELECT count(*) FROM memory_set WHERE bytes != "
         "(SELECT ifnull(sum(ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0) "
         "+ octet_length(metadata)), 0) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
+        "sets whose tokens are wrong": "SELECT count(*) FROM memory_set WHERE tokens != "
+        "(SELECT ifnull(sum(tokens), 0) FROM item WHERE set_id = memory_set.id "
+        "AND ended IS NULL)",
+        "items whose tokens are not those of their features": "SELECT count(*) FROM item "
+        "JOIN feature ON feature.set_id = item.set_id AND feature.row = item.row "
+        "AND feature.ended = ifnull(item.ended, 0) WHERE feature.tokens != item.tokens",
+        "links of versions that are not there": "SELECT count(*) FROM link WHERE NOT EXISTS "
+        "(SELECT 1 FROM item WHERE item.row = link.row) "
+        "OR NOT EXISTS (SELECT 1 FROM item WHERE item.row = link.source)",
+        "compactions without a commit or a set": "SELECT count(*) FROM compaction "
+        "WHERE NOT EXISTS (SELECT 1 FROM journal WHERE journal.n = compaction.id >> 20) "
+        "OR NOT EXISTS (SELECT 1 FROM memory_set WHERE memory_set.id = set_id) "
+        "OR undone IS NOT NULL AND NOT EXISTS (SELECT 1 FROM journal WHERE n = undone)",
+        "compactions of versions that they did not change": "SELECT count(*) FROM compaction "
+        "WHERE EXISTS (SELECT 1 FROM json_each(retired) AS r JOIN item ON item.row = r.value "
+        "WHERE item.set_id != compaction.set_id OR item.ended IS NOT compaction.id >> 20) "
+        "OR EXISTS (SELECT 1 FROM json_each(added) AS a JOIN item ON item.row = a.value "
+        "WHERE item.set_id != compaction.set_id OR item.begun != compaction.id >> 20)",
         "nodes whose parent is no object": "SELECT count(*) FROM node AS child "
         "WHERE ended IS NULL AND parent != '' AND NOT EXISTS (SELECT 1 FROM node "
         "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "

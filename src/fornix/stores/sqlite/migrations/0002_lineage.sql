@@ -8,8 +8,9 @@ ALTER TABLE item ADD COLUMN expires INTEGER;
 ALTER TABLE item ADD COLUMN valid_from INTEGER;
 ALTER TABLE item ADD COLUMN valid_to INTEGER;
 
-UPDATE item SET tokens = (SELECT feature.tokens FROM feature WHERE feature.set_id = item.set_id
-    AND feature.ended = ifnull(item.ended, 0) AND feature.row = item.row);
+UPDATE item SET tokens = ifnull((SELECT feature.tokens FROM feature
+    WHERE feature.set_id = item.set_id AND feature.ended = ifnull(item.ended, 0)
+    AND feature.row = item.row), 0);
 UPDATE memory_set SET tokens = (SELECT ifnull(sum(item.tokens), 0) FROM item
     WHERE item.set_id = memory_set.id AND item.ended IS NULL);
 
