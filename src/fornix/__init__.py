@@ -5,6 +5,8 @@ The way in is `Memory.open`; every name a user needs is here.
 
 from fornix.agent import Agent, action
 from fornix.aio import AsyncMemory
+from fornix.compaction import Compacted, CompactionPlan, Derived, Merge, Summarize, Trim
+from fornix.compactor import Compactor
 from fornix.durable_calls import durable
 from fornix.embed import Embedder
 from fornix.errors import FornixError
@@ -37,6 +39,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AsyncMemory",
+    "Compacted",
+    "CompactionPlan",
+    "Compactor",
+    "Derived",
     "Embedder",
     "Event",
     "FornixError",
@@ -61,6 +67,7 @@ __all__ = [
     "MemoryRef",
     "MemorySet",
     "MemoryStats",
+    "Merge",
     "OutputEvent",
     "Retain",
     "Retry",
@@ -71,6 +78,8 @@ __all__ = [
     "ShortTermReadEvent",
     "ShortTermWriteEvent",
     "Signals",
+    "Summarize",
+    "Trim",
     "Ttl",
     "action",
     "durable",

@@ -13,7 +13,6 @@ from fornix.errors import (
     Conflict,
     DuplicateItem,
     InvalidInput,
-    KeyBusy,
     NotFound,
     StaleItem,
     Unusable,
@@ -21,13 +20,10 @@ from fornix.errors import (
 from fornix.items import Hits
 from fornix.recall import Drafted, SearchOptions
 from fornix.state import Mark, Overlay
-from fornix.state.committed import Patience
 from fornix.state.paths import Place
 from fornix.state.tree import Expiry
 from fornix.store import (
     Add,
-    Batch,
-    Commit,
     Compact,
     Define,
     Definition,
@@ -41,7 +37,6 @@ from fornix.store import (
     SetInfo,
     SetRef,
     StoredItem,
-    TreeDelta,
     Undo,
     parts_of,
     records_of,
@@ -114,6 +109,7 @@ class Draft(Reads):
             SetFull: A set that is to make room can make none.
             InvalidPlan, StrategyFailed: A user's strategy failed.
         """
+        self._engine.compactions.relieve(items)
         done, defined = len(self.items), self.define[:]
         self.define.extend(define)
         try:

@@ -53,9 +53,7 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
     return _committed(engine, batch, time.monotonic() + engine.wait_s, patience)
 
 
-def _committed(
-    engine: Engine, batch: Batch, deadline: float, patience: Patience | None
-) -> Commit:
+def _committed(engine: Engine, batch: Batch, deadline: float, patience: Patience | None) -> Commit:
     """Commit *batch*; where others filled a set meanwhile, or changed what makes room, again."""
     asked = [item for item in batch.items if not isinstance(item, Compact)]
     while True:

@@ -178,7 +178,7 @@ class KnowledgeMemory(Sets):
         """What it is named; the space's name unless another was given."""
         return self._scope.space
 
-    def set(  # noqa: PLR0913 - what it refuses is named too
+    def set(
         self,
         name: str,
         *,

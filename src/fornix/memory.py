@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
-from fornix.compaction import Compactions, Site, Workshop
+from fornix.compaction import Compacted, Compactions, Site, Workshop
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
@@ -290,19 +290,32 @@ class Memory:
         """
         return self._engine.listeners.subscribe(listener, kinds)
 
+    def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
+        """Have *listener* called with each compaction that this process commits; return its end.
+
+        After the commit, at most once, by the thread that committed; it should be quick. If it
+        raises, that is logged, and it is dropped.
+        """
+        return self._engine.compactions.listeners.subscribe(listener)
+
     # --- care ---------------------------------------------------------------------------------
 
     def settle(
         self, wait_s: float | None = None, *, progress: Callable[[int], None] | None = None
     ) -> bool:
-        """Wait until everything committed is found by meaning; return whether it is in time.
+        """Wait until all committed is found by meaning, and full sets are compacted; or *wait_s*.
+
+        Returns whether it is in time. A compaction that failed is not waited for.
 
         Args:
             progress: Called with the number of items embedded since the last call.
         """
         if wait_s is not None and type(wait_s) not in (int, float):
             raise InvalidInput(f"wait_s must be a number of seconds, or None, not {wait_s!r}")
-        return self._engine.worker.settle(wait_s=wait_s, progress=progress)
+        began = time.monotonic()
+        compacted = self._engine.compactions.worker.settle(wait_s)
+        left = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
+        return self._engine.worker.settle(wait_s=left, progress=progress) and compacted
 
     def stats(self) -> MemoryStats:
         """Return figures: what is stored, what waits, who runs what."""
@@ -348,7 +361,11 @@ class Memory:
         store.backup(Path(path))
 
     def close(self) -> None:
-        """Stop embedding, flush, close the store; twice is fine. What is pending stays so."""
+        """Stop embedding and compacting, flush, close the store; twice is fine.
+
+        What is pending stays so.
+        """
+        self._engine.compactions.worker.close()
         self._engine.worker.close()
         self._index.clear()
         self._engine.recall.clear()

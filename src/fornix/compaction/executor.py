@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from fornix.compaction import notes
 from fornix.compaction.own import Given, Known, kept, restored
 from fornix.compaction.planning import Workshop, carried_out, drawn, freed
 from fornix.compaction.room import Rooms, shrunk
 from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View
 from fornix.compaction.strategies import Trim
 from fornix.compaction.told import Compacted, Listeners, compactions_of
-from fornix.errors import InvalidInput, StaleItem, Unavailable
+from fornix.compaction.worker import CompactionWorker, Failure
+from fornix.definition import IN_THE_COMMIT
+from fornix.errors import FornixError, InvalidInput, SetFull, StaleItem, Unavailable
 from fornix.scope import Lease, Scope, SetRef
 from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo, Store
+
+_LOG = logging.getLogger(__name__)
+
+PRESSED = 2.0
+"""Times its capacity that a set holds before more has to wait until it was compacted."""
 
 ATTEMPTS = 5
 """How often a step is planned anew, because somebody changed an item meanwhile."""
@@ -51,7 +60,10 @@ class Compactions:
         self.site = site
         self.known: Known = {}
         self.listeners = Listeners()
+        self.worker = CompactionWorker(self._in_background, self._note)
         self._locks: dict[SetRef, threading.RLock] = {}
+        self._pressed: set[SetRef] = set()
+        self._warned: set[SetRef] = set()
 
     # --- for whoever adds ---------------------------------------------------------------------
 
@@ -61,13 +73,75 @@ class Compactions:
         return Rooms(view, site.shop, self.known, clock=site.clock, new_id=site.new_id)
 
     def relieve(self, items: Sequence[ItemChange]) -> None:
-        """Compact sets that what is to be added to them would take past twice their capacity."""
-        _ = items
+        """Compact, before more is added to them, sets that hold twice their capacity.
+
+        Raises:
+            SetFull: It failed; the cause says why.
+        """
+        if self._pressed:
+            for ref in adds(items):
+                if ref in self._pressed:
+                    self._relieve(ref)
+
+    def _relieve(self, ref: SetRef) -> None:
+        while (info := self.site.store.set_info(ref)) is not None and pressed(info):
+            try:
+                done = self.step(ref, by="background")
+            except FornixError as error:
+                raise _overfull(info) from error
+            if done is None:
+                raise _overfull(info)
+        self._pressed.discard(ref)
 
     def committed(self, items: Sequence[ItemChange], commit: Commit) -> None:
         """Take note of a commit: tell of its compactions, and see to sets at their mark."""
-        if not commit.adopted:
-            self.listeners.tell(items, commit)
+        if commit.adopted:
+            return
+        self.listeners.tell(items, commit)
+        for ref in commit.marks:
+            info = self.site.store.set_info(ref)
+            if info is None:
+                continue
+            if info.definition.execution == "background":
+                self.worker.notify(ref)
+                if pressed(info):
+                    self._pressed.add(ref)
+            elif info.definition.execution == "external":
+                self._look_for_compactor(info)
+
+    # --- in the background --------------------------------------------------------------------
+
+    def _in_background(self, ref: SetRef) -> bool:
+        """Do a step if the set is at its mark; return whether it may need another one."""
+        info = self.site.store.set_info(ref)
+        if info is None or info.definition.execution != "background" or not due(info):
+            return False
+        return self.step(ref, by="background") is not None
+
+    def _note(self, ref: SetRef, failure: Failure | None) -> None:
+        """Keep for `fornix doctor` that a set could not be compacted, or could again."""
+        info = self.site.store.set_info(ref)
+        if info is None:
+            return
+        says = None if failure is None else (type(failure.error).__name__, failure.tries)
+        try:
+            notes.put_failure(self.site.store, info.number, says)
+        except FornixError as error:
+            _LOG.warning("a failed compaction could not be noted: %s", type(error).__name__)
+
+    def _look_for_compactor(self, info: SetInfo) -> None:
+        """Say once that a set overflows which another process should compact, and none does."""
+        if info.ref in self._warned or not due(info, notes.OVERFLOW):
+            return
+        if not notes.is_seen(self.site.store, self.site.clock()):
+            self._warned.add(info.ref)
+            _LOG.warning(
+                "set %r holds more than %.1f times its capacity, its execution is 'external', and "
+                "no compactor was seen lately; start one: fornix compact --watch",
+                info.ref.name,
+                notes.OVERFLOW,
+                extra={"set": info.ref.name, "items": info.items},
+            )
 
     # --- a step -------------------------------------------------------------------------------
 
@@ -129,7 +203,7 @@ class Compactions:
         return compactions_of(batch.items, commit)[0]
 
     @contextmanager
-    def _alone(self, ref: SetRef) -> Iterator[Lease]:
+    def _alone(self, ref: SetRef) -> Generator[Lease]:
         """Be the only one who compacts a set, in this process and among all."""
         store = self.site.store
         with self._locks.setdefault(ref, threading.RLock()):
@@ -144,9 +218,29 @@ class Compactions:
                 store.release(lease)
 
 
-def held_by(info: SetInfo) -> Held:
-    """Return what a set holds."""
-    return Held(info.items, info.tokens, info.bytes)
+def due(info: SetInfo, share: float | None = None) -> bool:
+    """Return whether a set holds more than its mark, or than *share* of a capacity.
+
+    One that is below goes on filling: so a strategy that takes `n` at a time ends at the same
+    items, however late somebody came to look.
+    """
+    definition = info.definition
+    if not definition.bounded or definition.compaction in IN_THE_COMMIT:
+        return False
+    return Held(info.items, info.tokens, info.bytes).over(
+        definition, definition.high_water if share is None else share
+    )
+
+
+def pressed(info: SetInfo) -> bool:
+    """Return whether a set holds so much that more has to wait."""
+    return due(info, PRESSED)
+
+
+def _overfull(info: SetInfo) -> SetFull:
+    held = (info.items, info.tokens, info.bytes)
+    what, most = info.definition.over(*held, share=PRESSED) or ("items", 0)
+    return SetFull(info.ref.name, capacity=most, what=what, compacts=True)
 
 
 def adds(items: Sequence[ItemChange]) -> Iterator[SetRef]:

@@ -124,7 +124,11 @@ class Lineage:
             for place, child in reversed(list(enumerate(children))):
                 last = place == len(children) - 1
                 todo.append(
-                    (child, f"{rest}{'└─ ' if last else '├─ '}", f"{rest}{'   ' if last else '│  '}")
+                    (
+                        child,
+                        f"{rest}{'└─ ' if last else '├─ '}",
+                        f"{rest}{'   ' if last else '│  '}",
+                    )
                 )
         return "\n".join([*lines, *(["… and more"] if self.cut else [])])
 

@@ -103,7 +103,8 @@ def restored(plain: str | Mapping[str, Value], known: Known) -> BuiltIn | Own | 
         return Own(at, known[at])
     if plain.get("here"):
         raise StrategyFailed(
-            at, "has no name that other processes could import, and was not opened with the set here"
+            at,
+            "has no name that other processes could import, and was not opened with the set here",
         )
     made = _imported(plain)
     plan = getattr(made, "plan", made)

@@ -10,7 +10,7 @@ from itertools import islice
 from fornix import wire
 from fornix.compaction.own import Own
 from fornix.compaction.plans import CompactionPlan, Derived, checked_plan
-from fornix.compaction.stock import Held, Stock, end_of, time_of
+from fornix.compaction.stock import Held, Stock, end_of, place_of, time_of
 from fornix.compaction.strategies import BuiltIn, Merge, Summarize, Trim
 from fornix.compaction.topics import alike, meanings, topics
 from fornix.errors import FornixError, InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed
@@ -285,27 +285,68 @@ def carried_out(
     Raises:
         InvalidPlan: What it adds cannot be stored.
     """
-    added = [_added(stock, draw.known, derived, shop, new_id()) for derived in draw.plan.add]
+    ranks = _Ranks(stock, draw)
+    added: list[Add] = []
+    for derived in draw.plan.add:
+        sources = [draw.known[item_id] for item_id in derived.sources]
+        item = _item(derived, sources, ranks.time(sources))
+        try:
+            record = shop.recorder.records([(new_id(), item)], now=stock.now)[0]
+        except InvalidInput as error:
+            raise InvalidPlan(stock.ref.name, f"adds what cannot be stored: {error}") from error
+        accessed = max((s.accessed for s in sources if s.accessed is not None), default=None)
+        links = [Link(stock.ref, s.record.id) for s in sources]
+        added.append(Add(stock.ref, record, fresh=True, links=links, accessed=accessed))
     how: dict[str, Value] = {"strategy": draw.strategy, "by": by, **draw.notes}
     gone = [(item_id, draw.known[item_id].version) for item_id in draw.plan.gone]
     return Compact(stock.ref, gone, added, wire.encode(how))
 
 
-def _added(
-    stock: Stock, known: Mapping[str, StoredItem], derived: Derived, shop: Workshop, new_id: str
-) -> Add:
-    sources = [known[item_id] for item_id in derived.sources]
-    item = _item(derived, sources)
-    try:
-        record = shop.recorder.records([(new_id, item)], now=stock.now)[0]
-    except InvalidInput as error:
-        raise InvalidPlan(stock.ref.name, f"adds what cannot be stored: {error}") from error
-    accessed = max((s.accessed for s in sources if s.accessed is not None), default=None)
-    links = [Link(stock.ref, s.record.id) for s in sources]
-    return Add(stock.ref, record, fresh=True, links=links, accessed=accessed)
+class _Ranks:
+    """Where what stands for others is to stand: where the first of them stood."""
+
+    def __init__(self, stock: Stock, draw: Draw) -> None:
+        self._stock, self._gone = stock, [draw.known[item_id] for item_id in draw.plan.gone]
+        self._ids = set(draw.plan.gone)
+        self._leading: dict[int, set[str]] = {}
+
+    def time(self, sources: Sequence[StoredItem]) -> int:
+        """Return the time of what stands for *sources*: that of the first.
+
+        Of items that were added together, all have one time. What stands for the first of these
+        has a microsecond less, or it would stand behind those that stay.
+        """
+        first = min(sources, key=place_of)
+        time = time_of(first)
+        if time not in self._leading:
+            self._leading[time] = self._leads(time)
+        return time - 1 if first.record.id in self._leading[time] else time
+
+    def _leads(self, time: int) -> set[str]:
+        """Return ids that go and stand before any that stay, if any of the same time stay."""
+        same = sum(time_of(stored) == time for stored in self._gone)
+        page = self._stock.view.page(
+            self._stock.ref,
+            after=(time - 1, _LAST),
+            limit=same + 1,
+            newest_first=False,
+            at=None,
+        )
+        leading = set[str]()
+        for stored in page:
+            if time_of(stored) != time:
+                return set()
+            if stored.record.id not in self._ids:
+                return leading
+            leading.add(stored.record.id)
+        return set()
 
 
-def _item(derived: Derived, sources: Sequence[StoredItem]) -> Item:
+_LAST = (1 << 63) - 1
+"""Past every row."""
+
+
+def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
     records = [s.record for s in sources]
     importance = derived.importance
     if importance is None:
@@ -320,7 +361,7 @@ def _item(derived: Derived, sources: Sequence[StoredItem]) -> Item:
         speaker=_agreed([record.speaker for record in records]),
         role=_agreed([record.role for record in records]),
         session=_agreed([record.session for record in records]),
-        time=moment(min(map(time_of, sources))),
+        time=moment(time),
         until=moment(max(map(end_of, sources))),
         expire_at=_moment(expire_at),
         valid_from=_moment(valid_from),

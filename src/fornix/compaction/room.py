@@ -44,9 +44,7 @@ def room_made(
 
 def shrunk(before: Held, after: Held) -> bool:
     """Return whether a set holds less of anything than before."""
-    return (
-        after.items < before.items or after.tokens < before.tokens or after.bytes < before.bytes
-    )
+    return after.items < before.items or after.tokens < before.tokens or after.bytes < before.bytes
 
 
 def full(stock: Stock, over: Held) -> SetFull:
@@ -129,4 +127,3 @@ class Rooms:
         self._sets[change.set] = replace(
             info, items=held.items, tokens=held.tokens, bytes=held.bytes
         )
-

@@ -130,7 +130,8 @@ class Stock:
     def sizes(self, items: Sequence[StoredItem]) -> list[Held]:
         """Return what each of *items* counts for."""
         counts = self.definition.capacity_tokens is not None
-        features = self.view.features(self.ref, items) if counts else {}
+        none: Mapping[int, Feature] = {}
+        features = self.view.features(self.ref, items) if counts else none
         return [
             Held(1, features[s.row].tokens if s.row in features else 0, bytes_of(s)) for s in items
         ]

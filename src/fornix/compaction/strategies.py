@@ -145,7 +145,9 @@ def read(plain: Mapping[str, Value]) -> BuiltIn:
     """
     kind = _BY_NAME.get(str(plain.get("name")))
     given = {name: value for name, value in plain.items() if name != "name"}
-    known = set[str]() if kind is None else {f.name for f in fields(kind) if f.default is not MISSING}
+    known = (
+        set[str]() if kind is None else {f.name for f in fields(kind) if f.default is not MISSING}
+    )
     if kind is None or not known.issuperset(given):
         raise InvalidInput(f"this fornix knows no strategy of compaction like {dict(plain)!r}")
     arguments: dict[str, object] = dict(given)

@@ -85,9 +85,9 @@ def alike(
         near = np.argwhere(block @ rows[: start + len(block)].T >= threshold)
         for row, other in near.tolist():
             at = start + row
-            if leader[at] == at and other < at and leader[other] == other:
-                if kinds[at] == kinds[other]:
-                    leader[at] = other
+            leads = leader[at] == at and other < at and leader[other] == other
+            if leads and kinds[at] == kinds[other]:
+                leader[at] = other
     groups: dict[int, list[int]] = {}
     for at, first in enumerate(leader):
         groups.setdefault(leader[first], []).append(at)

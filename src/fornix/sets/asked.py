@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Literal, TypeAlias, cast, get_args
@@ -18,7 +18,6 @@ from fornix.store import (
 )
 from fornix.values import Value, checked_name, counted
 from fornix.writer import Where
-
 
 Execution: TypeAlias = Literal["background", "sync", "external"]
 
@@ -71,27 +70,7 @@ def definition(given: Mapping[str, object], start: Definition = Definition()) ->
 
     A capacity of 0 lifts it; the compaction is given as a set keeps it.
     """
-    changed: dict[str, object] = {}
-    for name in ("capacity", "capacity_tokens", "capacity_bytes"):
-        if name in given:
-            changed[name] = counted(given[name], name, least=0) or None
-    for name in ("high_water", "low_water"):
-        if name in given:
-            changed[name] = _share(given[name], name)
-    if "execution" in given and given["execution"] not in EXECUTIONS:
-        raise InvalidInput(
-            f"execution must be one of {', '.join(EXECUTIONS)}, not {given['execution']!r}"
-        )
-    for name in ("compaction", "execution"):
-        if name in given:
-            changed[name] = given[name]
-    if "retention" in given:
-        changed["retention"] = _retention(given["retention"])
-    if "item_type" in given:
-        changed["item_type"] = str(given["item_type"])
-    signals = given.get("signals")
-    if isinstance(signals, Signals):
-        changed["signals"] = signals.to_json()
+    changed = {name: _CHECKS[name](value, name) for name, value in given.items()}
     made = replace(start, **changed)  # pyright: ignore[reportArgumentType]  checked above
     plan = made.compaction
     counts = isinstance(plan, Mapping) and "n" in plan
@@ -116,18 +95,54 @@ def _check_marks(made: Definition) -> None:
         )
 
 
-def _share(number: object, what: str) -> float:
-    if type(number) not in (int, float) or not 0 < cast("float", number) <= 1:
-        raise InvalidInput(f"{what} must be a share above 0 and up to 1, not {number!r}")
-    return float(cast("float", number))
+def _capacity(given: object, what: str) -> int | None:
+    return counted(given, what, least=0) or None
 
 
-def _retention(given: object) -> str | int:
+def _share(given: object, what: str) -> float:
+    if type(given) not in (int, float) or not 0 < cast("float", given) <= 1:
+        raise InvalidInput(f"{what} must be a share above 0 and up to 1, not {given!r}")
+    return float(cast("float", given))
+
+
+def _execution(given: object, what: str) -> object:
+    if given not in EXECUTIONS:
+        raise InvalidInput(f"{what} must be one of {', '.join(EXECUTIONS)}, not {given!r}")
+    return given
+
+
+def _retention(given: object, what: str) -> str | int:
     if given in ("keep", "purge"):
         return str(given)
     if isinstance(given, timedelta) and given > timedelta(0):
         return given // timedelta(microseconds=1)
-    raise InvalidInput(f"retention must be 'keep', 'purge' or a timedelta above 0, not {given!r}")
+    raise InvalidInput(f"{what} must be 'keep', 'purge' or a timedelta above 0, not {given!r}")
+
+
+def _signals(given: object, what: str) -> Mapping[str, float]:
+    if not isinstance(given, Signals):
+        raise InvalidInput(f"{what} must be a Signals, not {given!r}")
+    return given.to_json()
+
+
+def _as_kept(given: object, what: str) -> object:
+    _ = what
+    return given
+
+
+_CHECKS: Mapping[str, Callable[[object, str], object]] = {
+    "capacity": _capacity,
+    "capacity_tokens": _capacity,
+    "capacity_bytes": _capacity,
+    "high_water": _share,
+    "low_water": _share,
+    "execution": _execution,
+    "retention": _retention,
+    "compaction": _as_kept,
+    "signals": _signals,
+    "item_type": _as_kept,
+}
+
 
 def refuse_upkeep(given: Mapping[str, object]) -> None:
     """Refuse what would let a knowledge set change by itself.

@@ -108,9 +108,9 @@ class SetTidying(SetWrites):
             for later in page:
                 if later.id <= done.id:
                     return error
-                if later.undone is None and (again := {*self._ids(later.retired)} & {
-                    *self._ids(done.added)
-                }):
+                if later.undone is None and (
+                    again := {*self._ids(later.retired)} & {*self._ids(done.added)}
+                ):
                     problem = (
                         f"item {min(again)!r}, which it added, was compacted again by "
                         f"{later.id}; undo that first"
@@ -184,4 +184,3 @@ def _ancestor(stored: StoredItem, depth: int) -> Ancestor:
 
 def _erased(depth: int) -> Ancestor:
     return Ancestor("", "", 0, None, depth, retired=True, erased=True)
-
