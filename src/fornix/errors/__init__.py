@@ -63,13 +63,82 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fornix.errors.models import (
+    ModelAnswerInvalid,
+    ModelClosed,
+    ModelFailed,
+    ModelMissing,
+    ModelRefused,
+    ModelUnavailable,
+    ScriptEnded,
+)
+from fornix.errors.root import (
+    Conflict,
+    FornixError,
+    InvalidInput,
+    LimitReached,
+    NotFound,
+    Unavailable,
+    Unusable,
+)
 
-class FornixError(Exception):
-    """Root of every error that fornix raises on purpose."""
-
-
-class InvalidInput(FornixError, ValueError):
-    """What was passed cannot be used; nothing was changed."""
+__all__ = [
+    "AgentChanged",
+    "CompactionChanged",
+    "CompareFailed",
+    "Conflict",
+    "DuplicateItem",
+    "DurableCallFailed",
+    "EmbedderConflict",
+    "EmbedderFailed",
+    "EmbedderMissing",
+    "ForkedStore",
+    "FornixError",
+    "IdempotencyConflict",
+    "InvalidFilter",
+    "InvalidInput",
+    "InvalidName",
+    "InvalidPath",
+    "InvalidPlan",
+    "InvalidTime",
+    "InvalidValue",
+    "KeyBusy",
+    "KeyFull",
+    "LimitReached",
+    "ModelAnswerInvalid",
+    "ModelClosed",
+    "ModelFailed",
+    "ModelMissing",
+    "ModelRefused",
+    "ModelUnavailable",
+    "NonDeterministicAction",
+    "NotAStore",
+    "NotAnObject",
+    "NotFound",
+    "ObjectInTheWay",
+    "OutputsPruned",
+    "RunDiscarded",
+    "RunFailed",
+    "RunParked",
+    "RunPending",
+    "ScriptEnded",
+    "SetDefinitionConflict",
+    "SetFull",
+    "StaleItem",
+    "StaleRun",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StrategyFailed",
+    "TooLarge",
+    "TreeConflict",
+    "Unavailable",
+    "Unsupported",
+    "Unusable",
+    "WrongLoop",
+]
 
 
 class InvalidValue(InvalidInput, TypeError):
@@ -126,10 +195,6 @@ class NotAnObject(TreeConflict):
 
 class ObjectInTheWay(TreeConflict):
     """A value was to be put where an object is."""
-
-
-class Conflict(FornixError):
-    """Somebody else was first; nothing was changed."""
 
 
 class StaleRun(Conflict):
@@ -232,10 +297,6 @@ class CompareFailed(Conflict):
         super().__init__(f"{path!r} does not hold the expected value; read it again and repeat")
 
 
-class NotFound(FornixError, LookupError):
-    """There is no such item, set, key or file."""
-
-
 class OutputsPruned(NotFound):
     """Outputs past a consumer's position are no longer kept.
 
@@ -315,10 +376,6 @@ class DurableCallFailed(RunFailed):
         super().__init__(f"durable call {name!r} raised {kind}: {message}")
 
 
-class LimitReached(FornixError):
-    """A limit that somebody chose was reached; nothing was changed."""
-
-
 class SetFull(LimitReached):
     """A set that refuses what it has no room for is at its capacity.
 
@@ -349,10 +406,6 @@ class KeyFull(LimitReached):
 
 class TooLarge(LimitReached, InvalidInput):
     """A value, text, path or batch is larger than what is accepted."""
-
-
-class Unavailable(FornixError):
-    """The store cannot do this now; nothing was changed; trying again later may work."""
 
 
 class StoreBusy(Unavailable):
@@ -386,10 +439,6 @@ class StoreReadOnly(Unavailable):
     """The store was opened read-only, or its file cannot be written."""
 
 
-class Unusable(FornixError):
-    """This handle or file cannot serve."""
-
-
 class StoreClosed(Unusable):
     """A memory or store was used after it was closed."""
 
@@ -400,29 +449,6 @@ class ForkedStore(Unusable):
 
 class WrongLoop(Unusable):
     """An async memory was used from another event loop than the one it was opened in."""
-
-
-class ModelMissing(Unusable):
-    """The package, or the key, that a language model needs is not there; nothing was asked."""
-
-
-class ModelClosed(Unusable):
-    """A language model was asked after its close."""
-
-
-class ScriptEnded(Unusable):
-    """A `ScriptedChat` was asked once more than it has answers.
-
-    Attributes:
-        answers: How many it had.
-    """
-
-    def __init__(self, name: str, *, answers: int) -> None:
-        self.name, self.answers = name, answers
-        super().__init__(
-            f"ScriptedChat {name!r} has given all of its {answers} answers and was asked again; "
-            "look at its `asked`, and give it more answers, or a function"
-        )
 
 
 class NotAStore(Unusable):
@@ -461,55 +487,3 @@ class StrategyFailed(FornixError):
     def __init__(self, name: str, problem: str) -> None:
         self.name = name
         super().__init__(f"the strategy {name!r} {problem}; the set is as it was")
-
-
-class ModelFailed(FornixError):
-    """A language model did not answer, or not usably.
-
-    Messages hold neither keys nor what was said to the model; what a server said stays in
-    ``__cause__``.
-
-    Attributes:
-        model: Its name.
-        problem: What is wrong, in words that may be shown to it.
-    """
-
-    def __init__(self, model: str, problem: str) -> None:
-        self.model, self.problem = model, problem
-        super().__init__(f"model {model!r}: {problem}")
-
-
-class ModelUnavailable(ModelFailed):
-    """A language model cannot be reached, is overloaded, or took too long; try again later.
-
-    Attributes:
-        status: Of its HTTP answer, if there was one.
-        retry_after_s: How long it asked to be left alone, if it did.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        problem: str,
-        *,
-        status: int | None = None,
-        retry_after_s: float | None = None,
-    ) -> None:
-        self.status, self.retry_after_s = status, retry_after_s
-        super().__init__(model, problem)
-
-
-class ModelRefused(ModelFailed):
-    """A language model turned a request down; the same request will be turned down again.
-
-    Attributes:
-        status: Of its HTTP answer; None: it was the model that refused.
-    """
-
-    def __init__(self, model: str, problem: str, *, status: int | None = None) -> None:
-        self.status = status
-        super().__init__(model, problem)
-
-
-class ModelAnswerInvalid(ModelFailed):
-    """A language model answered, with something that cannot be used."""
