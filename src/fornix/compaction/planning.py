@@ -23,10 +23,10 @@ from fornix.values import Value, moment
 STEP = 1_000
 """Items that one step turns into summaries, if nothing says how many."""
 
-MODEL_STEP = 80
+MODEL_STEP = 24
 """The same, where a model is asked."""
 
-PER_TOPIC = 10
+PER_TOPIC = 3
 """Items to a summary, if nothing says how many."""
 
 EXTRACTIVE = "extractive"
@@ -138,7 +138,7 @@ def _summarised(stock: Stock, how: Summarize, shop: Workshop) -> Draw | None:
         if len(group) < 2 and limit > 1:  # noqa: PLR2004 - alone: as short as its summary
             continue
         sources = [taken[at] for at in group]
-        summary = _summary([s.record.text or "" for s in sources], how, shop)
+        summary = _summary(_said(sources), how, shop)
         if not summary.text.strip():
             continue
         add.append(_summary_item(sources, summary))
@@ -184,6 +184,14 @@ def _wanted(stock: Stock, how: Summarize) -> int:
     if how.limit is not None:
         return int(excess) + how.limit + 1
     return int(excess * PER_TOPIC / (PER_TOPIC - 1)) + 2
+
+
+def _said(sources: Sequence[StoredItem]) -> list[str]:
+    """Return what items say; where several speak, with who it is."""
+    records = [s.record for s in sources]
+    if len({record.speaker for record in records}) == 1:
+        return [record.text or "" for record in records]
+    return [f"{r.speaker}: {r.text}" if r.speaker and r.text else r.text or "" for r in records]
 
 
 def _summary(texts: Sequence[str], how: Summarize, shop: Workshop) -> Summary:

@@ -63,7 +63,7 @@ class Summarize:
     Attributes:
         n: How many items; None: as many as bring the set down to its low-water mark, those that
             are no summaries first.
-        limit: The most summaries in all. None: one with *n*, else one for every ten items.
+        limit: The most summaries in all. None: one with *n*, else one for every three items.
         max_tokens: The most that one summary has.
         model: "use": the memory's model, if it has one, and where it fails sentences are chosen,
             which the item's metadata says; "need": where the model fails nothing is changed, and

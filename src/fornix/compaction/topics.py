@@ -16,6 +16,12 @@ from fornix.summarise.groups import grouped
 HASHED = 512
 """Dimensions of the vectors of words, where an embedder gives none."""
 
+MOST_JOINED = 2_000
+"""Rows that are compared with each other to find topics."""
+
+DECIMALS = 4
+"""Of a cosine; smaller differences are rounding."""
+
 AT_ONCE = 512
 """Rows whose cosines are computed together."""
 
@@ -62,10 +68,69 @@ def _unit(rows: Vectors) -> Vectors:
 
 
 def topics(rows: Vectors, limit: int) -> list[list[int]]:
-    """Return the places of *rows* in at most *limit* groups, the group of the first row first."""
-    if limit == 1:
+    """Return the places of *rows* in at most *limit* groups, the group of the first row first.
+
+    Deterministic. Those are put together first that lose least by it (Ward, 1963); of very many
+    rows, those that lie around few centres.
+    """
+    if limit == 1 or len(rows) <= 1:
         return [list(range(len(rows)))]
-    return sorted(grouped(rows, limit))
+    if len(rows) > MOST_JOINED:
+        return sorted(grouped(rows, limit))
+    leader = list(range(len(rows)))
+    for _, pair in sorted(_joined(rows))[: max(0, len(rows) - limit)]:
+        first, second = sorted(_led(leader, place) for place in pair)
+        leader[second] = first
+    groups: dict[int, list[int]] = {}
+    for place in range(len(rows)):
+        groups.setdefault(_led(leader, place), []).append(place)
+    return list(groups.values())
+
+
+def _led(leader: Sequence[int], place: int) -> int:
+    while leader[place] != place:
+        place = leader[place]
+    return place
+
+
+def _joined(rows: Vectors) -> list[tuple[float, tuple[int, int]]]:
+    """Return every join of two groups until one is left: what it costs, and a row of each.
+
+    By chains of nearest neighbours (Murtagh, 1983), which finds the joins in another order.
+    """
+    apart = 2 - 2 * np.round(rows @ rows.T, DECIMALS).astype(np.float64)
+    np.fill_diagonal(apart, np.inf)
+    sizes = np.ones(len(rows))
+    found: list[tuple[float, tuple[int, int]]] = []
+    chain: list[int] = []
+    while len(found) < len(rows) - 1:
+        if not chain:
+            chain = [int(np.argmax(sizes > 0))]
+        last = chain[-1]
+        nearest = int(np.argmin(apart[last]))
+        if len(chain) > 1 and apart[last, chain[-2]] <= apart[last, nearest]:
+            nearest = chain[-2]
+            del chain[-2:]
+            found.append((float(apart[last, nearest]), (last, nearest)))
+            _join(apart, sizes, *sorted((last, nearest)))
+        else:
+            chain.append(nearest)
+    return found
+
+
+def _join(apart: NDArray[np.float64], sizes: NDArray[np.float64], kept: int, gone: int) -> None:
+    """Make one group of two, and note how far it is from the others (Lance and Williams, 1967)."""
+    one, other, together = sizes[kept], sizes[gone], sizes[kept] + sizes[gone]
+    others = sizes > 0
+    others[[kept, gone]] = False
+    size = sizes[others]
+    joined = (one + size) * apart[kept, others] + (other + size) * apart[gone, others]
+    joined = (joined - size * apart[kept, gone]) / (together + size)
+    apart[gone, :] = apart[:, gone] = np.inf
+    apart[kept, :] = np.inf
+    apart[kept, others] = joined
+    apart[:, kept] = apart[kept, :]
+    sizes[kept], sizes[gone] = together, 0
 
 
 def alike(
