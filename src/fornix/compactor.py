@@ -192,8 +192,7 @@ class Compactor:
             self._fail(info, tries + 1, error)
             tell(Look(ref, info.items, self._done, error))
             return error
-        if self._failed.pop(ref, None) is not None:
-            notes.put_failure(store, info.number, None)
+        self._failed.pop(ref, None)
         return None
 
     def _step(self, ref: SetRef) -> Compacted | None:

@@ -152,21 +152,23 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
     store, now = memory.store, microseconds(datetime.now(UTC))
     failed = notes.failures(store)
     overflowing = list[str]()
-    seen = notes.is_seen(store, now)
+    seen, told = notes.is_seen(store, now), False
     for space in store.spaces():
         for info in (i for key in _keys(store, space) for i in store.set_infos(Scope(space, key))):
             name = f"set {info.ref.name!r} of key {info.ref.scope.key!r}"
             kind, tries = failed.pop(info.number, ("", 0))
-            if tries:
+            if tries and due(info):
+                told = True
                 says = f"{name} could not be compacted, {tries} times in a row: {kind}; see the log"
                 yield Finding("compaction", says, "wrong")
             external = info.definition.execution == "external"
             if external and not seen and due(info, notes.OVERFLOW):
                 overflowing.append(name)
+    told = told or bool(overflowing)
     for name in overflowing[:MOST_NAMED]:
         says = "holds more than half too much, and no compactor was seen lately"
         yield Finding("compaction", f"{name} {says}; start one: fornix compact --watch", "note")
-    if not overflowing and not notes.failures(store):
+    if not told:
         yield Finding("compaction", "no set waits for one")
 
 

@@ -24,6 +24,9 @@ from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo, Store
 
 _LOG = logging.getLogger(__name__)
 
+LEASE = "compaction "
+"""What the lease of a set's compaction is named by, before the set's number."""
+
 PRESSED = 2.0
 """Times its capacity that a set holds before more has to wait until it was compacted."""
 
@@ -118,13 +121,13 @@ class Compactions:
             return False
         return self.step(ref, by="background") is not None
 
-    def _note(self, ref: SetRef, failure: Failure | None) -> None:
-        """Keep for `fornix doctor` that a set could not be compacted, or could again."""
-        info = self.site.store.set_info(ref)
-        if info is None:
-            return
-        says = None if failure is None else (type(failure.error).__name__, failure.tries)
+    def _note(self, ref: SetRef, failure: Failure) -> None:
+        """Keep for `fornix doctor` that a set could not be compacted."""
+        says = (type(failure.error).__name__, failure.tries)
         try:
+            info = self.site.store.set_info(ref)
+            if info is None:
+                return
             notes.put_failure(self.site.store, info.number, says)
         except FornixError as error:
             _LOG.warning("a failed compaction could not be noted: %s", type(error).__name__)
@@ -200,6 +203,7 @@ class Compactions:
         )
         commit = site.store.commit(batch)
         self.committed(batch.items, commit)
+        notes.put_failure(site.store, number_of(lease), None)
         return compactions_of(batch.items, commit)[0]
 
     @contextmanager
@@ -209,13 +213,18 @@ class Compactions:
         with self._locks.setdefault(ref, threading.RLock()):
             info = store.set_info(ref)
             number = 0 if info is None else info.number
-            lease = store.lease(Scope("", f"compaction {number}"), self.site.owner)
+            lease = store.lease(Scope("", f"{LEASE}{number}"), self.site.owner)
             if lease is None:
                 raise Unavailable(f"set {ref.name!r} is being compacted by another process")
             try:
                 yield lease
             finally:
                 store.release(lease)
+
+
+def number_of(lease: Lease) -> int:
+    """Return the number of the set that a lease is for the compaction of."""
+    return int((lease.scope.key or "").removeprefix(LEASE))
 
 
 def due(info: SetInfo, share: float | None = None) -> bool:

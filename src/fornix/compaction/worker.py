@@ -51,7 +51,7 @@ class CompactionWorker:
     def __init__(
         self,
         step: Callable[[SetRef], bool],
-        failed: Callable[[SetRef, Failure | None], None],
+        failed: Callable[[SetRef, Failure], None],
     ) -> None:
         self._step, self._failed = step, failed
         self._waiting: dict[SetRef, float] = {}
@@ -133,8 +133,7 @@ class CompactionWorker:
             return time.monotonic() + BUSY_S
         except FornixError as error:
             return self._again(ref, error)
-        if self.failures.pop(ref, None) is not None:
-            self._failed(ref, None)
+        self.failures.pop(ref, None)
         return 0.0 if more else None
 
     def _again(self, ref: SetRef, error: FornixError) -> float:
