@@ -18,6 +18,7 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, cast
 
+from fornix.compaction import Compacted
 from fornix.embed import Embedder
 from fornix.errors import StoreClosed, Unusable, WrongLoop
 from fornix.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
@@ -25,7 +26,6 @@ from fornix.memory import DEFAULT_SPACE, Memory
 from fornix.memory_events import MemoryEvent
 from fornix.moments import AsOf
 from fornix.sets import MemorySet
-from fornix.signals import Signals
 from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
 from fornix.store import Commit, Definition, Store
 from fornix.values import Value
@@ -114,6 +114,19 @@ def _default(
     @wraps(method)
     def call(self: _AsyncSets, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
         return self.loop.run(lambda: method(self.sync.set(DEFAULT_SET), *args, **kwargs))
+
+    return call
+
+
+def _opened(
+    method: Callable[Concatenate[S, P], MemorySet],
+) -> Callable[Concatenate[_Async, P], Awaitable[AsyncMemorySet]]:
+    """Make a call that gives a set."""
+
+    @wraps(method)
+    async def call(self: _Async, *args: P.args, **kwargs: P.kwargs) -> AsyncMemorySet:
+        made = await self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
+        return AsyncMemorySet(self.loop, made)
 
     return call
 
@@ -224,6 +237,11 @@ class AsyncMemorySet:
     delete = _awaited(MemorySet.delete)
     clear = _awaited(MemorySet.clear)
     redefine = _awaited(MemorySet.redefine)
+    compact = _awaited(MemorySet.compact)
+    compactions = _awaited(MemorySet.compactions)
+    undo = _awaited(MemorySet.undo)
+    sources = _awaited(MemorySet.sources)
+    lineage = _awaited(MemorySet.lineage)
     size = _awaited(MemorySet.__len__)
 
     @property
@@ -244,16 +262,12 @@ class AsyncKnowledge:
 
     search = _awaited(KnowledgeMemory.search)
     sets = _awaited(KnowledgeMemory.sets)
-    _set = _awaited(KnowledgeMemory.set)
+    set = _opened(KnowledgeMemory.set)
 
     @property
     def name(self) -> str:
         """See `KnowledgeMemory.name`."""
         return self.sync.name
-
-    async def set(self, name: str, *, item_type: str | None = None) -> AsyncMemorySet:
-        """See `KnowledgeMemory.set`."""
-        return AsyncMemorySet(self.loop, await self._set(name, item_type=item_type))
 
 
 class _AsyncSets:
@@ -264,7 +278,7 @@ class _AsyncSets:
 
     search = _awaited(KeySets.search)
     sets = _awaited(KeySets.sets)
-    _set = _awaited(KeySets.set)
+    set = _opened(KeySets.set)
     add = _default(MemorySet.add)
     add_many = _default(MemorySet.add_many)
     get = _default(MemorySet.get)
@@ -274,21 +288,6 @@ class _AsyncSets:
     update = _default(MemorySet.update)
     supersede = _default(MemorySet.supersede)
     delete = _default(MemorySet.delete)
-
-    async def set(
-        self,
-        name: str,
-        *,
-        capacity: int | None = None,
-        compaction: str | None = None,
-        signals: Signals | None = None,
-        item_type: str | None = None,
-    ) -> AsyncMemorySet:
-        """See `KeyMemory.set`."""
-        made = await self._set(
-            name, capacity=capacity, compaction=compaction, signals=signals, item_type=item_type
-        )
-        return AsyncMemorySet(self.loop, made)
 
     async def get_memory_set(self, name: str) -> AsyncMemorySet:
         """Return a set; the name Flink Agents gives to `set`."""
@@ -442,6 +441,10 @@ class AsyncMemory:
     ) -> Callable[[], None]:
         """See `Memory.subscribe`; *listener* is called in a thread."""
         return self.sync.subscribe(listener, kinds=kinds)
+
+    def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
+        """See `Memory.on_compaction`; *listener* is called in a thread."""
+        return self.sync.on_compaction(listener)
 
     @property
     def space(self) -> str:

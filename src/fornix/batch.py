@@ -9,12 +9,11 @@ from datetime import datetime
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
-from fornix.at_work import refuse_own_tree
+from fornix.compaction import Compacted, Given
 from fornix.errors import (
     Conflict,
     DuplicateItem,
     InvalidInput,
-    KeyBusy,
     NotFound,
     StaleItem,
     Unusable,
@@ -23,13 +22,10 @@ from fornix.items import Hits
 from fornix.moments import Moment, expired, holds
 from fornix.recall import Drafted, SearchOptions
 from fornix.state import Mark, Overlay
-from fornix.state.committed import Patience
 from fornix.state.paths import Place
 from fornix.state.tree import Expiry
 from fornix.store import (
     Add,
-    Batch,
-    Commit,
     Compact,
     Define,
     Definition,
@@ -43,7 +39,6 @@ from fornix.store import (
     SetInfo,
     SetRef,
     StoredItem,
-    TreeDelta,
     Undo,
     parts_of,
     records_of,
@@ -82,6 +77,8 @@ class Draft(Reads):
         self.before: Moment | None = None
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
+        self._tidying = False
+        self._rooms = engine.compactions.rooms(DraftView(self))
 
     def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
         """See `Writer.write`: kept until the batch commits."""
@@ -103,13 +100,52 @@ class Draft(Reads):
                 raise
             again = chain(tuple(made), iter(self._new_id, None))
             change = self._built(build, lambda: next(again))
+        self.keep(change.items, change.define)
         self.calls.append([call.name, call.arguments()])
-        self.define.extend(change.define)
-        for item in change.items:
-            self.items.append(item)
-            for part in parts_of(item):
-                self._take(part)
         return change.result
+
+    def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
+        """Gather changes, with what makes room for what they add; all of them, or none.
+
+        Raises:
+            SetFull: A set that is to make room can make none.
+            InvalidPlan, StrategyFailed: A user's strategy failed.
+        """
+        self._engine.compactions.relieve(items)
+        done, defined = len(self.items), self.define[:]
+        self.define.extend(define)
+        try:
+            for item in items:
+                self._rooms.follow(item.set, self.define)
+                if isinstance(item, Add):
+                    self._make_room(item)
+                    self._append(self._rooms.timed(item))
+                else:
+                    self._append(item)
+        except BaseException:
+            self._begin_anew(self.items[:done], defined)
+            raise
+
+    def _make_room(self, add: Add) -> None:
+        self._tidying = True
+        try:
+            for compact in self._rooms.made_for(add):
+                self._append(compact)
+        finally:
+            self._tidying = False
+
+    def _append(self, item: ItemChange) -> None:
+        self.items.append(item)
+        for part in parts_of(item):
+            self._take(part)
+
+    def _begin_anew(self, items: Sequence[ItemChange], define: Sequence[Define]) -> None:
+        self.items, self.define = [], list(define)
+        self._live, self._hidden, self._versions = {}, set(), {}
+        self._rooms.forget()
+        for item in items:
+            self._rooms.follow(item.set, self.define)
+            self._append(item)
 
     def _is_repetition(self) -> bool:
         """Return whether somebody committed this very batch while its block was under way.
@@ -160,6 +196,7 @@ class Draft(Reads):
         before = None if isinstance(change, Add) else self._found(change)
         if before is not None:
             self._hidden.add(before.row)
+        self._rooms.took(change, before)
         if isinstance(change, Retire):
             self._live[place] = None
         else:
@@ -267,6 +304,20 @@ class Draft(Reads):
             return SetInfo(0, ref, made, more, 0)
         return replace(found, items=found.items + more)
 
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """See `Writer.compact`; a batch makes room by itself, where its sets are "sync"."""
+        _ = compaction
+        raise Unusable(
+            f"inside a batch, or an action, set {ref.name!r} is not compacted by a call; give it "
+            'execution="sync", or compact it by itself'
+        )
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """See `Writer.sources`."""
+        if any(row >= AFTER_ALL for row in rows):
+            raise Unusable("an item of this batch has no lineage before the batch is committed")
+        return super().sources(rows)
+
     def sets(self, scope: Scope) -> list[str]:
         """See `Writer.sets`: with those that the batch adds to first."""
         self._check_open()
@@ -293,6 +344,14 @@ class Draft(Reads):
         drafted = Drafted(live, features, frozenset(self._hidden))
         return self._engine.recall.search(sets, query, options, drafted, now=now)
 
+    def committed_features(self, ref: SetRef, items: Sequence[StoredItem]) -> dict[int, Feature]:
+        """Return what search reads of items that are committed, by row."""
+        info = super().info(ref) if items else None
+        if info is None:
+            return {}
+        rows = [stored.row for stored in items]
+        return {f.row: f for f in self._engine.store.features_of(info.number, rows)}
+
     def _embed_own(self) -> None:
         """Give drafted items their vectors, which are then committed with them."""
         records = [record for item in self.items for record in records_of(item)]
@@ -309,6 +368,35 @@ class Draft(Reads):
             place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
             for place, stored in self._live.items()
         }
+
+
+class DraftView:
+    """Sets as a batch sees them, for what makes room in them; not noted as reads of an action."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `View.info`."""
+        return Draft.info(self._draft, ref)
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[StoredItem]:
+        """See `View.page`."""
+        return Draft.page(
+            self._draft, ref, after=after, limit=limit, newest_first=newest_first, at=None
+        )
+
+    def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
+        """See `View.features`."""
+        own = {stored.row: _feature(stored) for stored in items if stored.row >= AFTER_ALL}
+        return own | self._draft.committed_features(ref, [s for s in items if s.row not in own])
 
 
 class BlockTree(Overlay):
@@ -390,43 +478,3 @@ def _feature(stored: StoredItem) -> Feature:
         temporal=r.temporal,
         vectors=r.vectors,
     )
-
-
-def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
-    engine: Engine,
-    draft: Draft,
-    *,
-    op: bytes | None,
-    label: str,
-    base: int | None,
-    state: Sequence[TreeDelta],
-    calls: Sequence[Value],
-) -> Commit | None:
-    """Commit what was gathered; None if that is nothing. Waits for whoever runs the key."""
-    if not (draft.items or draft.define or state or op):
-        return None
-    if state:
-        refuse_own_tree(engine.store, draft.scope)
-    request = None if op is None else engine.request(["batch", list(calls)])
-    batch = Batch(
-        scope=draft.scope,
-        time=engine.clock(),
-        op=op,
-        request=request,
-        label=label,
-        expects=engine.expects if draft.items else (),
-        base=base,
-        state=state,
-        define=draft.define,
-        items=draft.items,
-        limits=engine.limits,
-    )
-    patience = Patience(draft.scope, engine.wait_s)
-    while True:
-        try:
-            commit = engine.store.commit(batch)
-        except KeyBusy as error:
-            patience.wait(error)
-        else:
-            engine.written(draft.items)
-            return commit

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from datetime import timedelta
 from types import TracebackType
-from typing import Self, cast
+from typing import Literal, Self, cast
 
-from fornix.batch import BlockTree, Draft, commit_draft
+from fornix.batch import BlockTree, Draft
+from fornix.commits import RoomyWriter, commit_draft
+from fornix.compaction import Given
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.items import Hits
 from fornix.moments import AsOf, Moment, ValidAt, check_tree
-from fornix.sets import KnowledgeSet, MemorySet, search_options
+from fornix.sets import Execution, KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.signals import Signals
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
 from fornix.store import Commit, Scope, SetRef
 from fornix.values import checked_name
-from fornix.writer import CommitWriter, Engine, Where, Writer
+from fornix.writer import Engine, Where, Writer
 
 DEFAULT_SET = "default"
 
@@ -66,12 +69,18 @@ class Sets:
 class KeySets(Sets):
     """The long-term memory of one key."""
 
-    def set(
+    def set(  # noqa: PLR0913 - what a set may be opened with, all but its name by name
         self,
         name: str,
         *,
         capacity: int | None = None,
-        compaction: str | None = None,
+        compaction: Given | None = None,
+        capacity_tokens: int | None = None,
+        capacity_bytes: int | None = None,
+        high_water: float | None = None,
+        low_water: float | None = None,
+        execution: Execution | None = None,
+        retention: Literal["keep", "purge"] | timedelta | None = None,
         signals: Signals | None = None,
         item_type: str | None = None,
     ) -> MemorySet:
@@ -79,14 +88,31 @@ class KeySets(Sets):
 
         Args:
             capacity: Most items it holds.
-            compaction: At its capacity: "trim" retires the oldest, "reject" refuses the add.
+            compaction: At its capacity: "trim" retires the oldest, "reject" refuses, in the
+                commit of the add; or a strategy: a `Trim`, `Summarize`, `Merge`, or your own.
+            capacity_tokens, capacity_bytes: Most tokens of its texts, and bytes of all.
+            high_water, low_water: The share of a capacity at which a strategy begins (0.9; with
+                `n`: above 1), and which it brings the set down to (0.7).
+            execution: Who compacts: "background", a thread of this process; "sync", the add that
+                finds it full; "external", `fornix compact` or a `Compactor`.
+            retention: How long what was retired is kept, for history and undo.
             signals: Weights of its searches.
 
         Raises:
             SetDefinitionConflict: It exists, and is otherwise; `MemorySet.redefine` changes it.
         """
         return self._set(
-            name, capacity=capacity, compaction=compaction, signals=signals, item_type=item_type
+            name,
+            capacity=capacity,
+            compaction=None if compaction is None else self._writer.kept(compaction),
+            capacity_tokens=capacity_tokens,
+            capacity_bytes=capacity_bytes,
+            high_water=high_water,
+            low_water=low_water,
+            execution=execution,
+            retention=retention,
+            signals=signals,
+            item_type=item_type,
         )
 
     @property
@@ -150,7 +176,7 @@ class KnowledgeMemory(Sets):
     _make = KnowledgeSet
 
     def __init__(self, engine: Engine, scope: Scope, writer: Writer | None = None) -> None:
-        super().__init__(engine, writer or CommitWriter(engine, scope), scope)
+        super().__init__(engine, writer or RoomyWriter(engine, scope), scope)
 
     def __repr__(self) -> str:
         return f"<knowledge {self._scope.space!r}>"
@@ -160,8 +186,22 @@ class KnowledgeMemory(Sets):
         """What it is named; the space's name unless another was given."""
         return self._scope.space
 
-    def set(self, name: str, *, item_type: str | None = None) -> KnowledgeSet:
-        """Return a set. It changes only by explicit calls: it takes no capacity."""
+    def set(
+        self,
+        name: str,
+        *,
+        item_type: str | None = None,
+        capacity: int | None = None,
+        compaction: Given | None = None,
+        retention: Literal["keep", "purge"] | timedelta | None = None,
+    ) -> KnowledgeSet:
+        """Return a set. It changes only by explicit calls.
+
+        Raises:
+            InvalidInput: A capacity, compaction or retention is given: it takes none.
+        """
+        given = {"capacity": capacity, "compaction": compaction, "retention": retention}
+        refuse_upkeep(given)
         made = self._set(name, item_type=item_type)
         assert isinstance(made, KnowledgeSet)  # noqa: S101 - `_make` says so
         return made
@@ -171,7 +211,7 @@ class KeyMemory(KeySets):
     """All memory of one key: exact (`short_term`) and vague (its sets)."""
 
     def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
-        super().__init__(engine, CommitWriter(engine, scope), scope)
+        super().__init__(engine, RoomyWriter(engine, scope), scope)
         self._knowledge, self._ttl = knowledge, ttl
         self._live = CommittedTree(
             engine.store,

@@ -12,12 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
+from fornix.compaction import Compacted, Compactions, Site, Workshop
 from fornix.differences import Difference, difference
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
 from fornix.index import Index
 from fornix.keys import KeyMemory, KnowledgeMemory
+from fornix.llm import ChatModel
 from fornix.memory_events import MemoryEvent
 from fornix.moments import AsOf
 from fornix.recall import Recall
@@ -28,9 +30,10 @@ from fornix.store import Lease, Limits, Scope, Store, StoreStats
 from fornix.stores.ram import RamStore
 from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.connection import SCHEMA as STORE_SCHEMA
+from fornix.summarise import ExtractiveSummariser, ModelSummariser, Summariser
 from fornix.upkeep import dimensions_of, sweep
 from fornix.values import checked_name, counted, microseconds
-from fornix.writer import Engine
+from fornix.writer import Engine, new_id
 
 SCHEMA = STORE_SCHEMA
 """The newest schema of a store file that this fornix knows."""
@@ -90,6 +93,7 @@ class Memory:
         space: str = DEFAULT_SPACE,
         knowledge: str | None = None,
         embedder: str | Embedder | None = None,
+        model: ChatModel | None = None,
         mode: Literal["rw", "ro"] = "rw",
         durability: Literal["full", "normal"] = "full",
         wait_s: float = 10,
@@ -106,6 +110,7 @@ class Memory:
             knowledge: Name of the knowledge to share; by default the space's own.
             embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
                 A space remembers its own.
+            model: A language model, for summaries; None: they are made of chosen sentences.
             mode: "ro" refuses every change and makes nothing.
             durability: "full": what returned survives loss of power; "normal": only the death of
                 processes, and is faster.
@@ -140,7 +145,12 @@ class Memory:
                 budget_bytes=cache_bytes,
             )
             recall = Recall(store, index, chosen, worker, ticks, expects)
-            engine = Engine(store, Recorder(chosen), recall, worker, ticks, limits, wait_s, expects)
+            recorder = Recorder(chosen)
+            shop = Workshop(recorder, ExtractiveSummariser, summariser_of(model))
+            compactions = Compactions(Site(store, shop, ticks, new_id, expects))
+            engine = Engine(
+                store, recorder, recall, worker, compactions, ticks, limits, wait_s, expects
+            )
             memory = cls(engine, index, space=space, knowledge=knowledge)
             memory._ttl = short_term_ttl
             if worker.needed and store.pending(limit=1):
@@ -313,19 +323,32 @@ class Memory:
         """
         return self._engine.listeners.subscribe(listener, kinds)
 
+    def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
+        """Have *listener* called with each compaction that this process commits; return its end.
+
+        After the commit, at most once, by the thread that committed; it should be quick. If it
+        raises, that is logged, and it is dropped.
+        """
+        return self._engine.compactions.listeners.subscribe(listener)
+
     # --- care ---------------------------------------------------------------------------------
 
     def settle(
         self, wait_s: float | None = None, *, progress: Callable[[int], None] | None = None
     ) -> bool:
-        """Wait until everything committed is found by meaning; return whether it is in time.
+        """Wait until all committed is found by meaning, and full sets are compacted; or *wait_s*.
+
+        Returns whether it is in time. A compaction that failed is not waited for.
 
         Args:
             progress: Called with the number of items embedded since the last call.
         """
         if wait_s is not None and type(wait_s) not in (int, float):
             raise InvalidInput(f"wait_s must be a number of seconds, or None, not {wait_s!r}")
-        return self._engine.worker.settle(wait_s=wait_s, progress=progress)
+        began = time.monotonic()
+        compacted = self._engine.compactions.worker.settle(wait_s)
+        left = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
+        return self._engine.worker.settle(wait_s=left, progress=progress) and compacted
 
     def stats(self) -> MemoryStats:
         """Return figures: what is stored, what waits, who runs what."""
@@ -422,11 +445,23 @@ class Memory:
         store.backup(Path(path))
 
     def close(self) -> None:
-        """Stop embedding, flush, close the store; twice is fine. What is pending stays so."""
+        """Stop embedding and compacting, flush, close the store; twice is fine.
+
+        What is pending stays so.
+        """
+        self._engine.compactions.worker.close()
         self._engine.worker.close()
         self._index.clear()
         self._engine.recall.clear()
         self._engine.store.close()
+
+
+def summariser_of(model: ChatModel | None) -> Callable[[], Summariser] | None:
+    """Return what makes summaries by a model; None without one."""
+    if model is None:
+        return None
+    summariser = ModelSummariser(model)
+    return lambda: summariser
 
 
 def _check_settings(wait_s: object, limits: object, ttl: object, cache_bytes: object) -> None:

@@ -28,7 +28,7 @@ from fornix.retries import ONCE
 from fornix.state import MemoryKind, Places, Ttl
 from fornix.state import deltas as state_deltas
 from fornix.state.held import HeldTree
-from fornix.store import Batch, Begin, Call, Progress, Run, RunStatus, Step, Turn
+from fornix.store import Batch, Begin, Call, Commit, Progress, Run, RunStatus, Step, Turn
 from fornix.task import Done, Place, RunnerContext, Task
 from fornix.values import Value
 from fornix.writer import Engine
@@ -376,8 +376,8 @@ class LiveRun:
         """Note that a batch of the run was committed: its beginning need not be told again."""
         self._begin = None
 
-    def committed(self, finished: Finished, number: int) -> None:
-        """Go on to the next task, now that the one before it was committed as *number*."""
+    def committed(self, finished: Finished, commit: Commit) -> None:
+        """Go on to the next task, now that the one before it was committed."""
         did = finished.did
         self._begin = None
         self._due.popleft()
@@ -386,7 +386,7 @@ class LiveRun:
         if did is None:
             return
         if did.short:
-            self._tree.changed(did.short, number)
+            self._tree.changed(did.short, commit.number)
         for event, actions in finished.follow:
             self._enqueue(event, actions)
         for event in did.sent:
@@ -395,7 +395,7 @@ class LiveRun:
         if self._due and did.sensory:
             self._place.feel(did.sensory)
         if did.draft is not None:
-            self.shop.engine.written(did.draft.items)
+            self.shop.engine.written(did.draft.items, commit)
         if self.shop.engine.listeners.kinds:
             self.shop.engine.listeners.tell(did.sent)
 

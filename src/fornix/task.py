@@ -116,7 +116,7 @@ class RunDraft(Draft):
         return sets
 
     def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
-        if found:
+        if found and not self._tidying:
             self.read.append([owner_of(ref), ref.name, [stored.record.id for stored in found]])
 
     def _check_open(self) -> None:

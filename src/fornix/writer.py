@@ -18,6 +18,8 @@ from itertools import count
 from typing import Protocol, TypeAlias
 
 from fornix import wire
+from fornix.compaction import Compacted, Compactions, Given, kept
+from fornix.definition import Plan
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import DuplicateItem, StaleItem
 from fornix.items import Hits, Item
@@ -27,6 +29,8 @@ from fornix.recall import Recall, SearchOptions
 from fornix.records import Recorder
 from fornix.store import (
     Batch,
+    Commit,
+    Compaction,
     Define,
     ItemChange,
     Limits,
@@ -121,6 +125,30 @@ class Writer(Protocol):
         """Note that items were read."""
         ...
 
+    def kept(self, compaction: Given) -> str | Plan:
+        """Return how a set keeps what it is compacted by."""
+        ...
+
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """Do one step of a set's compaction; None: there is nothing to do."""
+        ...
+
+    def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
+        """Return compactions of a set, the latest first."""
+        ...
+
+    def compaction(self, number: int) -> Compaction | None:
+        """Return a compaction, or None."""
+        ...
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what versions were derived from: (row, source's row)."""
+        ...
+
+    def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
+        """Return versions that are kept, and when each was retired."""
+        ...
+
 
 # --- ids --------------------------------------------------------------------------------------
 
@@ -171,6 +199,7 @@ class Engine:
     recorder: Recorder
     recall: Recall
     worker: EmbeddingWorker
+    compactions: Compactions
     clock: Callable[[], int]
     limits: Limits | None
     wait_s: float
@@ -194,10 +223,11 @@ class Engine:
         """Return the lock of a key."""
         return self.lanes.setdefault(scope, threading.RLock())
 
-    def written(self, items: Sequence[ItemChange]) -> None:
-        """Have what waits for its vectors embedded, now that it is committed."""
+    def written(self, items: Sequence[ItemChange], commit: Commit) -> None:
+        """Have what waits for its vectors embedded, and what is full compacted, after a commit."""
         if any(record.vectors is None for item in items for record in records_of(item)):
             self.worker.notify()
+        self.compactions.committed(items, commit)
 
 
 class Reads:
@@ -253,14 +283,43 @@ class Reads:
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
         """See `Writer.versions`."""
+        return self._retired(self._engine.store.versions(ref, item_id))
+
+    def _retired(self, found: Sequence[StoredItem]) -> list[tuple[StoredItem, datetime | None]]:
         store = self._engine.store
-        found: list[tuple[StoredItem, datetime | None]] = []
-        for stored in store.versions(ref, item_id):
-            end = None if stored.ended is None else store.time_of(stored.ended)
+        commits = {s.ended for s in found if s.ended is not None}
+        times = {commit: store.time_of(commit) for commit in commits}
+        ends: list[tuple[StoredItem, datetime | None]] = []
+        for stored in found:
+            end = None if stored.ended is None else times[stored.ended]
             if end is None and self._is_gone(stored, None):
                 end = stored.record.expires
-            found.append((stored, None if end is None else moment(end)))
-        return found
+            ends.append((stored, None if end is None else moment(end)))
+        return ends
+
+    def kept(self, compaction: Given) -> str | Plan:
+        """See `Writer.kept`."""
+        return kept(compaction, self._engine.compactions.known)
+
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """See `Writer.compact`."""
+        return self._engine.compactions.step(ref, by="call", given=compaction)
+
+    def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
+        """See `Writer.compactions`."""
+        return self._engine.store.compactions(ref, before=before, limit=limit)
+
+    def compaction(self, number: int) -> Compaction | None:
+        """See `Writer.compaction`."""
+        return self._engine.store.compaction(number)
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """See `Writer.sources`."""
+        return self._engine.store.links(rows)
+
+    def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.rows`."""
+        return self._retired(self._engine.store.stored(rows))
 
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `Writer.info`."""
@@ -321,10 +380,16 @@ class CommitWriter(Reads):
                 result=change.result if op is not None else None,
             )
             try:
-                commit = engine.store.commit(batch)
+                commit = self._commit(batch, deadline)
             except (StaleItem, DuplicateItem):
                 if not change.retry or time.monotonic() > deadline:
                     raise
                 continue
-            engine.written(change.items)
             return commit.result if commit.adopted else change.result
+
+    def _commit(self, batch: Batch, deadline: float) -> Commit:
+        """Commit one call; a writer that can make room in a full set does so first."""
+        _ = deadline
+        commit = self._engine.store.commit(batch)
+        self._engine.written(batch.items, commit)
+        return commit

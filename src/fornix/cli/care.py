@@ -19,8 +19,12 @@ from fornix.cli.listing import versions
 from fornix.cli.options import FileName, command
 from fornix.cli.progress import progress, settle
 from fornix.cli.session import Session
+from fornix.compaction import notes
+from fornix.compaction.executor import due
 from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound
 from fornix.memory import Memory
+from fornix.scope import Scope
+from fornix.store import Store
 from fornix.transfer import LAST, stamp
 from fornix.values import microseconds, moment
 
@@ -32,6 +36,9 @@ LONG_LOG = 64_000_000
 
 SKEW_US = 60_000_000
 """How far ahead a commit may lie: clocks of two boots, or of containers, differ a little."""
+
+MOST_NAMED = 20
+"""Sets that doctor names one by one."""
 
 ASIDE = (
     "name another file with --db; if this was a memory, move it away together with its -wal and "
@@ -143,10 +150,43 @@ def _contents(memory: Memory) -> Iterator[Finding]:
         yield Finding("runs", f"{runs}{look}", "note")
     else:
         yield Finding("runs", runs)
+    yield from _compaction(memory)
     owners = ", ".join(f"{lease.scope.key} ({lease.owner})" for lease in found.leases)
     yield Finding("leases", owners or "no key is being run")
     yield Finding("schema", str(store.details.get("schema", "unknown")))
     yield Finding("file system", str(store.details.get("file_system") or "unknown"))
+
+
+def _keys(store: Store, space: str) -> Iterator[str]:
+    after: str | None = None
+    while page := store.keys(space, after=after):
+        yield from page
+        after = page[-1]
+
+
+def _compaction(memory: Memory) -> Iterator[Finding]:
+    """Tell of sets that could not be compacted, and of those that overflow and nobody compacts."""
+    store, now = memory.store, microseconds(datetime.now(UTC))
+    failed = notes.failures(store)
+    overflowing = list[str]()
+    seen, told = notes.is_seen(store, now), False
+    for space in store.spaces():
+        for info in (i for key in _keys(store, space) for i in store.set_infos(Scope(space, key))):
+            name = f"set {info.ref.name!r} of key {info.ref.scope.key!r}"
+            kind, tries = failed.pop(info.number, ("", 0))
+            if tries and due(info):
+                told = True
+                says = f"{name} could not be compacted, {tries} times in a row: {kind}; see the log"
+                yield Finding("compaction", says, "wrong")
+            external = info.definition.execution == "external"
+            if external and not seen and due(info, notes.OVERFLOW):
+                overflowing.append(name)
+    told = told or bool(overflowing)
+    for name in overflowing[:MOST_NAMED]:
+        says = "holds more than half too much, and no compactor was seen lately"
+        yield Finding("compaction", f"{name} {says}; start one: fornix compact --watch", "note")
+    if not told:
+        yield Finding("compaction", "no set waits for one")
 
 
 def _clock(memory: Memory) -> Iterator[Finding]:

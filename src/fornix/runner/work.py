@@ -24,6 +24,7 @@ from fornix.errors import (
     InvalidInput,
     KeyBusy,
     RunTooLong,
+    SetFull,
     StaleItem,
     StaleRun,
     StoreBusy,
@@ -263,7 +264,7 @@ class Work:
         if isinstance(error, StaleRun) and run.fenced:
             self._lost(lane)
             return None
-        if isinstance(error, StaleItem) and self._begins_anew(lane):
+        if _moved_on(error) and self._begins_anew(lane):
             return None
         run.failures += 1
         ended = run.over or isinstance(error, RunTooLong)
@@ -376,7 +377,7 @@ class Work:
             return self._adopted(pending)
         lane.conflicts = lane.hindered = 0
         if pending.kind == "step":
-            run.committed(pending.finished, answer.number)
+            run.committed(pending.finished, answer)
         if not run.over:
             return True
         lane.run = None
@@ -472,6 +473,11 @@ class Work:
         ended = self.floor.join(wait_s)
         self._loop.stop()
         return ended
+
+
+def _moved_on(error: BaseException) -> bool:
+    """Return whether others changed items meanwhile, so that the task reads and makes room anew."""
+    return isinstance(error, StaleItem) or (isinstance(error, SetFull) and error.compacts)
 
 
 def _refuse_awaitable(answer: object, action: str) -> None:

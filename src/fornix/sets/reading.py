@@ -33,6 +33,9 @@ def _is_timed(stored: StoredItem) -> bool:
 class SetReads:
     """A set as it can be read: opening one writes nothing."""
 
+    _upkeep = True
+    """Whether it may have a capacity, and be compacted."""
+
     def __init__(self, writer: Writer, ref: SetRef, asked: Mapping[str, object]) -> None:
         self._writer, self._ref = writer, ref
         self._define = self._definition_to_make(asked)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import EllipsisType
 from typing import Literal, TypeAlias
 
+from fornix.compaction import Given
 from fornix.errors import InvalidInput, StaleItem
 from fornix.filters import Filter
 from fornix.items import Item
 from fornix.records import as_passed, item_of
-from fornix.sets.asked import checked_ids, definition, fits, listed
+from fornix.sets.asked import (
+    Execution,
+    checked_ids,
+    definition,
+    fits,
+    listed,
+    refuse_upkeep,
+)
 from fornix.sets.reading import SetReads
 from fornix.signals import Signals
 from fornix.store import (
@@ -245,19 +253,37 @@ class SetWrites(SetReads):
         """Retire every item; return how many there were. The set and its definition stay."""
         return self.delete(where={}, idempotency_key=idempotency_key)
 
-    def redefine(
+    def redefine(  # noqa: PLR0913 - what a set is opened with, all by name
         self,
         *,
         capacity: int | None = None,
-        compaction: str | None = None,
+        compaction: Given | None = None,
+        capacity_tokens: int | None = None,
+        capacity_bytes: int | None = None,
+        high_water: float | None = None,
+        low_water: float | None = None,
+        execution: Execution | None = None,
+        retention: Literal["keep", "purge"] | timedelta | None = None,
         signals: Signals | None = None,
     ) -> Definition:
         """Change the definition of a set; what is left out stays. A capacity of 0 lifts it.
 
         What is over a smaller capacity is dealt with by the next add.
         """
-        given = {"capacity": capacity, "compaction": compaction, "signals": signals}
+        given = {
+            "capacity": capacity,
+            "compaction": None if compaction is None else self._writer.kept(compaction),
+            "capacity_tokens": capacity_tokens,
+            "capacity_bytes": capacity_bytes,
+            "high_water": high_water,
+            "low_water": low_water,
+            "execution": execution,
+            "retention": retention,
+            "signals": signals,
+        }
         chosen = {name: value for name, value in given.items() if value is not None}
+        if not self._upkeep:
+            refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
 
         def build(_new_id: Callable[[], str]) -> Change:
             new = definition(chosen, start=self.definition)

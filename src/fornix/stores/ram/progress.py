@@ -108,9 +108,8 @@ class Runs:
 
     def needed(self) -> int:
         """Return the first commit of a run that has not ended; a large number: there is none."""
-        unfinished = [run.id for run in self.runs.values() if run.status not in ENDED]
-        steps = [step.commit for n in unfinished for step in self.steps.get(n, {}).values()]
-        calls = [made for n in unfinished for _, made in self.calls.get(n, {}).values()]
+        steps = [step[1] for n in self._open for step in self.steps.get(n, {}).values()]
+        calls = [made for n in self._open for _, made in self.calls.get(n, {}).values()]
         return min([1 << 62, *steps, *calls])
 
     def agent(self, name: str, space: str) -> Agent:

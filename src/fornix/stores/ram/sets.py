@@ -234,7 +234,8 @@ def _hold_capacity(home: SetRows, work: Work) -> None:
     if over is None:
         return
     if definition.refuses:
-        raise SetFull(home.ref.name, capacity=over[1], what=over[0])
+        compacts = definition.compaction != "reject"
+        raise SetFull(home.ref.name, capacity=over[1], what=over[0], compacts=compacts)
     if definition.compaction == "trim":
         while home.live and definition.over(len(home.live), home.tokens, home.bytes):
             work.end(home.live[home.order[0][1]])

@@ -241,8 +241,8 @@ class RamStore(RamFinder):
     def time_of(self, number: int) -> int:
         """Return the time of commit *number*, or of the last one before it; 0: there is none."""
         with self._ready():
-            entries = self._journal[: max(number, 0)]
-            return entries[-1].commit.time if entries else 0
+            last = min(number, len(self._journal))
+            return self._journal[last - 1].commit.time if last > 0 else 0
 
     def floor(self, scope: Scope) -> tuple[int, int]:
         """Return from which commit and time on the past of a tree is whole."""

@@ -391,7 +391,8 @@ class Changes:
         if over is None:
             return
         if definition.refuses:
-            raise SetFull(ref.name, capacity=over[1], what=over[0])
+            compacts = definition.compaction != "reject"
+            raise SetFull(ref.name, capacity=over[1], what=over[0], compacts=compacts)
         if definition.compaction == "trim":
             self._trim(number, definition, held)
 

@@ -8,7 +8,8 @@
     │   ├── InvalidPath                    a path into an exact tree
     │   ├── InvalidName                    a space, key, set or id
     │   ├── InvalidTime                    a time without a zone, or out of range
-    │   └── InvalidFilter                  a `where=` that cannot be understood
+    │   ├── InvalidFilter                  a `where=` that cannot be understood
+    │   └── InvalidPlan                    a plan of compaction that cannot be carried out
     ├── TreeConflict (ValueError)      the exact tree has something else at this path
     │   ├── NotAnObject                    an object was needed, a value or nothing is there
     │   └── ObjectInTheWay                 a value was to be set where an object is
@@ -53,6 +54,7 @@
     │   └── Unsupported                    this platform, file system or option is not supported
     ├── EmbedderFailed                 an embedder raised or answered wrongly
     │   └── EmbedderMissing                its package is not installed
+    ├── StrategyFailed                 a strategy of compaction raised, or cannot be found here
     └── ModelFailed                    a language model raised
         ├── ModelUnavailable               it cannot be reached, is busy or too slow: try again
         ├── ModelRefused                   it turned the request down: repeating it changes nothing
@@ -63,13 +65,82 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fornix.errors.models import (
+    ModelAnswerInvalid,
+    ModelClosed,
+    ModelFailed,
+    ModelMissing,
+    ModelRefused,
+    ModelUnavailable,
+    ScriptEnded,
+)
+from fornix.errors.root import (
+    Conflict,
+    FornixError,
+    InvalidInput,
+    LimitReached,
+    NotFound,
+    Unavailable,
+    Unusable,
+)
 
-class FornixError(Exception):
-    """Root of every error that fornix raises on purpose."""
-
-
-class InvalidInput(FornixError, ValueError):
-    """What was passed cannot be used; nothing was changed."""
+__all__ = [
+    "AgentChanged",
+    "CompactionChanged",
+    "CompareFailed",
+    "Conflict",
+    "DuplicateItem",
+    "DurableCallFailed",
+    "EmbedderConflict",
+    "EmbedderFailed",
+    "EmbedderMissing",
+    "ForkedStore",
+    "FornixError",
+    "IdempotencyConflict",
+    "InvalidFilter",
+    "InvalidInput",
+    "InvalidName",
+    "InvalidPath",
+    "InvalidPlan",
+    "InvalidTime",
+    "InvalidValue",
+    "KeyBusy",
+    "KeyFull",
+    "LimitReached",
+    "ModelAnswerInvalid",
+    "ModelClosed",
+    "ModelFailed",
+    "ModelMissing",
+    "ModelRefused",
+    "ModelUnavailable",
+    "NonDeterministicAction",
+    "NotAStore",
+    "NotAnObject",
+    "NotFound",
+    "ObjectInTheWay",
+    "OutputsPruned",
+    "RunDiscarded",
+    "RunFailed",
+    "RunParked",
+    "RunPending",
+    "ScriptEnded",
+    "SetDefinitionConflict",
+    "SetFull",
+    "StaleItem",
+    "StaleRun",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StrategyFailed",
+    "TooLarge",
+    "TreeConflict",
+    "Unavailable",
+    "Unsupported",
+    "Unusable",
+    "WrongLoop",
+]
 
 
 class InvalidValue(InvalidInput, TypeError):
@@ -104,6 +175,14 @@ class InvalidFilter(InvalidInput):
     """A ``where=`` cannot be understood; the message names the place in it."""
 
 
+class InvalidPlan(InvalidInput):
+    """A plan of compaction cannot be carried out; the set is as it was."""
+
+    def __init__(self, set_name: str, problem: str) -> None:
+        self.set_name = set_name
+        super().__init__(f"the plan for set {set_name!r} {problem}; the set is as it was")
+
+
 class TreeConflict(FornixError, ValueError):
     """The exact tree has something else at this path; nothing was changed."""
 
@@ -118,10 +197,6 @@ class NotAnObject(TreeConflict):
 
 class ObjectInTheWay(TreeConflict):
     """A value was to be put where an object is."""
-
-
-class Conflict(FornixError):
-    """Somebody else was first; nothing was changed."""
 
 
 class StaleRun(Conflict):
@@ -224,10 +299,6 @@ class CompareFailed(Conflict):
         super().__init__(f"{path!r} does not hold the expected value; read it again and repeat")
 
 
-class NotFound(FornixError, LookupError):
-    """There is no such item, set, key or file."""
-
-
 class OutputsPruned(NotFound):
     """Outputs past a consumer's position are no longer kept.
 
@@ -323,22 +394,23 @@ class DurableCallFailed(RunFailed):
         super().__init__(f"durable call {name!r} raised {kind}: {message}")
 
 
-class LimitReached(FornixError):
-    """A limit that somebody chose was reached; nothing was changed."""
-
-
 class SetFull(LimitReached):
     """A set that refuses what it has no room for is at its capacity.
 
     Attributes:
         what: Of what it has too many: "items", "tokens" or "bytes".
+        compacts: It is compacted by whoever adds to it; else it refuses.
     """
 
-    def __init__(self, set_name: str, *, capacity: int, what: str = "items") -> None:
+    def __init__(
+        self, set_name: str, *, capacity: int, what: str = "items", compacts: bool = False
+    ) -> None:
         self.set_name, self.capacity, self.what = set_name, capacity, what
+        self.compacts = compacts
+        says = ", and its compaction makes no room" if compacts else ""
         super().__init__(
-            f"set {set_name!r} is full: its capacity is {capacity} {what}; delete items, "
-            "or redefine() it with more room or a compaction"
+            f"set {set_name!r} is full: its capacity is {capacity} {what}{says}; delete items, "
+            "or redefine() it with more room or another compaction"
         )
 
 
@@ -364,10 +436,6 @@ class RunTooLong(LimitReached):
 
 class TooLarge(LimitReached, InvalidInput):
     """A value, text, path or batch is larger than what is accepted."""
-
-
-class Unavailable(FornixError):
-    """The store cannot do this now; nothing was changed; trying again later may work."""
 
 
 class StoreBusy(Unavailable):
@@ -401,10 +469,6 @@ class StoreReadOnly(Unavailable):
     """The store was opened read-only, or its file cannot be written."""
 
 
-class Unusable(FornixError):
-    """This handle or file cannot serve."""
-
-
 class StoreClosed(Unusable):
     """A memory or store was used after it was closed."""
 
@@ -415,29 +479,6 @@ class ForkedStore(Unusable):
 
 class WrongLoop(Unusable):
     """An async memory was used from another event loop than the one it was opened in."""
-
-
-class ModelMissing(Unusable):
-    """The package, or the key, that a language model needs is not there; nothing was asked."""
-
-
-class ModelClosed(Unusable):
-    """A language model was asked after its close."""
-
-
-class ScriptEnded(Unusable):
-    """A `ScriptedChat` was asked once more than it has answers.
-
-    Attributes:
-        answers: How many it had.
-    """
-
-    def __init__(self, name: str, *, answers: int) -> None:
-        self.name, self.answers = name, answers
-        super().__init__(
-            f"ScriptedChat {name!r} has given all of its {answers} answers and was asked again; "
-            "look at its `asked`, and give it more answers, or a function"
-        )
 
 
 class NotAStore(Unusable):
@@ -470,53 +511,9 @@ class EmbedderMissing(EmbedderFailed):
     """The package that an embedder needs is not installed."""
 
 
-class ModelFailed(FornixError):
-    """A language model did not answer, or not usably.
+class StrategyFailed(FornixError):
+    """A strategy of compaction raised, or cannot be found in this process; the set is as it was."""
 
-    Messages hold neither keys nor what was said to the model; what a server said stays in
-    ``__cause__``.
-
-    Attributes:
-        model: Its name.
-        problem: What is wrong, in words that may be shown to it.
-    """
-
-    def __init__(self, model: str, problem: str) -> None:
-        self.model, self.problem = model, problem
-        super().__init__(f"model {model!r}: {problem}")
-
-
-class ModelUnavailable(ModelFailed):
-    """A language model cannot be reached, is overloaded, or took too long; try again later.
-
-    Attributes:
-        status: Of its HTTP answer, if there was one.
-        retry_after_s: How long it asked to be left alone, if it did.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        problem: str,
-        *,
-        status: int | None = None,
-        retry_after_s: float | None = None,
-    ) -> None:
-        self.status, self.retry_after_s = status, retry_after_s
-        super().__init__(model, problem)
-
-
-class ModelRefused(ModelFailed):
-    """A language model turned a request down; the same request will be turned down again.
-
-    Attributes:
-        status: Of its HTTP answer; None: it was the model that refused.
-    """
-
-    def __init__(self, model: str, problem: str, *, status: int | None = None) -> None:
-        self.status = status
-        super().__init__(model, problem)
-
-
-class ModelAnswerInvalid(ModelFailed):
-    """A language model answered, with something that cannot be used."""
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        super().__init__(f"the strategy {name!r} {problem}; the set is as it was")
