@@ -88,6 +88,25 @@ class SetLaws(Laws):
         found["date"] = 1.0
         assert info(store).definition.signals == {"speaker": 0.5}
 
+    def test_a_strategy_is_copied_in_and_out(self, store: Store) -> None:
+        """To any depth; and so are rules of admission."""
+        strategy, rules = {"name": "merge", "at": [0.5]}, [{"name": "size", "most": 9}]
+        made = Definition(capacity=9, compaction=strategy, admission=rules, retention=5)
+        write(store, Define(NOTES, made), add("i"))
+        strategy["at"] = []
+        rules[0]["most"] = 1
+        expected = Definition(
+            capacity=9,
+            compaction={"name": "merge", "at": [0.5]},
+            admission=[{"name": "size", "most": 9}],
+            retention=5,
+        )
+        assert info(store).definition == expected
+        found = info(store).definition.compaction
+        assert isinstance(found, dict)
+        found["at"] = []
+        assert info(store).definition == expected
+
     def test_sets_are_listed_by_name(self, store: Store) -> None:
         """Those of the scope alone."""
         refs = [SetRef(ADA, word) for word in WORDS]
