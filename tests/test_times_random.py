@@ -69,9 +69,11 @@ class Play:
             ),
             lambda: self.commit(Undo(self.ref, done[0].id if done else 0)),
             lambda: self.memory.sweep() if rng.random() < 0.3 else 0,
-            lambda: self.memory.prune_history(before=self.clock[0] - timedelta(days=4))
-            if rng.random() < 0.2
-            else 0,
+            lambda: (
+                self.memory.prune_history(before=self.clock[0] - timedelta(days=4))
+                if rng.random() < 0.2
+                else 0
+            ),
         )
         try:
             rng.choice(moves)()
