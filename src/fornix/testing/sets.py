@@ -23,6 +23,7 @@ from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, add, 
 from fornix.testing.items import ids
 from fornix.testing.laws import Laws
 from fornix.testing.tree import WORDS
+from fornix.values import Value
 
 BOOK = SetRef(HANDBOOK, "book")
 TRIM = Definition(capacity=2)
@@ -90,7 +91,8 @@ class SetLaws(Laws):
 
     def test_a_strategy_is_copied_in_and_out(self, store: Store) -> None:
         """To any depth; and so are rules of admission."""
-        strategy, rules = {"name": "merge", "at": [0.5]}, [{"name": "size", "most": 9}]
+        strategy: dict[str, Value] = {"name": "merge", "at": [0.5]}
+        rules: list[dict[str, Value]] = [{"name": "size", "most": 9}]
         made = Definition(capacity=9, compaction=strategy, admission=rules, retention=5)
         write(store, Define(NOTES, made), add("i"))
         strategy["at"] = []
