@@ -11,7 +11,7 @@ import sys
 from datetime import timedelta
 
 from fornix import Compactor, Memory, Summarize, Trim
-from fornix.errors import CompactionChanged, NotFound, Unavailable
+from fornix.errors import CompactionChanged, NotFound, SetBusy
 
 CAPACITY = 30
 
@@ -68,7 +68,7 @@ def compactor(memory: Memory, _name: str, _step: int) -> None:
         if done.id % 5 == 0 and done.undone is None:
             try:
                 notes.undo(done.id)
-            except (CompactionChanged, NotFound, Unavailable):
+            except (CompactionChanged, NotFound, SetBusy):
                 say("moved 0")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fornix import Memory, MemorySet, Summarize, Trim
-from fornix.errors import Unavailable
+from fornix.errors import SetBusy
 from fornix.stores.sqlite import SqliteStore
 from scale import COUNTS
 
@@ -155,7 +155,7 @@ def test_eight_writers_add_while_compaction_runs(tmp_path: Path) -> None:
         while any(writer.is_alive() for writer in writers):
             try:
                 notes.compact(Summarize(n=20))
-            except Unavailable:
+            except SetBusy:
                 continue
         for writer in writers:
             writer.join()

@@ -9,7 +9,19 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from compacting import Clock, numbered, texts
-from fornix import AsyncMemory, CompactionPlan, Item, Memory, Summarize, Trim
+from fornix import (
+    Agent,
+    AsyncMemory,
+    CompactionPlan,
+    InputEvent,
+    Item,
+    LocalRunner,
+    Memory,
+    RunnerContext,
+    Summarize,
+    Trim,
+    action,
+)
 from fornix.compaction import notes as kept_notes
 from fornix.compaction.planning import MODEL_STEP
 from fornix.errors import InvalidInput, ModelUnavailable, SetFull
@@ -152,6 +164,29 @@ def test_others_may_fill_a_set_while_a_batch_is_made(memory: Memory) -> None:
             notes.add(text)
         b.set("n").add("mine 1")
     assert texts(notes.list()) == ["note 4", "note 5", "note 6", "mine 1"]
+
+
+def test_others_may_fill_a_set_while_an_action_runs(memory: Memory) -> None:
+    """The action is done over, on what is there by then; its run is not parked."""
+    ada, attempts = memory.key("ada"), [0]
+    notes = ada.set("n", capacity=4, compaction=Trim(n=2), execution="sync")
+    notes.add_many(numbered(3))
+
+    class Notes(Agent):
+        name = "notes"
+
+        @action(InputEvent)
+        @staticmethod
+        def go(event: InputEvent, ctx: RunnerContext) -> None:
+            attempts[0] += 1
+            ctx.long_term_memory.set("n").add("mine")
+            if attempts[0] == 1:
+                notes.add("theirs")
+
+    with LocalRunner(Notes(), memory) as runner:
+        runner.handle("ada", None)
+    assert attempts == [2]
+    assert texts(notes.list()) == ["note 2", "theirs", "mine"]
 
 
 def test_a_set_whose_items_expire_makes_no_room_by_summaries(memory: Memory) -> None:

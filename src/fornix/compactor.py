@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from fornix.compaction import Compacted, notes
 from fornix.compaction.executor import due
-from fornix.errors import FornixError, InvalidInput, Unavailable, Unusable
+from fornix.errors import ForkedStore, FornixError, InvalidInput, SetBusy, StoreClosed
 from fornix.memory import Memory
 from fornix.scope import Scope, SetRef
 from fornix.store import SetInfo
@@ -24,6 +24,9 @@ PAUSES_S = (1.0, 300.0)
 """First and longest pause before a set is tried again whose compaction failed."""
 
 HOURS = 24
+
+MOST_CHANGES = 100_000
+"""Lines of the change log that are followed; where there are more, all sets are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,8 @@ class Compactor:
         """Yield sets that are due, of those that changed since the last look."""
         store = self._memory.store
         since, self._seq = self._seq, store.seq()
-        changes = None if since is None else store.changes(since, limit=100_000)
-        if changes is None:
+        changes = None if since is None else store.changes(since, limit=MOST_CHANGES)
+        if changes is None or len(changes) == MOST_CHANGES:
             yield from self.due()
             return
         rows = [change.row for change in changes if change.kind == "added"]
@@ -183,9 +186,9 @@ class Compactor:
                     break
                 self._done += 1
                 found = store.set_info(ref)
-        except Unusable:
+        except (StoreClosed, ForkedStore):
             raise
-        except Unavailable:  # another compactor has it
+        except SetBusy:  # another compactor has it
             self._left.add(ref)
             return None
         except FornixError as error:

@@ -147,7 +147,7 @@ class Memory:
             recall = Recall(store, index, chosen, worker, ticks, expects)
             recorder = Recorder(chosen)
             shop = Workshop(recorder, ExtractiveSummariser, summariser_of(model))
-            compactions = Compactions(Site(store, shop, ticks, new_id, expects))
+            compactions = Compactions(Site(store, shop, ticks, new_id, expects, wait_s))
             engine = Engine(
                 store, recorder, recall, worker, compactions, ticks, limits, wait_s, expects
             )

@@ -16,6 +16,7 @@ from fornix.cli.session import Owner, Session
 from fornix.compaction.lineage import CompactionInfo, Lineage
 from fornix.compactor import Compactor, Look
 from fornix.errors import InvalidInput
+from fornix.llm import OpenAIChat
 from fornix.memory import Memory
 from fornix.sets import MemorySet
 from fornix.transfer import stamp
@@ -75,6 +76,12 @@ def _hours(
 @key_option
 @click.option("--set", "-s", "set_name", metavar="NAME", help="Only sets of this name.")
 @click.option("--all", "everything", is_flag=True, help="Not only sets of execution 'external'.")
+@click.option("--model", metavar="NAME", help="A language model, for summaries.")
+@click.option(
+    "--base-url",
+    metavar="URL",
+    help="Where the model is, of the OpenAI protocol. Default: as OPENAI_BASE_URL says.",
+)
 @click.option("--progress", "shown", is_flag=True, help="Say what is done, a line each.")
 @click.option("--dry-run", is_flag=True, help="Only say which sets are due.")
 def compact(  # noqa: PLR0913 - a command's options
@@ -87,6 +94,8 @@ def compact(  # noqa: PLR0913 - a command's options
     key: str | None,
     set_name: str | None,
     everything: bool,
+    model: str | None,
+    base_url: str | None,
     shown: bool,
     dry_run: bool,
 ) -> None:
@@ -94,9 +103,11 @@ def compact(  # noqa: PLR0913 - a command's options
 
     Those whose execution is "external"; with --all, others too. It may be killed at any time, and
     run several times side by side: each step of each set is one commit, and a set is compacted by
-    one at a time. With --json: {"compactions": …}, with --dry-run a line for each set that is due.
+    one at a time. Without --model, summaries are chosen sentences.
+    With --json: {"compactions": …}, with --dry-run a line for each set that is due.
     """
-    with session.open() as memory:
+    chat = None if model is None else OpenAIChat(model, base_url=base_url)
+    with session.open(model=chat) as memory:
         compactor = Compactor(
             memory, at=at, hours=hours, key=key, set_name=set_name, everything=everything
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,9 +17,9 @@ from fornix.compaction.room import Rooms, shrunk
 from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View
 from fornix.compaction.strategies import Trim
 from fornix.compaction.told import Compacted, Listeners, compactions_of
-from fornix.compaction.worker import CompactionWorker, Failure
+from fornix.compaction.worker import BUSY_S, CompactionWorker, Failure
 from fornix.definition import IN_THE_COMMIT
-from fornix.errors import FornixError, InvalidInput, SetFull, StaleItem, Unavailable
+from fornix.errors import FornixError, InvalidInput, SetBusy, SetFull, StaleItem, Unavailable
 from fornix.scope import Lease, Scope, SetRef
 from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo, Store
 
@@ -40,6 +41,7 @@ class Site:
 
     Attributes:
         expects: Notes that say which embedder made the vectors.
+        wait_s: How long an add waits for others to make room in a set that is twice full.
         new_id: Makes ids of items that stand for others.
     """
 
@@ -48,6 +50,7 @@ class Site:
     clock: Callable[[], int]
     new_id: Callable[[], str]
     expects: tuple[tuple[str, str], ...] = ()
+    wait_s: float = 10
     owner: str = field(default_factory=lambda: f"compaction-{uuid4().hex}")
 
 
@@ -87,9 +90,15 @@ class Compactions:
                     self._relieve(ref)
 
     def _relieve(self, ref: SetRef) -> None:
+        deadline = time.monotonic() + self.site.wait_s
         while (info := self.site.store.set_info(ref)) is not None and pressed(info):
             try:
                 done = self.step(ref, by="background")
+            except SetBusy as error:
+                if time.monotonic() > deadline:
+                    raise _overfull(info) from error
+                self.worker.pause(BUSY_S)
+                continue
             except FornixError as error:
                 raise _overfull(info) from error
             if done is None:
@@ -157,7 +166,7 @@ class Compactions:
 
         Raises:
             InvalidPlan, StrategyFailed: A user's strategy failed.
-            Unavailable: Somebody else compacts the set now.
+            SetBusy: Another process compacts the set now.
             FornixError: A model, an embedder or the store failed. The set is as it was.
         """
         with self._alone(ref) as lease:
@@ -215,7 +224,7 @@ class Compactions:
             number = 0 if info is None else info.number
             lease = store.lease(Scope("", f"{LEASE}{number}"), self.site.owner)
             if lease is None:
-                raise Unavailable(f"set {ref.name!r} is being compacted by another process")
+                raise SetBusy(ref.name)
             try:
                 yield lease
             finally:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fornix.errors import FornixError, Unavailable, Unusable
+from fornix.errors import ForkedStore, FornixError, SetBusy, StoreClosed
 from fornix.scope import SetRef
 
 _LOG = logging.getLogger(__name__)
@@ -89,6 +89,11 @@ class CompactionWorker:
     def _fresh(self) -> bool:
         return any(ref not in self.failures for ref in self._waiting)
 
+    def pause(self, seconds: float) -> None:
+        """Wait until something changes here, or for so long."""
+        with self._change:
+            self._change.wait(seconds)
+
     def close(self) -> None:
         """Stop after the step it is at."""
         with self._change:
@@ -124,11 +129,14 @@ class CompactionWorker:
         """Do a step; return when to come again, None: there is no need."""
         try:
             more = self._step(ref)
-        except Unusable:  # closed or forked under us: nobody is left to compact for
+        except (
+            StoreClosed,
+            ForkedStore,
+        ):  # nobody is left to compact for
             with self._change:
                 self._closed = True
             return None
-        except Unavailable as error:
+        except SetBusy as error:
             _LOG.debug("compaction waits: %s", error)
             return time.monotonic() + BUSY_S
         except FornixError as error:

@@ -39,6 +39,7 @@
     ├── Unavailable                    try again later, or elsewhere; nothing was changed
     │   ├── StoreBusy                      another process held the write lock too long
     │   ├── KeyBusy                        a key's lane stayed occupied too long
+    │   ├── SetBusy                        a set is being compacted by somebody else
     │   ├── RunPending                     a run was not over in the time it was given
     │   ├── StoreFull                      the disk has no room
     │   └── StoreReadOnly                  the file or the handle cannot be written
@@ -65,6 +66,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fornix.errors.compaction import CompactionChanged, InvalidPlan, SetBusy, StrategyFailed
 from fornix.errors.models import (
     ModelAnswerInvalid,
     ModelClosed,
@@ -124,6 +126,7 @@ __all__ = [
     "RunParked",
     "RunPending",
     "ScriptEnded",
+    "SetBusy",
     "SetDefinitionConflict",
     "SetFull",
     "StaleItem",
@@ -173,14 +176,6 @@ class InvalidTime(InvalidInput):
 
 class InvalidFilter(InvalidInput):
     """A ``where=`` cannot be understood; the message names the place in it."""
-
-
-class InvalidPlan(InvalidInput):
-    """A plan of compaction cannot be carried out; the set is as it was."""
-
-    def __init__(self, set_name: str, problem: str) -> None:
-        self.set_name = set_name
-        super().__init__(f"the plan for set {set_name!r} {problem}; the set is as it was")
 
 
 class TreeConflict(FornixError, ValueError):
@@ -261,18 +256,6 @@ class SetDefinitionConflict(Conflict):
             f"set {set_name!r} exists with {found}, not {asked}; "
             "open it without these arguments, or change it with redefine()"
         )
-
-
-class CompactionChanged(Conflict):
-    """A compaction cannot be undone: what it made or retired is not as it was left.
-
-    Attributes:
-        compaction: Its id.
-    """
-
-    def __init__(self, compaction: int, problem: str) -> None:
-        self.compaction = compaction
-        super().__init__(f"compaction {compaction} cannot be undone: {problem}")
 
 
 class EmbedderConflict(Conflict):
@@ -509,11 +492,3 @@ class EmbedderFailed(FornixError):
 
 class EmbedderMissing(EmbedderFailed):
     """The package that an embedder needs is not installed."""
-
-
-class StrategyFailed(FornixError):
-    """A strategy of compaction raised, or cannot be found in this process; the set is as it was."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        self.name = name
-        super().__init__(f"the strategy {name!r} {problem}; the set is as it was")
