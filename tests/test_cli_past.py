@@ -98,3 +98,26 @@ def test_prune_history_lets_go_of_the_past(path: Path) -> None:
     refused = run(path, "diff", "ada", "3")
     assert refused.exit_code == 1
     assert "its past is whole from commit 5 on" in refused.stderr
+
+
+def test_facts_are_searched_by_when_they_hold(path: Path) -> None:
+    """Now, at a time, or whenever; an expiry in the past is gone at once."""
+    for name, option in (("old", "--valid-to"), ("new", "--valid-from")):
+        words = ["add", f"lives {name}", "--id", name, "-k", "ada", "--set", "homes"]
+        assert run(path, *words, option, "2024-01-01T00:00:00Z").exit_code == 0
+    gone = ["add", "lives nowhere", "-k", "ada", "--set", "homes"]
+    assert run(path, *gone, "--expire-at", "2024-01-01T00:00:00Z").exit_code == 0
+
+    def found(*words: str) -> list[str]:
+        asked = ["search", "lives", "-k", "ada", "--set", "homes", "--json", *words]
+        hits = json.loads(run(path, *asked).stdout)["hits"]
+        recent = run(path, "recent", "-k", "ada", "--set", "homes", "--json", *words)
+        ids = [json.loads(line)["id"] for line in recent.stdout.splitlines()]
+        assert sorted(hit["item"]["id"] for hit in hits) == sorted(ids)
+        return sorted(ids)
+
+    assert found() == ["new"]
+    assert found("--valid-at", "2020-01-01T00:00:00Z") == ["old"]
+    assert found("--valid-at", "any") == ["new", "old"]
+    wrong = run(path, "search", "lives", "-k", "ada", "--valid-at", "soon")
+    assert wrong.exit_code == 2

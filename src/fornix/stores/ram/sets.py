@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 from fornix.errors import (
@@ -242,8 +243,10 @@ def _hold_capacity(home: SetRows, work: Work) -> None:
 
 
 def _copied(definition: Definition) -> Definition:
-    signals = definition.signals
-    return replace(definition, signals=None if signals is None else dict(signals))
+    signals, compaction, admission = deepcopy(
+        (definition.signals, definition.compaction, definition.admission)
+    )
+    return replace(definition, signals=signals, compaction=compaction, admission=admission)
 
 
 def info_of(found: SetRows) -> SetInfo:
