@@ -23,9 +23,11 @@ from fornix import (
     action,
 )
 from fornix.compaction import notes as kept_notes
+from fornix.compaction.executor import LEASE
 from fornix.compaction.planning import MODEL_STEP
-from fornix.errors import InvalidInput, ModelUnavailable, SetFull
+from fornix.errors import InvalidInput, ModelUnavailable, SetBusy, SetFull, StaleRun
 from fornix.llm import ScriptedChat
+from fornix.scope import Scope
 
 
 @pytest.fixture
@@ -187,6 +189,27 @@ def test_others_may_fill_a_set_while_an_action_runs(memory: Memory) -> None:
         runner.handle("ada", None)
     assert attempts == [2]
     assert texts(notes.list()) == ["note 2", "theirs", "mine"]
+
+
+def test_who_lost_the_right_to_compact_changes_nothing(memory: Memory) -> None:
+    """A lease that was taken over while a plan was made fences its commit."""
+    notes = memory.key("ada").set("n")
+    notes.add_many(numbered(3))
+    store, info = memory.store, memory.store.set_infos(notes._ref.scope)[0]
+    place = Scope("", f"{LEASE}{info.number}")
+
+    def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
+        mine = store.lease(place, memory.engine.compactions.site.owner)
+        assert mine is not None
+        store.release(mine)
+        assert store.lease(place, "another") is not None
+        return CompactionPlan(retire=[str(items[0].id)])
+
+    with pytest.raises(StaleRun):
+        notes.compact(plan)
+    assert texts(notes.list()) == numbered(3)
+    with pytest.raises(SetBusy, match="is being compacted by another process"):
+        notes.compact(Trim(n=1))
 
 
 def test_a_set_whose_items_expire_makes_no_room_by_summaries(memory: Memory) -> None:

@@ -28,6 +28,7 @@ from fornix.errors import (
     StrategyFailed,
     Unusable,
 )
+from fornix.transfer import export_lines, import_file
 
 if TYPE_CHECKING:
     from fornix.compaction import Compacted
@@ -252,3 +253,24 @@ def test_listeners_hear_of_compactions(memory: Memory, caplog: pytest.LogCapture
     end()
     notes.compact()
     assert len(heard) == 2
+
+
+def test_a_definition_is_exported_and_imported(tmp_path: Path) -> None:
+    """The line of a set says all of its definition; an import gives a set just that."""
+    definitions: list[dict[str, object]] = [
+        {"capacity": 9, "compaction": Summarize(n=4, limit=2), "execution": "external"},
+        {"capacity": 9, "compaction": Trim(n=4), "high_water": 0.9, "retention": "purge"},
+        {"compaction": Merge(threshold=0.8, otherwise=Trim()), "capacity_tokens": 70},
+        {"capacity_bytes": 900, "compaction": keep_one, "retention": timedelta(days=3)},
+        {"capacity": 3, "compaction": Keep(last=1), "execution": "sync", "low_water": 0.5},
+        {"capacity": 3, "compaction": "reject"},
+    ]
+    with Memory.open(embedder="words") as memory:
+        for number, given in enumerate(definitions):
+            memory.key("ada").set(f"n{number}", **loose(given)).add("one")
+        kept = [memory.key("ada").set(f"n{n}").definition for n in range(len(definitions))]
+        (tmp_path / "out.jsonl").write_text("\n".join(export_lines(memory)), encoding="utf-8")
+    with Memory.open(embedder="words") as memory:
+        import_file(memory, tmp_path / "out.jsonl")
+        found = [memory.key("ada").set(f"n{n}").definition for n in range(len(definitions))]
+    assert found == kept

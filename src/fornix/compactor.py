@@ -71,7 +71,7 @@ class Compactor:
     ) -> None:
         if at is not None and not 0 < at <= 1:
             raise InvalidInput(f"at must be a share above 0 and up to 1, not {at!r}")
-        if hours is not None and not all(0 <= hour <= HOURS for hour in hours):
+        if hours is not None and not _are_hours(*hours):
             raise InvalidInput(f"hours must be two hours of the day, 0 to 24, not {hours!r}")
         self._memory, self._at, self._hours = memory, at, hours
         self._key, self._set_name, self._everything = key, set_name, everything
@@ -212,6 +212,10 @@ class Compactor:
             type(error).__name__,
             extra={"set": info.ref.name, "tries": tries},
         )
+
+
+def _are_hours(first: int, last: int) -> bool:
+    return 0 <= first <= HOURS and 0 <= last <= HOURS and first != last
 
 
 def _untold(_look: Look) -> None:

@@ -14,7 +14,7 @@ from fornix.cli import show
 from fornix.cli.options import command, key_option, set_option
 from fornix.cli.session import Owner, Session
 from fornix.compaction.lineage import CompactionInfo, Lineage
-from fornix.compactor import Compactor, Look
+from fornix.compactor import HOURS, Compactor, Look
 from fornix.errors import InvalidInput
 from fornix.llm import OpenAIChat
 from fornix.memory import Memory
@@ -48,10 +48,11 @@ def _hours(
     if text is None:
         return None
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text.strip())
-    if found is None or max(int(found[1]), int(found[2])) > 24:  # noqa: PLR2004 - hours
+    hours = (0, 0) if found is None else (int(found[1]), int(found[2]))
+    if max(hours) > HOURS or hours[0] == hours[1]:
         problem = f"{text!r} are no hours; write them such as 1-5 or 22-4"
         raise click.BadParameter(problem)
-    return int(found[1]), int(found[2])
+    return hours
 
 
 @command("compact")

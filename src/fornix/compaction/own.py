@@ -68,6 +68,24 @@ def kept(given: object, known: Known) -> str | dict[str, Value]:
     return found
 
 
+def as_kept(plain: object) -> str | dict[str, Value]:
+    """Return what a set keeps, as it was written down; checked.
+
+    Raises:
+        InvalidInput: It stands for no strategy.
+    """
+    if plain in ("trim", "reject"):
+        return cast("str", plain)
+    if not isinstance(plain, Mapping):
+        raise InvalidInput(
+            f'"compaction" must be "trim" or "reject", or a strategy as an object, not {plain!r}'
+        )
+    found = dict(cast("Mapping[str, Value]", plain))
+    if found.get("name") == OWN and isinstance(found.get("at"), str):
+        return found
+    return written(read(found))
+
+
 def _settings(given: object) -> dict[str, Value]:
     """Return the fields of a dataclass, which make it again."""
     if not is_dataclass(given):

@@ -10,7 +10,7 @@ from fornix import wire
 from fornix.items import Item, text_of
 from fornix.memory import Memory
 from fornix.records import item_of
-from fornix.store import Node, Scope, SetInfo, Store
+from fornix.store import Definition, Node, Scope, SetInfo, Store
 from fornix.values import Path, Value, checked_name, microseconds, moment
 
 FORMAT = 1
@@ -20,6 +20,11 @@ PAGE = 256
 
 LAST = (1 << 62) - 1
 """A time past every commit, in microseconds."""
+
+UPKEEP = (
+    "capacity_tokens", "capacity_bytes", "high_water", "low_water", "execution", "retention",
+)  # fmt: skip
+"""What else a set's line says of its definition, where it is not as by default."""
 
 LABELS = ("speaker", "role", "session")
 
@@ -102,6 +107,11 @@ def _set_fields(info: SetInfo) -> Value:
     if found.compaction != "trim":
         plan = found.compaction
         fields["compaction"] = plan if isinstance(plan, str) else dict(plan)
+    usual = Definition()
+    for name in UPKEEP:
+        kept = getattr(found, name)
+        if kept != getattr(usual, name) or (name == "high_water" and "compaction" in fields):
+            fields[name] = kept
     if found.item_type is not None:
         fields["item_type"] = found.item_type
     if found.signals is not None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import cast
 
+from fornix.compaction.own import as_kept
 from fornix.errors import InvalidInput
 from fornix.items import Item
+from fornix.sets import definition
 from fornix.signals import Signals
 from fornix.state import MemoryKind, MemoryRef
 from fornix.store import Definition, Node
@@ -21,7 +24,7 @@ from fornix.transfer.entries import (
     texts_of,
     time_of,
 )
-from fornix.transfer.export import FORMAT
+from fornix.transfer.export import FORMAT, UPKEEP
 from fornix.values import Value, checked, checked_name, microseconds
 
 KINDS = ("fornix", "set", "item", "object", "value")
@@ -97,26 +100,29 @@ class FornixLines:
         return (None if key is None else checked_name(key, '"key"')), name
 
     def _set(self, fields: dict[str, Value]) -> Entry:
-        _only(fields, "type key set capacity compaction item_type signals")
+        _only(fields, f"type key set capacity compaction item_type signals {' '.join(UPKEEP)}")
         key, name = self._owner(fields)
-        capacity, item_type = fields.get("capacity"), fields.get("item_type")
-        compaction, weights = fields.get("compaction", "trim"), fields.get("signals")
-        if capacity is not None and (type(capacity) is not int or capacity < 1):
-            raise InvalidInput(f'"capacity" must be a whole number from 1, not {capacity!r}')
-        if compaction not in ("trim", "reject"):
-            raise InvalidInput(f'"compaction" must be "trim" or "reject", not {compaction!r}')
+        weights = fields.get("signals")
         if weights is not None and not isinstance(weights, dict):
             raise InvalidInput(f'"signals" must be an object, not {weights!r}')
         signals = None if weights is None else Signals.from_json(cast("dict[str, float]", weights))
-        if item_type is not None:
+        if (item_type := fields.get("item_type")) is not None:
             checked_name(item_type, '"item_type"')
-        made = Definition(
-            capacity,
-            compaction,
-            cast("str | None", item_type),
-            signals and signals.to_json(),
-        )
-        if key is None and (capacity, compaction, signals) != (None, "trim", None):
+        asked: dict[str, object] = {
+            what: found
+            for what, found in fields.items()
+            if what not in ("type", "key", "set") and found is not None
+        }
+        if signals is not None:
+            asked["signals"] = signals
+        if type(age := fields.get("retention")) is int:
+            asked["retention"] = timedelta(microseconds=age)
+        if "compaction" in asked:
+            asked["compaction"] = as_kept(asked["compaction"])
+        if asked.get("capacity") == 0:
+            raise InvalidInput('"capacity" must be a whole number from 1, not 0')
+        made = definition(asked)
+        if key is None and made != Definition(item_type=made.item_type):
             raise InvalidInput("a set of knowledge has no capacity, compaction or signals")
         return SetLine(key, name, made)
 
