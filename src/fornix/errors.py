@@ -260,8 +260,9 @@ class RunParked(RunFailed):
     ) -> None:
         self.run, self.key, self.action, self.error, self.behind = run, key, action, error, behind
         told = "" if behind is None else f"run {behind} is stored and waits: "
+        why = f", its action {action!r} raised" if action else " before its first action, by"
         super().__init__(
-            f"{told}run {run} of key {key!r} is parked, its action {action!r} raised {error}; look "
+            f"{told}run {run} of key {key!r} is parked{why} {error}; look "
             f"at it with `fornix runs show {run}`, then retry or discard it"
         )
 

@@ -333,13 +333,15 @@ class FailureLaws(RunnerLaws):
             ctx.send_event(OutputEvent(ctx.short_term_memory.get("n")))
 
         runner = hall.serve(first, then)
-        with pytest.raises(RunParked, match="Broken"):
+        with pytest.raises(RunParked, match="is parked before its first action, by Broken"):
             runner.handle("ada", 0)
         trouble.end()
         (run,) = hall.parked()
         hall.retry(run.id)
         runner.run_until_idle()
-        assert [error_of(again)["action"] for again in hall.parked()] == ["first"]
+        (error,) = [error_of(again) for again in hall.parked()]
+        assert error["action"] == "first"
+        assert "in the condition (when=) of action 'then'" in error["traceback"]
         assert hall.memory.key("ada").short_term.get("n") is None
 
     def test_an_action_is_not_begun_twice_by_being_awaitable(self, hall: Hall) -> None:
