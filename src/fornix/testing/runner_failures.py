@@ -287,7 +287,9 @@ class FailureLaws(RunnerLaws):
     # --- what counts as a failure
 
     @pytest.mark.parametrize("is_async", [False, True])
-    @pytest.mark.parametrize("kind", [Broken, SystemExit, asyncio.CancelledError, StoreClosed])
+    @pytest.mark.parametrize(
+        "kind", [Broken, SystemExit, GeneratorExit, asyncio.CancelledError, StoreClosed]
+    )
     def test_whatever_an_action_raises_parks_its_run(
         self, hall: Hall, kind: type[BaseException], *, is_async: bool
     ) -> None:
