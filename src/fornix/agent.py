@@ -280,6 +280,10 @@ class Plan:
             return self.told
         return self.agent.memory_events.told({*self.types.values(), *listened})
 
+    def asks_for(self, kind: type[Event]) -> bool:
+        """Return whether an input of a class may set anything off."""
+        return bool(self.by_event.get(kind)) or bool(self.by_event.get(RunBeginEvent))
+
     def set_off(self, event: Event) -> tuple[str, ...]:
         """Return the names of the actions that *event* sets off, in the order of definition.
 

@@ -389,6 +389,34 @@ class FailureLaws(RunnerLaws):
         whole.run_until_idle()
         assert [output.value for output in whole.outputs()] == ["done"]
 
+    def test_an_input_waits_for_an_action_that_is_gone(self, hall: Hall) -> None:
+        """It is not taken for done because nobody asks for it any more."""
+        gate = Gate()
+
+        @action(InputEvent)
+        def first(event: InputEvent, ctx: RunnerContext) -> None:
+            gate.stop()
+            ctx.send_event(OutputEvent(event.input))
+
+        @action(Next)
+        def then(event: Next, ctx: RunnerContext) -> None: ...
+
+        runner = hall.serve(first)
+        runner.submit("ada", 1)
+        gate.reached()
+        second = runner.submit("ada", 2)
+        runner.runs.discard(runner.runs.list(status="waiting")[-1].id)
+        hall.crash(runner)
+        with hall.serve(then) as changed:
+            changed.run_until_idle()
+        gate.open()
+        (run,) = hall.parked()
+        assert (run.id, error_of(run)["type"]) == (second.run, "AgentChanged")
+        hall.retry(run.id)
+        whole = hall.serve(first)
+        whole.run_until_idle()
+        assert [output.value for output in whole.outputs()] == [2]
+
     def test_a_pause_between_tries_ends_with_the_runner(self, hall: Hall) -> None:
         """Closing waits for nobody who waits for another try; the next runner tries again."""
         trouble, raised = Trouble(), threading.Event()
