@@ -260,7 +260,7 @@ class RunParked(RunFailed):
     ) -> None:
         self.run, self.key, self.action, self.error, self.behind = run, key, action, error, behind
         told = "" if behind is None else f"run {behind} is stored and waits: "
-        why = f", its action {action!r} raised" if action else " before its first action, by"
+        why = f", its action {action!r} raised" if action else " before its next action, by"
         super().__init__(
             f"{told}run {run} of key {key!r} is parked{why} {error}; look "
             f"at it with `fornix runs show {run}`, then retry or discard it"

@@ -190,8 +190,8 @@ class LiveRun:
 
     @property
     def next_action(self) -> str:
-        """The name of the action of the next task; empty: there is none."""
-        return self._due[0].action if self._due else ""
+        """The name of the action of the next task; empty: there is none, or it is not known."""
+        return self._due[0].action if self._due and self.prepared else ""
 
     @property
     def action(self) -> Action:

@@ -15,7 +15,7 @@ from fornix.events import Event, InputEvent, OutputEvent
 from fornix.retries import Retry
 from fornix.store import Run
 from fornix.task import RunnerContext
-from fornix.testing.runner_laws import LONG_S, SHORT_S, Gate, Hall, RunnerLaws
+from fornix.testing.runner_laws import LONG_S, SHORT_S, Hall, RunnerLaws
 
 AT_ONCE = Retry(attempts=3, wait_s=0)
 
@@ -335,7 +335,7 @@ class FailureLaws(RunnerLaws):
             ctx.send_event(OutputEvent(ctx.short_term_memory.get("n")))
 
         runner = hall.serve(first, then)
-        with pytest.raises(RunParked, match="is parked before its first action, by Broken"):
+        with pytest.raises(RunParked, match="is parked before its next action, by Broken"):
             runner.handle("ada", 0)
         trouble.end()
         (run,) = hall.parked()
@@ -359,63 +359,7 @@ class FailureLaws(RunnerLaws):
         with pytest.raises(RunParked, match="async def"):
             hall.serve(work).handle("ada", 0)
 
-    # --- an agent that changed
-
-    def test_a_run_waits_for_an_action_that_is_gone(self, hall: Hall) -> None:
-        """It is parked as `AgentChanged`; once the action is back, a retry goes on."""
-        gate = Gate()
-
-        @action(InputEvent)
-        def first(event: InputEvent, ctx: RunnerContext) -> None:
-            ctx.send_event(Next())
-
-        @action(Next)
-        def then(event: Next, ctx: RunnerContext) -> None:
-            gate.stop()
-            ctx.send_event(OutputEvent("done"))
-
-        runner = hall.serve(first, then)
-        runner.submit("ada", 0)
-        gate.reached()
-        hall.crash(runner)
-        with hall.serve(first) as changed:
-            changed.run_until_idle()
-        gate.open()
-        (run,) = hall.parked()
-        assert error_of(run)["type"] == "AgentChanged"
-        assert "then" in error_of(run)["message"] or "Next" in error_of(run)["message"]
-        hall.retry(run.id)
-        whole = hall.serve(first, then)
-        whole.run_until_idle()
-        assert [output.value for output in whole.outputs()] == ["done"]
-
-    def test_an_input_waits_for_an_action_that_is_gone(self, hall: Hall) -> None:
-        """It is not taken for done because nobody asks for it any more."""
-        gate = Gate()
-
-        @action(InputEvent)
-        def first(event: InputEvent, ctx: RunnerContext) -> None:
-            gate.stop()
-            ctx.send_event(OutputEvent(event.input))
-
-        @action(Next)
-        def then(event: Next, ctx: RunnerContext) -> None: ...
-
-        runner = hall.serve(first)
-        runner.submit("ada", 1)
-        gate.reached()
-        second = runner.submit("ada", 2)
-        runner.runs.discard(runner.runs.list(status="waiting")[-1].id)
-        hall.crash(runner)
-        with hall.serve(then) as changed:
-            changed.run_until_idle()
-        gate.open()
-        (run,) = hall.parked()
-        assert (run.id, error_of(run)["type"]) == (second.run, "AgentChanged")
-        hall.retry(run.id)
-        whole = hall.serve(first)
-        whole.run_until_idle()
-        assert [output.value for output in whole.outputs()] == [2]
+    # --- waits, and circles
 
     def test_a_pause_between_tries_ends_with_the_runner(self, hall: Hall) -> None:
         """Closing waits for nobody who waits for another try; the next runner tries again."""
