@@ -145,7 +145,7 @@ class InputLaws(RunnerLaws):
         runner = hall.serve(count, ordered)
         runner.handle("ada", 1, event_id="e1")
         for key, value in (("ada", 2), ("bob", 1), ("ada", 1.0), ("ada", Ordered("1"))):
-            with pytest.raises(IdempotencyConflict):
+            with pytest.raises(IdempotencyConflict, match="event id 'e1' was used before"):
                 runner.submit(key, value, event_id="e1")
         with pytest.raises(IdempotencyConflict):
             list(runner.map([("cy", 1, "e2"), ("ada", 2, "e1")]))
