@@ -315,6 +315,17 @@ def test_a_condition_is_not_async():
         action(InputEvent, when=cast("Any", condition))
 
 
+@pytest.mark.parametrize("when", [lambda: True, lambda event, ctx: True])
+def test_a_condition_takes_the_event(when):
+    """Said when the agent is looked through, not when its first event comes."""
+
+    @action(InputEvent, when=when)
+    def work(event, ctx): ...
+
+    with pytest.raises(InvalidInput, match=r"the when= of action 'work' .* must take \(event\)"):
+        Plan.of(Agent("agent", actions=[work]))
+
+
 @pytest.mark.parametrize("name", ["", 3, "x" * 5000])
 def test_an_agent_that_is_given_a_name_has_one(name):
     """An empty one does not stand for that of its class."""

@@ -280,13 +280,29 @@ class Plan:
             return self.told
         return self.agent.memory_events.told({*self.types.values(), *listened})
 
+    def asks_for(self, kind: type[Event]) -> bool:
+        """Return whether an input of a class may set anything off."""
+        return bool(self.by_event.get(kind)) or bool(self.by_event.get(RunBeginEvent))
+
     def set_off(self, event: Event) -> tuple[str, ...]:
-        """Return the names of the actions that *event* sets off, in the order of definition."""
+        """Return the names of the actions that *event* sets off, in the order of definition.
+
+        Raises:
+            Exception: What a condition of theirs raised; a note says which one.
+        """
         always = self.always.get(type(event))
         if always is not None:
             return always
         found = self.by_event.get(type(event), ())
-        return tuple(a.name for a in found if a.when is None or a.when(event))
+        return tuple(a.name for a in found if a.when is None or _is_met(a, a.when, event))
+
+
+def _is_met(found: Action, when: Condition, event: Event) -> bool:
+    try:
+        return bool(when(event))
+    except Exception as error:
+        error.add_note(f"in the condition (when=) of action {found.name!r}, on {event.type}")
+        raise
 
 
 def _made(agent: Agent | type[Agent]) -> Agent:
@@ -354,15 +370,23 @@ def _plain(member: object) -> Any:
     return getattr(member, "__func__", member)
 
 
-def _action(agent: Agent, name: str, call: Callable[..., Any], inner: object) -> Action:
-    marked: Marked = getattr(inner, _MARK)
+def _check_takes(function: Callable[..., Any], *names: str, what: str) -> None:
     try:
-        inspect.signature(call).bind(None, None)
+        inspect.signature(function).bind(*names)
     except TypeError:
         raise InvalidInput(
-            f"action {name!r} of agent {_title(agent)} must take (event, ctx); it takes "
-            f"{inspect.signature(call)}"
+            f"{what} must take ({', '.join(names)}); it takes {inspect.signature(function)}"
         ) from None
+    except ValueError:
+        return  # of a function in C, which does not say
+
+
+def _action(agent: Agent, name: str, call: Callable[..., Any], inner: object) -> Action:
+    marked: Marked = getattr(inner, _MARK)
+    _check_takes(call, "event", "ctx", what=f"action {name!r} of agent {_title(agent)}")
+    if marked.when is not None:
+        what = f"the when= of action {name!r} of agent {_title(agent)}"
+        _check_takes(marked.when, "event", what=what)
     if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
         raise InvalidInput(f"action {name!r} must not yield; send events with ctx.send_event(…)")
     on_error = marked.on_error or agent.on_error

@@ -94,15 +94,15 @@ def checked_reconcile(reconcile: object) -> Reconcile | None:
     if reconcile is None:
         return None
     if not callable(reconcile):
-        raise _Misused(f"a reconciler must be callable, not {reconcile!r}")
+        raise InvalidReconciler(f"a reconciler must be callable, not {reconcile!r}")
     try:
         inspect.signature(reconcile).bind()
     except TypeError as error:
-        raise _Misused(f"a reconciler takes no arguments: {error}") from None
+        raise InvalidReconciler(f"a reconciler takes no arguments: {error}") from None
     return cast("Reconcile", reconcile)
 
 
-class _Misused(InvalidInput, TypeError):
+class InvalidReconciler(InvalidInput, TypeError):
     """A reconciler that cannot be called as one; a `TypeError`, as Flink Agents has it."""
 
 

@@ -150,6 +150,11 @@ class LiveRun:
         )
         if row.actions is None:
             plan = self.shop.plan
+            if not plan.asks_for(type(event)):
+                raise AgentChanged(
+                    f"the input of run {row.id} is an {event.type}, for which agent {plan.name!r} "
+                    "no longer has an action; bring it back and retry the run, or discard it"
+                )
             actions = plan.set_off(event) if plan.run_begin == "off" else (RUN_BEGIN,)
             self._begin = Begin(self._now, actions)
             self._enqueue(event, actions)
@@ -185,8 +190,8 @@ class LiveRun:
 
     @property
     def next_action(self) -> str:
-        """The name of the action of the next task; empty: there is none."""
-        return self._due[0].action if self._due else ""
+        """The name of the action of the next task; empty: there is none, or it is not known."""
+        return self._due[0].action if self._due and self.prepared else ""
 
     @property
     def action(self) -> Action:

@@ -237,13 +237,13 @@ class DuplicateItem(Conflict):
 
 
 class IdempotencyConflict(Conflict):
-    """An idempotency key was used before, for a different request."""
+    """An idempotency key, or an event id, was used before, for a different request."""
 
-    def __init__(self, idempotency_key: str) -> None:
+    def __init__(self, idempotency_key: str, *, what: str = "idempotency key") -> None:
         self.idempotency_key = idempotency_key
         super().__init__(
-            f"idempotency key {idempotency_key!r} was used before with other arguments; "
-            "repeat the request exactly, or use a new key"
+            f"{what} {idempotency_key!r} was used before with other arguments; "
+            "repeat the request exactly, or use a new one"
         )
 
 
@@ -331,10 +331,9 @@ class RunParked(RunFailed):
     ) -> None:
         self.run, self.key, self.action, self.error, self.behind = run, key, action, error, behind
         told = "" if behind is None else f"run {behind} is stored and waits: "
-        super().__init__(
-            f"{told}run {run} of key {key!r} is parked, its action {action!r} raised {error}; look "
-            f"at it with `fornix runs show {run}`, then retry or discard it"
-        )
+        by = f", its action {action!r} raised" if action else " before its next action, by"
+        told += f"run {run} of key {key!r} is parked{by} {error}; look at it with "
+        super().__init__(f"{told}`fornix runs show {run}`, then retry or discard it")
 
 
 class RunDiscarded(RunFailed):

@@ -23,7 +23,7 @@ def input_of(shop: Shop, key: str, value: object, event_id: str | None) -> Input
     """
     scope = Scope(shop.space, checked_name(key, "a key"))
     event = value if isinstance(value, Event) else InputEvent(value)
-    if type(event) not in shop.plan.by_event:
+    if not shop.plan.asks_for(type(event)):
         raise InvalidInput(
             f"agent {shop.plan.name!r} has no action for {event.type}; mark one with "
             f"@action({event.type})"

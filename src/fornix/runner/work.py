@@ -437,9 +437,9 @@ class Work:
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
             self._abandon_async(lane, run)
-        except GeneratorExit:
-            raise
-        except BaseException as error:  # noqa: BLE001 - nobody is above it on the loop: it is parked
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and self.floor.stopping.is_set():
+                raise  # it was thrown away unfinished, with its loop
             if isinstance(error, asyncio.CancelledError) and self.floor.stopping.is_set():
                 self._abandon_async(lane, run)
                 return

@@ -61,6 +61,21 @@ class RunMemoryLaws(RunnerLaws):
         one = [(1, 2), ("window seat", ["i"]), (["window seat"], ["k"])]
         assert seen == [["handbook"], *one, *one]
 
+    def test_an_action_that_runs_twice_in_a_run_adds_two_items(self, hall: Hall) -> None:
+        """Ids of items follow from the task, which is not its action alone."""
+
+        @action(InputEvent)
+        def send(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.send_event(Next("same"))
+            ctx.send_event(Next("same"))
+
+        @action(Next)
+        def keep(event: Next, ctx: RunnerContext) -> None:
+            ctx.long_term_memory.add(event.given)
+
+        hall.serve(send, keep).handle("ada", 0)
+        assert hall.texts("ada") == ["same", "same"]
+
     def test_others_see_writes_after_the_commit(self, hall: Hall) -> None:
         """Nothing of an action is there before it has returned; then all of it is."""
         gate = Gate()

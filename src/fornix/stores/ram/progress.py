@@ -153,7 +153,7 @@ class Runs:
             return None
         found = home.events.get(given.event_id)
         if found is not None and found.request != given.request:
-            raise IdempotencyConflict(given.label)
+            raise IdempotencyConflict(given.label, what="event id")
         return found
 
     def begin(self, agent: str, given: Input, undo: Undo, *, origin: int | None = None) -> Run:

@@ -112,7 +112,7 @@ class Intake:
             (self._agent, event_id),
         ).get
         if request != given.request:
-            raise IdempotencyConflict(given.label)
+            raise IdempotencyConflict(given.label, what="event id")
         self._flush()
         status = self._db.execute("SELECT status FROM run WHERE id = ?", (run,)).get
         waits = status is not None and STATUSES[int(status)] == "waiting"
