@@ -18,6 +18,7 @@
     │   ├── DuplicateItem                  an id is taken
     │   ├── IdempotencyConflict            an idempotency key was used for another request
     │   ├── SetDefinitionConflict          a set exists with another definition
+    │   ├── SetMoved                       a set moved on since an add to it was checked
     │   ├── CompactionChanged              a compaction to undo is not as it was left
     │   ├── EmbedderConflict               a space remembers another embedder
     │   └── CompareFailed                  compare-and-set found another value
@@ -29,6 +30,8 @@
     │   ├── AgentChanged                   a run needs an action that its agent no longer has
     │   ├── NonDeterministicAction         a task that began anew made other durable calls
     │   └── DurableCallFailed              a durable call raised, as its record says
+    ├── Rejected (ValueError)          a rule of admission keeps an item out of a set
+    ├── RuleFailed                     a rule of admission raised or answered wrongly
     ├── LimitReached                   a limit that somebody chose
     │   ├── SetFull                        a set with compaction="reject" is at its capacity
     │   ├── KeyFull                        a key's limit of items or bytes
@@ -179,6 +182,16 @@ class SetDefinitionConflict(Conflict):
         )
 
 
+class SetMoved(Conflict):
+    """A set got other items or other rules of admission since what is added to it was checked."""
+
+    def __init__(self, set_name: str, *, what: str = "other items") -> None:
+        self.set_name = set_name
+        super().__init__(
+            f"set {set_name!r} got {what} since what is to be added to it was checked; repeat it"
+        )
+
+
 class CompactionChanged(Conflict):
     """A compaction cannot be undone: what it made or retired is not as it was left.
 
@@ -296,6 +309,25 @@ class DurableCallFailed(RunFailed):
     def __init__(self, name: str, *, kind: str, message: str) -> None:
         self.name, self.kind, self.message = name, kind, message
         super().__init__(f"durable call {name!r} raised {kind}: {message}")
+
+
+class Rejected(FornixError, ValueError):
+    """A rule of admission keeps an item out of a set; nothing was changed.
+
+    Attributes:
+        rule: The name of the rule.
+        reason: What it says; never the item's text.
+        position: Of the item in the call, from 0.
+    """
+
+    def __init__(self, set_name: str, *, rule: str, reason: str, position: int = 0) -> None:
+        self.set_name, self.rule, self.reason, self.position = set_name, rule, reason, position
+        which = f"item {position} of the call" if position else "the item"
+        super().__init__(f"set {set_name!r} does not take {which}: {reason} (rule {rule!r})")
+
+
+class RuleFailed(FornixError):
+    """A rule of admission, of the user's own, is missing, raised, or answered wrongly."""
 
 
 class LimitReached(FornixError):

@@ -46,8 +46,9 @@ from fornix.changes import (
     parts_of,
     records_of,
     refs_of,
+    unscreened,
 )
-from fornix.definition import Definition, SetInfo
+from fornix.definition import Definition, Screened, SetInfo
 from fornix.progress import (
     Accepted,
     Begin,
@@ -111,6 +112,7 @@ __all__ = [
     "Run",
     "RunStatus",
     "Scope",
+    "Screened",
     "SetInfo",
     "SetRef",
     "Step",
@@ -124,6 +126,7 @@ __all__ = [
     "parts_of",
     "records_of",
     "refs_of",
+    "unscreened",
 ]
 
 

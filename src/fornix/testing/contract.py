@@ -14,6 +14,7 @@ from fornix.testing.ops import OpLaws
 from fornix.testing.outputs import OutputLaws
 from fornix.testing.persistence import PersistenceLaws
 from fornix.testing.progress import ProgressLaws
+from fornix.testing.screens import ScreenLaws
 from fornix.testing.sets import SetLaws
 from fornix.testing.staging import StagingLaws
 from fornix.testing.threads import ThreadLaws
@@ -28,6 +29,7 @@ class StoreContract(
     ExpiryLaws,
     ItemLaws,
     SetLaws,
+    ScreenLaws,
     FinderLaws,
     StagingLaws,
     LaneLaws,

@@ -14,6 +14,7 @@ from fornix.errors import (
     KeyFull,
     NotFound,
     SetFull,
+    SetMoved,
     StaleItem,
     TooLarge,
 )
@@ -31,6 +32,7 @@ from fornix.store import (
     Revive,
     SetRef,
     Undo,
+    unscreened,
 )
 from fornix.stores.sqlite import lineage
 from fornix.stores.sqlite.connection import Row, first, query, texts
@@ -87,6 +89,8 @@ _TAKEN = """
     WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2)) GROUP BY id
 """
 
+_PAST = "SELECT 1 FROM feature WHERE set_id = ? AND ended = 0 AND row > ? LIMIT 1"
+
 FEW = 8
 """Ids fewer than these are looked up one by one."""
 
@@ -133,6 +137,7 @@ class Changes:
         """Apply definitions, item changes, capacities and limits; return the rows that ended."""
         for define in self._batch.define:
             self._tx.define(define)
+        self._hold_screens()
         if len(self._batch.items) >= FEW:
             self._taken = self._ids_taken()
         for change in self._batch.items:
@@ -142,6 +147,23 @@ class Changes:
         if self._grown and self._batch.limits is not None:
             self._hold_limits()
         return self._ended
+
+    def _hold_screens(self) -> None:
+        """Refuse what was not checked by the rules of its set, or against the items it has now."""
+        batch = self._batch
+        for ref in unscreened(batch):
+            known = self._tx.set_known(ref)
+            if known is not None and known[1].admission is not None:
+                raise SetMoved(ref.name, what="rules")
+        for screened in batch.screened or ():
+            known = self._tx.set_known(screened.set)
+            if not screened.knows(Definition() if known is None else known[1]):
+                raise SetMoved(screened.set.name, what="other rules")
+            if known is None or screened.past is None:
+                continue
+            self._gathered.flush()
+            if first(self._db, _PAST, known[0], screened.past):
+                raise SetMoved(screened.set.name)
 
     def _change(self, change: ItemChange) -> None:
         if change.set is not self._last:  # finding its number takes as long as the rest
