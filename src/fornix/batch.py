@@ -8,17 +8,22 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
+from fornix.admission.barrier import Barrier
+from fornix.alike import Crowd, Probe
 from fornix.errors import (
     Conflict,
     DuplicateItem,
     InvalidInput,
     KeyBusy,
     NotFound,
+    SetMoved,
     StaleItem,
     Unusable,
 )
-from fornix.items import Hits
+from fornix.items import Hits, Item
 from fornix.recall import Drafted, SearchOptions
+from fornix.records import item_of
+from fornix.scope import is_hidden
 from fornix.state import Mark, Overlay
 from fornix.state.committed import Patience
 from fornix.state.paths import Place
@@ -37,6 +42,7 @@ from fornix.store import (
     Retire,
     Revive,
     Scope,
+    Screened,
     SetInfo,
     SetRef,
     StoredItem,
@@ -46,7 +52,7 @@ from fornix.store import (
     records_of,
 )
 from fornix.values import Value
-from fornix.writer import Call, Change, Engine, Reads, derived_ids, new_id
+from fornix.writer import Call, Change, Engine, Reads, Ruled, derived_ids, new_id
 
 R = TypeVar("R")
 
@@ -79,6 +85,9 @@ class Draft(Reads):
         self.before: int | None = None
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
+        self.screens: dict[SetRef, Screened] = {}
+        self._looked: set[SetRef] = set()
+        self._crowds: dict[SetRef, Crowd] = {}
 
     def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
         """See `Writer.write`: kept until the batch commits."""
@@ -102,6 +111,8 @@ class Draft(Reads):
             change = self._built(build, lambda: next(again))
         self.calls.append([call.name, call.arguments()])
         self.define.extend(change.define)
+        for screened in change.screened:
+            self.screens[screened.set] = _both(self.screens.get(screened.set), screened)
         for item in change.items:
             self.items.append(item)
             for part in parts_of(item):
@@ -163,6 +174,9 @@ class Draft(Reads):
             last = self._last(change) if before is None else before.version
             self._versions[place] = last + 1
             self._live[place] = self._stored(change.set, change.record, before, last + 1)
+            if change.set in self._crowds:
+                record = change.record
+                self._crowds[change.set].take(record.id, record.terms, record.tokens)
 
     def _last(self, add: Single) -> int:
         """Return the version that an id had last, in the batch or before it; 0: none yet."""
@@ -248,7 +262,64 @@ class Draft(Reads):
         """See `Writer.sets`: with those that the batch adds to first."""
         self._check_open()
         drafted = {d.set for d in self.define} | {ref for ref, _ in self._live}
-        return sorted({*super().sets(scope), *(r.name for r in drafted if r.scope == scope)})
+        names = (ref.name for ref in drafted if ref.scope == scope and not is_hidden(ref))
+        return sorted({*super().sets(scope), *names})
+
+    def hidden(self, scope: Scope) -> list[str]:
+        """See `Writer.hidden`."""
+        drafted = {ref.name for ref, _ in self._live if ref.scope == scope and is_hidden(ref)}
+        return sorted({*super().hidden(scope), *drafted})
+
+    # --- what is added is checked --------------------------------------------------------------
+
+    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+        """See `Writer.rules`: looked up once, as no commit says so before the block ends."""
+        if ref not in self._looked:
+            self._looked.add(ref)
+            info = self.info(ref)
+            if info is not None and info.definition.admission is not None:
+                self._engine.ruled.add(ref)
+        return super().rules(ref, own)
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """See `Writer.alike`: with what was gathered."""
+        self._check_open()
+        past: int | None = None
+        if self.before is None:
+            past, found = super().alike(ref, probes)
+        else:
+            found = self._there(self._engine.alike.find_at(ref, probes, self.before))
+        crowd = self._crowds.get(ref)
+        if crowd is None:
+            crowd = self._crowds[ref] = Crowd()
+            for (of, item_id), stored in self._live.items():
+                if of == ref and stored is not None:
+                    crowd.take(item_id, stored.record.terms, stored.record.tokens)
+        for items, probe in zip(found, probes, strict=True):
+            items[:] = [stored for stored in items if stored.row not in self._hidden]
+            own = (self._live.get((ref, item_id)) for item_id in crowd.find(probe))
+            items.extend(stored for stored in own if stored is not None)
+        return past, found
+
+    def settle(self) -> None:
+        """Hold what was checked against what others added meanwhile.
+
+        Raises:
+            SetMoved: One of them makes a difference.
+        """
+        for ref, screened in self.screens.items():
+            if screened.past is None:
+                continue
+            since = _Since(self._engine, screened.past)
+            barrier = Barrier(since, ref, Ruled(screened.rules, screened.rules or ()))
+            added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
+            live = [self._live.get((ref, item_id)) for item_id in added]
+            there = [(item_of(stored), stored.record) for stored in live if stored is not None]
+            if any(verdict.outcome != "accept" for verdict in barrier.judge(there)):
+                raise SetMoved(ref.name)
+            self.screens[ref] = barrier.screened
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
@@ -261,7 +332,9 @@ class Draft(Reads):
         for stored in live.values():
             features.setdefault(stored.set, []).append(_feature(stored))
         drafted = Drafted(live, features, frozenset(self._hidden))
-        return self._engine.recall.search(sets, query, options, drafted)
+        hits = self._engine.recall.search(sets, query, options, drafted)
+        self._engine.echoes.note(sets, hits)
+        return hits
 
     def _embed_own(self) -> None:
         """Give drafted items their vectors, which are then committed with them."""
@@ -279,6 +352,32 @@ class Draft(Reads):
             place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
             for place, stored in self._live.items()
         }
+
+
+class _Since(Reads):
+    """Reads that know of no item up to a row, and of no search."""
+
+    def __init__(self, engine: Engine, past: int) -> None:
+        super().__init__(engine)
+        self._past = past
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """See `Writer.alike`."""
+        past, found = super().alike(ref, probes)
+        return past, [[s for s in items if s.row > self._past] for items in found]
+
+    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """See `Writer.echoes`."""
+        _ = scope
+        return []
+
+
+def _both(before: Screened | None, now: Screened) -> Screened:
+    """Return the screen of two calls to one set: the earlier of what they knew."""
+    known = [s.past for s in (before, now) if s is not None and s.past is not None]
+    return replace(now, past=min(known, default=None))
 
 
 class BlockTree(Overlay):
@@ -387,6 +486,7 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
         state=state,
         define=draft.define,
         items=draft.items,
+        screened=tuple(draft.screens.values()),
         limits=engine.limits,
     )
     patience = Patience(draft.scope, engine.wait_s)
@@ -395,6 +495,11 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
             commit = engine.store.commit(batch)
         except KeyBusy as error:
             patience.wait(error)
+        except SetMoved:
+            if not draft.screens or patience.over:
+                raise
+            draft.settle()
+            batch = replace(batch, screened=tuple(draft.screens.values()))
         else:
             engine.written(draft.items)
             return commit

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self, cast
 
+from fornix.admission import Quarantine, Rule, plans
 from fornix.batch import BlockTree, Draft, commit_draft
-from fornix.errors import InvalidInput, StoreReadOnly, Unusable
+from fornix.errors import InvalidInput, InvalidName, StoreReadOnly, Unusable
 from fornix.items import Hits
+from fornix.scope import HIDDEN
 from fornix.sets import KnowledgeSet, MemorySet, search_options
 from fornix.signals import Signals
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
@@ -18,6 +20,16 @@ from fornix.values import checked_name
 from fornix.writer import AsOf, CommitWriter, Engine, Where, Writer
 
 DEFAULT_SET = "default"
+
+
+def _set_name(name: str) -> str:
+    if checked_name(name, "a set's name").startswith(HIDDEN):
+        raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
+    return name
+
+
+def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
+    return None if admission is None else plans(admission)
 
 
 class Sets:
@@ -29,7 +41,7 @@ class Sets:
         self._engine, self._writer, self._scope = engine, writer, scope
 
     def _set(self, name: str, **asked: object) -> MemorySet:
-        ref = SetRef(self._scope, checked_name(name, "a set's name"))
+        ref = SetRef(self._scope, _set_name(name))
         return self._make(self._writer, ref, asked)
 
     @property
@@ -39,6 +51,11 @@ class Sets:
     def sets(self) -> builtins.list[str]:
         """Return the names of the sets that something was added to."""
         return self._writer.sets(self._scope)
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What rules of admission keep out of all its sets."""
+        return Quarantine(self._writer, self._scope)
 
     def search(
         self,
@@ -53,7 +70,7 @@ class Sets:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):
             raise InvalidInput(f"sets must be a list of names, not {sets!r}")
-        names = [checked_name(n, "a set's name") for n in sets or ()]
+        names = [_set_name(n) for n in sets or ()]
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
         asked = self._scope if sets is None else refs
         at = None if as_of is None else self._writer.commit_of(as_of)
@@ -71,6 +88,7 @@ class KeySets(Sets):
         compaction: str | None = None,
         signals: Signals | None = None,
         item_type: str | None = None,
+        admission: Sequence[Rule | Callable[..., object]] | None = None,
     ) -> MemorySet:
         """Return a set; writes nothing: what is asked for is kept with its first add.
 
@@ -78,12 +96,18 @@ class KeySets(Sets):
             capacity: Most items it holds.
             compaction: At its capacity: "trim" retires the oldest, "reject" refuses the add.
             signals: Weights of its searches.
+            admission: Rules that what is added is checked by, whoever adds it.
 
         Raises:
             SetDefinitionConflict: It exists, and is otherwise; `MemorySet.redefine` changes it.
         """
         return self._set(
-            name, capacity=capacity, compaction=compaction, signals=signals, item_type=item_type
+            name,
+            capacity=capacity,
+            compaction=compaction,
+            signals=signals,
+            item_type=item_type,
+            admission=_rules(admission),
         )
 
     @property
@@ -152,9 +176,15 @@ class KnowledgeMemory(Sets):
         """What it is named; the space's name unless another was given."""
         return self._scope.space
 
-    def set(self, name: str, *, item_type: str | None = None) -> KnowledgeSet:
+    def set(
+        self,
+        name: str,
+        *,
+        item_type: str | None = None,
+        admission: Sequence[Rule | Callable[..., object]] | None = None,
+    ) -> KnowledgeSet:
         """Return a set. It changes only by explicit calls: it takes no capacity."""
-        made = self._set(name, item_type=item_type)
+        made = self._set(name, item_type=item_type, admission=_rules(admission))
         assert isinstance(made, KnowledgeSet)  # noqa: S101 - `_make` says so
         return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
+from fornix.admission import Rule, plans
+from fornix.alike import Alike
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
@@ -92,6 +94,7 @@ class Memory:
         wait_s: float = 10,
         limits: Limits | None = None,
         short_term_ttl: Ttl | None = None,
+        admission: Sequence[Rule | Callable[..., object]] = (),
         cache_bytes: int = CACHE_BYTES,
         clock: Callable[[], datetime] | None = None,
     ) -> Memory:
@@ -109,6 +112,7 @@ class Memory:
             wait_s: Longest wait for other writers.
             limits: The most that one key may hold.
             short_term_ttl: How long short-term values stay where a write does not say.
+            admission: Rules for what is added, by this memory, to sets of keys that name none.
             cache_bytes: RAM for the index, beside the embedder's.
             clock: Gives the time, with a zone; for tests and replays.
 
@@ -121,6 +125,7 @@ class Memory:
         if mode not in ("rw", "ro"):
             raise InvalidInput(f"mode must be 'rw' or 'ro', not {mode!r}")
         _check_settings(wait_s, limits, short_term_ttl, cache_bytes)
+        rules = plans(admission)
         if durability not in ("full", "normal"):
             raise InvalidInput(f"durability must be 'full' or 'normal', not {durability!r}")
         store = _open_store(url, mode=mode, durability=durability, wait_s=wait_s)
@@ -137,7 +142,20 @@ class Memory:
                 budget_bytes=cache_bytes,
             )
             recall = Recall(store, index, chosen, worker, ticks, expects)
-            engine = Engine(store, Recorder(chosen), recall, worker, ticks, limits, wait_s, expects)
+            alike = Alike(store, index, dimensions=chosen.dimensions)
+            recorder = Recorder(chosen)
+            engine = Engine(
+                store,
+                recorder,
+                recall,
+                alike,
+                worker,
+                ticks,
+                limits,
+                wait_s,
+                expects,
+                admission=rules,
+            )
             memory = cls(engine, index, space=space, knowledge=knowledge)
             memory._ttl = short_term_ttl
             if worker.needed and store.pending(limit=1):
@@ -342,6 +360,7 @@ class Memory:
         self._engine.worker.close()
         self._index.clear()
         self._engine.recall.clear()
+        self._engine.echoes.clear()
         self._engine.store.close()
 
 

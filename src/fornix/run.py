@@ -337,6 +337,7 @@ class LiveRun:
                 base=self._tree.head() if state else None,
                 state=state,
             )
+        draft.settle()
         return Batch(
             scope=self.row.scope,
             time=engine.clock(),
@@ -348,6 +349,7 @@ class LiveRun:
             state=state,
             define=draft.define,
             items=draft.items,
+            screened=tuple(draft.screens.values()),
             limits=engine.limits,
         )
 

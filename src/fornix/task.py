@@ -23,6 +23,7 @@ from fornix.keys import KeySets, KnowledgeMemory
 from fornix.looks import Watched, looks, looks_in_wire
 from fornix.memory_notes import NotedTree, Notes
 from fornix.recall import SearchOptions
+from fornix.scope import is_hidden
 from fornix.sets import clearing
 from fornix.state import MemoryObject, Overlay, Resolver, Ttl
 from fornix.state.paths import Places
@@ -128,7 +129,8 @@ class NotedDraft(RunDraft):
         if changes and call.name == "delete" and call.arguments() == clearing(changes[0].set.name):
             self.notes.emptied(changes[0].set)
             return result
-        for part in [part for change in changes for part in parts_of(change)]:
+        shown = [change for change in changes if not is_hidden(change.set)]
+        for part in [part for change in shown for part in parts_of(change)]:
             item_id = part.id if isinstance(part, Retire) else part.record.id
             self.notes.changed(part.set, item_id, self._live[part.set, item_id])
         return result

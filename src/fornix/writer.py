@@ -15,27 +15,34 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2b
 from itertools import count
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from fornix import wire
+from fornix.alike import Alike, Probe
+from fornix.definition import Plan
+from fornix.echoes import Echoes
 from fornix.embedding import EmbeddingWorker
-from fornix.errors import DuplicateItem, StaleItem
+from fornix.errors import DuplicateItem, SetMoved, StaleItem
 from fornix.items import Hits, Item
 from fornix.memory_events import Listeners
 from fornix.recall import Recall, SearchOptions
 from fornix.records import Recorder
+from fornix.scope import is_hidden
 from fornix.store import (
     Batch,
     Define,
+    Definition,
     ItemChange,
     Limits,
     Record,
     Scope,
+    Screened,
     SetInfo,
     SetRef,
     Store,
     StoredItem,
     records_of,
+    unscreened,
 )
 from fornix.values import Value, checked_name, counted, microseconds, moment
 
@@ -50,12 +57,26 @@ class Change:
 
     Attributes:
         retry: Built on what was read: when that has moved on, building it again is right.
+        screened: What it adds was checked by; when that has moved on, it is built again.
     """
 
     items: Sequence[ItemChange]
     result: Value
     define: Sequence[Define] = ()
     retry: bool = False
+    screened: Sequence[Screened] = ()
+
+
+class Ruled(NamedTuple):
+    """The rules that what is added to a set is checked by.
+
+    Attributes:
+        kept: Those that its definition names; None: it names none.
+        rules: Those, or else the memory's.
+    """
+
+    kept: Sequence[Plan] | None
+    rules: Sequence[Plan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +139,28 @@ class Writer(Protocol):
         """Note that items were read."""
         ...
 
+    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+        """Return the rules of a set; None as far as is known: it has none.
+
+        Args:
+            own: How the set is to be defined, if nothing was added to it yet.
+        """
+        ...
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """Return items that each probe may be looking for, and the row up to which all count."""
+        ...
+
+    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """Return what searches of *scope*, or of knowledge, gave lately, and whose it is."""
+        ...
+
+    def hidden(self, scope: Scope) -> list[str]:
+        """Return the names of the sets of *scope* that fornix keeps for itself."""
+        ...
+
 
 # --- ids --------------------------------------------------------------------------------------
 
@@ -160,6 +203,10 @@ class Engine:
         wait_s: How long a call tries again while others change what it is based on.
         lanes: A lock per key: its outside writes to the exact tree go one after the other.
         listeners: Who is told of memory events.
+        admission: Rules for the sets of keys that name none themselves.
+        ruled: Sets that have rules of admission, as far as is known; of the others, the store
+            refuses what is added unchecked.
+        echoes: What searches gave lately.
         owners: Names under which runners held leases that are closed by now; the next one takes
             such a name, since the store keeps a file open for each.
     """
@@ -167,6 +214,7 @@ class Engine:
     store: Store
     recorder: Recorder
     recall: Recall
+    alike: Alike
     worker: EmbeddingWorker
     clock: Callable[[], int]
     limits: Limits | None
@@ -175,6 +223,9 @@ class Engine:
     lanes: dict[Scope, threading.RLock] = field(default_factory=dict[Scope, threading.RLock])
     listeners: Listeners = field(default_factory=Listeners)
     owners: deque[str] = field(default_factory=deque[str])
+    admission: Sequence[Plan] = ()
+    ruled: set[SetRef] = field(default_factory=set[SetRef])
+    echoes: Echoes = field(default_factory=Echoes)
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
         """Return the name of the op that a caller's idempotency key stands for."""
@@ -240,7 +291,12 @@ class Reads:
 
     def sets(self, scope: Scope) -> list[str]:
         """See `Writer.sets`."""
-        return [info.ref.name for info in self._engine.store.set_infos(scope)]
+        infos = self._engine.store.set_infos(scope)
+        return [info.ref.name for info in infos if not is_hidden(info.ref)]
+
+    def hidden(self, scope: Scope) -> list[str]:
+        """See `Writer.hidden`."""
+        return [i.ref.name for i in self._engine.store.set_infos(scope) if is_hidden(i.ref)]
 
     def commit_of(self, moment: AsOf) -> int:
         """See `Writer.commit_of`."""
@@ -250,11 +306,46 @@ class Reads:
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
-        return self._engine.recall.search(sets, query, options)
+        found = self._engine.recall.search(sets, query, options)
+        self._engine.echoes.note(sets, found)
+        return found
 
     def touch(self, items: Sequence[StoredItem]) -> None:
         """See `Writer.touch`."""
         self._engine.recall.touch([s.first for s in items])
+
+    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+        """See `Writer.rules`."""
+        engine = self._engine
+        default = () if ref.scope.key is None else engine.admission
+        if own is None and not default and ref not in engine.ruled:
+            return None
+        if own is None and (info := self.info(ref)) is not None:
+            own = info.definition
+        kept = None if own is None else own.admission
+        if kept is None:
+            engine.ruled.discard(ref)
+            return Ruled(None, default) if default else None
+        return Ruled(kept, kept)
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """See `Writer.alike`."""
+        past, found = self._engine.alike.find(ref, probes)
+        return past, self._there(found)
+
+    def _there(self, found: Sequence[Sequence[StoredItem]]) -> list[list[StoredItem]]:
+        """Return those items that did not expire."""
+        now = self._engine.clock()
+        return [
+            [s for s in items if s.record.expires is None or s.record.expires > now]
+            for items in found
+        ]
+
+    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """See `Writer.echoes`."""
+        return self._engine.echoes.of(scope)
 
 
 class CommitWriter(Reads):
@@ -287,6 +378,7 @@ class CommitWriter(Reads):
                 expects=engine.expects if change.items else (),
                 define=change.define,
                 items=change.items,
+                screened=change.screened if change.items else (),
                 limits=engine.limits,
                 result=change.result if op is not None else None,
             )
@@ -294,6 +386,11 @@ class CommitWriter(Reads):
                 commit = engine.store.commit(batch)
             except (StaleItem, DuplicateItem):
                 if not change.retry or time.monotonic() > deadline:
+                    raise
+                continue
+            except SetMoved:
+                engine.ruled.update(unscreened(batch))  # they may have got rules
+                if time.monotonic() > deadline:
                     raise
                 continue
             engine.written(change.items)

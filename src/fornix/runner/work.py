@@ -21,6 +21,7 @@ from fornix.errors import (
     FornixError,
     InvalidInput,
     KeyBusy,
+    SetMoved,
     StaleItem,
     StaleRun,
     StoreBusy,
@@ -281,7 +282,7 @@ class Work:
         if isinstance(error, StaleRun) and run.fenced:
             self._lost(lane)
             return None
-        if isinstance(error, StaleItem) and self._begins_anew(lane):
+        if isinstance(error, (StaleItem, SetMoved)) and self._begins_anew(lane):
             return None
         run.failures += 1
         action = None if run.over else self.shop.plan.actions.get(run.next_action)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
+from fornix.definition import Plan
 from fornix.errors import InvalidInput
 from fornix.filters import Filter
 from fornix.recall import SearchOptions
@@ -71,4 +73,5 @@ def definition(given: Mapping[str, object], start: Definition = Definition()) ->
         compaction=str(compaction),
         item_type=str(given["item_type"]) if "item_type" in given else start.item_type,
         signals=signals.to_json() if isinstance(signals, Signals) else start.signals,
+        admission=cast("Sequence[Plan] | None", given.get("admission", start.admission)),
     )

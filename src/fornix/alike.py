@@ -1,0 +1,168 @@
+"""Items that may say the same as another: found by the words they share, for rules of admission.
+
+What is found are candidates, all there are: whoever asks compares them himself. The newest items
+of a set stand in a crowd, in plain Python, which costs little to keep up to date; the others of a
+large set are found in the index that search uses.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from fornix import words
+from fornix.index import Index, SetIndex
+from fornix.store import SetRef, Store, StoredItem
+
+CROWD = 2_048
+"""Items that stand in a crowd; beyond so many the index takes them over."""
+
+SETS = 256
+"""Sets whose crowds are kept."""
+
+
+class Probe(NamedTuple):
+    """What to look for: items that share at least *least* of *terms*.
+
+    Attributes:
+        terms: Each once; if there are none, every item that is short enough is found.
+        most: The most tokens that an item may have, as words count them.
+    """
+
+    terms: Sequence[int]
+    least: int
+    most: int
+
+
+class Crowd:
+    """Items by the terms they hold."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, tuple[frozenset[int], int]] = {}
+        self._holders: dict[int, list[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def take(self, item_id: str, packed: bytes, tokens: int) -> None:
+        """Take an item in; the words it had before, if any, stay findable too."""
+        terms = words.unpack(packed)[0].tolist()
+        self._items[item_id] = (frozenset(terms), tokens)
+        for term in terms:
+            self._holders.setdefault(term, []).append(item_id)
+
+    def find(self, probe: Probe) -> list[str]:
+        """Return the ids of candidates."""
+        if not probe.terms:
+            return [i for i, (_, tokens) in self._items.items() if tokens <= probe.most]
+        lists = sorted((self._holders.get(term, ()) for term in probe.terms), key=len)
+        few = lists[: len(lists) - probe.least + 1]  # who shares enough is in one of these
+        wanted, found = set(probe.terms), list[str]()
+        for item_id in dict.fromkeys(item_id for ids in few for item_id in ids):
+            terms, tokens = self._items[item_id]
+            if tokens <= probe.most and len(wanted & terms) >= probe.least:
+                found.append(item_id)
+        return found
+
+
+def find(index: SetIndex, probe: Probe) -> list[str]:
+    """Return the ids of candidates in an index."""
+    if not probe.terms:
+        return index.ids(np.flatnonzero(index.alive & (index.length <= probe.most)))
+    lists = sorted((index.postings(term)[0] for term in probe.terms), key=len)
+    few = len(lists) - probe.least + 1
+    docs, shared = np.unique(np.concatenate(lists[:few]), return_counts=True)
+    if not len(docs):
+        return []
+    for others in lists[few:]:
+        if len(others):
+            at = np.minimum(others.searchsorted(docs), len(others) - 1)
+            shared += others[at] == docs
+    return index.ids(docs[(shared >= probe.least) & (index.length[docs] <= probe.most)])
+
+
+@dataclass
+class _Known:
+    """A set as far as it is known: items up to row *base* are in the index, the rest up to *past*
+    in the crowd. *lock* guards all of it.
+    """
+
+    base: int = 0
+    past: int = 0
+    crowd: Crowd = field(default_factory=Crowd)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Alike:
+    """Finds candidates in the sets of one store; shared by threads."""
+
+    def __init__(self, store: Store, index: Index, *, dimensions: int) -> None:
+        self._store, self._index, self._dimensions = store, index, dimensions
+        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def find(self, ref: SetRef, probes: Sequence[Probe]) -> tuple[int, list[list[StoredItem]]]:
+        """Return live items that may be what each probe looks for, and up to which row all count.
+
+        Of no live item below that row anything was missed.
+        """
+        info = self._store.set_info(ref)
+        if info is None:
+            return 0, [[] for _ in probes]
+        with self._mutex:
+            known = self._known.setdefault(info.number, _Known())
+            self._known.move_to_end(info.number)
+            if len(self._known) > SETS:
+                self._known.popitem(last=False)
+        with known.lock:
+            self._catch_up(known, info.number, info.items)
+            past, found = known.past, [known.crowd.find(probe) for probe in probes]
+            if known.base:
+                for ids, more in zip(found, self._in_index(info.number, probes), strict=True):
+                    ids.extend(more)
+        return past, self._live(ref, found, None)
+
+    def find_at(self, ref: SetRef, probes: Sequence[Probe], at: int) -> list[list[StoredItem]]:
+        """Return what `find` would have found after commit *at*; reads the whole set."""
+        info = self._store.set_info(ref)
+        if info is None:
+            return [[] for _ in probes]
+        index = SetIndex.build(self._store.features(info.number, at=at), dimensions=0)
+        return self._live(ref, [find(index, probe) for probe in probes], at)
+
+    def _live(
+        self, ref: SetRef, found: Sequence[Sequence[str]], at: int | None
+    ) -> list[list[StoredItem]]:
+        wanted = list(dict.fromkeys(item_id for ids in found for item_id in ids))
+        if not wanted:
+            return [[] for _ in found]
+        live = dict(zip(wanted, self._store.get(ref, wanted, at=at), strict=True))
+        each = ([live[item_id] for item_id in dict.fromkeys(ids)] for ids in found)
+        return [[stored for stored in items if stored is not None] for items in each]
+
+    def _catch_up(self, known: _Known, number: int, items: int) -> None:
+        if items > CROWD + len(known.crowd) or len(known.crowd) > CROWD:
+            known.base = known.past = self._index.read(
+                [number], dimensions=self._dimensions, work=_last_row
+            )
+            known.crowd = Crowd()
+        for feature in self._store.features(number, after=known.past):
+            known.crowd.take(feature.id, feature.terms, feature.tokens)
+            known.past = feature.row
+
+    def _in_index(self, number: int, probes: Sequence[Probe]) -> list[list[str]]:
+        def work(sets: list[SetIndex]) -> list[list[str]]:
+            return [find(sets[0], probe) for probe in probes]
+
+        # As it is: what came since is in the crowd, and bringing it up to date takes longer.
+        seq = self._index.seq
+        return self._index.read([number], dimensions=self._dimensions, work=work, seq=seq)
+
+
+def _last_row(sets: list[SetIndex]) -> int:
+    return int(sets[0].row[-1]) if sets[0].size else 0
