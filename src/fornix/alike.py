@@ -88,8 +88,11 @@ def find(index: SetIndex, probe: Probe) -> list[str]:
 
 @dataclass
 class _Known:
-    """A set as far as it is known: items up to row *base* are in the index, the rest up to *past*
-    in the crowd. *lock* guards all of it.
+    """A set as far as it is known; *lock* guards all of it.
+
+    Attributes:
+        base: Items up to this row are in the index.
+        past: Those up to this one are in the crowd.
     """
 
     base: int = 0

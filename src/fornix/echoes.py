@@ -44,9 +44,10 @@ class Echoes:
                 for hits in reversed(searches)
                 for hit in hits
             ]
-        return list(
-            {(owner, item.set_name, item.id): (owner, item) for owner, item in found}.values()
-        )
+        once: dict[tuple[Scope, str | None, str | None], tuple[Scope, Item]] = {}
+        for owner, item in found:
+            once.setdefault((owner, item.set_name, item.id), (owner, item))
+        return list(once.values())
 
     def clear(self) -> None:
         """Forget all of it."""

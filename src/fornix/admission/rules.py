@@ -102,9 +102,9 @@ class Exact(_Rule):
             return ACCEPT
         for other, _ in candidate.others(1.0):
             theirs = other.record
-            if plain(theirs.text or "") == text and mine.value == theirs.value:
-                if _labels(candidate, other, self.same):
-                    return _duplicate(self.name, self.verdict, other, "it is there already")
+            said = plain(theirs.text or "") == text and mine.value == theirs.value
+            if said and _labels(candidate, other, self.same):
+                return _duplicate(self.name, self.verdict, other, "it is there already")
         return ACCEPT
 
 
@@ -169,7 +169,7 @@ def _duplicate(name: str, verdict: Outcome, other: Other, reason: str) -> Verdic
     return Verdict(verdict, reason, name, into)
 
 
-_WORD = re.compile(r"[^\W_]+(?:['’.,:][^\W_]+)*")
+_WORD = re.compile("[^\\W_]+(?:['\u2019.,:][^\\W_]+)*")
 
 _TELLING = frozenset(
     """
@@ -193,7 +193,10 @@ def agree(mine: str, theirs: str) -> bool:
     own, other = _WORD.findall(mine), _WORD.findall(theirs)
     if _names(mine) != _names(theirs):
         return False
-    a, b = [w.lower().replace("’", "'") for w in own], [w.lower().replace("’", "'") for w in other]
+    a, b = (
+        [w.lower().replace("\u2019", "'") for w in own],
+        [w.lower().replace("\u2019", "'") for w in other],
+    )
     return _told(a) == _told(b)
 
 
@@ -204,7 +207,7 @@ def _told(tokens: Sequence[str]) -> list[str]:
 def _names(text: str) -> list[str]:
     found: list[str] = []
     for match in _WORD.finditer(text):
-        before = text[: match.start()].rstrip("\"'“‘( ")
+        before = text[: match.start()].rstrip("\"'\u201c\u2018( ")
         if match[0][0].isupper() and before and before[-1] not in ".!?:\n…" and match[0] != "I":
             found.append(match[0])
     return found
@@ -280,7 +283,11 @@ class Secrets(_Rule):
         found = next(secrets(candidate.everything), None)
         if found is None and not candidate.everything.isascii():
             found = next(secrets(unveiled(candidate.everything)), None)
-        return ACCEPT if found is None else Verdict(self.verdict, f"it holds a {found}", self.name)
+        return (
+            ACCEPT
+            if found is None
+            else Verdict(self.verdict, f"it looks like it holds a secret: {found}", self.name)
+        )
 
 
 @dataclass(frozen=True, slots=True)

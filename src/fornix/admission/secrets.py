@@ -22,6 +22,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+_ASSIGNED = (
+    r"""(?i:\b(?:password|passwd|passphrase|pwd|secret|api[ _-]?key|access[ _-]?token))["']?"""
+    r"""\s{0,3}[:=]\s{0,3}["']?(?=[^\s"']{0,64}[0-9])(?=[^\s"']{0,64}[A-Za-z])[^\s"'<>{}]{8,}"""
+)
+"""A name that says so, and a value with letters and digits."""
+
 _FORMS = (
     ("AWS access key", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b"),
     ("GitHub token", r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{36,})"),
@@ -43,11 +49,7 @@ _FORMS = (
     ("private key", r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"),
     ("JSON web token", r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
     ("password in a URL", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{1,64}:[^\s/@]{3,128}@[\w.-]+"),
-    (
-        "password",
-        r"""(?i:\b(?:password|passwd|passphrase|pwd|secret|api[ _-]?key|access[ _-]?token))["']?"""
-        r"""\s{0,3}[:=]\s{0,3}["']?(?=[^\s"']{0,64}[0-9])(?=[^\s"']{0,64}[A-Za-z])[^\s"'<>{}]{8,}""",
-    ),
+    ("password", _ASSIGNED),
 )
 
 _PATTERNS = tuple((name, re.compile(form)) for name, form in _FORMS)

@@ -150,7 +150,7 @@ def plain(text: str) -> str:
 
 
 def strictest(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the strictest of verdicts, the first of equal ones; asks no further once one rejects."""
+    """Return the strictest verdict, of equal ones the first; after a rejection none is asked."""
     worst = ACCEPT
     for verdict in verdicts:
         if verdict.strictness > worst.strictness:
