@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
-from fornix.admission.barrier import Barrier
+from fornix.admission.again import both, screened_again
 from fornix.alike import Crowd, Probe
 from fornix.errors import (
     Conflict,
@@ -20,9 +20,8 @@ from fornix.errors import (
     StaleItem,
     Unusable,
 )
-from fornix.items import Hits, Item
+from fornix.items import Hits
 from fornix.recall import Drafted, SearchOptions
-from fornix.records import item_of
 from fornix.scope import is_hidden
 from fornix.state import Mark, Overlay
 from fornix.state.committed import Patience
@@ -112,7 +111,7 @@ class Draft(Reads):
         self.calls.append([call.name, call.arguments()])
         self.define.extend(change.define)
         for screened in change.screened:
-            self.screens[screened.set] = _both(self.screens.get(screened.set), screened)
+            self.screens[screened.set] = both(self.screens.get(screened.set), screened)
         for item in change.items:
             self.items.append(item)
             for part in parts_of(item):
@@ -310,16 +309,10 @@ class Draft(Reads):
             SetMoved: One of them makes a difference.
         """
         for ref, screened in self.screens.items():
-            if screened.past is None:
-                continue
-            since = _Since(self._engine, screened.past)
-            barrier = Barrier(since, ref, Ruled(screened.rules, screened.rules or ()))
             added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
             live = [self._live.get((ref, item_id)) for item_id in added]
-            there = [(item_of(stored), stored.record) for stored in live if stored is not None]
-            if any(verdict.outcome != "accept" for verdict in barrier.judge(there)):
-                raise SetMoved(ref.name)
-            self.screens[ref] = barrier.screened
+            there = [stored for stored in live if stored is not None]
+            self.screens[ref] = screened_again(self._engine, screened, there)
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
@@ -352,32 +345,6 @@ class Draft(Reads):
             place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
             for place, stored in self._live.items()
         }
-
-
-class _Since(Reads):
-    """Reads that know of no item up to a row, and of no search."""
-
-    def __init__(self, engine: Engine, past: int) -> None:
-        super().__init__(engine)
-        self._past = past
-
-    def alike(
-        self, ref: SetRef, probes: Sequence[Probe]
-    ) -> tuple[int | None, list[list[StoredItem]]]:
-        """See `Writer.alike`."""
-        past, found = super().alike(ref, probes)
-        return past, [[s for s in items if s.row > self._past] for items in found]
-
-    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
-        """See `Writer.echoes`."""
-        _ = scope
-        return []
-
-
-def _both(before: Screened | None, now: Screened) -> Screened:
-    """Return the screen of two calls to one set: the earlier of what they knew."""
-    known = [s.past for s in (before, now) if s is not None and s.past is not None]
-    return replace(now, past=min(known, default=None))
 
 
 class BlockTree(Overlay):

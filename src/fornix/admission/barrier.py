@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from fornix import words
 from fornix.admission.quarantine import Held
@@ -16,6 +16,7 @@ from fornix.admission.verdicts import (
     Added,
     Candidate,
     Other,
+    Outcome,
     Verdict,
     strictest,
 )
@@ -103,7 +104,8 @@ class Barrier:
             return [() for _ in records]
         probes = [_probe(record, threshold) for record in records]
         past, found = self.writer.alike(self.ref, probes)
-        self._past = past if self._past is None else min(past, self._past)
+        known = [row for row in (past, self._past) if row is not None]
+        self._past = min(known, default=None)
         return found
 
 
@@ -203,6 +205,9 @@ class Adding:
             self.writer.touch([stored for stored in found if stored is not None])
 
 
+_Kept: TypeAlias = tuple[Outcome, str, str, str | None]
+
+
 def _as_list(verdict: Verdict) -> Value:
     return [verdict.outcome, verdict.reason, verdict.rule, verdict.into]
 
@@ -212,11 +217,9 @@ def added(answer: Value) -> Added:
     if isinstance(answer, list):
         return Added(str(item_id) for item_id in answer)
     assert isinstance(answer, dict)  # noqa: S101 - `Adding.change` made it
-    ids, said = answer["ids"], answer["verdicts"]
-    assert isinstance(ids, list)  # noqa: S101 - the same
-    assert isinstance(said, list)  # noqa: S101 - the same
+    ids, said = (cast("list[Value]", answer[name]) for name in ("ids", "verdicts"))
     made = Added(str(item_id) for item_id in ids)
-    made.verdicts = tuple(Verdict(*v) for v in said)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues, reportOptionalIterable] - the same
+    made.verdicts = tuple(Verdict(*cast("_Kept", verdict)) for verdict in said)
     return made
 
 

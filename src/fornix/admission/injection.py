@@ -28,7 +28,7 @@ _LISTS = {
     " system safety these those all any",
     "laws": "instructions? prompts? rules? guidelines? directives? directions? commands?"
     " constraints? restrictions? policy policies safeguards? guardrails? programming",
-    "that": "(?:_that)?(?:_(?:was|were|is|you|i|we))?(?:_(?:said|told|wrote|written|know|learned))?",
+    "that": r"(?:_that)?(?:_(?:was|were|is|you|i|we))?(?:_(?:said|told|wrote|written|learned))?",
     "before": "above before previously prior earlier until_now so_far",
     "title": "message prompt override note notice update instructions? alert directive",
     "urgent": "new updated? revised important urgent priority hidden secret override durable"

@@ -97,7 +97,7 @@ class Held:
             return there
         free = self.writer.get(hidden, [record.id], at=None)[0] is None
         held = record.id if free and record.id not in self._ids.values() else self.new_id()
-        mark = {"rule": verdict.rule, "reason": verdict.reason, "id": record.id}
+        mark: Value = {"rule": verdict.rule, "reason": verdict.reason, "id": record.id}
         metadata = wire.encode({**_metadata(record), MARK: mark})
         kept = replace(record, id=held, metadata=metadata, vectors=b"")
         if not self.define and self.writer.info(hidden) is None:

@@ -57,9 +57,11 @@ class _Rule:
 
     def to_json(self) -> Plan:
         """Return it as it is kept."""
-        mine = {f.name: getattr(self, f.name) for f in fields(cast("Any", self))}
-        plain = {n: list(v) if isinstance(v, tuple) else v for n, v in mine.items()}
-        return {"rule": self.name, **cast("dict[str, Value]", plain)}
+        kept: dict[str, Value] = {"rule": self.name}
+        for field in fields(cast("Any", self)):
+            value = getattr(self, field.name)
+            kept[field.name] = [*value] if isinstance(value, tuple) else value
+        return kept
 
 
 def _checked_verdict(verdict: object, *allowed: Outcome) -> None:

@@ -11,7 +11,19 @@ from typing import Any, NoReturn
 import click
 
 from fornix import __version__
-from fornix.cli import care, demo, exact, items, listing, moving, replay, running, runs, show
+from fornix.cli import (
+    care,
+    demo,
+    exact,
+    items,
+    listing,
+    moving,
+    quarantine,
+    replay,
+    running,
+    runs,
+    show,
+)
 from fornix.cli.completion import completion
 from fornix.cli.options import session_of, shared
 from fornix.errors import FornixError
@@ -134,6 +146,7 @@ def fornix(ctx: click.Context) -> None:
 for _command in (
     *(demo.demo, items.add, items.search, items.get, items.list_items, items.recent),
     *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
+    quarantine.quarantine,
     *(running.run, running.recover, runs.runs, replay.replay),
     *(moving.import_file, moving.export_file, listing.stats),
     *(care.doctor, care.backup, care.restore, care.reindex, listing.version, completion),

@@ -34,6 +34,7 @@ from fornix.store import (
     Record,
     Replace,
     Retire,
+    Screened,
     StoredItem,
 )
 from fornix.values import Value, checked, checked_name
@@ -103,12 +104,21 @@ class SetWrites(SetReads):
         made = [item if isinstance(item, Item) else Item(item) for item in items]
         return self._add(made, on_existing, idempotency_key, on_rejected)
 
+    def add_back(self, items: Sequence[Item], *, on_existing: OnExisting = "error") -> list[str]:
+        """Add items that were in a set before, as an import of an export does.
+
+        As `add_many`, but no rule of admission is asked: they were, when the items came first.
+        """
+        return self._add(list(items), on_existing, None, checked=False)
+
     def _add(
         self,
         items: list[Item],
         on_existing: OnExisting,
         idempotency_key: str | None,
         on_rejected: OnRejected = "error",
+        *,
+        checked: bool = True,
     ) -> Added:
         check_on_rejected(on_rejected)
         if on_existing not in ("error", "keep", "update"):
@@ -129,10 +139,11 @@ class SetWrites(SetReads):
             nonlocal defined
             pairs = [(new_id() if item.id is None else item.id, item) for item in items]
             ruled = self._ruled()
-            if ruled is not None:
+            if ruled is not None and checked:
                 change = self._checked(ruled, pairs, on_existing, on_rejected, new_id)
                 defined = bool(change.define) or not self._define
                 return change
+            passed = [] if ruled is None else [Screened(self._ref, ruled.kept)]
             records = self._writer.records(pairs)
             ids: list[Value] = [item_id for item_id, _ in pairs]
             if on_existing == "error":
@@ -140,8 +151,9 @@ class SetWrites(SetReads):
                     Add(self._ref, record, fresh=item.id is None)
                     for record, item in zip(records, items, strict=True)
                 ]
-                return Change(changes, ids, self._define)
-            return Change(self._merged(records, on_existing), ids, self._define, retry=True)
+                return Change(changes, ids, self._define, screened=passed)
+            merged = self._merged(records, on_existing)
+            return Change(merged, ids, self._define, retry=True, screened=passed)
 
         answer = self._writer.write(Call("add", arguments, idempotency_key), build)
         if defined:
@@ -323,9 +335,12 @@ class SetWrites(SetReads):
         What is over a smaller capacity is dealt with by the next add. New rules of *admission*
         are for what is added from then on; an empty list lifts them.
         """
-        given = {"capacity": capacity, "compaction": compaction, "signals": signals}
-        if admission is not None:
-            given["admission"] = plans(admission)
+        given: dict[str, object] = {
+            "capacity": capacity,
+            "compaction": compaction,
+            "signals": signals,
+            "admission": None if admission is None else plans(admission),
+        }
         chosen = {name: value for name, value in given.items() if value is not None}
 
         def build(_new_id: Callable[[], str]) -> Change:

@@ -10,6 +10,7 @@ from fornix import wire
 from fornix.items import Item, text_of
 from fornix.memory import Memory
 from fornix.records import item_of
+from fornix.scope import is_hidden
 from fornix.store import Node, Scope, SetInfo, Store
 from fornix.values import Path, Value, checked_name, microseconds, moment
 
@@ -79,7 +80,8 @@ def walk_tree(
 
 def _infos(store: Store, scope: Scope, selection: Selection) -> list[SetInfo]:
     wanted = selection.sets
-    return [i for i in store.set_infos(scope) if wanted is None or i.ref.name in wanted]
+    there = [info for info in store.set_infos(scope) if not is_hidden(info.ref)]
+    return [info for info in there if wanted is None or info.ref.name in wanted]
 
 
 def _set_lines(store: Store, scope: Scope, selection: Selection, at: int) -> Iterator[str]:
@@ -106,6 +108,8 @@ def _set_fields(info: SetInfo) -> Value:
         fields["item_type"] = found.item_type
     if found.signals is not None:
         fields["signals"] = dict(sorted(found.signals.items()))
+    if found.admission is not None:
+        fields["admission"] = [dict(rule) for rule in found.admission]
     return fields
 
 

@@ -15,9 +15,12 @@ from hashlib import blake2b
 from typing import IO, Literal, TypeAlias, cast
 
 from fornix import wire
-from fornix.errors import FornixError, InvalidInput
+from fornix.admission.rules import rules_of
+from fornix.definition import Plan
+from fornix.errors import FornixError, InvalidInput, RuleFailed
 from fornix.items import Item, text_of
 from fornix.records import as_passed
+from fornix.scope import HIDDEN
 from fornix.signals import Signals
 from fornix.state import MemoryKind, MemoryRef
 from fornix.store import Definition, Node
@@ -278,10 +281,12 @@ class _FornixLines:
             raise InvalidInput('"key" is missing; it is null for knowledge')
         key = fields["key"]
         name = checked_name(fields.get("set"), '"set"')
+        if name.startswith(HIDDEN):
+            raise InvalidInput(f'"set" must not begin with {HIDDEN!r}, unlike {name!r}')
         return (None if key is None else checked_name(key, '"key"')), name
 
     def _set(self, fields: dict[str, Value]) -> Entry:
-        _only(fields, "type key set capacity compaction item_type signals")
+        _only(fields, "type key set capacity compaction item_type signals admission")
         key, name = self._owner(fields)
         capacity, item_type = fields.get("capacity"), fields.get("item_type")
         compaction, weights = fields.get("compaction", "trim"), fields.get("signals")
@@ -299,6 +304,7 @@ class _FornixLines:
             compaction,
             cast("str | None", item_type),
             signals and signals.to_json(),
+            admission=_admission(fields.get("admission")),
         )
         if key is None and (capacity, compaction, signals) != (None, "trim", None):
             raise InvalidInput("a set of knowledge has no capacity, compaction or signals")
@@ -424,3 +430,17 @@ def _session_time(date: Value) -> datetime:
         )
     except ValueError:
         raise InvalidInput(f"there is no such time as {date!r}") from None
+
+
+def _admission(rules: Value) -> list[Plan] | None:
+    """Return rules of admission, which this fornix must know."""
+    if rules is None:
+        return None
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise InvalidInput(f'"admission" must be a list of objects, not {rules!r}')
+    kept = cast("list[Plan]", rules)
+    try:
+        rules_of(kept)
+    except RuleFailed as error:
+        raise InvalidInput(f'"admission": {error}') from error
+    return kept
