@@ -77,12 +77,14 @@ def find(index: SetIndex, probe: Probe) -> list[str]:
     lists = sorted((index.postings(term)[0] for term in probe.terms), key=len)
     few = len(lists) - probe.least + 1
     docs, shared = np.unique(np.concatenate(lists[:few]), return_counts=True)
-    if not len(docs):
-        return []
-    for others in lists[few:]:
+    for left, others in zip(range(probe.least - 1, 0, -1), lists[few:], strict=True):
+        enough = shared + left >= probe.least
+        docs, shared = docs[enough], shared[enough]
+        if not len(docs):
+            return []
         if len(others):
             at = np.minimum(others.searchsorted(docs), len(others) - 1)
-            shared += others[at] == docs
+            shared = shared + (others[at] == docs)
     return index.ids(docs[(shared >= probe.least) & (index.length[docs] <= probe.most)])
 
 
@@ -91,10 +93,14 @@ class _Known:
     """A set as far as it is known; *lock* guards all of it.
 
     Attributes:
+        number: What a Finder knows it by.
+        items: How many it had at first.
         base: Items up to this row are in the index.
         past: Those up to this one are in the crowd.
     """
 
+    number: int
+    items: int
     base: int = 0
     past: int = 0
     crowd: Crowd = field(default_factory=Crowd)
@@ -106,7 +112,7 @@ class Alike:
 
     def __init__(self, store: Store, index: Index, *, dimensions: int) -> None:
         self._store, self._index, self._dimensions = store, index, dimensions
-        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._known: OrderedDict[SetRef, _Known] = OrderedDict()
         self._mutex = threading.Lock()
 
     def find(self, ref: SetRef, probes: Sequence[Probe]) -> tuple[int, list[list[StoredItem]]]:
@@ -114,21 +120,36 @@ class Alike:
 
         Of no live item below that row anything was missed.
         """
-        info = self._store.set_info(ref)
-        if info is None:
+        known = self._of(ref)
+        if known is None:
             return 0, [[] for _ in probes]
-        with self._mutex:
-            known = self._known.setdefault(info.number, _Known())
-            self._known.move_to_end(info.number)
-            if len(self._known) > SETS:
-                self._known.popitem(last=False)
         with known.lock:
-            self._catch_up(known, info.number, info.items)
+            self._catch_up(known)
             past, found = known.past, [known.crowd.find(probe) for probe in probes]
             if known.base:
-                for ids, more in zip(found, self._in_index(info.number, probes), strict=True):
+                for ids, more in zip(found, self._in_index(known.number, probes), strict=True):
                     ids.extend(more)
         return past, self._live(ref, found, None)
+
+    def forget(self, ref: SetRef) -> None:
+        """Know no more of a set: another one may have its name."""
+        with self._mutex:
+            self._known.pop(ref, None)
+
+    def _of(self, ref: SetRef) -> _Known | None:
+        with self._mutex:
+            known = self._known.get(ref)
+            if known is not None:
+                self._known.move_to_end(ref)
+                return known
+        info = self._store.set_info(ref)
+        if info is None:
+            return None
+        with self._mutex:
+            known = self._known.setdefault(ref, _Known(info.number, info.items))
+            if len(self._known) > SETS:
+                self._known.popitem(last=False)
+        return known
 
     def find_at(self, ref: SetRef, probes: Sequence[Probe], at: int) -> list[list[StoredItem]]:
         """Return what `find` would have found after commit *at*; reads the whole set."""
@@ -148,13 +169,13 @@ class Alike:
         each = ([live[item_id] for item_id in dict.fromkeys(ids)] for ids in found)
         return [[stored for stored in items if stored is not None] for items in each]
 
-    def _catch_up(self, known: _Known, number: int, items: int) -> None:
-        if items > CROWD + len(known.crowd) or len(known.crowd) > CROWD:
+    def _catch_up(self, known: _Known) -> None:
+        if len(known.crowd) > CROWD or (known.items > CROWD and not known.past):
             known.base = known.past = self._index.read(
-                [number], dimensions=self._dimensions, work=_last_row
+                [known.number], dimensions=self._dimensions, work=_last_row
             )
             known.crowd = Crowd()
-        for feature in self._store.features(number, after=known.past):
+        for feature in self._store.features(known.number, after=known.past):
             known.crowd.take(feature.id, feature.terms, feature.tokens)
             known.past = feature.row
 
@@ -168,4 +189,5 @@ class Alike:
 
 
 def _last_row(sets: list[SetIndex]) -> int:
+    sets[0].run()  # groups its postings, which are then found sooner
     return int(sets[0].row[-1]) if sets[0].size else 0

@@ -277,7 +277,7 @@ class Draft(Reads):
             self._looked.add(ref)
             info = self.info(ref)
             if info is not None and info.definition.admission is not None:
-                self._engine.ruled.add(ref)
+                self._engine.ruled[ref] = None
         return super().rules(ref, own)
 
     def alike(
@@ -463,6 +463,7 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
         except KeyBusy as error:
             patience.wait(error)
         except SetMoved:
+            engine.moved(batch)
             if not draft.screens or patience.over:
                 raise
             draft.settle()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2b
 from itertools import count
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from fornix import wire
 from fornix.alike import Alike, Probe
@@ -46,6 +46,9 @@ from fornix.store import (
 )
 from fornix.values import Value, checked_name, counted, microseconds, moment
 
+KNOWN = 4_096
+"""Sets whose rules are remembered."""
+
 Where: TypeAlias = Mapping[str, object]
 AsOf: TypeAlias = int | datetime
 """A moment of the past: a commit number, or a time with a zone."""
@@ -67,16 +70,19 @@ class Change:
     screened: Sequence[Screened] = ()
 
 
-class Ruled(NamedTuple):
+@dataclass(slots=True)
+class Ruled:
     """The rules that what is added to a set is checked by.
 
     Attributes:
         kept: Those that its definition names; None: it names none.
         rules: Those, or else the memory's.
+        read: The rules as `fornix.admission` has read them.
     """
 
     kept: Sequence[Plan] | None
     rules: Sequence[Plan]
+    read: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +210,8 @@ class Engine:
         lanes: A lock per key: its outside writes to the exact tree go one after the other.
         listeners: Who is told of memory events.
         admission: Rules for the sets of keys that name none themselves.
-        ruled: Sets that have rules of admission, as far as is known; of the others, the store
-            refuses what is added unchecked.
+        ruled: The rules of sets, as far as is known: of the others, and where the rules are others
+            by now, the store refuses what is added. None: to be looked up.
         echoes: What searches gave lately.
         owners: Names under which runners held leases that are closed by now; the next one takes
             such a name, since the store keeps a file open for each.
@@ -224,7 +230,7 @@ class Engine:
     listeners: Listeners = field(default_factory=Listeners)
     owners: deque[str] = field(default_factory=deque[str])
     admission: Sequence[Plan] = ()
-    ruled: set[SetRef] = field(default_factory=set[SetRef])
+    ruled: dict[SetRef, Ruled | None] = field(default_factory=dict[SetRef, "Ruled | None"])
     echoes: Echoes = field(default_factory=Echoes)
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
@@ -246,6 +252,12 @@ class Engine:
         """Have what waits for its vectors embedded, now that it is committed."""
         if any(record.vectors is None for item in items for record in records_of(item)):
             self.worker.notify()
+
+    def moved(self, batch: Batch) -> None:
+        """Look up again what *batch* was checked by, and against: it was refused."""
+        for ref in {*unscreened(batch), *(s.set for s in batch.screened or ())}:
+            self.ruled[ref] = None
+            self.alike.forget(ref)
 
 
 class Reads:
@@ -318,15 +330,22 @@ class Reads:
         """See `Writer.rules`."""
         engine = self._engine
         default = () if ref.scope.key is None else engine.admission
-        if own is None and not default and ref not in engine.ruled:
-            return None
-        if own is None and (info := self.info(ref)) is not None:
-            own = info.definition
+        if own is None:
+            if ref not in engine.ruled and not default:
+                return None
+            known = engine.ruled.get(ref)
+            if known is not None:
+                return known
+            info = self.info(ref)
+            own = None if info is None else info.definition
         kept = None if own is None else own.admission
-        if kept is None:
-            engine.ruled.discard(ref)
-            return Ruled(None, default) if default else None
-        return Ruled(kept, kept)
+        if kept is None and not default:
+            engine.ruled.pop(ref, None)
+            return None
+        if len(engine.ruled) >= KNOWN:
+            engine.ruled.clear()
+        ruled = engine.ruled[ref] = Ruled(kept, default if kept is None else kept)
+        return ruled
 
     def alike(
         self, ref: SetRef, probes: Sequence[Probe]
@@ -389,7 +408,7 @@ class CommitWriter(Reads):
                     raise
                 continue
             except SetMoved:
-                engine.ruled.update(unscreened(batch))  # they may have got rules
+                engine.moved(batch)
                 if time.monotonic() > deadline:
                     raise
                 continue

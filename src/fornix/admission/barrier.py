@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, cast
 
 from fornix import words
 from fornix.admission.quarantine import Held
-from fornix.admission.rules import rules_of
+from fornix.admission.rules import Rule, rules_of
 from fornix.admission.verdicts import (
     ACCEPT,
     LONGEST_REASON,
@@ -53,7 +53,9 @@ class Barrier:
 
     def __post_init__(self) -> None:
         """Read the rules."""
-        self._rules = rules_of(self.ruled.rules)
+        if self.ruled.read is None:
+            self.ruled.read = tuple(rules_of(self.ruled.rules))
+        self._rules = cast("tuple[Rule, ...]", self.ruled.read)
         self._level = min((r.level for r in self._rules if r.level is not None), default=None)
 
     @property
@@ -74,13 +76,14 @@ class Barrier:
             nonlocal others
             if self._level is None or threshold < self._level:
                 others = self._look([record], threshold)[0]
-            there = [_other(stored) for stored in others]
-            ids = self._crowd.find(_probe(record, threshold))
-            return [o for o in [*there, *map(self._own, ids)] if o.record.id != record.id]
+            found = [_other(stored) for stored in others]
+            if self._mine:
+                found += map(self._own, self._crowd.find(self._probe(record, threshold)))
+            return [other for other in found if other.record.id != record.id]
 
         candidate = Candidate(
-            item=replace(item, id=record.id),
             record=record,
+            passed=item,
             scope=self.ref.scope,
             set_name=self.ref.name,
             find=find,
@@ -102,21 +105,20 @@ class Barrier:
     ) -> Sequence[Sequence[StoredItem]]:
         if threshold is None:
             return [() for _ in records]
-        probes = [_probe(record, threshold) for record in records]
+        probes = [self._probe(record, threshold) for record in records]
         past, found = self.writer.alike(self.ref, probes)
         known = [row for row in (past, self._past) if row is not None]
         self._past = min(known, default=None)
         return found
 
+    def _probe(self, record: Record, threshold: float) -> Probe:
+        """Return what finds every item that shares so much of a record's words.
 
-def _probe(record: Record, threshold: float) -> Probe:
-    """Return what finds every item that shares so much of a record's words.
-
-    An item whose text says it more than twice over, at that, is another one.
-    """
-    terms = words.terms(record.text or "")
-    most = math.ceil(2 * record.tokens / threshold) + SHORT
-    return Probe(terms, max(1, math.ceil(threshold * len(terms) - 1e-9)), most)
+        An item whose text says it more than twice over, at that, is another one.
+        """
+        terms = words.terms(record.text or "")
+        most = math.ceil(2 * record.tokens / threshold) + SHORT
+        return Probe(terms, max(1, math.ceil(threshold * len(terms) - 1e-9)), most)
 
 
 def _other(stored: StoredItem) -> Other:

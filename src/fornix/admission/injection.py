@@ -28,7 +28,8 @@ _LISTS = {
     " system safety these those all any",
     "laws": "instructions? prompts? rules? guidelines? directives? directions? commands?"
     " constraints? restrictions? policy policies safeguards? guardrails? programming",
-    "that": r"(?:_that)?(?:_(?:was|were|is|you|i|we))?(?:_(?:said|told|wrote|written|learned))?",
+    "that": r"(?:_that)?(?:_(?:you|i|we))?(?:_(?:was|were|is|have_been))?(?:_<heard>)?",
+    "heard": "said told wrote written learned",
     "before": "above before previously prior earlier until_now so_far",
     "title": "message prompt override note notice update instructions? alert directive",
     "urgent": "new updated? revised important urgent priority hidden secret override durable"
@@ -94,7 +95,7 @@ _PHRASES = {
         r"\b(?:negeer|vergeet)\b<gap>\b(?:instructies|regels|opdrachten)\b",
         r"\b(?:zignoruj|ignoruj|zapomnij)\b<gap>\b(?:instrukcj\w+|polece\w+|zasad\w*)\b",
         r"\b(?:(?:про)?игнориру\w+|забудь(?:те)?)\b<gap>\b(?:инструкци|указани|правил|команд)\w*",
-        r"(?:忽略|无视|無視|忘记|忘掉|忽視).{0,10}(?:指令|指示|说明|說明|规则|規則|提示|命令)",
+        r"(?:忽略|无视|無視|忘记|忘掉|忽視).{0,10}(?:指令|指示|说明(?!书)|說明(?!書)|规则|規則|提示|命令)",
         r"(?:以前|これまで|上記|前|すべて|全て)の?.{0,8}(?:指示|命令|ルール).{0,6}(?:無視|忘れ)",
         r"(?:이전|위의|모든).{0,8}(?:지시|명령|규칙).{0,6}(?:무시|잊)",
     ),
@@ -172,6 +173,7 @@ _LOOKALIKES = str.maketrans(
 """Letters that pass for Latin ones: https://www.unicode.org/reports/tr39/ has the whole list."""
 
 _SPACED = re.compile(r"\b(?:\w[ .\-_*]){4,}\w\b")
+_GAPS = re.compile(r"[ .\-_*]")
 _ENCODED = re.compile(r"[A-Za-z0-9+/]{24,}={0,2}")
 _SPACES = re.compile(r"[^\S\n]+")
 
@@ -192,7 +194,8 @@ def _forms(text: str) -> Iterator[str]:
     yield seen
     yield seen.translate(_LOOKALIKES)
     if _SPACED.search(seen):
-        yield _SPACED.sub(lambda run: re.sub(r"[ .\-_*]", "", run[0]), seen.replace("  ", "\n"))
+        words = re.split(r"\s{2,}|\n", unveiled(text).lower())
+        yield " ".join(_SPACED.sub(lambda run: _GAPS.sub("", run[0]), word) for word in words)
     for _, piece in zip(range(DECODED), _ENCODED.finditer(text), strict=False):
         try:
             decoded = b64decode(piece[0] + "=" * (-len(piece[0]) % 4)).decode()

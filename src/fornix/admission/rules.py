@@ -190,7 +190,8 @@ def agree(mine: str, theirs: str) -> bool:
     """Return whether the words in which two texts differ leave what they say as it is.
 
     They do not if a number is among them, a word that turns the sense (not, before, only …), or a
-    name: a word with a capital that does not begin a sentence; or if these stand in another order.
+    name: a word with a capital that does not begin a sentence; or if these stand in another order,
+    as do any words about one that sets things against each other (than, over, to …).
     """
     own, other = _WORD.findall(mine), _WORD.findall(theirs)
     if _names(mine) != _names(theirs):
@@ -199,7 +200,16 @@ def agree(mine: str, theirs: str) -> bool:
         [w.lower().replace("\u2019", "'") for w in own],
         [w.lower().replace("\u2019", "'") for w in other],
     )
-    return _told(a) == _told(b)
+    return _told(a) == _told(b) and (_ORDERING.isdisjoint(a) or _in_order(mine, theirs))
+
+
+_ORDERING = frozenset(["than", "over", "to", "from", "by", "instead", "before", "after", "rather", "versus", "into"])
+"""Words between two things that must not change places."""
+
+
+def _in_order(mine: str, theirs: str) -> bool:
+    a, b = words.terms(mine), words.terms(theirs)
+    return [term for term in a if term in b] == [term for term in b if term in a]
 
 
 def _told(tokens: Sequence[str]) -> list[str]:

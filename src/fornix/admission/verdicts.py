@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from fornix import words
@@ -82,18 +82,23 @@ class Candidate:
     """What is to be added, as rules see it.
 
     Attributes:
-        item: As it was passed, with its id.
         record: As it would be kept.
+        passed: As it was passed.
         scope: Whose set it is for.
         set_name: The set.
     """
 
-    item: Item
     record: Record
+    passed: Item
     scope: Scope
     set_name: str
     find: Callable[[float], Sequence[Other]]
     heard: Callable[[], Sequence[tuple[Scope, Item]]]
+
+    @property
+    def item(self) -> Item:
+        """As it was passed, with the id that it has, or would have."""
+        return replace(self.passed, id=self.record.id)
 
     @property
     def key(self) -> str | None:
@@ -127,9 +132,10 @@ class Candidate:
         """Return what `alike` does, as it is kept."""
         if not 0 < threshold <= 1:
             raise InvalidInput(f"a threshold is above 0 and at most 1, not {threshold!r}")
-        mine = set(words.terms(self.text))
         found: list[tuple[Other, float]] = []
-        for other in self.find(threshold):
+        there = self.find(threshold)
+        mine = set(words.terms(self.text)) if there else set[int]()
+        for other in there:
             like = jaccard(mine, set(words.terms(other.record.text or "")))
             if like >= threshold:
                 found.append((other, like))
