@@ -115,7 +115,7 @@ def line(name: str, found: int, bad: int, alarms: int, good: int) -> None:
 
 
 def cost() -> None:
-    """Print the median time of an add to a set of 5,000 items, by rules."""
+    """Print the median CPU time of an add to a set of 5,000 items, by rules."""
     rules: dict[str, list[Rule]] = {
         "none": [],
         "exact": [Exact()],
@@ -147,9 +147,9 @@ def cost() -> None:
             for name, held in sets.items():
                 for _ in range(ADDS // ROUNDS):
                     said = text()
-                    start = time.perf_counter()
+                    start = time.thread_time()
                     held.add(said)
-                    times[name].append(time.perf_counter() - start)
+                    times[name].append(time.thread_time() - start)
     base = statistics.median(times["none"])
     for name, took in times.items():
         each = statistics.median(took)

@@ -8,9 +8,10 @@ large set are found in the index that search uses.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +20,11 @@ from fornix import words
 from fornix.index import Index, SetIndex
 from fornix.store import SetRef, Store, StoredItem
 
-CROWD = 2_048
+CROWD = 16_384
 """Items that stand in a crowd; beyond so many the index takes them over."""
+
+COUNTED = 2_000
+"""Holders of the terms of a probe that are all counted; of more, those of its rarest are tried."""
 
 SETS = 256
 """Sets whose crowds are kept."""
@@ -43,31 +47,52 @@ class Crowd:
     """Items by the terms they hold."""
 
     def __init__(self) -> None:
-        self._items: dict[str, tuple[frozenset[int], int]] = {}
-        self._holders: dict[int, list[str]] = {}
+        self._items: list[tuple[str, bytes, int]] = []
+        self._holders: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self._items)
 
     def take(self, item_id: str, packed: bytes, tokens: int) -> None:
         """Take an item in; the words it had before, if any, stay findable too."""
-        terms = words.unpack(packed)[0].tolist()
-        self._items[item_id] = (frozenset(terms), tokens)
-        for term in terms:
-            self._holders.setdefault(term, []).append(item_id)
+        at = len(self._items)
+        self._items.append((item_id, packed, tokens))
+        holders = self._holders
+        for term in words.unpack(packed)[0].tolist():
+            if term in holders:
+                holders[term].append(at)
+            else:
+                holders[term] = [at]
 
     def find(self, probe: Probe) -> list[str]:
         """Return the ids of candidates."""
+        items, holders = self._items, self._holders
         if not probe.terms:
-            return [i for i, (_, tokens) in self._items.items() if tokens <= probe.most]
-        lists = sorted((self._holders.get(term, ()) for term in probe.terms), key=len)
-        few = lists[: len(lists) - probe.least + 1]  # who shares enough is in one of these
-        wanted, found = set(probe.terms), list[str]()
-        for item_id in dict.fromkeys(item_id for ids in few for item_id in ids):
-            terms, tokens = self._items[item_id]
-            if tokens <= probe.most and len(wanted & terms) >= probe.least:
+            return [item_id for item_id, _, tokens in items if tokens <= probe.most]
+        lists = [holders[term] for term in probe.terms if term in holders]
+        if len(lists) < probe.least:
+            return []
+        if sum(map(len, lists)) <= COUNTED:
+            counts = Counter(chain.from_iterable(lists))
+            held = [items[at] for at, count in counts.items() if count >= probe.least]
+            return [item_id for item_id, _, tokens in held if tokens <= probe.most]
+        return self._find_among(lists, probe)
+
+    def _find_among(self, lists: list[list[int]], probe: Probe) -> list[str]:
+        items = self._items
+        lists.sort(key=len)
+        few = lists[: len(lists) - probe.least + 1]  # who shares enough is in one of them
+        found = list[str]()
+        for at in {at for held in few for at in held}:
+            item_id, packed, tokens = items[at]
+            if tokens <= probe.most and shared(packed, probe.terms) >= probe.least:
                 found.append(item_id)
         return found
+
+
+def shared(packed: bytes, terms: Sequence[int]) -> int:
+    """Return how many of *terms* an item holds."""
+    return len(set(words.unpack(packed)[0].tolist()).intersection(terms))
 
 
 def find(index: SetIndex, probe: Probe) -> list[str]:
