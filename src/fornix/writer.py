@@ -153,6 +153,10 @@ class Writer(Protocol):
         """
         ...
 
+    def still(self, ref: SetRef, ruled: Ruled) -> bool:
+        """Return whether these are still the rules of a set; else they are looked up again."""
+        ...
+
     def alike(
         self, ref: SetRef, probes: Sequence[Probe]
     ) -> tuple[int | None, list[list[StoredItem]]]:
@@ -346,6 +350,14 @@ class Reads:
             engine.ruled.clear()
         ruled = engine.ruled[ref] = Ruled(kept, default if kept is None else kept)
         return ruled
+
+    def still(self, ref: SetRef, ruled: Ruled) -> bool:
+        """See `Writer.still`."""
+        info = self.info(ref)
+        same = info is None or Screened(ref, ruled.kept).knows(info.definition)
+        if not same:
+            self._engine.ruled[ref] = None
+        return same
 
     def alike(
         self, ref: SetRef, probes: Sequence[Probe]

@@ -146,8 +146,11 @@ class Adding:
     on_rejected: OnRejected
     new_id: Callable[[], str]
 
-    def change(self, define: Sequence[Define], *, retry: bool) -> Change:
+    def change(self, define: Sequence[Define], *, retry: bool) -> Change | None:
         """Return the changes of the call, and its result: ids and verdicts.
+
+        None if the rules are others by now. What is accepted by rules that are not the set's any
+        more the store refuses; before anything else comes of them, they are looked at again.
 
         Raises:
             Rejected: An item is rejected, and those are not to be skipped.
@@ -159,7 +162,12 @@ class Adding:
             if not (self.keep and item_id in self.live)
         ]
         barrier = Barrier(self.writer, self.ref, self.ruled)
-        said = iter(barrier.judge(asked))
+        judged = barrier.judge(asked)
+        if any(v.outcome != "accept" for v in judged) and not self.writer.still(
+            self.ref, self.ruled
+        ):
+            return None
+        said = iter(judged)
         changes: list[ItemChange] = []
         ids: list[Value] = []
         verdicts: list[Verdict] = []
@@ -184,7 +192,7 @@ class Adding:
         return Change(
             [*changes, *held.changes],
             {"ids": ids, "verdicts": [_as_list(v) for v in verdicts]},
-            [*(define if changes else ()), *held.define],
+            [*(define if changes or held.changes else ()), *held.define],
             retry=retry,
             screened=[*own, *held.screened],
         )
@@ -225,15 +233,20 @@ def added(answer: Value) -> Added:
     return made
 
 
-def check_update(writer: Writer, ref: SetRef, ruled: Ruled, item: Item, record: Record) -> Screened:
+def check_update(
+    writer: Writer, ref: SetRef, ruled: Ruled, item: Item, record: Record
+) -> Screened | None:
     """Check the new version of an item; duplicates are its own affair.
+
+    None if the rules are others by now.
 
     Raises:
         Rejected: A rule would not have it in the set as it is.
     """
-    barrier = Barrier(writer, ref, ruled)
-    verdict = barrier.judge([(item, record)])[0]
+    verdict = Barrier(writer, ref, ruled).judge([(item, record)])[0]
     if verdict.outcome in ("quarantine", "reject"):
+        if not writer.still(ref, ruled):
+            return None
         raise Rejected(ref.name, rule=verdict.rule, reason=verdict.reason)
     return Screened(ref, ruled.kept)
 

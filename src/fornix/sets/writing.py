@@ -138,11 +138,11 @@ class SetWrites(SetReads):
         def build(new_id: Callable[[], str]) -> Change:
             nonlocal defined
             pairs = [(new_id() if item.id is None else item.id, item) for item in items]
-            ruled = self._ruled()
-            if ruled is not None and checked:
+            while (ruled := self._ruled()) is not None and checked:
                 change = self._checked(ruled, pairs, on_existing, on_rejected, new_id)
-                defined = bool(change.define) or not self._define
-                return change
+                if change is not None:
+                    defined = bool(change.define) or not self._define
+                    return change
             passed = [] if ruled is None else [Screened(self._ref, ruled.kept)]
             records = self._writer.records(pairs)
             ids: list[Value] = [item_id for item_id, _ in pairs]
@@ -170,8 +170,8 @@ class SetWrites(SetReads):
         on_existing: OnExisting,
         on_rejected: OnRejected,
         new_id: Callable[[], str],
-    ) -> Change:
-        """Return what the rules of the set make of a call that adds items."""
+    ) -> Change | None:
+        """Return what the rules of the set make of a call that adds items; see `Adding`."""
         live: dict[str, StoredItem] = {}
         if on_existing != "error":
             ids = [item_id for item_id, _ in pairs]
@@ -277,11 +277,11 @@ class SetWrites(SetReads):
             item = replace(item_of(stored), **changes)
             record = self._writer.records([(id, item)])[0]
             change = Replace(self._ref, stored.version, record)
-            ruled = self._writer.rules(self._ref, None)
-            if ruled is None:
-                return Change([change], id, retry=if_version is None)
-            screened = check_update(self._writer, self._ref, ruled, item, record)
-            return Change([change], id, retry=if_version is None, screened=[screened])
+            screened: Screened | None = None
+            while screened is None and (ruled := self._writer.rules(self._ref, None)) is not None:
+                screened = check_update(self._writer, self._ref, ruled, item, record)
+            checked = () if screened is None else (screened,)
+            return Change([change], id, retry=if_version is None, screened=checked)
 
         self._writer.write(Call("update", arguments, idempotency_key), build)
         return item_of(self._live(id))
