@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doors import Clock
-from fornix import Agent, AsyncMemory, InputEvent, Item, LocalRunner, Memory, MemorySet, action
+from fornix import Agent, AsyncMemory, InputEvent, Item, LocalRunner, Memory, MemorySet, OutputEvent, action
 from fornix.admission import (
     Exact,
     Injection,
@@ -363,14 +363,15 @@ class Noting(Agent):
         type(self).tries += 1
         if self.others is not None and self.tries == 1:
             self.others.add(event.input)
-        ctx.output([same, len(facts), len(ctx.long_term_memory.quarantine)])
+        held = len(ctx.long_term_memory.quarantine)
+        ctx.send_event(OutputEvent([same, len(facts), held]))
 
 
 def test_actions_are_checked_with_what_they_added_themselves(memory: Memory):
     with LocalRunner(Noting(), memory) as runner:
-        assert runner.handle("ada", "tea is liked") == [[True, 1, 0]]
-        assert runner.handle("ada", "tea is liked") == [[True, 1, 0]]
-        assert runner.handle("ada", ATTACK) == [[True, 1, 1]]
+        assert runner.handle("ada", "tea is liked") == ([True, 1, 0],)
+        assert runner.handle("ada", "tea is liked") == ([True, 1, 0],)
+        assert runner.handle("ada", ATTACK) == ([True, 1, 1],)
     assert [item.text for item in memory.key("ada").set("facts")] == ["tea is liked"]
 
 
@@ -383,7 +384,7 @@ def test_an_action_begins_anew_if_others_added_the_same_meanwhile(memory: Memory
         tries = 0
 
     with LocalRunner(Late(), memory) as runner:
-        assert runner.handle("ada", "tea is liked") == [[True, 2, 0]]
+        assert runner.handle("ada", "tea is liked") == ([True, 2, 0],)
     assert Late.tries == 2
     assert len(facts) == 2
 
@@ -431,12 +432,11 @@ def test_of_ten_last_digits_one_makes_a_card(digits: str):
     assert sum(cards) == 1
 
 
-@pytest.mark.parametrize("text", TEXTS["injection"]["good"])
-def test_few_false_alarms_about_injections(text: str):
-    if text == "I always forget what I said above the line in forms.":
-        pytest.skip("a known false alarm: it reads like a command")
-    with Memory.open(":memory:", embedder="words") as memory:
-        assert guarded(memory, Injection()).admit(text).outcome == "accept"
+def test_few_false_alarms_about_injections(memory: Memory):
+    """One of 54, which reads like a command."""
+    facts = guarded(memory, Injection())
+    alarms = [t for t in TEXTS["injection"]["good"] if facts.admit(t).outcome != "accept"]
+    assert alarms == ["I always forget what I said above the line in forms."]
 
 
 def test_most_injections_are_held(memory: Memory):
