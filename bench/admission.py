@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fornix import Memory
+from fornix import Item, Memory
 from fornix.admission import Exact, Injection, Near, Recalled, Rule, Secrets, Size, Verdict
 from fornix.admission.injection import injections
 from fornix.admission.secrets import secrets
@@ -90,7 +90,8 @@ def detection(owasp: Path | None) -> None:
 def scenarios(folder: Path) -> None:
     """Print what is found in OWASP's scenarios: an attack counts if one of its texts is stopped."""
     spec = importlib.util.spec_from_file_location("owasp_scenarios", folder / SCENARIOS)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = sys.modules["owasp_scenarios"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     lists = [v for v in vars(module).values() if isinstance(v, (list, tuple))]
@@ -140,7 +141,7 @@ def cost() -> None:
         sets = {}
         for name, admission in rules.items():
             sets[name] = memory.key(name).set("s", admission=admission or None)
-            sets[name].add_back([memory_item(text()) for _ in range(HELD)])
+            sets[name].add_back([Item(text()) for _ in range(HELD)])
             sets[name].add(text())
         times: dict[str, list[float]] = {name: [] for name in sets}
         for _ in range(ROUNDS):
@@ -153,14 +154,9 @@ def cost() -> None:
     base = statistics.median(times["none"])
     for name, took in times.items():
         each = statistics.median(took)
-        print(f"  {name:12} {each * 1e6:6.0f} us  {1 / each:7,.0f} adds/s  {(each - base) * 1e6:+6.0f} us")
-
-
-def memory_item(text: str):
-    """An item of a text."""
-    from fornix import Item
-
-    return Item(text)
+        print(
+            f"  {name:12} {each * 1e6:6.0f} us  {1 / each:7,.0f} adds/s  {(each - base) * 1e6:+6.0f} us"
+        )
 
 
 def main() -> None:

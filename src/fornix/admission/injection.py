@@ -172,7 +172,7 @@ _LOOKALIKES = str.maketrans(
 )
 """Letters that pass for Latin ones: https://www.unicode.org/reports/tr39/ has the whole list."""
 
-_SPACED = re.compile(r"\b(?:\w[ .\-_*]){4,}\w\b")
+_SPACED = re.compile(r"\b(?:\w[ .\-_*]){2,}\w\b")
 _GAPS = re.compile(r"[ .\-_*]")
 _ENCODED = re.compile(r"[A-Za-z0-9+/]{24,}={0,2}")
 _SPACES = re.compile(r"[^\S\n]+")
