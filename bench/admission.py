@@ -136,7 +136,7 @@ def cost() -> None:
 
     with (
         tempfile.TemporaryDirectory() as place,
-        Memory.open(Path(place) / "m.db", embedder="static", durability="normal") as memory,
+        Memory.open(f"{place}/m.db", embedder="static", durability="normal") as memory,
     ):
         sets = {}
         for name, admission in rules.items():
@@ -154,9 +154,8 @@ def cost() -> None:
     base = statistics.median(times["none"])
     for name, took in times.items():
         each = statistics.median(took)
-        print(
-            f"  {name:12} {each * 1e6:6.0f} us  {1 / each:7,.0f} adds/s  {(each - base) * 1e6:+6.0f} us"
-        )
+        more = (each - base) * 1e6
+        print(f"  {name:12} {each * 1e6:6.0f} us  {1 / each:7,.0f} adds/s  {more:+6.0f} us")
 
 
 def main() -> None:

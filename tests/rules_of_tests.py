@@ -25,6 +25,6 @@ def broken(item: Item, candidate: Candidate) -> Verdict:
     raise ZeroDivisionError
 
 
-@admission_rule
+@admission_rule  # pyright: ignore[reportArgumentType] - what is refused
 def mute(item: Item, candidate: Candidate) -> None:
     """Answer nothing."""

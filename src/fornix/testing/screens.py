@@ -55,6 +55,8 @@ class ScreenLaws(Laws):
         screened(store, Define(NOTES, RULED), add("i"), by=Screened(NOTES, RULES))
         with pytest.raises(SetMoved):
             write(store, Replace(NOTES, 1, record("i", "new")))
+        with pytest.raises(SetMoved):
+            write(store, Retire(NOTES, "i", 1), add("j"))
         write(store, Retire(NOTES, "i", 1))
         assert ids(store.page(NOTES)) == []
 

@@ -149,13 +149,8 @@ class Changes:
         return self._ended
 
     def _hold_screens(self) -> None:
-        """Refuse what was not checked by the rules of its set, or against the items it has now."""
-        batch = self._batch
-        for ref in unscreened(batch):
-            known = self._tx.set_known(ref)
-            if known is not None and known[1].admission is not None:
-                raise SetMoved(ref.name, what="rules")
-        for screened in batch.screened or ():
+        """Refuse what was checked by other rules than its set has, or against other items."""
+        for screened in self._batch.screened or ():
             known = self._tx.set_known(screened.set)
             if not screened.knows(Definition() if known is None else known[1]):
                 raise SetMoved(screened.set.name, what="other rules")
@@ -194,6 +189,8 @@ class Changes:
     def _set(self, change: ItemChange) -> int:
         known = self._tx.set_known(change.set)
         if known is not None:
+            if known[1].admission is not None and change.set in unscreened(self._batch):
+                raise SetMoved(change.set.name, what="rules")
             return known[0]
         match change:
             case Add():
