@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
+
 from fornix import Item
 from fornix.admission import Candidate, Verdict, admission_rule
 
@@ -16,6 +20,19 @@ def no_weather(item: Item, candidate: Candidate) -> Verdict:
         return Verdict("quarantine", "it is about the weather")
     for like, _ in candidate.alike(0.5):
         return Verdict("merge", "half of it is there", into=like.id)
+    return Verdict("accept")
+
+
+@admission_rule
+def meets(item: Item, candidate: Candidate) -> Verdict:
+    """Accept, once as many processes as the metadata say have looked for duplicates of the item."""
+    place, of = Path(str(item.metadata["at"])), item.metadata["of"]
+    (place / f"{os.getpid()}").touch()
+    end = time.monotonic() + 60
+    while len(list(place.iterdir())) < of:
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.002)  # noqa: TID251 - a contention test waits, bounded
     return Verdict("accept")
 
 

@@ -26,6 +26,8 @@ from fornix import (
     Memory,
     MemorySet,
     OutputEvent,
+    Summarize,
+    Trim,
     action,
 )
 from fornix.admission import (
@@ -40,7 +42,8 @@ from fornix.admission import (
     Verdict,
     plans,
 )
-from fornix.admission.rules import agree, rules_of
+from fornix.admission.duplicates import agree
+from fornix.admission.rules import rules_of
 from fornix.admission.secrets import is_card, secrets
 from fornix.alike import CROWD, Crowd, Probe
 from fornix.cli import fornix as command_line
@@ -56,7 +59,7 @@ from fornix.errors import (
 from fornix.scope import HIDDEN
 from fornix.store import Retire, Scope, SetRef
 from fornix.transfer import Load, Selection, Source, export_lines
-from rules_of_tests import ASKED, broken, mute, no_weather
+from rules_of_tests import ASKED, broken, meets, mute, no_weather
 
 TEXTS = json.loads(
     (Path(__file__).parent / "data" / "admission.json").read_text(encoding="utf-8").replace("~", "")
@@ -145,10 +148,71 @@ def test_what_is_gone_or_expired_is_no_duplicate(tmp_path: Path):
         facts.delete(first)
         second = facts.add("Ada likes tea")
         assert second != first
-        third = facts.add(Item("Bob does", expire_at=clock() + timedelta(seconds=5)))
-        assert facts.add("Bob does") == third
+        third = facts.add("Bob does", expire_at=clock() + timedelta(seconds=5))
+        assert facts.add("Bob does", expire_at=clock() + timedelta(seconds=4)) == third
         clock.move(seconds=10)
         assert facts.add("Bob does") != third
+
+
+def test_what_holds_or_stays_for_less_time_is_no_duplicate(tmp_path: Path):
+    """Else the item that is merged would be lost when the other one goes."""
+    clock = Clock()
+    with Memory.open(tmp_path / "a.db", embedder="words", clock=clock) as memory:
+        facts = guarded(memory, Exact(), Near())
+        soon, later = clock() + timedelta(seconds=5), clock() + timedelta(seconds=9)
+        brief = facts.add("Ada lives in Rome", valid_from=clock(), valid_to=soon)
+        assert facts.add("Ada lives in Rome", valid_to=soon) == brief
+        assert facts.add("Ada lives in Rome", valid_from=later, valid_to=None) != brief
+        lasting = facts.add("Ada lives in Rome")
+        assert lasting != brief
+        going = facts.add("Bob does", expire_at=soon)
+        assert facts.add("Bob does") != going
+        clock.move(seconds=20)
+        assert [item.text for item in facts.recent(9)].count("Bob does") == 1
+        assert facts.add("Ada lives in Rome") in {item.id for item in facts.recent(9)}
+
+
+def test_what_supersedes_an_item_is_checked_but_no_duplicate_of_it(memory: Memory):
+    """The old one ends to hold; a rule that refuses the new one leaves all as it was."""
+    facts = guarded(memory, Near(0.3), Size(max_chars=30))
+    old = facts.add("Ada lives in Rome")
+    with pytest.raises(Rejected):
+        facts.supersede(old, "Ada lives in a town that nobody knows")
+    assert [item.valid_to for item in facts.list()] == [None]
+    new = facts.supersede(old, "Ada lives in Pisa")
+    assert new != old
+    assert [item.id for item in facts.recent(9)] == [new]
+    with memory.key("ada").batch() as batch:
+        newer = batch.set("facts").supersede(new, "Ada lives in Bari")
+    assert [item.id for item in facts.recent(9)] == [newer]
+
+
+def test_a_full_set_with_rules_makes_room_and_takes_what_they_let_in(memory: Memory):
+    """Room is made for what is added only; what stands for others passes every rule."""
+    facts = memory.key("ada").set(
+        "facts",
+        capacity=6,
+        compaction=Trim(n=2),
+        execution="sync",
+        admission=[Exact(), Near()],
+    )
+    first = facts.add("thing0 is blue")
+    ids = [facts.add(f"thing{n} is blue") for n in range(1, 8)]
+    assert facts.add("THING7 is blue") == ids[-1]
+    assert facts.add("thing0 is blue") != first
+    with memory.key("ada").batch() as batch:
+        inside = batch.set("facts")
+        added = [inside.add(f"box{n} is red") for n in range(8)]
+        assert inside.add("Box7 is red") == added[-1]
+        facts.add("thing9 is blue")
+    assert len(facts) <= 6
+    summed = memory.key("ada").set(
+        "summed", capacity=4, compaction=Summarize(n=3), execution="sync", admission=[Exact()]
+    )
+    for n in range(12):
+        summed.add(f"Fact number {n} says that Ada went to town{n}.")
+    assert len(summed) <= 4
+    assert any(item.compacted for item in summed.list())
 
 
 def test_an_item_is_no_duplicate_of_its_own_earlier_version(memory: Memory):
@@ -244,37 +308,39 @@ def test_duplicates_are_found_in_a_set_too_large_for_a_crowd(
 
 ADDER = """
 import sys
+from pathlib import Path
 from fornix import Memory
 with Memory.open(sys.argv[1], embedder="words") as memory:
     facts = memory.key("ada").set("facts")
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for n in range(int(sys.argv[2])):
-        print(facts.add(f"Fact number {n} is known to many"), flush=True)
+    for place in sorted(Path(sys.argv[2]).iterdir()):
+        meeting = {"at": str(place), "of": int(sys.argv[3])}
+        print(facts.add(f"Fact {place.name} is known to many", metadata=meeting), flush=True)
 """
 
 
-def test_processes_that_add_the_same_at_once_make_one_item(tmp_path: Path):
-    """Each asks whether it is there, none sees the others: the store refuses all but one."""
-    path, count = tmp_path / "app.db", 15
+@pytest.mark.parametrize("rule", [Exact(), Near()])
+def test_processes_that_add_the_same_at_once_make_one_item(tmp_path: Path, rule: Rule):
+    """Each has looked before any of them adds: the store refuses all but one."""
+    path, meetings, count, processes = tmp_path / "app.db", tmp_path / "meetings", 5, 3
+    for n in range(count):
+        (meetings / f"number {n}").mkdir(parents=True)
     with Memory.open(path, embedder="words") as memory:
-        guarded(memory, Exact(), Near()).add("the first")
+        facts = memory.key("ada").set("facts", admission=[rule, meets])
+        facts.add_back([Item("the first")])
         children = [
             subprocess.Popen(
-                [sys.executable, "-c", ADDER, str(path), str(count)],
-                stdin=subprocess.PIPE,
+                [sys.executable, "-c", ADDER, str(path), str(meetings), str(processes)],
                 stdout=subprocess.PIPE,
                 text=True,
+                cwd=Path(__file__).parent,
             )
-            for _ in range(3)
+            for _ in range(processes)
         ]
-        for child in children:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "ready\n"
-        told = [child.communicate("go\n", timeout=120)[0].split() for child in children]
+        told = [child.communicate(timeout=120)[0].split() for child in children]
         assert all(child.returncode == 0 for child in children)
+        assert len(told[0]) == count
         assert told[0] == told[1] == told[2]
-        assert len(memory.key("ada").set("facts")) == count + 1
+        assert len(facts) == count + 1
 
 
 def test_threads_that_add_the_same_at_once_make_one_item(memory: Memory):

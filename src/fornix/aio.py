@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
-from fornix.admission import Quarantine, Rule
-from fornix.awaited import Lane, Loop, OneByOne, awaited
+from fornix.admission import Quarantine
+from fornix.awaited import Async, Lane, Loop, OneByOne, awaited
+from fornix.compaction import Compacted
 from fornix.embed import Embedder
 from fornix.errors import Unusable
 from fornix.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
 from fornix.memory import DEFAULT_SPACE, Memory
 from fornix.memory_events import MemoryEvent
+from fornix.moments import AsOf
 from fornix.sets import MemorySet
-from fornix.signals import Signals
 from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
 from fornix.store import Commit, Definition, Store
 from fornix.values import Value
@@ -32,6 +33,7 @@ from fornix.writer import Engine
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 def _default(
@@ -42,6 +44,19 @@ def _default(
     @wraps(method)
     def call(self: _AsyncSets, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
         return self.loop.run(lambda: method(self.sync.set(DEFAULT_SET), *args, **kwargs))
+
+    return call
+
+
+def _opened(
+    method: Callable[Concatenate[S, P], MemorySet],
+) -> Callable[Concatenate[Async, P], Awaitable[AsyncMemorySet]]:
+    """Make a call that gives a set."""
+
+    @wraps(method)
+    async def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> AsyncMemorySet:
+        made = await self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
+        return AsyncMemorySet(self.loop, made)
 
     return call
 
@@ -126,6 +141,10 @@ class AsyncMemoryObject:
         same = await self.loop.run(lambda: self.sync.once(idempotency_key))
         return AsyncMemoryObject(self.loop, same)
 
+    async def at(self, as_of: AsOf) -> AsyncMemoryObject:
+        """See `MemoryObject.at`."""
+        return AsyncMemoryObject(self.loop, await self.loop.run(lambda: self.sync.at(as_of)))
+
     def _shown(self, found: object) -> object:
         return AsyncMemoryObject(self.loop, found) if isinstance(found, MemoryObject) else found
 
@@ -157,9 +176,15 @@ class AsyncMemorySet:
     history = awaited(MemorySet.history)
     search = awaited(MemorySet.search)
     update = awaited(MemorySet.update)
+    supersede = awaited(MemorySet.supersede)
     delete = awaited(MemorySet.delete)
     clear = awaited(MemorySet.clear)
     redefine = awaited(MemorySet.redefine)
+    compact = awaited(MemorySet.compact)
+    compactions = awaited(MemorySet.compactions)
+    undo = awaited(MemorySet.undo)
+    sources = awaited(MemorySet.sources)
+    lineage = awaited(MemorySet.lineage)
     add_back = awaited(MemorySet.add_back)
     admit = awaited(MemorySet.admit)
     size = awaited(MemorySet.__len__)
@@ -187,7 +212,7 @@ class AsyncKnowledge:
 
     search = awaited(KnowledgeMemory.search)
     sets = awaited(KnowledgeMemory.sets)
-    _set = awaited(KnowledgeMemory.set)
+    set = _opened(KnowledgeMemory.set)
 
     @property
     def name(self) -> str:
@@ -199,17 +224,6 @@ class AsyncKnowledge:
         """See `KnowledgeMemory.quarantine`."""
         return AsyncQuarantine(self.loop, self.sync.quarantine)
 
-    async def set(
-        self,
-        name: str,
-        *,
-        item_type: str | None = None,
-        admission: Sequence[Rule | Callable[..., object]] | None = None,
-    ) -> AsyncMemorySet:
-        """See `KnowledgeMemory.set`."""
-        made = await self._set(name, item_type=item_type, admission=admission)
-        return AsyncMemorySet(self.loop, made)
-
 
 class _AsyncSets:
     """The sets of a key, or of a batch."""
@@ -219,7 +233,7 @@ class _AsyncSets:
 
     search = awaited(KeySets.search)
     sets = awaited(KeySets.sets)
-    _set = awaited(KeySets.set)
+    set = _opened(KeySets.set)
     add = _default(MemorySet.add)
     add_many = _default(MemorySet.add_many)
     get = _default(MemorySet.get)
@@ -227,28 +241,8 @@ class _AsyncSets:
     recent = _default(MemorySet.recent)
     history = _default(MemorySet.history)
     update = _default(MemorySet.update)
+    supersede = _default(MemorySet.supersede)
     delete = _default(MemorySet.delete)
-
-    async def set(
-        self,
-        name: str,
-        *,
-        capacity: int | None = None,
-        compaction: str | None = None,
-        signals: Signals | None = None,
-        item_type: str | None = None,
-        admission: Sequence[Rule | Callable[..., object]] | None = None,
-    ) -> AsyncMemorySet:
-        """See `KeyMemory.set`."""
-        made = await self._set(
-            name,
-            capacity=capacity,
-            compaction=compaction,
-            signals=signals,
-            item_type=item_type,
-            admission=admission,
-        )
-        return AsyncMemorySet(self.loop, made)
 
     @property
     def quarantine(self) -> AsyncQuarantine:
@@ -349,6 +343,17 @@ class AsyncMemory:
         await asyncio.to_thread(Memory.restore, url, backup, wait_s=wait_s)
 
     @classmethod
+    async def repair(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        wait_s: float = 10,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[str]:
+        """See `Memory.repair`."""
+        return await asyncio.to_thread(Memory.repair, url, wait_s=wait_s, progress=progress)
+
+    @classmethod
     async def reindex(
         cls,
         url: str | os.PathLike[str],
@@ -384,6 +389,8 @@ class AsyncMemory:
     settle = awaited(Memory.settle)
     stats = awaited(Memory.stats)
     sweep = awaited(Memory.sweep)
+    diff = awaited(Memory.diff)
+    prune_history = awaited(Memory.prune_history)
     backup = awaited(Memory.backup)
 
     def subscribe(
@@ -394,6 +401,10 @@ class AsyncMemory:
     ) -> Callable[[], None]:
         """See `Memory.subscribe`; *listener* is called in a thread."""
         return self.sync.subscribe(listener, kinds=kinds)
+
+    def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
+        """See `Memory.on_compaction`; *listener* is called in a thread."""
+        return self.sync.on_compaction(listener)
 
     @property
     def space(self) -> str:

@@ -5,39 +5,34 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from fornix.admission.again import both, screened_again
 from fornix.alike import Crowd, Probe
+from fornix.compaction import Compacted, Given
+from fornix.drafted import Single, embedded, feature_of, id_of, is_past, place_of
 from fornix.errors import (
     Conflict,
     DuplicateItem,
     InvalidInput,
-    KeyBusy,
     NotFound,
-    SetMoved,
     StaleItem,
     Unusable,
 )
+from fornix.ids import derived_ids, new_id
 from fornix.items import Hits
+from fornix.moments import Moment, expired, holds
 from fornix.recall import Drafted, SearchOptions
 from fornix.scope import is_hidden
-from fornix.state import Mark, Overlay
-from fornix.state.committed import Patience
-from fornix.state.paths import Place
-from fornix.state.tree import Expiry
 from fornix.store import (
     Add,
-    Batch,
-    Commit,
-    Compact,
     Define,
     Definition,
     Feature,
     ItemChange,
     Record,
-    Replace,
     Retire,
     Revive,
     Scope,
@@ -45,17 +40,14 @@ from fornix.store import (
     SetInfo,
     SetRef,
     StoredItem,
-    TreeDelta,
     Undo,
     parts_of,
     records_of,
 )
 from fornix.values import Value
-from fornix.writer import Call, Change, Engine, Reads, Ruled, derived_ids, new_id
+from fornix.writer import Call, Change, Engine, Reads, Ruled
 
 R = TypeVar("R")
-
-Single: TypeAlias = Add | Replace | Retire
 
 AFTER_ALL = 1 << 62
 """Rows of drafted items: past every row of the store, so that they come last among their like."""
@@ -81,9 +73,11 @@ class Draft(Reads):
         self._versions: dict[tuple[SetRef, str], int] = {}
         self._next = AFTER_ALL
         self.open = False
-        self.before: int | None = None
+        self.before: Moment | None = None
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
+        self._tidying = False
+        self._rooms = engine.compactions.rooms(DraftView(self))
         self.screens: dict[SetRef, Screened] = {}
         self._looked: set[SetRef] = set()
         self._crowds: dict[SetRef, Crowd] = {}
@@ -108,15 +102,54 @@ class Draft(Reads):
                 raise
             again = chain(tuple(made), iter(self._new_id, None))
             change = self._built(build, lambda: next(again))
+        self.keep(change.items, change.define)
         self.calls.append([call.name, call.arguments()])
-        self.define.extend(change.define)
         for screened in change.screened:
             self.screens[screened.set] = both(self.screens.get(screened.set), screened)
-        for item in change.items:
-            self.items.append(item)
-            for part in parts_of(item):
-                self._take(part)
         return change.result
+
+    def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
+        """Gather changes, with what makes room for what they add; all of them, or none.
+
+        Raises:
+            SetFull: A set that is to make room can make none.
+            InvalidPlan, StrategyFailed: A user's strategy failed.
+        """
+        self._engine.compactions.relieve(items)
+        done, defined = len(self.items), self.define[:]
+        self.define.extend(define)
+        try:
+            for item in items:
+                self._rooms.follow(item.set, self.define)
+                if isinstance(item, Add):
+                    self._make_room(item)
+                    self._append(self._rooms.timed(item))
+                else:
+                    self._append(item)
+        except BaseException:
+            self._begin_anew(self.items[:done], defined)
+            raise
+
+    def _make_room(self, add: Add) -> None:
+        self._tidying = True
+        try:
+            for compact in self._rooms.made_for(add):
+                self._append(compact)
+        finally:
+            self._tidying = False
+
+    def _append(self, item: ItemChange) -> None:
+        self.items.append(item)
+        for part in parts_of(item):
+            self._take(part)
+
+    def _begin_anew(self, items: Sequence[ItemChange], define: Sequence[Define]) -> None:
+        self.items, self.define = [], list(define)
+        self._live, self._hidden, self._versions, self._crowds = {}, set(), {}, {}
+        self._rooms.forget()
+        for item in items:
+            self._rooms.follow(item.set, self.define)
+            self._append(item)
 
     def _is_repetition(self) -> bool:
         """Return whether somebody committed this very batch while its block was under way.
@@ -127,7 +160,7 @@ class Draft(Reads):
             return False
         first = self._engine.store.adopted(self._op, request=None, label="")
         if first is not None:
-            self.before = first.number - 1
+            self.before = Moment(first.number - 1, first.time)
         return first is not None
 
     def _built(
@@ -157,16 +190,17 @@ class Draft(Reads):
             found = self._found(change)
             if found is None or found.version != change.version:
                 version = None if found is None else found.version
-                raise StaleItem(_id(change), expected=change.version, found=version)
+                raise StaleItem(id_of(change), expected=change.version, found=version)
 
     def _found(self, change: Single) -> StoredItem | None:
-        return self.get(change.set, [_id(change)], at=None)[0]
+        return self.get(change.set, [id_of(change)], at=None)[0]
 
     def _take(self, change: Single) -> None:
-        place = (change.set, _id(change))
+        place = (change.set, id_of(change))
         before = None if isinstance(change, Add) else self._found(change)
         if before is not None:
             self._hidden.add(before.row)
+        self._rooms.took(change, before)
         if isinstance(change, Retire):
             self._live[place] = None
         else:
@@ -179,11 +213,12 @@ class Draft(Reads):
 
     def _last(self, add: Single) -> int:
         """Return the version that an id had last, in the batch or before it; 0: none yet."""
-        place = (add.set, _id(add))
+        place = (add.set, id_of(add))
         if place in self._versions or (isinstance(add, Add) and add.fresh):
             return self._versions.get(place, 0)
         past = self._engine.store.versions(*place)
-        seen = (s.version for s in past if self.before is None or s.begun <= self.before)
+        before = self.before
+        seen = (s.version for s in past if before is None or s.begun <= before.commit)
         return max(seen, default=0)
 
     def _stored(
@@ -206,13 +241,14 @@ class Draft(Reads):
 
     # --- reads that see the draft -------------------------------------------------------------
 
-    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
         self._check_open()
         found = super().get(ref, ids, at=self.before if at is None else at)
         if at is not None:
             return found
-        return [self._live.get((ref, i), stored) for i, stored in zip(ids, found, strict=True)]
+        own = [self._live.get((ref, i), stored) for i, stored in zip(ids, found, strict=True)]
+        return [None if s is None or self._is_gone(s, None) else s for s in own]
 
     def page(
         self,
@@ -221,11 +257,15 @@ class Draft(Reads):
         after: tuple[int, int] | None,
         limit: int,
         newest_first: bool,
-        at: int | None,
+        at: Moment | None,
     ) -> list[StoredItem]:
         """See `Writer.page`."""
         self._check_open()
-        drafted = [s for (r, _), s in self._live.items() if r == ref and s is not None]
+        drafted = [
+            stored
+            for (home, _), stored in self._live.items()
+            if home == ref and stored is not None and not self._is_gone(stored, None)
+        ]
         hidden = self._hidden if at is None else set[int]()
         page = super().page(
             ref,
@@ -237,11 +277,24 @@ class Draft(Reads):
         kept = [stored for stored in page if stored.row not in hidden]
         if at is not None or not drafted:
             return kept[:limit]
-        own = sorted((s for s in drafted if _past(s, after, newest_first)), key=_place)
+        own = sorted((s for s in drafted if is_past(s, after, newest_first)), key=place_of)
         if newest_first:
             own.reverse()
-        merged = heapq.merge(kept, own, key=_place, reverse=newest_first)
+        merged = heapq.merge(kept, own, key=place_of, reverse=newest_first)
         return list(merged)[:limit]
+
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.versions`: the committed ones; of a repetition, those from before it."""
+        self._check_open()
+        found = super().versions(ref, item_id)
+        if self.before is None:
+            return found
+        last = self.before.commit
+        return [
+            (stored, None if stored.ended is not None and stored.ended > last else ended)
+            for stored, ended in found
+            if stored.begun <= last
+        ]
 
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `Writer.info`: its items are those that the batch sees."""
@@ -251,11 +304,26 @@ class Draft(Reads):
         if not drafted:
             return found
         committed = super().get(ref, list(drafted), at=self.before)
-        more = sum(s is not None for s in drafted.values()) - sum(s is not None for s in committed)
+        own = [s for s in drafted.values() if s is not None and not self._is_gone(s, None)]
+        more = len(own) - sum(s is not None for s in committed)
         if found is None:
             made = next((d.definition for d in self.define if d.set == ref), Definition())
             return SetInfo(0, ref, made, more, 0)
         return replace(found, items=found.items + more)
+
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """See `Writer.compact`; a batch makes room by itself, where its sets are "sync"."""
+        _ = compaction
+        raise Unusable(
+            f"inside a batch, or an action, set {ref.name!r} is not compacted by a call; give it "
+            'execution="sync", or compact it by itself'
+        )
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """See `Writer.sources`."""
+        if any(row >= AFTER_ALL for row in rows):
+            raise Unusable("an item of this batch has no lineage before the batch is committed")
+        return super().sources(rows)
 
     def sets(self, scope: Scope) -> list[str]:
         """See `Writer.sets`: with those that the batch adds to first."""
@@ -289,7 +357,7 @@ class Draft(Reads):
         if self.before is None:
             past, found = super().alike(ref, probes)
         else:
-            found = self._there(self._engine.alike.find_at(ref, probes, self.before))
+            found = self._there(self._engine.alike.find_at(ref, probes, self.before.commit))
         crowd = self._crowds.get(ref)
         if crowd is None:
             crowd = self._crowds[ref] = Crowd()
@@ -320,14 +388,29 @@ class Draft(Reads):
         if options.at is not None or not self.items:
             return super().search(sets, query, options)
         self._embed_own()
-        live = {s.row: s for s in self._live.values() if s is not None}
+        now, valid_at = options.instants(self.now())
+        live = {
+            stored.row: stored
+            for stored in self._live.values()
+            if stored is not None
+            and not expired(stored.record, now)
+            and (valid_at is None or holds(stored.record, valid_at))
+        }
         features: dict[SetRef, list[Feature]] = {}
         for stored in live.values():
-            features.setdefault(stored.set, []).append(_feature(stored))
+            features.setdefault(stored.set, []).append(feature_of(stored))
         drafted = Drafted(live, features, frozenset(self._hidden))
-        hits = self._engine.recall.search(sets, query, options, drafted)
+        hits = self._engine.recall.search(sets, query, options, drafted, now=now)
         self._engine.echoes.note(sets, hits)
         return hits
+
+    def committed_features(self, ref: SetRef, items: Sequence[StoredItem]) -> dict[int, Feature]:
+        """Return what search reads of items that are committed, by row."""
+        info = super().info(ref) if items else None
+        if info is None:
+            return {}
+        rows = [stored.row for stored in items]
+        return {f.row: f for f in self._engine.store.features_of(info.number, rows)}
 
     def _embed_own(self) -> None:
         """Give drafted items their vectors, which are then committed with them."""
@@ -340,134 +423,37 @@ class Draft(Reads):
             id(old): replace(old, vectors=new)
             for old, new in zip(waiting.values(), vectors, strict=True)
         }
-        self.items = [_embedded(change, done) for change in self.items]
+        self.items = [embedded(change, done) for change in self.items]
         self._live = {
             place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
             for place, stored in self._live.items()
         }
 
 
-class BlockTree(Overlay):
-    """An overlay that serves one with block: what is written later would be lost, so it raises."""
+class DraftView:
+    """Sets as a batch sees them, for what makes room in them; not noted as reads of an action."""
 
-    __slots__ = ("open",)
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
 
-    def has(self, place: Place) -> bool:
-        """See `Overlay.has`."""
-        self._check_open()
-        return super().has(place)
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `View.info`."""
+        return Draft.info(self._draft, ref)
 
-    def read(self, place: Place) -> Value | Mark:
-        """See `Overlay.read`."""
-        self._check_open()
-        return super().read(place)
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[StoredItem]:
+        """See `View.page`."""
+        return Draft.page(
+            self._draft, ref, after=after, limit=limit, newest_first=newest_first, at=None
+        )
 
-    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
-        """See `Overlay.put`."""
-        self._check_open()
-        super().put(place, value, expiry)
-
-    def look(self, operation: Callable[[Overlay], R]) -> R:
-        """See `Overlay.look`."""
-        self._check_open()
-        return super().look(operation)
-
-    def change(self, operation: Callable[[Overlay], R], request: Sequence[object] = ()) -> R:
-        """See `Overlay.change`."""
-        self._check_open()
-        return super().change(operation, request)
-
-    def _check_open(self) -> None:
-        if not self.open:
-            raise Unusable("a batch is used inside its with block; ask for another one")
-
-
-def _embedded(change: ItemChange, done: Mapping[int, Record]) -> ItemChange:
-    """Return *change* with those records that got their vectors."""
-    if isinstance(change, (Add, Replace)):
-        return replace(change, record=done.get(id(change.record), change.record))
-    if isinstance(change, Compact):
-        added = [replace(add, record=done.get(id(add.record), add.record)) for add in change.added]
-        return replace(change, added=added)
-    return change
-
-
-def _id(change: Single) -> str:
-    return change.id if isinstance(change, Retire) else change.record.id
-
-
-def _place(stored: StoredItem) -> tuple[int, int]:
-    time = stored.record.time
-    return (stored.updated if time is None else time, stored.first)
-
-
-def _past(stored: StoredItem, after: tuple[int, int] | None, newest_first: bool) -> bool:  # noqa: FBT001 - inner
-    if after is None:
-        return True
-    return _place(stored) < after if newest_first else _place(stored) > after
-
-
-def _feature(stored: StoredItem) -> Feature:
-    r = stored.record
-    return Feature(
-        row=stored.row,
-        first=stored.first,
-        id=r.id,
-        begun=0,
-        ended=None,
-        time=_place(stored)[0],
-        importance=r.importance,
-        speaker=r.speaker,
-        role=r.role,
-        session=r.session,
-        metadata=r.metadata,
-        terms=r.terms,
-        tokens=r.tokens,
-        temporal=r.temporal,
-        vectors=r.vectors,
-    )
-
-
-def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
-    engine: Engine,
-    draft: Draft,
-    *,
-    op: bytes | None,
-    label: str,
-    base: int | None,
-    state: Sequence[TreeDelta],
-    calls: Sequence[Value],
-) -> Commit | None:
-    """Commit what was gathered; None if that is nothing. Waits for whoever runs the key."""
-    if not (draft.items or draft.define or state or op):
-        return None
-    request = None if op is None else engine.request(["batch", list(calls)])
-    batch = Batch(
-        scope=draft.scope,
-        time=engine.clock(),
-        op=op,
-        request=request,
-        label=label,
-        expects=engine.expects if draft.items else (),
-        base=base,
-        state=state,
-        define=draft.define,
-        items=draft.items,
-        screened=tuple(draft.screens.values()),
-        limits=engine.limits,
-    )
-    patience = Patience(draft.scope, engine.wait_s)
-    while True:
-        try:
-            commit = engine.store.commit(batch)
-        except KeyBusy as error:
-            patience.wait(error)
-        except SetMoved:
-            engine.moved(batch)
-            if not draft.screens or patience.over:
-                raise
-            draft.settle()
-            batch = replace(batch, screened=tuple(draft.screens.values()))
-        else:
-            engine.written(draft.items)
-            return commit
+    def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
+        """See `View.features`."""
+        own = {stored.row: feature_of(stored) for stored in items if stored.row >= AFTER_ALL}
+        return own | self._draft.committed_features(ref, [s for s in items if s.row not in own])

@@ -10,36 +10,38 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from fornix.admission import Rule, plans
 from fornix.alike import Alike
+from fornix.compaction import Compacted, Compactions, Site, Workshop
+from fornix.differences import Difference, difference
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
-from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
+from fornix.errors import InvalidInput, Unsupported
+from fornix.ids import new_id
 from fornix.index import Index
 from fornix.keys import KeyMemory, KnowledgeMemory
+from fornix.llm import ChatModel
 from fornix.memory_events import MemoryEvent
+from fornix.moments import AsOf
+from fornix.opening import check_settings, embedder_for, open_store, summariser_of, ticks_of
 from fornix.recall import Recall
 from fornix.records import Recorder
 from fornix.reindexing import alone, embedder_notes, reindex
 from fornix.state import Ttl
 from fornix.store import Lease, Limits, Scope, Store, StoreStats
-from fornix.stores.ram import RamStore
 from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.connection import SCHEMA as STORE_SCHEMA
-from fornix.values import checked_name, counted, microseconds
+from fornix.summarise import ExtractiveSummariser
+from fornix.upkeep import dimensions_of, sweep
+from fornix.values import checked_name, microseconds
 from fornix.writer import Engine
 
 SCHEMA = STORE_SCHEMA
 """The newest schema of a store file that this fornix knows."""
 
-LONGEST_WAIT_S = 366 * 24 * 3600
 DEFAULT_SPACE = "default"
-DEFAULT_EMBEDDER = "minilm"
-STILL = "?immutable=1"
-"""Ends a URL that is opened read-only: nobody writes meanwhile, so no file is made beside it."""
-
 CACHE_BYTES = 256 * 1024 * 1024
 """What the index may keep in RAM, beside what is memory-mapped."""
 
@@ -89,6 +91,7 @@ class Memory:
         space: str = DEFAULT_SPACE,
         knowledge: str | None = None,
         embedder: str | Embedder | None = None,
+        model: ChatModel | None = None,
         mode: Literal["rw", "ro"] = "rw",
         durability: Literal["full", "normal"] = "full",
         wait_s: float = 10,
@@ -106,6 +109,7 @@ class Memory:
             knowledge: Name of the knowledge to share; by default the space's own.
             embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
                 A space remembers its own.
+            model: A language model, for summaries; None: they are made of chosen sentences.
             mode: "ro" refuses every change and makes nothing.
             durability: "full": what returned survives loss of power; "normal": only the death of
                 processes, and is faster.
@@ -124,14 +128,14 @@ class Memory:
         knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
         if mode not in ("rw", "ro"):
             raise InvalidInput(f"mode must be 'rw' or 'ro', not {mode!r}")
-        _check_settings(wait_s, limits, short_term_ttl, cache_bytes)
+        check_settings(wait_s, limits, short_term_ttl, cache_bytes)
         rules = plans(admission)
         if durability not in ("full", "normal"):
             raise InvalidInput(f"durability must be 'full' or 'normal', not {durability!r}")
-        store = _open_store(url, mode=mode, durability=durability, wait_s=wait_s)
+        store = open_store(url, mode=mode, durability=durability, wait_s=wait_s)
         try:
-            chosen = _embedder_for(store, space, knowledge, embedder)
-            ticks = _ticks(clock)
+            chosen = embedder_for(store, space, knowledge, embedder)
+            now = ticks_of(clock)
             folder = store.folder if isinstance(store, SqliteStore) and mode == "rw" else None
             expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
             worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
@@ -141,16 +145,19 @@ class Memory:
                 salt=store.salt(),
                 budget_bytes=cache_bytes,
             )
-            recall = Recall(store, index, chosen, worker, ticks, expects)
-            alike = Alike(store, index, dimensions=chosen.dimensions)
+            recall = Recall(store, index, chosen, worker, now, expects)
             recorder = Recorder(chosen)
+            shop = Workshop(recorder, ExtractiveSummariser, summariser_of(model))
+            compactions = Compactions(Site(store, shop, now, new_id, expects))
+            alike = Alike(store, index, dimensions=chosen.dimensions)
             engine = Engine(
                 store,
                 recorder,
                 recall,
                 alike,
                 worker,
-                ticks,
+                compactions,
+                now,
                 limits,
                 wait_s,
                 expects,
@@ -177,11 +184,41 @@ class Memory:
             StoreBusy: Somebody has the store open.
             Unsupported: The store is in RAM.
         """
-        store = _open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             if not isinstance(store, SqliteStore):
                 raise Unsupported("a memory in RAM is not restored; open the backup itself")
             store.restore(Path(backup))
+        finally:
+            store.close()
+
+    @classmethod
+    def repair(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        wait_s: float = 10,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[str]:
+        """Make again what follows from what a store holds; return what was done, in words.
+
+        What search reads of items, counts of sets, files beside the store; vectors that are lost
+        or broken wait for the embedder. Items, exact trees, runs and history are never touched.
+
+        Args:
+            progress: Called with how many items were looked at since the last call.
+
+        Raises:
+            NotAStore: The file itself is damaged; bring back a backup with `restore`.
+            StoreBusy: Somebody has the store open.
+            Unsupported: The store is in RAM.
+        """
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            if not isinstance(store, SqliteStore):
+                raise Unsupported("a memory in RAM has nothing to repair")
+            sizes = dimensions_of(store)
+            return store.repair(dimensions=sizes, progress=progress or (lambda _count: None))
         finally:
             store.close()
 
@@ -208,7 +245,7 @@ class Memory:
         Raises:
             StoreBusy: Another re-embeds this store for longer than that.
         """
-        store = _open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             mine = alone(store.folder, wait_s=wait_s) if isinstance(store, SqliteStore) else None
             with mine or nullcontext():
@@ -298,19 +335,32 @@ class Memory:
         """
         return self._engine.listeners.subscribe(listener, kinds)
 
+    def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
+        """Have *listener* called with each compaction that this process commits; return its end.
+
+        After the commit, at most once, by the thread that committed; it should be quick. If it
+        raises, that is logged, and it is dropped.
+        """
+        return self._engine.compactions.listeners.subscribe(listener)
+
     # --- care ---------------------------------------------------------------------------------
 
     def settle(
         self, wait_s: float | None = None, *, progress: Callable[[int], None] | None = None
     ) -> bool:
-        """Wait until everything committed is found by meaning; return whether it is in time.
+        """Wait until all committed is found by meaning, and full sets are compacted; or *wait_s*.
+
+        Returns whether it is in time. A compaction that failed is not waited for.
 
         Args:
             progress: Called with the number of items embedded since the last call.
         """
         if wait_s is not None and type(wait_s) not in (int, float):
             raise InvalidInput(f"wait_s must be a number of seconds, or None, not {wait_s!r}")
-        return self._engine.worker.settle(wait_s=wait_s, progress=progress)
+        began = time.monotonic()
+        compacted = self._engine.compactions.worker.settle(wait_s)
+        left = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
+        return self._engine.worker.settle(wait_s=left, progress=progress) and compacted
 
     def stats(self) -> MemoryStats:
         """Return figures: what is stored, what waits, who runs what."""
@@ -333,13 +383,64 @@ class Memory:
         )
 
     def sweep(self) -> int:
-        """Remove what expired a day ago or more, and tidy the index; return how much was removed.
+        """Remove what expired and what sets keep no longer, and tidy the index; return how much.
 
-        Reads are the same before and after. The store sweeps by itself as it is written to; worth
-        calling now and then where large sets (20,000 items and more) change much.
+        Items that have expired are retired; values of exact trees go a day after they expired;
+        versions that ended longer ago than the retention of their set go for good. Reads of the
+        present are the same before and after. The store sweeps by itself as it is written to, but
+        for the items; worth calling now and then where items expire, or large sets (20,000 items
+        and more) change much.
         """
         self._index.tidy(dimensions=self.embedder.dimensions)
-        return self._engine.store.sweep(now=self._engine.clock())
+        return sweep(self._engine)
+
+    def diff(
+        self,
+        key: str,
+        a: AsOf,
+        b: AsOf | None = None,
+        *,
+        sets: Sequence[str] | None = None,
+        tree: Literal["show", "skip"] = "show",
+    ) -> Difference:
+        """Return what changed in the memory of *key* between two moments: commits, or times.
+
+        Args:
+            b: The later moment; None: now.
+            sets: Names of the sets to look at; by default all, ``[]`` for none.
+            tree: "skip" leaves out the exact tree.
+
+        Raises:
+            HistoryPruned: What was there at one of them is no longer kept.
+        """
+        scope, now = Scope(self._space, checked_name(key, "a key")), self._engine.clock()
+        if tree not in ("show", "skip"):
+            raise InvalidInput(f"tree must be 'show' or 'skip', not {tree!r}")
+        store = self._engine.store
+        return difference(store, scope, a, b, sets=sets, tree=tree == "show", now=now)
+
+    def prune_history(
+        self,
+        *,
+        before: datetime,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Remove what exact trees were before a time, for good; return how many versions went.
+
+        Of all keys of the store. What they are now stays, and so does what ended on the last day
+        and since a run that has not ended began. Sets have a retention of their own.
+
+        Args:
+            progress: Called with the number of versions that went since the last call.
+        """
+        until, removed = microseconds(before, "before"), 0
+        after: int | None = 0
+        while after is not None:
+            done, after = self._engine.store.prune_history(before=until, after=after)
+            removed += done
+            if progress is not None:
+                progress(done)
+        return removed
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy of the store, as it is now, to *path*; everything goes on meanwhile.
@@ -356,73 +457,13 @@ class Memory:
         store.backup(Path(path))
 
     def close(self) -> None:
-        """Stop embedding, flush, close the store; twice is fine. What is pending stays so."""
+        """Stop embedding and compacting, flush, close the store; twice is fine.
+
+        What is pending stays so.
+        """
+        self._engine.compactions.worker.close()
         self._engine.worker.close()
         self._index.clear()
         self._engine.recall.clear()
         self._engine.echoes.clear()
         self._engine.store.close()
-
-
-def _check_settings(wait_s: object, limits: object, ttl: object, cache_bytes: object) -> None:
-    """Refuse at once what would fail at the first write."""
-    if type(wait_s) not in (int, float) or not 0 <= cast("float", wait_s) <= LONGEST_WAIT_S:
-        raise InvalidInput(f"wait_s must be a number of seconds from 0 to a year, not {wait_s!r}")
-    if limits is not None and not isinstance(limits, Limits):
-        raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {limits!r}")
-    if ttl is not None and not isinstance(ttl, Ttl):
-        raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {ttl!r}")
-    counted(cache_bytes, "cache_bytes", least=0)
-
-
-def _open_store(
-    url: str | os.PathLike[str],
-    *,
-    mode: Literal["rw", "ro"],
-    durability: Literal["full", "normal"],
-    wait_s: float,
-) -> Store:
-    place = os.fspath(url)
-    if not isinstance(place, str) or not place:  # pyright: ignore[reportUnnecessaryIsInstance] - bytes paths
-        raise InvalidInput(f"a memory is opened by a path or ':memory:', not {url!r}")
-    if place == ":memory:":
-        if mode == "ro":
-            raise StoreReadOnly("a memory in RAM starts empty; mode='ro' makes no sense for it")
-        return RamStore()
-    scheme, found, rest = place.partition("://")
-    if found and scheme != "sqlite":
-        raise Unsupported(f"{scheme}:// stores are not supported; use a path, or ':memory:'")
-    path = rest.removeprefix("/") if found else place
-    still = bool(found) and mode == "ro" and path.endswith(STILL)
-    return SqliteStore.open(
-        Path(path.removesuffix(STILL) if still else path),
-        read_only=mode == "ro",
-        durability=durability,
-        wait_s=wait_s,
-        still=still,
-    )
-
-
-def _embedder_for(
-    store: Store, space: str, knowledge: str, asked: str | Embedder | None
-) -> Embedder:
-    """Return the embedder to use; have the space and the knowledge remember it."""
-    remembered = {note: store.note(note) for note in embedder_notes(space, knowledge)}
-    known = next((name for name in remembered.values() if name is not None), None)
-    embedder = open_embedder(asked if asked is not None else known or DEFAULT_EMBEDDER)
-    for note in sorted(
-        remembered, key=lambda note: remembered[note] is None
-    ):  # refuse, then remember
-        name = remembered[note]
-        if name is None and not store.read_only:
-            store.put_note(note, embedder.name, expected=None)
-            name = store.note(note)  # somebody may have been first
-        if name is not None and name != embedder.name:
-            raise EmbedderConflict(note, asked=embedder.name, found=name)
-    return embedder
-
-
-def _ticks(clock: Callable[[], datetime] | None) -> Callable[[], int]:
-    if clock is None:
-        return lambda: time.time_ns() // 1000
-    return lambda: microseconds(clock(), "the clock's time")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from fornix.admission.duplicates import Exact, Near
+from fornix.admission.kept import Rule
 from fornix.admission.quarantine import Quarantine, Quarantined
 from fornix.admission.rules import (
-    Exact,
     Injection,
-    Near,
     Own,
     Recalled,
-    Rule,
     Secrets,
     Size,
     admission_rule,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, cast
 
 from fornix import words
+from fornix.admission.kept import Rule
 from fornix.admission.quarantine import Held
-from fornix.admission.rules import Rule, rules_of
+from fornix.admission.rules import rules_of
 from fornix.admission.verdicts import (
     ACCEPT,
     LONGEST_REASON,
@@ -41,12 +42,13 @@ class Barrier:
 
     Args:
         ruled: The rules, as they are kept.
-        own: For a set of which nothing was kept yet: how it is to be defined.
+        beside: The id of an item that is not compared: what is checked takes its place.
     """
 
     writer: Writer
     ref: SetRef
     ruled: Ruled
+    beside: str = ""
     _past: int | None = None
     _crowd: Crowd = field(default_factory=Crowd)
     _mine: dict[str, tuple[Record, Item]] = field(default_factory=dict[str, tuple[Record, Item]])
@@ -79,13 +81,14 @@ class Barrier:
             found = [_other(stored) for stored in others]
             if self._mine:
                 found += map(self._own, self._crowd.find(self._probe(record, threshold)))
-            return [other for other in found if other.record.id != record.id]
+            return [other for other in found if other.record.id not in (record.id, self.beside)]
 
         candidate = Candidate(
             record=record,
             passed=item,
             scope=self.ref.scope,
             set_name=self.ref.name,
+            now=self.writer.now(),
             find=find,
             heard=lambda: self.writer.echoes(self.ref.scope),
         )
@@ -234,7 +237,7 @@ def added(answer: Value) -> Added:
 
 
 def check_update(
-    writer: Writer, ref: SetRef, ruled: Ruled, item: Item, record: Record
+    writer: Writer, ref: SetRef, ruled: Ruled, *, item: Item, record: Record, beside: str = ""
 ) -> Screened | None:
     """Check the new version of an item; duplicates are its own affair.
 
@@ -243,7 +246,7 @@ def check_update(
     Raises:
         Rejected: A rule would not have it in the set as it is.
     """
-    verdict = Barrier(writer, ref, ruled).judge([(item, record)])[0]
+    verdict = Barrier(writer, ref, ruled, beside).judge([(item, record)])[0]
     if verdict.outcome in ("quarantine", "reject"):
         if not writer.still(ref, ruled):
             return None

@@ -86,12 +86,14 @@ class Candidate:
         passed: As it was passed.
         scope: Whose set it is for.
         set_name: The set.
+        now: The time, in microseconds.
     """
 
     record: Record
     passed: Item
     scope: Scope
     set_name: str
+    now: int
     find: Callable[[float], Sequence[Other]]
     heard: Callable[[], Sequence[tuple[Scope, Item]]]
 

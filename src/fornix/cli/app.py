@@ -18,11 +18,13 @@ from fornix.cli import (
     items,
     listing,
     moving,
+    past,
     quarantine,
     replay,
     running,
     runs,
     show,
+    tidy,
 )
 from fornix.cli.completion import completion
 from fornix.cli.options import session_of, shared
@@ -148,8 +150,10 @@ for _command in (
     *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
     quarantine.quarantine,
     *(running.run, running.recover, runs.runs, replay.replay),
+    *(tidy.compact, tidy.compactions, tidy.undo, tidy.lineage),
     *(moving.import_file, moving.export_file, listing.stats),
     *(care.doctor, care.backup, care.restore, care.reindex, listing.version, completion),
+    *(past.diff, past.prune_history),
 ):
     fornix.add_command(_command)
 

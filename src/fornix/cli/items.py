@@ -12,6 +12,7 @@ import click
 
 from fornix.cli import show
 from fornix.cli.options import (
+    Whole,
     command,
     key_option,
     knowledge_option,
@@ -41,7 +42,7 @@ as_of_option = click.option(
     callback=parsed(read_moment),
     help="As it was: a commit number, or a time.",
 )
-limit_option = click.option("--limit", "-n", type=click.IntRange(min=1), help="At most so many.")
+limit_option = click.option("--limit", "-n", type=Whole(min=1), help="At most so many.")
 
 PAGE = 500
 
@@ -146,7 +147,7 @@ class _Question:
 @click.option(
     "--limit",
     "-n",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     default=10,
     show_default=True,
     help="At most so many.",
@@ -294,9 +295,7 @@ def _print(session: Session, found: Iterable[Item]) -> None:
 @key_option
 @knowledge_option
 @set_option
-@click.option(
-    "--limit", "-n", type=click.IntRange(min=1), default=10, show_default=True, help="How many."
-)
+@click.option("--limit", "-n", type=Whole(min=1), default=10, show_default=True, help="How many.")
 @as_of_option
 def recent(
     session: Session,

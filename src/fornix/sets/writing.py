@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import EllipsisType
 from typing import Literal, TypeAlias
 
@@ -16,14 +16,22 @@ from fornix.admission.barrier import (
     check_on_rejected,
     check_update,
 )
+from fornix.admission.kept import Rule
 from fornix.admission.quarantine import Quarantine
-from fornix.admission.rules import Rule, plans
+from fornix.admission.rules import plans
 from fornix.admission.verdicts import ACCEPT, Added, Verdict
+from fornix.compaction import Given
 from fornix.errors import InvalidInput, StaleItem
 from fornix.filters import Filter
 from fornix.items import Item
 from fornix.records import as_passed, item_of
-from fornix.sets.asked import checked_ids, definition, fits
+from fornix.sets.asked import (
+    Execution,
+    checked_ids,
+    definition,
+    fits,
+    refuse_upkeep,
+)
 from fornix.sets.reading import SetReads
 from fornix.signals import Signals
 from fornix.store import (
@@ -59,6 +67,9 @@ class SetWrites(SetReads):
         speaker: str | None = None,
         role: str | None = None,
         session: str | None = None,
+        expire_at: datetime | None = None,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
         on_existing: OnExisting = "error",
         idempotency_key: str | None = None,
     ) -> str:
@@ -67,6 +78,11 @@ class SetWrites(SetReads):
         In a set with rules of admission that may be the id of an item that says the same, or the
         one that the item has in `quarantine`; `admit` tells before.
         With an *idempotency_key* a second call changes nothing and returns the first one's id.
+
+        Args:
+            expire_at: From then on it is in no read of the present.
+            valid_from: When what it says begins to hold; None: it always did.
+            valid_to: When that ends to hold; None: it does not.
 
         Raises:
             DuplicateItem: The id is taken, and *on_existing* is "error".
@@ -78,7 +94,20 @@ class SetWrites(SetReads):
         item = (
             value
             if isinstance(value, Item)
-            else Item(value, id, text, metadata or {}, importance, speaker, role, session, time)
+            else Item(
+                value,
+                id,
+                text,
+                metadata or {},
+                importance,
+                speaker,
+                role,
+                session,
+                time,
+                expire_at=expire_at,
+                valid_from=valid_from,
+                valid_to=valid_to,
+            )
         )
         return self._add([item], on_existing, idempotency_key)[0]
 
@@ -239,6 +268,9 @@ class SetWrites(SetReads):
         speaker: str | EllipsisType | None = ...,
         role: str | EllipsisType | None = ...,
         session: str | EllipsisType | None = ...,
+        expire_at: datetime | EllipsisType | None = ...,
+        valid_from: datetime | EllipsisType | None = ...,
+        valid_to: datetime | EllipsisType | None = ...,
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> Item:
@@ -260,8 +292,12 @@ class SetWrites(SetReads):
             "speaker": speaker,
             "role": role,
             "session": session,
+            "expire_at": expire_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
         }
         changes = {name: new for name, new in given.items() if new is not ...}
+        made: list[Item] = []
         if "value" in changes and "text" not in changes:
             changes["text"] = None
 
@@ -275,16 +311,27 @@ class SetWrites(SetReads):
             if if_version is not None and stored.version != if_version:
                 raise StaleItem(id, expected=if_version, found=stored.version)
             item = replace(item_of(stored), **changes)
+            made[:] = [replace(item, version=stored.version + 1)]
             record = self._writer.records([(id, item)])[0]
             change = Replace(self._ref, stored.version, record)
-            screened: Screened | None = None
-            while screened is None and (ruled := self._writer.rules(self._ref, None)) is not None:
-                screened = check_update(self._writer, self._ref, ruled, item, record)
-            checked = () if screened is None else (screened,)
-            return Change([change], id, retry=if_version is None, screened=checked)
+            screened = self._screened(item, record)
+            return Change([change], id, retry=if_version is None, screened=screened)
 
         self._writer.write(Call("update", arguments, idempotency_key), build)
+        if made and made[0].expire_at is not None:  # it may be over by now, and then is not found
+            now = self._writer.get(self._ref, [id], at=None)[0]
+            return made[0] if now is None else item_of(now)
         return item_of(self._live(id))
+
+    def _screened(self, item: Item, record: Record, *, beside: str = "") -> list[Screened]:
+        """Check what takes the place of an item that is there; see `check_update`."""
+        while (ruled := self._writer.rules(self._ref, None)) is not None:
+            screened = check_update(
+                self._writer, self._ref, ruled, item=item, record=record, beside=beside
+            )
+            if screened is not None:
+                return [screened]
+        return []
 
     def delete(
         self,
@@ -322,11 +369,17 @@ class SetWrites(SetReads):
         """Retire every item; return how many there were. The set and its definition stay."""
         return self.delete(where={}, idempotency_key=idempotency_key)
 
-    def redefine(
+    def redefine(  # noqa: PLR0913 - what a set is opened with, all by name
         self,
         *,
         capacity: int | None = None,
-        compaction: str | None = None,
+        compaction: Given | None = None,
+        capacity_tokens: int | None = None,
+        capacity_bytes: int | None = None,
+        high_water: float | None = None,
+        low_water: float | None = None,
+        execution: Execution | None = None,
+        retention: Literal["keep", "purge"] | timedelta | None = None,
         signals: Signals | None = None,
         admission: Sequence[Rule | Callable[..., object]] | None = None,
     ) -> Definition:
@@ -335,13 +388,21 @@ class SetWrites(SetReads):
         What is over a smaller capacity is dealt with by the next add. New rules of *admission*
         are for what is added from then on; an empty list lifts them.
         """
-        given: dict[str, object] = {
+        given = {
             "capacity": capacity,
-            "compaction": compaction,
+            "compaction": None if compaction is None else self._writer.kept(compaction),
+            "capacity_tokens": capacity_tokens,
+            "capacity_bytes": capacity_bytes,
+            "high_water": high_water,
+            "low_water": low_water,
+            "execution": execution,
+            "retention": retention,
             "signals": signals,
             "admission": None if admission is None else plans(admission),
         }
         chosen = {name: value for name, value in given.items() if value is not None}
+        if not self._upkeep:
+            refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
 
         def build(_new_id: Callable[[], str]) -> Change:
             new = definition(chosen, start=self.definition)

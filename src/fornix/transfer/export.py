@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from fornix import wire
@@ -11,7 +11,7 @@ from fornix.items import Item, text_of
 from fornix.memory import Memory
 from fornix.records import item_of
 from fornix.scope import is_hidden
-from fornix.store import Node, Scope, SetInfo, Store
+from fornix.store import Definition, Node, Scope, SetInfo, Store
 from fornix.values import Path, Value, checked_name, microseconds, moment
 
 FORMAT = 1
@@ -23,6 +23,7 @@ LAST = (1 << 62) - 1
 """A time past every commit, in microseconds."""
 
 LABELS = ("speaker", "role", "session")
+TIMES = ("expire_at", "valid_from", "valid_to")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +100,10 @@ def _set_lines(store: Store, scope: Scope, selection: Selection, at: int) -> Ite
 def _set_fields(info: SetInfo) -> Value:
     found = info.definition
     fields: dict[str, Value] = {"type": "set", "key": info.ref.scope.key, "set": info.ref.name}
-    if found.capacity is not None:
-        fields["capacity"] = found.capacity
-    if found.compaction != "trim":
-        plan = found.compaction
-        fields["compaction"] = plan if isinstance(plan, str) else dict(plan)
-    if found.item_type is not None:
-        fields["item_type"] = found.item_type
+    usual = asdict(Definition())
+    fields.update((name, said) for name, said in asdict(found).items() if said != usual[name])
     if found.signals is not None:
         fields["signals"] = dict(sorted(found.signals.items()))
-    if found.admission is not None:
-        fields["admission"] = [dict(rule) for rule in found.admission]
     return fields
 
 
@@ -124,15 +118,14 @@ def item_fields(item: Item, *, key: str | None) -> dict[str, Value]:
     fields["value"] = item.value
     if item.text != text_of(item.value):
         fields["text"] = item.text
-    if item.metadata:
-        fields["metadata"] = dict(item.metadata)
-    if item.importance:
-        fields["importance"] = item.importance
-    if item.sources:
-        fields["sources"] = list(item.sources)
-    if item.compacted:
-        fields["compacted"] = True
-    return fields
+    others: dict[str, Value] = {
+        "metadata": dict(item.metadata),
+        "importance": item.importance,
+        "sources": list(item.sources),
+        "compacted": item.compacted,
+        **{name: time and stamp(time) for name in TIMES if (time := getattr(item, name))},
+    }
+    return fields | {name: said for name, said in others.items() if said}
 
 
 def _node_fields(key: str, path: Path, node: Node) -> Value:
