@@ -573,6 +573,10 @@ USES = {
     "runs retry": ["1"],
     "runs discard": ["1"],
     "replay": ["1"],
+    "quarantine list": ["-k", "ada"],
+    "quarantine show": ["x", "-k", "ada"],
+    "quarantine release": ["x", "-k", "ada"],
+    "quarantine discard": ["x", "-k", "ada"],
 }
 MAKE = {"add", "set", "run"}
 

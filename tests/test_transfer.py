@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Memory, Signals
+from fornix import Memory, Signals, Summarize, Trim
+from fornix.admission import Exact, Near, Size
+from fornix.compaction import CompactionPlan
 from fornix.errors import (
     DuplicateItem,
     FornixError,
@@ -58,6 +60,11 @@ def load(memory, file, target=None, **options):
     return Load(memory, **options).run(file, layout, target)
 
 
+def keep_all(items, capacity):
+    """A strategy of one's own."""
+    return CompactionPlan()
+
+
 def copied(found):
     with Memory.open(embedder="words") as other:
         load(other, source(*found))
@@ -91,6 +98,31 @@ def test_an_export_comes_back_byte_for_byte(memory):
     assert copied(first) == first
     assert json.loads(first[0]) == {"type": "fornix", "format": 1}
     assert exported_items(memory, Selection()) == 5
+
+
+def test_a_set_comes_back_as_it_was_defined(memory):
+    """Every setting of a set, and when items hold and expire; a set keeps on as it did."""
+    ada, time = memory.key("ada"), datetime(2040, 1, 1, tzinfo=UTC)
+    ada.set(
+        "facts",
+        capacity=50,
+        capacity_tokens=900,
+        capacity_bytes=9_000,
+        compaction=Summarize(limit=3),
+        high_water=0.8,
+        low_water=0.5,
+        execution="sync",
+        retention=timedelta(days=3),
+        admission=[Exact(), Near(0.7), Size(max_chars=90)],
+    ).add("Ada is in Rome", expire_at=time, valid_from=time - timedelta(9), valid_to=time)
+    ada.set("log", capacity=9, compaction=Trim(n=2), retention="purge").add("x")
+    ada.set("own", capacity=9, compaction=keep_all).add("x")
+    first = lines(memory)
+    with Memory.open(embedder="words") as other:
+        load(other, source(*first))
+        assert lines(other) == first
+        for name in ("facts", "log", "own"):
+            assert other.key("ada").set(name).definition == ada.set(name).definition
 
 
 def test_an_export_has_what_is_there_now(memory):
@@ -353,6 +385,15 @@ ITEM = {"type": "item", "key": "a", "set": "s", "value": "v"}
         ({"type": "set", "key": "a", "set": "s", "signals": {"x": 1}}, "unknown signals"),
         ({"type": "set", "key": None, "set": "s", "capacity": 1}, "knowledge"),
         ({"type": "set", "key": "a", "set": "s", "item_type": ""}, "item_type"),
+        ({"type": "set", "key": "a", "set": "s", "retention": 0}, "retention"),
+        ({"type": "set", "key": "a", "set": "s", "retention": "later"}, "retention"),
+        ({"type": "set", "key": "a", "set": "s", "execution": "never"}, "execution"),
+        ({"type": "set", "key": "a", "set": "s", "high_water": 2}, "high_water"),
+        ({"type": "set", "key": "a", "set": "s", "low_water": 0.95}, "low_water"),
+        ({"type": "set", "key": "a", "set": "s", "capacity_tokens": -1}, "capacity_tokens"),
+        ({"type": "set", "key": "a", "set": "s", "compaction": {"name": "newer"}}, "newer"),
+        ({"type": "set", "key": "a", "set": "s", "admission": [{"rule": "newer"}]}, "newer"),
+        ({"type": "set", "key": "a", "set": "s", "admission": "exact"}, "admission"),
         ({"type": "value", "key": "a", "path": [], "value": 1}, "empty"),
         ({"type": "value", "key": "a", "path": [""], "value": 1}, "path"),
         ({"type": "value", "key": "a", "path": ["x"]}, "has a"),

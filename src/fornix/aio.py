@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
+from fornix.admission import Quarantine
+from fornix.awaited import Async, Lane, Loop, OneByOne, awaited
 from fornix.compaction import Compacted
 from fornix.embed import Embedder
-from fornix.errors import StoreClosed, Unusable, WrongLoop
+from fornix.errors import Unusable
 from fornix.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
 from fornix.memory import DEFAULT_SPACE, Memory
 from fornix.memory_events import MemoryEvent
@@ -31,79 +31,9 @@ from fornix.store import Commit, Definition, Store
 from fornix.values import Value
 from fornix.writer import Engine
 
-THREADS = 16
-"""Calls under way at once; more wait. Writers share one fsync anyway."""
-
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
-
-
-class Loop:
-    """Runs calls in threads, for the event loop it was made in, and for no other."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fornix-aio")
-        self.closed = False
-
-    async def run(self, call: Callable[[], R]) -> R:
-        """Return what *call* returns, in a thread.
-
-        Raises:
-            WrongLoop: Awaited in another event loop than the memory was opened in.
-        """
-        if asyncio.get_running_loop() is not self._loop:
-            raise WrongLoop(
-                "this memory was opened in another event loop; open one per loop, or use Memory"
-            )
-        if self.closed:
-            raise StoreClosed("this memory was closed; open it again")
-        return await self._loop.run_in_executor(self._threads, partial(copy_context().run, call))
-
-    def close(self) -> None:
-        """Take no more calls."""
-        self.closed = True
-        self._threads.shutdown(wait=False)
-
-
-class Lane(Protocol):
-    """What calls go through: the `Loop`, or the lane of one batch."""
-
-    async def run(self, call: Callable[[], R]) -> R:
-        """Return what *call* returns, in a thread."""
-        ...
-
-
-class OneByOne:
-    """The calls of one batch: never two at a time, whatever tasks they come from."""
-
-    def __init__(self, loop: Lane) -> None:
-        self._loop, self._turn = loop, asyncio.Lock()
-
-    async def run(self, call: Callable[[], R]) -> R:
-        """Return what *call* returns, after the calls before it."""
-        async with self._turn:
-            return await self._loop.run(call)
-
-
-class _Async(Protocol):
-    """What has a sync object behind it."""
-
-    @property
-    def loop(self) -> Lane: ...
-    @property
-    def sync(self) -> object: ...
-
-
-def _awaited(
-    method: Callable[Concatenate[S, P], R],
-) -> Callable[Concatenate[_Async, P], Awaitable[R]]:
-    @wraps(method)
-    def call(self: _Async, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
-        return self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
-
-    return call
 
 
 def _default(
@@ -120,11 +50,11 @@ def _default(
 
 def _opened(
     method: Callable[Concatenate[S, P], MemorySet],
-) -> Callable[Concatenate[_Async, P], Awaitable[AsyncMemorySet]]:
+) -> Callable[Concatenate[Async, P], Awaitable[AsyncMemorySet]]:
     """Make a call that gives a set."""
 
     @wraps(method)
-    async def call(self: _Async, *args: P.args, **kwargs: P.kwargs) -> AsyncMemorySet:
+    async def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> AsyncMemorySet:
         made = await self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
         return AsyncMemorySet(self.loop, made)
 
@@ -137,19 +67,19 @@ class AsyncMemoryObject:
     def __init__(self, loop: Lane, sync: MemoryObject) -> None:
         self.loop, self.sync = loop, sync
 
-    is_exist = _awaited(MemoryObject.is_exist)
-    get_field_names = _awaited(MemoryObject.get_field_names)
-    to_dict = _awaited(MemoryObject.to_dict)
-    delete = _awaited(MemoryObject.delete)
-    clear = _awaited(MemoryObject.clear)
-    append = _awaited(MemoryObject.append)
-    increment = _awaited(MemoryObject.increment)
-    update = _awaited(MemoryObject.update)
-    _get = _awaited(MemoryObject.get)
-    _set = _awaited(MemoryObject.set)
-    _new_object = _awaited(MemoryObject.new_object)
-    _get_object = _awaited(MemoryObject.get_object)
-    _get_fields = _awaited(MemoryObject.get_fields)
+    is_exist = awaited(MemoryObject.is_exist)
+    get_field_names = awaited(MemoryObject.get_field_names)
+    to_dict = awaited(MemoryObject.to_dict)
+    delete = awaited(MemoryObject.delete)
+    clear = awaited(MemoryObject.clear)
+    append = awaited(MemoryObject.append)
+    increment = awaited(MemoryObject.increment)
+    update = awaited(MemoryObject.update)
+    _get = awaited(MemoryObject.get)
+    _set = awaited(MemoryObject.set)
+    _new_object = awaited(MemoryObject.new_object)
+    _get_object = awaited(MemoryObject.get_object)
+    _get_fields = awaited(MemoryObject.get_fields)
 
     @property
     def path(self) -> Spelling:
@@ -219,35 +149,55 @@ class AsyncMemoryObject:
         return AsyncMemoryObject(self.loop, found) if isinstance(found, MemoryObject) else found
 
 
+class AsyncQuarantine:
+    """A `Quarantine` whose calls are awaited."""
+
+    def __init__(self, loop: Lane, sync: Quarantine) -> None:
+        self.loop, self.sync = loop, sync
+
+    list = awaited(Quarantine.list)
+    get = awaited(Quarantine.get)
+    release = awaited(Quarantine.release)
+    discard = awaited(Quarantine.discard)
+    size = awaited(Quarantine.__len__)
+
+
 class AsyncMemorySet:
     """A `MemorySet` whose calls are awaited."""
 
     def __init__(self, loop: Lane, sync: MemorySet) -> None:
         self.loop, self.sync = loop, sync
 
-    add = _awaited(MemorySet.add)
-    add_many = _awaited(MemorySet.add_many)
-    get = _awaited(MemorySet.get)
-    list = _awaited(MemorySet.list)
-    recent = _awaited(MemorySet.recent)
-    history = _awaited(MemorySet.history)
-    search = _awaited(MemorySet.search)
-    update = _awaited(MemorySet.update)
-    supersede = _awaited(MemorySet.supersede)
-    delete = _awaited(MemorySet.delete)
-    clear = _awaited(MemorySet.clear)
-    redefine = _awaited(MemorySet.redefine)
-    compact = _awaited(MemorySet.compact)
-    compactions = _awaited(MemorySet.compactions)
-    undo = _awaited(MemorySet.undo)
-    sources = _awaited(MemorySet.sources)
-    lineage = _awaited(MemorySet.lineage)
-    size = _awaited(MemorySet.__len__)
+    add = awaited(MemorySet.add)
+    add_many = awaited(MemorySet.add_many)
+    get = awaited(MemorySet.get)
+    list = awaited(MemorySet.list)
+    recent = awaited(MemorySet.recent)
+    history = awaited(MemorySet.history)
+    search = awaited(MemorySet.search)
+    update = awaited(MemorySet.update)
+    supersede = awaited(MemorySet.supersede)
+    delete = awaited(MemorySet.delete)
+    clear = awaited(MemorySet.clear)
+    redefine = awaited(MemorySet.redefine)
+    compact = awaited(MemorySet.compact)
+    compactions = awaited(MemorySet.compactions)
+    undo = awaited(MemorySet.undo)
+    sources = awaited(MemorySet.sources)
+    lineage = awaited(MemorySet.lineage)
+    add_back = awaited(MemorySet.add_back)
+    admit = awaited(MemorySet.admit)
+    size = awaited(MemorySet.__len__)
 
     @property
     def name(self) -> str:
         """See `MemorySet.name`."""
         return self.sync.name
+
+    @property
+    def quarantine(self) -> AsyncQuarantine:
+        """See `MemorySet.quarantine`."""
+        return AsyncQuarantine(self.loop, self.sync.quarantine)
 
     async def definition(self) -> Definition:
         """See `MemorySet.definition`."""
@@ -260,14 +210,19 @@ class AsyncKnowledge:
     def __init__(self, loop: Lane, sync: KnowledgeMemory) -> None:
         self.loop, self.sync = loop, sync
 
-    search = _awaited(KnowledgeMemory.search)
-    sets = _awaited(KnowledgeMemory.sets)
+    search = awaited(KnowledgeMemory.search)
+    sets = awaited(KnowledgeMemory.sets)
     set = _opened(KnowledgeMemory.set)
 
     @property
     def name(self) -> str:
         """See `KnowledgeMemory.name`."""
         return self.sync.name
+
+    @property
+    def quarantine(self) -> AsyncQuarantine:
+        """See `KnowledgeMemory.quarantine`."""
+        return AsyncQuarantine(self.loop, self.sync.quarantine)
 
 
 class _AsyncSets:
@@ -276,8 +231,8 @@ class _AsyncSets:
     def __init__(self, loop: Lane, sync: KeyMemory | KeyBatch) -> None:
         self.loop, self.sync = loop, sync
 
-    search = _awaited(KeySets.search)
-    sets = _awaited(KeySets.sets)
+    search = awaited(KeySets.search)
+    sets = awaited(KeySets.sets)
     set = _opened(KeySets.set)
     add = _default(MemorySet.add)
     add_many = _default(MemorySet.add_many)
@@ -288,6 +243,11 @@ class _AsyncSets:
     update = _default(MemorySet.update)
     supersede = _default(MemorySet.supersede)
     delete = _default(MemorySet.delete)
+
+    @property
+    def quarantine(self) -> AsyncQuarantine:
+        """See `KeyMemory.quarantine`."""
+        return AsyncQuarantine(self.loop, self.sync.quarantine)
 
     async def get_memory_set(self, name: str) -> AsyncMemorySet:
         """Return a set; the name Flink Agents gives to `set`."""
@@ -426,12 +386,12 @@ class AsyncMemory:
     ) -> None:
         await self.close()
 
-    settle = _awaited(Memory.settle)
-    stats = _awaited(Memory.stats)
-    sweep = _awaited(Memory.sweep)
-    diff = _awaited(Memory.diff)
-    prune_history = _awaited(Memory.prune_history)
-    backup = _awaited(Memory.backup)
+    settle = awaited(Memory.settle)
+    stats = awaited(Memory.stats)
+    sweep = awaited(Memory.sweep)
+    diff = awaited(Memory.diff)
+    prune_history = awaited(Memory.prune_history)
+    backup = awaited(Memory.backup)
 
     def subscribe(
         self,

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
+from fornix.admission.again import both, screened_again
+from fornix.alike import Crowd, Probe
 from fornix.compaction import Compacted, Given
+from fornix.drafted import Single, embedded, feature_of, id_of, is_past, place_of
 from fornix.errors import (
     Conflict,
     DuplicateItem,
@@ -18,24 +21,22 @@ from fornix.errors import (
     StaleItem,
     Unusable,
 )
+from fornix.ids import derived_ids, new_id
 from fornix.items import Hits
 from fornix.moments import Moment, expired, holds
 from fornix.recall import Drafted, SearchOptions
-from fornix.state import Mark, Overlay
-from fornix.state.paths import Place
-from fornix.state.tree import Expiry
+from fornix.scope import is_hidden
 from fornix.store import (
     Add,
-    Compact,
     Define,
     Definition,
     Feature,
     ItemChange,
     Record,
-    Replace,
     Retire,
     Revive,
     Scope,
+    Screened,
     SetInfo,
     SetRef,
     StoredItem,
@@ -44,11 +45,9 @@ from fornix.store import (
     records_of,
 )
 from fornix.values import Value
-from fornix.writer import Call, Change, Engine, Reads, derived_ids, new_id
+from fornix.writer import Call, Change, Engine, Reads, Ruled
 
 R = TypeVar("R")
-
-Single: TypeAlias = Add | Replace | Retire
 
 AFTER_ALL = 1 << 62
 """Rows of drafted items: past every row of the store, so that they come last among their like."""
@@ -79,6 +78,9 @@ class Draft(Reads):
         self._new_id = new_id if op is None else derived_ids(op)
         self._tidying = False
         self._rooms = engine.compactions.rooms(DraftView(self))
+        self.screens: dict[SetRef, Screened] = {}
+        self._looked: set[SetRef] = set()
+        self._crowds: dict[SetRef, Crowd] = {}
 
     def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
         """See `Writer.write`: kept until the batch commits."""
@@ -102,6 +104,8 @@ class Draft(Reads):
             change = self._built(build, lambda: next(again))
         self.keep(change.items, change.define)
         self.calls.append([call.name, call.arguments()])
+        for screened in change.screened:
+            self.screens[screened.set] = both(self.screens.get(screened.set), screened)
         return change.result
 
     def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
@@ -141,7 +145,7 @@ class Draft(Reads):
 
     def _begin_anew(self, items: Sequence[ItemChange], define: Sequence[Define]) -> None:
         self.items, self.define = [], list(define)
-        self._live, self._hidden, self._versions = {}, set(), {}
+        self._live, self._hidden, self._versions, self._crowds = {}, set(), {}, {}
         self._rooms.forget()
         for item in items:
             self._rooms.follow(item.set, self.define)
@@ -186,13 +190,13 @@ class Draft(Reads):
             found = self._found(change)
             if found is None or found.version != change.version:
                 version = None if found is None else found.version
-                raise StaleItem(_id(change), expected=change.version, found=version)
+                raise StaleItem(id_of(change), expected=change.version, found=version)
 
     def _found(self, change: Single) -> StoredItem | None:
-        return self.get(change.set, [_id(change)], at=None)[0]
+        return self.get(change.set, [id_of(change)], at=None)[0]
 
     def _take(self, change: Single) -> None:
-        place = (change.set, _id(change))
+        place = (change.set, id_of(change))
         before = None if isinstance(change, Add) else self._found(change)
         if before is not None:
             self._hidden.add(before.row)
@@ -203,10 +207,13 @@ class Draft(Reads):
             last = self._last(change) if before is None else before.version
             self._versions[place] = last + 1
             self._live[place] = self._stored(change.set, change.record, before, last + 1)
+            if change.set in self._crowds:
+                record = change.record
+                self._crowds[change.set].take(record.id, record.terms, record.tokens)
 
     def _last(self, add: Single) -> int:
         """Return the version that an id had last, in the batch or before it; 0: none yet."""
-        place = (add.set, _id(add))
+        place = (add.set, id_of(add))
         if place in self._versions or (isinstance(add, Add) and add.fresh):
             return self._versions.get(place, 0)
         past = self._engine.store.versions(*place)
@@ -270,10 +277,10 @@ class Draft(Reads):
         kept = [stored for stored in page if stored.row not in hidden]
         if at is not None or not drafted:
             return kept[:limit]
-        own = sorted((s for s in drafted if _past(s, after, newest_first)), key=_place)
+        own = sorted((s for s in drafted if is_past(s, after, newest_first)), key=place_of)
         if newest_first:
             own.reverse()
-        merged = heapq.merge(kept, own, key=_place, reverse=newest_first)
+        merged = heapq.merge(kept, own, key=place_of, reverse=newest_first)
         return list(merged)[:limit]
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
@@ -322,7 +329,58 @@ class Draft(Reads):
         """See `Writer.sets`: with those that the batch adds to first."""
         self._check_open()
         drafted = {d.set for d in self.define} | {ref for ref, _ in self._live}
-        return sorted({*super().sets(scope), *(r.name for r in drafted if r.scope == scope)})
+        names = (ref.name for ref in drafted if ref.scope == scope and not is_hidden(ref))
+        return sorted({*super().sets(scope), *names})
+
+    def hidden(self, scope: Scope) -> list[str]:
+        """See `Writer.hidden`."""
+        drafted = {ref.name for ref, _ in self._live if ref.scope == scope and is_hidden(ref)}
+        return sorted({*super().hidden(scope), *drafted})
+
+    # --- what is added is checked --------------------------------------------------------------
+
+    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+        """See `Writer.rules`: looked up once, as no commit says so before the block ends."""
+        if ref not in self._looked:
+            self._looked.add(ref)
+            info = self.info(ref)
+            if info is not None and info.definition.admission is not None:
+                self._engine.ruled[ref] = None
+        return super().rules(ref, own)
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """See `Writer.alike`: with what was gathered."""
+        self._check_open()
+        past: int | None = None
+        if self.before is None:
+            past, found = super().alike(ref, probes)
+        else:
+            found = self._there(self._engine.alike.find_at(ref, probes, self.before.commit))
+        crowd = self._crowds.get(ref)
+        if crowd is None:
+            crowd = self._crowds[ref] = Crowd()
+            for (of, item_id), stored in self._live.items():
+                if of == ref and stored is not None:
+                    crowd.take(item_id, stored.record.terms, stored.record.tokens)
+        for items, probe in zip(found, probes, strict=True):
+            items[:] = [stored for stored in items if stored.row not in self._hidden]
+            own = (self._live.get((ref, item_id)) for item_id in crowd.find(probe))
+            items.extend(stored for stored in own if stored is not None)
+        return past, found
+
+    def settle(self) -> None:
+        """Hold what was checked against what others added meanwhile.
+
+        Raises:
+            SetMoved: One of them makes a difference.
+        """
+        for ref, screened in self.screens.items():
+            added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
+            live = [self._live.get((ref, item_id)) for item_id in added]
+            there = [stored for stored in live if stored is not None]
+            self.screens[ref] = screened_again(self._engine, screened, there)
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
@@ -340,9 +398,11 @@ class Draft(Reads):
         }
         features: dict[SetRef, list[Feature]] = {}
         for stored in live.values():
-            features.setdefault(stored.set, []).append(_feature(stored))
+            features.setdefault(stored.set, []).append(feature_of(stored))
         drafted = Drafted(live, features, frozenset(self._hidden))
-        return self._engine.recall.search(sets, query, options, drafted, now=now)
+        hits = self._engine.recall.search(sets, query, options, drafted, now=now)
+        self._engine.echoes.note(sets, hits)
+        return hits
 
     def committed_features(self, ref: SetRef, items: Sequence[StoredItem]) -> dict[int, Feature]:
         """Return what search reads of items that are committed, by row."""
@@ -363,7 +423,7 @@ class Draft(Reads):
             id(old): replace(old, vectors=new)
             for old, new in zip(waiting.values(), vectors, strict=True)
         }
-        self.items = [_embedded(change, done) for change in self.items]
+        self.items = [embedded(change, done) for change in self.items]
         self._live = {
             place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
             for place, stored in self._live.items()
@@ -395,86 +455,5 @@ class DraftView:
 
     def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
         """See `View.features`."""
-        own = {stored.row: _feature(stored) for stored in items if stored.row >= AFTER_ALL}
+        own = {stored.row: feature_of(stored) for stored in items if stored.row >= AFTER_ALL}
         return own | self._draft.committed_features(ref, [s for s in items if s.row not in own])
-
-
-class BlockTree(Overlay):
-    """An overlay that serves one with block: what is written later would be lost, so it raises."""
-
-    __slots__ = ("open",)
-
-    def has(self, place: Place) -> bool:
-        """See `Overlay.has`."""
-        self._check_open()
-        return super().has(place)
-
-    def read(self, place: Place) -> Value | Mark:
-        """See `Overlay.read`."""
-        self._check_open()
-        return super().read(place)
-
-    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
-        """See `Overlay.put`."""
-        self._check_open()
-        super().put(place, value, expiry)
-
-    def look(self, operation: Callable[[Overlay], R]) -> R:
-        """See `Overlay.look`."""
-        self._check_open()
-        return super().look(operation)
-
-    def change(self, operation: Callable[[Overlay], R], request: Sequence[object] = ()) -> R:
-        """See `Overlay.change`."""
-        self._check_open()
-        return super().change(operation, request)
-
-    def _check_open(self) -> None:
-        if not self.open:
-            raise Unusable("a batch is used inside its with block; ask for another one")
-
-
-def _embedded(change: ItemChange, done: Mapping[int, Record]) -> ItemChange:
-    """Return *change* with those records that got their vectors."""
-    if isinstance(change, (Add, Replace)):
-        return replace(change, record=done.get(id(change.record), change.record))
-    if isinstance(change, Compact):
-        added = [replace(add, record=done.get(id(add.record), add.record)) for add in change.added]
-        return replace(change, added=added)
-    return change
-
-
-def _id(change: Single) -> str:
-    return change.id if isinstance(change, Retire) else change.record.id
-
-
-def _place(stored: StoredItem) -> tuple[int, int]:
-    time = stored.record.time
-    return (stored.updated if time is None else time, stored.first)
-
-
-def _past(stored: StoredItem, after: tuple[int, int] | None, newest_first: bool) -> bool:  # noqa: FBT001 - inner
-    if after is None:
-        return True
-    return _place(stored) < after if newest_first else _place(stored) > after
-
-
-def _feature(stored: StoredItem) -> Feature:
-    r = stored.record
-    return Feature(
-        row=stored.row,
-        first=stored.first,
-        id=r.id,
-        begun=0,
-        ended=None,
-        time=_place(stored)[0],
-        importance=r.importance,
-        speaker=r.speaker,
-        role=r.role,
-        session=r.session,
-        metadata=r.metadata,
-        terms=r.terms,
-        tokens=r.tokens,
-        temporal=r.temporal,
-        vectors=r.vectors,
-    )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from fornix.definition import Definition
+from fornix.definition import Definition, Screened
 from fornix.errors import InvalidInput
 from fornix.frozen import frozen, frozen_by_name
 from fornix.progress import Progress, Turn
@@ -284,6 +284,9 @@ class Batch:
         run: What it tells of a run's progress; it has a name of its own, and *op* is None.
         release: The lease of *epoch* is given back with this commit.
         fences: Leases that must be held, whatever their scopes; `StaleRun` else.
+        screened: What its adds and replacements were checked by, for each set with rules of
+            admission; `SetMoved` where that is missing, or is not so any more. None: they pass
+            every set's rules, as what is restored does.
         result: What a repetition is told.
     """
 
@@ -301,6 +304,7 @@ class Batch:
     state: Sequence[TreeDelta] = ()
     define: Sequence[Define] = ()
     items: Sequence[ItemChange] = ()
+    screened: Sequence[Screened] | None = ()
     limits: Limits | None = None
     result: Value = None
 
@@ -312,6 +316,18 @@ class Batch:
             raise InvalidInput("what a run does is committed under the epoch of its key's lease")
         if self.epoch is None and self.release:
             raise InvalidInput("a batch outside a run has no lease to give back")
+
+
+def unscreened(batch: Batch) -> set[SetRef]:
+    """Return the sets to which *batch* adds, or whose items it replaces, unchecked as far as known.
+
+    If one of them has rules of admission, the batch is to be refused.
+    """
+    if batch.screened is None:
+        return set()
+    known = {screened.set for screened in batch.screened}
+    grown = {change.set for change in batch.items if isinstance(change, (Add, Replace))}
+    return grown - known
 
 
 def refs_of(batch: Batch) -> Iterator[SetRef]:

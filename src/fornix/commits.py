@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fornix.at_work import refuse_own_tree
 from fornix.batch import Draft
-from fornix.errors import KeyBusy, SetFull, StaleItem
+from fornix.errors import KeyBusy, SetFull, SetMoved, StaleItem
 from fornix.state.committed import Patience
 from fornix.store import Batch, Commit, Compact, ItemChange, TreeDelta
 from fornix.values import Value
@@ -50,14 +50,19 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
         state=state,
         define=draft.define,
         items=draft.items,
+        screened=tuple(draft.screens.values()),
         limits=engine.limits,
     )
-    patience = Patience(draft.scope, engine.wait_s)
-    return _committed(engine, batch, time.monotonic() + engine.wait_s, patience)
+    return _committed(engine, batch, time.monotonic() + engine.wait_s, draft)
 
 
-def _committed(engine: Engine, batch: Batch, deadline: float, patience: Patience | None) -> Commit:
-    """Commit *batch*; where others filled a set meanwhile, or changed what makes room, again."""
+def _committed(engine: Engine, batch: Batch, deadline: float, draft: Draft | None) -> Commit:
+    """Commit *batch*; where others filled a set meanwhile, or changed what makes room, again.
+
+    What a block gathered is held against what others added meanwhile, too; what one call adds is
+    checked anew by whoever built it.
+    """
+    patience = None if draft is None else Patience(draft.scope, engine.wait_s)
     asked = [item for item in batch.items if not isinstance(item, Compact)]
     while True:
         try:
@@ -66,14 +71,34 @@ def _committed(engine: Engine, batch: Batch, deadline: float, patience: Patience
             if patience is None:
                 raise
             patience.wait(error)
-            continue
-        except (SetFull, StaleItem) as error:
-            if time.monotonic() > deadline or not _mends(error, batch.items):
+        except (SetFull, SetMoved, StaleItem) as error:
+            again = _mended(engine, batch, asked, error, draft)
+            if again is None or time.monotonic() > deadline:
                 raise
+            batch = again
         else:
             engine.written(batch.items, commit)
             return commit
-        batch = replace(batch, items=_with_room(engine, batch, asked))
+
+
+def _mended(
+    engine: Engine,
+    batch: Batch,
+    asked: Sequence[ItemChange],
+    error: SetFull | SetMoved | StaleItem,
+    draft: Draft | None,
+) -> Batch | None:
+    """Return *batch* as it may be tried again; None: it may not."""
+    if not isinstance(error, SetMoved):
+        mends = _mends(error, batch.items)
+        return replace(batch, items=_with_room(engine, batch, asked)) if mends else None
+    if draft is None:
+        return None
+    engine.moved(batch)
+    if not draft.screens:
+        return None
+    draft.settle()
+    return replace(batch, screened=tuple(draft.screens.values()))
 
 
 def _mends(error: SetFull | StaleItem, items: Sequence[ItemChange]) -> bool:

@@ -13,7 +13,7 @@ from fornix.compaction import Compacted, notes
 from fornix.compaction.executor import due
 from fornix.errors import ForkedStore, FornixError, InvalidInput, SetBusy, StoreClosed
 from fornix.memory import Memory
-from fornix.scope import Scope, SetRef
+from fornix.scope import Scope, SetRef, is_hidden
 from fornix.store import SetInfo
 from fornix.values import moment
 
@@ -85,7 +85,7 @@ class Compactor:
         """Yield the sets that are to be compacted now."""
         for scope in self._scopes():
             for info in self._memory.store.set_infos(scope):
-                if self._wants(info):
+                if not is_hidden(info.ref) and self._wants(info):
                     yield info
 
     def _wants(self, info: SetInfo) -> bool:

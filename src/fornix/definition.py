@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from fornix.frozen import frozen
 from fornix.scope import SetRef
 from fornix.values import Value
 
@@ -125,3 +126,25 @@ class SetInfo:
     expiring: int | None = None
     timed: bool = False
     floor: int = 0
+
+
+@frozen
+class Screened:
+    """What the adds of a batch to a set were checked by, and against.
+
+    Attributes:
+        rules: `Definition.admission` as it was; None also if there was no such set.
+        past: No live item of the set has a row past this one; None: nothing hung on that.
+    """
+
+    set: SetRef
+    rules: Sequence[Plan] | None
+    past: int | None = None
+
+    def knows(self, definition: Definition) -> bool:
+        """Return whether these are the rules of a set."""
+        return _as_list(self.rules) == _as_list(definition.admission)
+
+
+def _as_list(rules: Sequence[Plan] | None) -> list[Plan] | None:
+    return None if rules is None else list(rules)

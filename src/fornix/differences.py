@@ -11,6 +11,7 @@ from fornix import wire
 from fornix.items import Item
 from fornix.moments import FOREVER, AsOf, Moment, check_set, check_tree, expired, moment_of
 from fornix.records import item_of
+from fornix.scope import is_hidden
 from fornix.state import Spelling
 from fornix.store import Node, Scope, SetInfo, Store, StoredItem
 from fornix.values import Path, Value, checked_name, moment
@@ -18,9 +19,6 @@ from fornix.values import Path, Value, checked_name, moment
 Kind: TypeAlias = Literal["added", "removed", "changed"]
 
 PAGE = 1_000
-
-HIDDEN = "\x1a"
-"""What names of sets begin with that are listed nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ def difference(  # noqa: PLR0913 - between what, and of what, by name
 def _chosen(store: Store, scope: Scope, sets: Sequence[str] | None) -> list[SetInfo]:
     infos = store.set_infos(scope)
     if sets is None:
-        return [info for info in infos if not info.ref.name.startswith(HIDDEN)]
+        return [info for info in infos if not is_hidden(info.ref)]
     names = {checked_name(name, "a set's name") for name in sets}
     return [info for info in infos if info.ref.name in names]
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Literal, Self, cast
 
-from fornix.batch import BlockTree, Draft
+from fornix.admission import Quarantine, Rule, plans
+from fornix.batch import Draft
+from fornix.block import BlockTree
 from fornix.commits import RoomyWriter, commit_draft
 from fornix.compaction import Given
-from fornix.errors import InvalidInput, StoreReadOnly, Unusable
+from fornix.errors import InvalidInput, InvalidName, StoreReadOnly, Unusable
 from fornix.items import Hits
 from fornix.moments import AsOf, Moment, ValidAt, check_tree
+from fornix.scope import HIDDEN
 from fornix.sets import Execution, KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.signals import Signals
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
@@ -22,6 +25,16 @@ from fornix.values import checked_name
 from fornix.writer import Engine, Where, Writer
 
 DEFAULT_SET = "default"
+
+
+def _set_name(name: str) -> str:
+    if checked_name(name, "a set's name").startswith(HIDDEN):
+        raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
+    return name
+
+
+def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
+    return None if admission is None else plans(admission)
 
 
 class Sets:
@@ -33,7 +46,7 @@ class Sets:
         self._engine, self._writer, self._scope = engine, writer, scope
 
     def _set(self, name: str, **asked: object) -> MemorySet:
-        ref = SetRef(self._scope, checked_name(name, "a set's name"))
+        ref = SetRef(self._scope, _set_name(name))
         return self._make(self._writer, ref, asked)
 
     @property
@@ -43,6 +56,11 @@ class Sets:
     def sets(self) -> builtins.list[str]:
         """Return the names of the sets that something was added to."""
         return self._writer.sets(self._scope)
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What rules of admission keep out of all its sets."""
+        return Quarantine(self._writer, self._scope)
 
     def search(  # noqa: PLR0913 - as a set's search
         self,
@@ -58,7 +76,7 @@ class Sets:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):
             raise InvalidInput(f"sets must be a list of names, not {sets!r}")
-        names = [checked_name(n, "a set's name") for n in sets or ()]
+        names = [_set_name(n) for n in sets or ()]
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
         asked = self._scope if sets is None else refs
         at = None if as_of is None else self._writer.moment_of(as_of)
@@ -83,6 +101,7 @@ class KeySets(Sets):
         retention: Literal["keep", "purge"] | timedelta | None = None,
         signals: Signals | None = None,
         item_type: str | None = None,
+        admission: Sequence[Rule | Callable[..., object]] | None = None,
     ) -> MemorySet:
         """Return a set; writes nothing: what is asked for is kept with its first add.
 
@@ -97,6 +116,7 @@ class KeySets(Sets):
                 finds it full; "external", `fornix compact` or a `Compactor`.
             retention: How long what was retired is kept, for history and undo.
             signals: Weights of its searches.
+            admission: Rules that what is added is checked by, whoever adds it.
 
         Raises:
             SetDefinitionConflict: It exists, and is otherwise; `MemorySet.redefine` changes it.
@@ -113,6 +133,7 @@ class KeySets(Sets):
             retention=retention,
             signals=signals,
             item_type=item_type,
+            admission=_rules(admission),
         )
 
     @property
@@ -194,6 +215,7 @@ class KnowledgeMemory(Sets):
         capacity: int | None = None,
         compaction: Given | None = None,
         retention: Literal["keep", "purge"] | timedelta | None = None,
+        admission: Sequence[Rule | Callable[..., object]] | None = None,
     ) -> KnowledgeSet:
         """Return a set. It changes only by explicit calls.
 
@@ -202,7 +224,7 @@ class KnowledgeMemory(Sets):
         """
         given = {"capacity": capacity, "compaction": compaction, "retention": retention}
         refuse_upkeep(given)
-        made = self._set(name, item_type=item_type)
+        made = self._set(name, item_type=item_type, admission=_rules(admission))
         assert isinstance(made, KnowledgeSet)  # noqa: S101 - `_make` says so
         return made
 

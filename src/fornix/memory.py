@@ -10,40 +10,38 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
+from fornix.admission import Rule, plans
+from fornix.alike import Alike
 from fornix.compaction import Compacted, Compactions, Site, Workshop
 from fornix.differences import Difference, difference
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
-from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
+from fornix.errors import InvalidInput, Unsupported
+from fornix.ids import new_id
 from fornix.index import Index
 from fornix.keys import KeyMemory, KnowledgeMemory
 from fornix.llm import ChatModel
 from fornix.memory_events import MemoryEvent
 from fornix.moments import AsOf
+from fornix.opening import check_settings, embedder_for, open_store, summariser_of, ticks_of
 from fornix.recall import Recall
 from fornix.records import Recorder
 from fornix.reindexing import alone, embedder_notes, reindex
 from fornix.state import Ttl
 from fornix.store import Lease, Limits, Scope, Store, StoreStats
-from fornix.stores.ram import RamStore
 from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.connection import SCHEMA as STORE_SCHEMA
-from fornix.summarise import ExtractiveSummariser, ModelSummariser, Summariser
+from fornix.summarise import ExtractiveSummariser
 from fornix.upkeep import dimensions_of, sweep
-from fornix.values import checked_name, counted, microseconds
-from fornix.writer import Engine, new_id
+from fornix.values import checked_name, microseconds
+from fornix.writer import Engine
 
 SCHEMA = STORE_SCHEMA
 """The newest schema of a store file that this fornix knows."""
 
-LONGEST_WAIT_S = 366 * 24 * 3600
 DEFAULT_SPACE = "default"
-DEFAULT_EMBEDDER = "minilm"
-STILL = "?immutable=1"
-"""Ends a URL that is opened read-only: nobody writes meanwhile, so no file is made beside it."""
-
 CACHE_BYTES = 256 * 1024 * 1024
 """What the index may keep in RAM, beside what is memory-mapped."""
 
@@ -99,6 +97,7 @@ class Memory:
         wait_s: float = 10,
         limits: Limits | None = None,
         short_term_ttl: Ttl | None = None,
+        admission: Sequence[Rule | Callable[..., object]] = (),
         cache_bytes: int = CACHE_BYTES,
         clock: Callable[[], datetime] | None = None,
     ) -> Memory:
@@ -117,6 +116,7 @@ class Memory:
             wait_s: Longest wait for other writers.
             limits: The most that one key may hold.
             short_term_ttl: How long short-term values stay where a write does not say.
+            admission: Rules for what is added, by this memory, to sets of keys that name none.
             cache_bytes: RAM for the index, beside the embedder's.
             clock: Gives the time, with a zone; for tests and replays.
 
@@ -128,13 +128,14 @@ class Memory:
         knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
         if mode not in ("rw", "ro"):
             raise InvalidInput(f"mode must be 'rw' or 'ro', not {mode!r}")
-        _check_settings(wait_s, limits, short_term_ttl, cache_bytes)
+        check_settings(wait_s, limits, short_term_ttl, cache_bytes)
+        rules = plans(admission)
         if durability not in ("full", "normal"):
             raise InvalidInput(f"durability must be 'full' or 'normal', not {durability!r}")
-        store = _open_store(url, mode=mode, durability=durability, wait_s=wait_s)
+        store = open_store(url, mode=mode, durability=durability, wait_s=wait_s)
         try:
-            chosen = _embedder_for(store, space, knowledge, embedder)
-            ticks = _ticks(clock)
+            chosen = embedder_for(store, space, knowledge, embedder)
+            now = ticks_of(clock)
             folder = store.folder if isinstance(store, SqliteStore) and mode == "rw" else None
             expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
             worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
@@ -144,12 +145,23 @@ class Memory:
                 salt=store.salt(),
                 budget_bytes=cache_bytes,
             )
-            recall = Recall(store, index, chosen, worker, ticks, expects)
+            recall = Recall(store, index, chosen, worker, now, expects)
             recorder = Recorder(chosen)
             shop = Workshop(recorder, ExtractiveSummariser, summariser_of(model))
-            compactions = Compactions(Site(store, shop, ticks, new_id, expects, wait_s))
+            compactions = Compactions(Site(store, shop, now, new_id, expects, wait_s))
+            alike = Alike(store, index, dimensions=chosen.dimensions)
             engine = Engine(
-                store, recorder, recall, worker, compactions, ticks, limits, wait_s, expects
+                store,
+                recorder,
+                recall,
+                alike,
+                worker,
+                compactions,
+                now,
+                limits,
+                wait_s,
+                expects,
+                admission=rules,
             )
             memory = cls(engine, index, space=space, knowledge=knowledge)
             memory._ttl = short_term_ttl
@@ -172,7 +184,7 @@ class Memory:
             StoreBusy: Somebody has the store open.
             Unsupported: The store is in RAM.
         """
-        store = _open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             if not isinstance(store, SqliteStore):
                 raise Unsupported("a memory in RAM is not restored; open the backup itself")
@@ -201,7 +213,7 @@ class Memory:
             StoreBusy: Somebody has the store open.
             Unsupported: The store is in RAM.
         """
-        store = _open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             if not isinstance(store, SqliteStore):
                 raise Unsupported("a memory in RAM has nothing to repair")
@@ -233,7 +245,7 @@ class Memory:
         Raises:
             StoreBusy: Another re-embeds this store for longer than that.
         """
-        store = _open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             mine = alone(store.folder, wait_s=wait_s) if isinstance(store, SqliteStore) else None
             with mine or nullcontext():
@@ -453,76 +465,5 @@ class Memory:
         self._engine.worker.close()
         self._index.clear()
         self._engine.recall.clear()
+        self._engine.echoes.clear()
         self._engine.store.close()
-
-
-def summariser_of(model: ChatModel | None) -> Callable[[], Summariser] | None:
-    """Return what makes summaries by a model; None without one."""
-    if model is None:
-        return None
-    summariser = ModelSummariser(model)
-    return lambda: summariser
-
-
-def _check_settings(wait_s: object, limits: object, ttl: object, cache_bytes: object) -> None:
-    """Refuse at once what would fail at the first write."""
-    if type(wait_s) not in (int, float) or not 0 <= cast("float", wait_s) <= LONGEST_WAIT_S:
-        raise InvalidInput(f"wait_s must be a number of seconds from 0 to a year, not {wait_s!r}")
-    if limits is not None and not isinstance(limits, Limits):
-        raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {limits!r}")
-    if ttl is not None and not isinstance(ttl, Ttl):
-        raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {ttl!r}")
-    counted(cache_bytes, "cache_bytes", least=0)
-
-
-def _open_store(
-    url: str | os.PathLike[str],
-    *,
-    mode: Literal["rw", "ro"],
-    durability: Literal["full", "normal"],
-    wait_s: float,
-) -> Store:
-    place = os.fspath(url)
-    if not isinstance(place, str) or not place:  # pyright: ignore[reportUnnecessaryIsInstance] - bytes paths
-        raise InvalidInput(f"a memory is opened by a path or ':memory:', not {url!r}")
-    if place == ":memory:":
-        if mode == "ro":
-            raise StoreReadOnly("a memory in RAM starts empty; mode='ro' makes no sense for it")
-        return RamStore()
-    scheme, found, rest = place.partition("://")
-    if found and scheme != "sqlite":
-        raise Unsupported(f"{scheme}:// stores are not supported; use a path, or ':memory:'")
-    path = rest.removeprefix("/") if found else place
-    still = bool(found) and mode == "ro" and path.endswith(STILL)
-    return SqliteStore.open(
-        Path(path.removesuffix(STILL) if still else path),
-        read_only=mode == "ro",
-        durability=durability,
-        wait_s=wait_s,
-        still=still,
-    )
-
-
-def _embedder_for(
-    store: Store, space: str, knowledge: str, asked: str | Embedder | None
-) -> Embedder:
-    """Return the embedder to use; have the space and the knowledge remember it."""
-    remembered = {note: store.note(note) for note in embedder_notes(space, knowledge)}
-    known = next((name for name in remembered.values() if name is not None), None)
-    embedder = open_embedder(asked if asked is not None else known or DEFAULT_EMBEDDER)
-    for note in sorted(
-        remembered, key=lambda note: remembered[note] is None
-    ):  # refuse, then remember
-        name = remembered[note]
-        if name is None and not store.read_only:
-            store.put_note(note, embedder.name, expected=None)
-            name = store.note(note)  # somebody may have been first
-        if name is not None and name != embedder.name:
-            raise EmbedderConflict(note, asked=embedder.name, found=name)
-    return embedder
-
-
-def _ticks(clock: Callable[[], datetime] | None) -> Callable[[], int]:
-    if clock is None:
-        return lambda: time.time_ns() // 1000
-    return lambda: microseconds(clock(), "the clock's time")

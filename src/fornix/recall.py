@@ -23,6 +23,7 @@ from fornix.index import Index, Quantised, SetIndex, quantised
 from fornix.items import Hit, Hits, Item
 from fornix.moments import EVER, Moment, check_set
 from fornix.records import item_of
+from fornix.scope import is_hidden
 from fornix.search import Scored, rank
 from fornix.shelf import Shelf
 from fornix.signals import MAX_PARSED, Question, Signals
@@ -146,6 +147,8 @@ class Recall:
             raise InvalidInput(f"a query must be a str, not {query!r}")
         checked(query, where="query")
         seq, infos = self._store.glance(sets)
+        if isinstance(sets, Scope):
+            infos = [info for info in infos if not is_hidden(info.ref)]
         drafted = drafted if drafted is not None and (drafted.items or drafted.hidden) else None
         if not infos and drafted is None:
             return Hits()
@@ -264,7 +267,8 @@ class Recall:
         return [
             SetIndex.build(drafted.features[ref], dimensions=self._embedder.dimensions)
             for ref in refs
-            if drafted.features.get(ref) and (not whole or ref.scope == sets)
+            if drafted.features.get(ref)
+            and (not whole or (ref.scope == sets and not is_hidden(ref)))
         ]
 
     def _rank(

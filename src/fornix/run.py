@@ -361,6 +361,7 @@ class LiveRun:
                 base=self._tree.head() if state else None,
                 state=state,
             )
+        draft.settle()
         return Batch(
             scope=self.row.scope,
             time=engine.clock(),
@@ -372,6 +373,7 @@ class LiveRun:
             state=state,
             define=draft.define,
             items=draft.items,
+            screened=tuple(draft.screens.values()),
             limits=engine.limits,
         )
 

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from fornix.frozen import frozen
 
+HIDDEN = "\x1a"
+"""Begins the names of sets that fornix keeps for itself: in no listing or search of a scope."""
+
 
 class Scope(NamedTuple):
     """Where memory lives: a key of a space, or a knowledge (`key` is None, `space` its name).
@@ -23,6 +26,11 @@ class SetRef:
 
     scope: Scope
     name: str
+
+
+def is_hidden(ref: SetRef) -> bool:
+    """Return whether a set is one that fornix keeps for itself."""
+    return ref.name.startswith(HIDDEN)
 
 
 @frozen

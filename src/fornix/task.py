@@ -18,12 +18,14 @@ from fornix.batch import Draft
 from fornix.calls import Calls, Durable, check_outside
 from fornix.errors import InvalidInput, Unusable
 from fornix.events import Event
+from fornix.ids import derived_ids
 from fornix.items import Hits
 from fornix.keys import KeySets, KnowledgeMemory
 from fornix.looks import Watched, looks, looks_in_wire, owner_of
 from fornix.memory_notes import NotedTree, Notes
 from fornix.moments import Moment
 from fornix.recall import SearchOptions
+from fornix.scope import is_hidden
 from fornix.sets import clearing
 from fornix.state import MemoryObject, Overlay, Resolver, Ttl
 from fornix.state.overlay import Sealed
@@ -31,7 +33,7 @@ from fornix.state.paths import Places
 from fornix.state.tree import Tree
 from fornix.store import Retire, Scope, SetRef, StoredItem, TreeDelta, parts_of
 from fornix.values import Value, moment
-from fornix.writer import Call, Change, Engine, derived_ids
+from fornix.writer import Call, Change, Engine
 
 if TYPE_CHECKING:
     from fornix.state.cells import Cells
@@ -143,7 +145,8 @@ class NotedDraft(RunDraft):
         if changes and call.name == "delete" and call.arguments() == clearing(changes[0].set.name):
             self.notes.emptied(changes[0].set)
             return result
-        for part in [part for change in changes for part in parts_of(change)]:
+        shown = [change for change in changes if not is_hidden(change.set)]
+        for part in [part for change in shown for part in parts_of(change)]:
             item_id = part.id if isinstance(part, Retire) else part.record.id
             self.notes.changed(part.set, item_id, self._live[part.set, item_id])
         return result

@@ -6,43 +6,50 @@ a run gather calls instead and commit them together.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from hashlib import blake2b
-from itertools import count
 from typing import Protocol, TypeAlias
 
 from fornix import wire
+from fornix.alike import Alike, Probe
 from fornix.compaction import Compacted, Compactions, Given, kept
 from fornix.definition import Plan
+from fornix.echoes import Echoes
 from fornix.embedding import EmbeddingWorker
-from fornix.errors import DuplicateItem, StaleItem
+from fornix.errors import DuplicateItem, SetMoved, StaleItem
+from fornix.ids import derived_ids, new_id
 from fornix.items import Hits, Item
 from fornix.memory_events import Listeners
 from fornix.moments import AsOf, Moment, check_set, expired, moment_of
 from fornix.recall import Recall, SearchOptions
 from fornix.records import Recorder
+from fornix.scope import is_hidden
 from fornix.store import (
     Batch,
     Commit,
     Compaction,
     Define,
+    Definition,
     ItemChange,
     Limits,
     Record,
     Scope,
+    Screened,
     SetInfo,
     SetRef,
     Store,
     StoredItem,
     records_of,
+    unscreened,
 )
 from fornix.values import Value, checked_name, moment
+
+KNOWN = 4_096
+"""Sets whose rules are remembered."""
 
 Where: TypeAlias = Mapping[str, object]
 
@@ -53,12 +60,29 @@ class Change:
 
     Attributes:
         retry: Built on what was read: when that has moved on, building it again is right.
+        screened: What it adds was checked by; when that has moved on, it is built again.
     """
 
     items: Sequence[ItemChange]
     result: Value
     define: Sequence[Define] = ()
     retry: bool = False
+    screened: Sequence[Screened] = ()
+
+
+@dataclass(slots=True)
+class Ruled:
+    """The rules that what is added to a set is checked by.
+
+    Attributes:
+        kept: Those that its definition names; None: it names none.
+        rules: Those, or else the memory's.
+        read: The rules as `fornix.admission` has read them.
+    """
+
+    kept: Sequence[Plan] | None
+    rules: Sequence[Plan]
+    read: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +149,32 @@ class Writer(Protocol):
         """Note that items were read."""
         ...
 
+    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+        """Return the rules of a set; None as far as is known: it has none.
+
+        Args:
+            own: How the set is to be defined, if nothing was added to it yet.
+        """
+        ...
+
+    def still(self, ref: SetRef, ruled: Ruled) -> bool:
+        """Return whether these are still the rules of a set; else they are looked up again."""
+        ...
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """Return items that each probe may be looking for, and the row up to which all count."""
+        ...
+
+    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """Return what searches of *scope*, or of knowledge, gave lately, and whose it is."""
+        ...
+
+    def hidden(self, scope: Scope) -> list[str]:
+        """Return the names of the sets of *scope* that fornix keeps for itself."""
+        ...
+
     def kept(self, compaction: Given) -> str | Plan:
         """Return how a set keeps what it is compacted by."""
         ...
@@ -150,35 +200,6 @@ class Writer(Protocol):
         ...
 
 
-# --- ids --------------------------------------------------------------------------------------
-
-
-def new_id() -> str:
-    """Return a UUID of version 7: unique, and rising with time (RFC 9562, method 3)."""
-    ns = time.time_ns()
-    ms, fraction = divmod(ns, 1_000_000)
-    random = int.from_bytes(os.urandom(8)) & ((1 << 62) - 1)
-    sub_ms = (fraction << 12) // 1_000_000
-    return _uuid((ms & ((1 << 48) - 1)) << 80 | 7 << 76 | sub_ms << 64 | 2 << 62 | random)
-
-
-def derived_ids(op: bytes) -> Callable[[], str]:
-    """Return a maker of ids that follow from the name of an op: the same for a repetition."""
-    numbers = count()
-
-    def make() -> str:
-        digest = blake2b(op + next(numbers).to_bytes(8), digest_size=16).digest()
-        bits = int.from_bytes(digest) & ~(0xF << 76) & ~(3 << 62)
-        return _uuid(bits | 8 << 76 | 2 << 62)
-
-    return make
-
-
-def _uuid(bits: int) -> str:
-    text = f"{bits:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
 # --- the engine -------------------------------------------------------------------------------
 
 
@@ -191,6 +212,10 @@ class Engine:
         wait_s: How long a call tries again while others change what it is based on.
         lanes: A lock per key: its outside writes to the exact tree go one after the other.
         listeners: Who is told of memory events.
+        admission: Rules for the sets of keys that name none themselves.
+        ruled: The rules of sets, as far as is known: of the others, and where the rules are others
+            by now, the store refuses what is added. None: to be looked up.
+        echoes: What searches gave lately.
         owners: Names under which runners held leases that are closed by now; the next one takes
             such a name, since the store keeps a file open for each.
     """
@@ -198,6 +223,7 @@ class Engine:
     store: Store
     recorder: Recorder
     recall: Recall
+    alike: Alike
     worker: EmbeddingWorker
     compactions: Compactions
     clock: Callable[[], int]
@@ -207,6 +233,9 @@ class Engine:
     lanes: dict[Scope, threading.RLock] = field(default_factory=dict[Scope, threading.RLock])
     listeners: Listeners = field(default_factory=Listeners)
     owners: deque[str] = field(default_factory=deque[str])
+    admission: Sequence[Plan] = ()
+    ruled: dict[SetRef, Ruled | None] = field(default_factory=dict[SetRef, "Ruled | None"])
+    echoes: Echoes = field(default_factory=Echoes)
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
         """Return the name of the op that a caller's idempotency key stands for."""
@@ -228,6 +257,12 @@ class Engine:
         if any(record.vectors is None for item in items for record in records_of(item)):
             self.worker.notify()
         self.compactions.committed(items, commit)
+
+    def moved(self, batch: Batch) -> None:
+        """Look up again what *batch* was checked by, and against: it was refused."""
+        for ref in {*unscreened(batch), *(s.set for s in batch.screened or ())}:
+            self.ruled[ref] = None
+            self.alike.forget(ref)
 
 
 class Reads:
@@ -331,7 +366,12 @@ class Reads:
 
     def sets(self, scope: Scope) -> list[str]:
         """See `Writer.sets`."""
-        return [info.ref.name for info in self._engine.store.set_infos(scope)]
+        infos = self._engine.store.set_infos(scope)
+        return [info.ref.name for info in infos if not is_hidden(info.ref)]
+
+    def hidden(self, scope: Scope) -> list[str]:
+        """See `Writer.hidden`."""
+        return [i.ref.name for i in self._engine.store.set_infos(scope) if is_hidden(i.ref)]
 
     def moment_of(self, as_of: AsOf) -> Moment:
         """See `Writer.moment_of`."""
@@ -339,11 +379,61 @@ class Reads:
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
-        return self._engine.recall.search(sets, query, options, now=self.now())
+        found = self._engine.recall.search(sets, query, options, now=self.now())
+        self._engine.echoes.note(sets, found)
+        return found
 
     def touch(self, items: Sequence[StoredItem]) -> None:
         """See `Writer.touch`."""
         self._engine.recall.touch([s.first for s in items])
+
+    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+        """See `Writer.rules`."""
+        engine = self._engine
+        default = () if ref.scope.key is None else engine.admission
+        if own is None:
+            if ref not in engine.ruled and not default:
+                return None
+            known = engine.ruled.get(ref)
+            if known is not None:
+                return known
+            info = self.info(ref)
+            own = None if info is None else info.definition
+        kept = None if own is None else own.admission
+        if kept is None and not default:
+            engine.ruled.pop(ref, None)
+            return None
+        if len(engine.ruled) >= KNOWN:
+            engine.ruled.clear()
+        ruled = engine.ruled[ref] = Ruled(kept, default if kept is None else kept)
+        return ruled
+
+    def still(self, ref: SetRef, ruled: Ruled) -> bool:
+        """See `Writer.still`."""
+        info = self.info(ref)
+        same = info is None or Screened(ref, ruled.kept).knows(info.definition)
+        if not same:
+            self._engine.ruled[ref] = None
+        return same
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """See `Writer.alike`."""
+        past, found = self._engine.alike.find(ref, probes)
+        return past, self._there(found)
+
+    def _there(self, found: Sequence[Sequence[StoredItem]]) -> list[list[StoredItem]]:
+        """Return those items that did not expire."""
+        now = self._engine.clock()
+        return [
+            [s for s in items if s.record.expires is None or s.record.expires > now]
+            for items in found
+        ]
+
+    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """See `Writer.echoes`."""
+        return self._engine.echoes.of(scope)
 
 
 class CommitWriter(Reads):
@@ -376,6 +466,7 @@ class CommitWriter(Reads):
                 expects=engine.expects if change.items else (),
                 define=change.define,
                 items=change.items,
+                screened=change.screened if change.items else (),
                 limits=engine.limits,
                 result=change.result if op is not None else None,
             )
@@ -383,6 +474,11 @@ class CommitWriter(Reads):
                 commit = self._commit(batch, deadline)
             except (StaleItem, DuplicateItem):
                 if not change.retry or time.monotonic() > deadline:
+                    raise
+                continue
+            except SetMoved:
+                engine.moved(batch)
+                if time.monotonic() > deadline:
                     raise
                 continue
             return commit.result if commit.adopted else change.result

@@ -19,6 +19,7 @@ from fornix.cli import (
     listing,
     moving,
     past,
+    quarantine,
     replay,
     running,
     runs,
@@ -147,6 +148,7 @@ def fornix(ctx: click.Context) -> None:
 for _command in (
     *(demo.demo, items.add, items.search, items.get, items.list_items, items.recent),
     *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
+    quarantine.quarantine,
     *(running.run, running.recover, runs.runs, replay.replay),
     *(tidy.compact, tidy.compactions, tidy.undo, tidy.lineage),
     *(moving.import_file, moving.export_file, listing.stats),

@@ -23,7 +23,7 @@ from fornix.compaction import notes
 from fornix.compaction.executor import due
 from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound
 from fornix.memory import Memory
-from fornix.scope import Scope
+from fornix.scope import Scope, is_hidden
 from fornix.store import Store
 from fornix.transfer import LAST, stamp
 from fornix.values import microseconds, moment
@@ -172,6 +172,8 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
     seen, told = notes.is_seen(store, now), False
     for space in store.spaces():
         for info in (i for key in _keys(store, space) for i in store.set_infos(Scope(space, key))):
+            if is_hidden(info.ref):
+                continue
             name = f"set {info.ref.name!r} of key {info.ref.scope.key!r}"
             kind, tries = failed.pop(info.number, ("", 0))
             if tries and due(info):

@@ -126,26 +126,25 @@ def add(  # noqa: PLR0913 - an option each, as click passes them
     if not text.strip():
         raise click.UsageError(f"{what} is empty, and could not be found again; write a text")
     with session.open(knowledge=knowledge, make=True) as memory:
-        made = (
-            owner.of(memory)
-            .set(set_name)
-            .add(
-                text,
-                id=item_id,
-                metadata=metadata,
-                importance=importance,
-                speaker=speaker,
-                role=role,
-                session=session_name,
-                time=time,
-                expire_at=expire_at,
-                valid_from=valid_from,
-                valid_to=valid_to,
-                on_existing=on_existing,
-                idempotency_key=idempotency_key,
-            )
+        chosen = owner.of(memory).set(set_name)
+        made = chosen.add(
+            text,
+            id=item_id,
+            metadata=metadata,
+            importance=importance,
+            speaker=speaker,
+            role=role,
+            session=session_name,
+            time=time,
+            expire_at=expire_at,
+            valid_from=valid_from,
+            valid_to=valid_to,
+            on_existing=on_existing,
+            idempotency_key=idempotency_key,
         )
         session.done(made, {"id": made, "set": set_name})
+        if chosen.definition.admission and chosen.quarantine.get(made) is not None:
+            session.note("fornix: a rule holds it in quarantine: fornix quarantine show ID")
         if not no_wait:
             settle(session, memory)
 

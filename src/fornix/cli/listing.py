@@ -14,6 +14,7 @@ from fornix.cli import show
 from fornix.cli.options import command, key_option, knowledge_option
 from fornix.cli.session import Session
 from fornix.memory import SCHEMA, Memory
+from fornix.scope import is_hidden
 from fornix.store import Scope, SetInfo
 
 
@@ -41,7 +42,8 @@ def sets(session: Session, *, key: str | None, knowledge: str | None) -> None:
     per line; the key of a set of knowledge is null.
     """
     with session.open(mode="ro", knowledge=knowledge) as memory:
-        for info in _infos(memory, key, knowledge):
+        infos = _infos(memory, key, knowledge)
+        for info in (info for info in infos if not is_hidden(info.ref)):
             if session.json:
                 show.document(_fields(info))
             else:

@@ -9,7 +9,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from fornix.errors import FornixError
-from fornix.memory import STILL, Memory
+from fornix.memory import Memory
+from fornix.opening import STILL
 
 MOST = 200
 """Names that are offered at once."""

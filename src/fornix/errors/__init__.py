@@ -19,6 +19,7 @@
     │   ├── DuplicateItem                  an id is taken
     │   ├── IdempotencyConflict            an idempotency key was used for another request
     │   ├── SetDefinitionConflict          a set exists with another definition
+    │   ├── SetMoved                       a set moved on since an add to it was checked
     │   ├── CompactionChanged              a compaction to undo is not as it was left
     │   ├── EmbedderConflict               a space remembers another embedder
     │   └── CompareFailed                  compare-and-set found another value
@@ -31,6 +32,8 @@
     │   ├── AgentChanged                   a run needs an action that its agent no longer has
     │   ├── NonDeterministicAction         a task that began anew made other durable calls
     │   └── DurableCallFailed              a durable call raised, as its record says
+    ├── Rejected (ValueError)          a rule of admission keeps an item out of a set
+    ├── RuleFailed                     a rule of admission raised or answered wrongly
     ├── LimitReached                   a limit that somebody chose
     │   ├── SetFull                        a set with compaction="reject" is at its capacity
     │   ├── KeyFull                        a key's limit of items or bytes
@@ -67,6 +70,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from fornix.errors.compaction import CompactionChanged, InvalidPlan, SetBusy, StrategyFailed
+from fornix.errors.conflicts import (
+    CompareFailed,
+    DuplicateItem,
+    EmbedderConflict,
+    IdempotencyConflict,
+    SetDefinitionConflict,
+    SetMoved,
+    StaleItem,
+    StaleRun,
+)
 from fornix.errors.models import (
     ModelAnswerInvalid,
     ModelClosed,
@@ -85,6 +98,17 @@ from fornix.errors.root import (
     Unavailable,
     Unusable,
 )
+from fornix.errors.runs import (
+    AgentChanged,
+    DurableCallFailed,
+    NonDeterministicAction,
+    OutputsPruned,
+    RunDiscarded,
+    RunFailed,
+    RunParked,
+    RunPending,
+    RunTooLong,
+)
 
 __all__ = [
     "AgentChanged",
@@ -98,6 +122,7 @@ __all__ = [
     "EmbedderMissing",
     "ForkedStore",
     "FornixError",
+    "HistoryPruned",
     "IdempotencyConflict",
     "InvalidFilter",
     "InvalidInput",
@@ -121,14 +146,18 @@ __all__ = [
     "NotFound",
     "ObjectInTheWay",
     "OutputsPruned",
+    "Rejected",
+    "RuleFailed",
     "RunDiscarded",
     "RunFailed",
     "RunParked",
     "RunPending",
+    "RunTooLong",
     "ScriptEnded",
     "SetBusy",
     "SetDefinitionConflict",
     "SetFull",
+    "SetMoved",
     "StaleItem",
     "StaleRun",
     "StoreBusy",
@@ -194,109 +223,6 @@ class ObjectInTheWay(TreeConflict):
     """A value was to be put where an object is."""
 
 
-class StaleRun(Conflict):
-    """The exact tree of a key moved on since it was read, its lease was taken over, or its run.
-
-    Attributes:
-        expected, found: Numbers of commits or epochs; of a run that moved on, its status.
-    """
-
-    def __init__(
-        self, key: str, *, expected: int | str, found: int | str, what: str = "commit"
-    ) -> None:
-        self.key, self.expected, self.found = key, expected, found
-        super().__init__(
-            f"key {key!r}: this work started from {what} {expected}, "
-            f"but {what} {found} is now the latest; read again and repeat it"
-            if isinstance(found, int)
-            else f"key {key!r}: {what} is {found}, not {expected}; look at it again"
-        )
-
-
-class StaleItem(Conflict):
-    """An item changed, or was deleted, since the version that a change was based on."""
-
-    def __init__(self, item_id: str, *, expected: int, found: int | None) -> None:
-        self.item_id, self.expected, self.found = item_id, expected, found
-        now = "it is gone" if found is None else f"version {found} is now the latest"
-        super().__init__(
-            f"item {item_id!r}: the change was based on version {expected}, but {now}; "
-            "get it again and repeat the change"
-        )
-
-
-class DuplicateItem(Conflict):
-    """An id is already in the set."""
-
-    def __init__(self, item_id: str, *, set_name: str) -> None:
-        self.item_id, self.set_name = item_id, set_name
-        super().__init__(
-            f"set {set_name!r} already has an item {item_id!r}; "
-            "pass on_existing='keep' or 'update', or another id"
-        )
-
-
-class IdempotencyConflict(Conflict):
-    """An idempotency key, or an event id, was used before, for a different request."""
-
-    def __init__(self, idempotency_key: str, *, what: str = "idempotency key") -> None:
-        self.idempotency_key = idempotency_key
-        super().__init__(
-            f"{what} {idempotency_key!r} was used before with other arguments; "
-            "repeat the request exactly, or use a new one"
-        )
-
-
-class SetDefinitionConflict(Conflict):
-    """A set exists with a definition other than the one asked for."""
-
-    def __init__(self, set_name: str, *, asked: object, found: object) -> None:
-        self.set_name, self.asked, self.found = set_name, asked, found
-        super().__init__(
-            f"set {set_name!r} exists with {found}, not {asked}; "
-            "open it without these arguments, or change it with redefine()"
-        )
-
-
-class EmbedderConflict(Conflict):
-    """A space, or a knowledge, remembers another embedder than the one that is used.
-
-    Attributes:
-        note: The note that remembers it: ``embedder of`` a space or knowledge, and its name.
-    """
-
-    def __init__(self, note: str, *, asked: str, found: str) -> None:
-        self.note, self.asked, self.found = note, asked, found
-        kind, _, name = note.removeprefix("embedder of ").partition(" ")
-        super().__init__(
-            f"{kind} {name!r} holds vectors of the embedder {found!r}, not {asked!r}; open it with "
-            f"embedder={found!r}, or re-embed it: fornix reindex --embedder {asked}"
-        )
-
-
-class CompareFailed(Conflict):
-    """Compare-and-set found another value than the expected one."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(f"{path!r} does not hold the expected value; read it again and repeat")
-
-
-class OutputsPruned(NotFound):
-    """Outputs past a consumer's position are no longer kept.
-
-    Attributes:
-        floor: The lowest position from which all are there.
-    """
-
-    def __init__(self, agent: str, *, after: int, floor: int) -> None:
-        self.agent, self.after, self.floor = agent, after, floor
-        super().__init__(
-            f"outputs of agent {agent!r} past position {after} were pruned; they are kept from "
-            f"{floor} on: read after={floor}, and name a consumer, for whom they are kept"
-        )
-
-
 class HistoryPruned(NotFound):
     """What was there at a moment of the past is no longer kept, so it is not told in part.
 
@@ -313,67 +239,23 @@ class HistoryPruned(NotFound):
         )
 
 
-class RunFailed(FornixError):
-    """An action, or the code that it calls, did not do its part."""
-
-
-class RunParked(RunFailed):
-    """A run failed and waits for a decision; later inputs of its key may wait behind it.
+class Rejected(FornixError, ValueError):
+    """A rule of admission keeps an item out of a set; nothing was changed.
 
     Attributes:
-        run: Its id.
-        error: The type and message of what its action raised.
-        behind: The run whose outputs were awaited, if that is one that waits behind it.
+        rule: The name of the rule.
+        reason: What it says; never the item's text.
+        position: Of the item in the call, from 0.
     """
 
-    def __init__(
-        self, run: int, key: str, *, action: str, error: str, behind: int | None = None
-    ) -> None:
-        self.run, self.key, self.action, self.error, self.behind = run, key, action, error, behind
-        told = "" if behind is None else f"run {behind} is stored and waits: "
-        by = f", its action {action!r} raised" if action else " before its next action, by"
-        told += f"run {run} of key {key!r} is parked{by} {error}; look at it with "
-        super().__init__(f"{told}`fornix runs show {run}`, then retry or discard it")
+    def __init__(self, set_name: str, *, rule: str, reason: str, position: int = 0) -> None:
+        self.set_name, self.rule, self.reason, self.position = set_name, rule, reason, position
+        which = f"item {position} of the call" if position else "the item"
+        super().__init__(f"set {set_name!r} does not take {which}: {reason} (rule {rule!r})")
 
 
-class RunDiscarded(RunFailed):
-    """A run was given up, or its input was taken over by a later run."""
-
-    def __init__(self, run: int, key: str, *, status: str) -> None:
-        self.run, self.key, self.status = run, key, status
-        super().__init__(f"run {run} of key {key!r} has no outputs: it was {status}")
-
-
-class AgentChanged(RunFailed):
-    """A run needs an action, or a type of event, that its agent no longer has."""
-
-
-class NonDeterministicAction(RunFailed):
-    """A task that began anew did not make the durable calls it made before.
-
-    Attributes:
-        position: Of the call among those of the task, from 0.
-    """
-
-    def __init__(self, action: str, *, position: int, recorded: str, found: str) -> None:
-        self.action, self.position, self.recorded, self.found = action, position, recorded, found
-        super().__init__(
-            f"durable call {position} of action {action!r} was {recorded} before, and is {found} "
-            "now; call the same functions with the same arguments in the same order, or let the "
-            "agent start over from here with on_mismatch='truncate'"
-        )
-
-
-class DurableCallFailed(RunFailed):
-    """A durable call raised an error that cannot be made again from its record.
-
-    Attributes:
-        kind: The name of the type of the error that was raised.
-    """
-
-    def __init__(self, name: str, *, kind: str, message: str) -> None:
-        self.name, self.kind, self.message = name, kind, message
-        super().__init__(f"durable call {name!r} raised {kind}: {message}")
+class RuleFailed(FornixError):
+    """A rule of admission, of the user's own, is missing, raised, or answered wrongly."""
 
 
 class SetFull(LimitReached):
@@ -404,18 +286,6 @@ class KeyFull(LimitReached):
         super().__init__(f"key {key!r} may hold at most {limit} {what}; delete some, or raise it")
 
 
-class RunTooLong(LimitReached):
-    """A run has done as many tasks as its agent's `max_tasks` says, and is not over."""
-
-    def __init__(self, run: int, key: str, *, action: str, limit: int) -> None:
-        self.run, self.key, self.action, self.limit = run, key, action, limit
-        super().__init__(
-            f"run {run} of key {key!r} has done {limit:,} tasks, and {action!r} would be the next; "
-            "if its events go round in a circle, mend that and discard it, else raise max_tasks of "
-            "its agent and retry it"
-        )
-
-
 class TooLarge(LimitReached, InvalidInput):
     """A value, text, path or batch is larger than what is accepted."""
 
@@ -430,17 +300,6 @@ class KeyBusy(Unavailable):
     def __init__(self, key: str, *, wait_s: float) -> None:
         self.key, self.wait_s = key, wait_s
         super().__init__(f"key {key!r} was busy for {wait_s:g} s with other writes; try again")
-
-
-class RunPending(Unavailable):
-    """A run was not over in time; it goes on all the same."""
-
-    def __init__(self, run: int, key: str, *, wait_s: float) -> None:
-        self.run, self.key, self.wait_s = run, key, wait_s
-        super().__init__(
-            f"run {run} of key {key!r} was not over after {wait_s:g} s; it goes on, and the same "
-            "ticket, or the same event id, gives its outputs later"
-        )
 
 
 class StoreFull(Unavailable):

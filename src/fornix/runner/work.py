@@ -25,6 +25,7 @@ from fornix.errors import (
     KeyBusy,
     RunTooLong,
     SetFull,
+    SetMoved,
     StaleItem,
     StaleRun,
     StoreBusy,
@@ -477,7 +478,9 @@ class Work:
 
 def _moved_on(error: BaseException) -> bool:
     """Return whether others changed items meanwhile, so that the task reads and makes room anew."""
-    return isinstance(error, StaleItem) or (isinstance(error, SetFull) and error.compacts)
+    return isinstance(error, (StaleItem, SetMoved)) or (
+        isinstance(error, SetFull) and error.compacts
+    )
 
 
 def _refuse_awaitable(answer: object, action: str) -> None:

@@ -147,6 +147,7 @@ _CHECKS: Mapping[str, Callable[[object, str], object]] = {
     "compaction": _as_kept,
     "signals": _signals,
     "item_type": _as_kept,
+    "admission": _as_kept,
 }
 
 

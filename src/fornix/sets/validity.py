@@ -48,6 +48,7 @@ class Superseding(SetWrites):
         Raises:
             NotFound: There is no live item of this id.
             DuplicateItem: *new_id* is taken.
+            Rejected: A rule of the set keeps the new item out; it may say the same as others.
             InvalidInput: The old item began to hold after *at*, or ended to hold before.
         """
         checked_name(id, "an item's id")
@@ -69,8 +70,9 @@ class Superseding(SetWrites):
             pairs = [(id, ends), (name, replace(item, valid_from=since))]
             old, fresh = self._writer.records(pairs)
             added = Add(self._ref, fresh, fresh=new_id is None, links=[Link(self._ref, id)])
+            screened = self._screened(replace(item, id=name, valid_from=since), fresh, beside=id)
             changes = [Replace(self._ref, stored.version, old), added]
-            return Change(changes, name, self._define, retry=True)
+            return Change(changes, name, self._define, retry=True, screened=screened)
 
         return str(self._writer.write(Call("supersede", arguments, idempotency_key), build))
 

@@ -8,6 +8,18 @@ from datetime import datetime, timedelta
 from types import EllipsisType
 from typing import Literal, TypeAlias
 
+from fornix.admission.barrier import (
+    Adding,
+    Barrier,
+    OnRejected,
+    added,
+    check_on_rejected,
+    check_update,
+)
+from fornix.admission.kept import Rule
+from fornix.admission.quarantine import Quarantine
+from fornix.admission.rules import plans
+from fornix.admission.verdicts import ACCEPT, Added, Verdict
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, StaleItem
 from fornix.filters import Filter
@@ -18,7 +30,6 @@ from fornix.sets.asked import (
     checked_ids,
     definition,
     fits,
-    listed,
     refuse_upkeep,
 )
 from fornix.sets.reading import SetReads
@@ -31,9 +42,11 @@ from fornix.store import (
     Record,
     Replace,
     Retire,
+    Screened,
+    StoredItem,
 )
 from fornix.values import Value, checked, checked_name
-from fornix.writer import Call, Change, Where
+from fornix.writer import Call, Change, Ruled, Where
 
 OnExisting: TypeAlias = Literal["error", "keep", "update"]
 """What `add` does with an id that is taken: refuse it, skip the item, or replace the other."""
@@ -62,6 +75,8 @@ class SetWrites(SetReads):
     ) -> str:
         """Add one item; return its id.
 
+        In a set with rules of admission that may be the id of an item that says the same, or the
+        one that the item has in `quarantine`; `admit` tells before.
         With an *idempotency_key* a second call changes nothing and returns the first one's id.
 
         Args:
@@ -73,6 +88,7 @@ class SetWrites(SetReads):
             DuplicateItem: The id is taken, and *on_existing* is "error".
             IdempotencyConflict: The key was used before with other arguments.
             InvalidInput: Something passed cannot be stored.
+            Rejected: A rule of the set keeps it out.
             SetFull, KeyFull: A limit was reached.
         """
         item = (
@@ -100,17 +116,40 @@ class SetWrites(SetReads):
         items: Sequence[object],
         *,
         on_existing: OnExisting = "error",
+        on_rejected: OnRejected = "error",
         idempotency_key: str | None = None,
-    ) -> list[str]:
-        """Add items in one commit: all of them, or none; return their ids in order."""
+    ) -> Added:
+        """Add items in one commit: all of them, or none; return their ids in order.
+
+        Args:
+            on_rejected: "skip" leaves out what a rule of the set rejects; the list that is
+                returned says what, and why (`Added.skipped`).
+
+        Raises:
+            Rejected: A rule keeps an item out, and *on_rejected* is "error".
+        """
         if type(items) not in (list, tuple):
             raise InvalidInput("add_many takes a list of values or Items; add() takes one")
         made = [item if isinstance(item, Item) else Item(item) for item in items]
-        return self._add(made, on_existing, idempotency_key)
+        return self._add(made, on_existing, idempotency_key, on_rejected)
+
+    def add_back(self, items: Sequence[Item], *, on_existing: OnExisting = "error") -> list[str]:
+        """Add items that were in a set before, as an import of an export does.
+
+        As `add_many`, but no rule of admission is asked: they were, when the items came first.
+        """
+        return self._add(list(items), on_existing, None, checked=False)
 
     def _add(
-        self, items: list[Item], on_existing: OnExisting, idempotency_key: str | None
-    ) -> list[str]:
+        self,
+        items: list[Item],
+        on_existing: OnExisting,
+        idempotency_key: str | None,
+        on_rejected: OnRejected = "error",
+        *,
+        checked: bool = True,
+    ) -> Added:
+        check_on_rejected(on_rejected)
         if on_existing not in ("error", "keep", "update"):
             raise InvalidInput(
                 f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}"
@@ -120,10 +159,20 @@ class SetWrites(SetReads):
                 checked_name(item.id, "an item's id")
 
         def arguments() -> Value:
-            return [self.name, on_existing, [as_passed(item) for item in items]]
+            skips: list[Value] = [] if on_rejected == "error" else [on_rejected]
+            return [self.name, on_existing, [as_passed(item) for item in items], *skips]
+
+        defined = True
 
         def build(new_id: Callable[[], str]) -> Change:
+            nonlocal defined
             pairs = [(new_id() if item.id is None else item.id, item) for item in items]
+            while (ruled := self._ruled()) is not None and checked:
+                change = self._checked(ruled, pairs, on_existing, on_rejected, new_id)
+                if change is not None:
+                    defined = bool(change.define) or not self._define
+                    return change
+            passed = [] if ruled is None else [Screened(self._ref, ruled.kept)]
             records = self._writer.records(pairs)
             ids: list[Value] = [item_id for item_id, _ in pairs]
             if on_existing == "error":
@@ -131,12 +180,67 @@ class SetWrites(SetReads):
                     Add(self._ref, record, fresh=item.id is None)
                     for record, item in zip(records, items, strict=True)
                 ]
-                return Change(changes, ids, self._define)
-            return Change(self._merged(records, on_existing), ids, self._define, retry=True)
+                return Change(changes, ids, self._define, screened=passed)
+            merged = self._merged(records, on_existing)
+            return Change(merged, ids, self._define, retry=True, screened=passed)
 
         answer = self._writer.write(Call("add", arguments, idempotency_key), build)
-        self._define = ()
-        return [str(item_id) for item_id in listed(answer)]
+        if defined:
+            self._define = ()
+        return added(answer)
+
+    def _ruled(self) -> Ruled | None:
+        return self._writer.rules(self._ref, self._define[0].definition if self._define else None)
+
+    def _checked(
+        self,
+        ruled: Ruled,
+        pairs: Sequence[tuple[str, Item]],
+        on_existing: OnExisting,
+        on_rejected: OnRejected,
+        new_id: Callable[[], str],
+    ) -> Change | None:
+        """Return what the rules of the set make of a call that adds items; see `Adding`."""
+        live: dict[str, StoredItem] = {}
+        if on_existing != "error":
+            ids = [item_id for item_id, _ in pairs]
+            if len(set(ids)) != len(ids):
+                raise InvalidInput("one call names an id twice; merge those items first")
+            found = self._writer.get(self._ref, ids, at=None)
+            live = {stored.record.id: stored for stored in found if stored is not None}
+        adding = Adding(
+            writer=self._writer,
+            ref=self._ref,
+            ruled=ruled,
+            pairs=pairs,
+            live=live,
+            keep=on_existing == "keep",
+            on_rejected=on_rejected,
+            new_id=new_id,
+        )
+        return adding.change(self._define, retry=on_existing != "error")
+
+    def admit(self, value: object) -> Verdict:
+        """Return what the rules of the set say of a value, or an `Item`; stores nothing.
+
+        What is added meanwhile may change the answer.
+        """
+        item = value if isinstance(value, Item) else Item(value)
+        info = self._writer.info(self._ref)
+        kept = self.definition.admission if info is None else info.definition.admission
+        ruled = self._writer.rules(self._ref, replace(self.definition, admission=kept))
+        item_id = "(new)" if item.id is None else checked_name(item.id, "an item's id")
+        record = self._writer.records([(item_id, item)])[0]
+        return (
+            ACCEPT
+            if ruled is None
+            else Barrier(self._writer, self._ref, ruled).judge([(item, record)])[0]
+        )
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What the rules of the set keep out of it until somebody decides."""
+        return Quarantine(self._writer, self._ref.scope, self.name)
 
     def _merged(self, records: Sequence[Record], on_existing: OnExisting) -> list[ItemChange]:
         """Return changes that add what is new, and keep or replace what is there."""
@@ -177,6 +281,7 @@ class SetWrites(SetReads):
         Raises:
             NotFound: There is no live item of this id.
             StaleItem: *if_version* is given, and is not its version.
+            Rejected: A rule of the set would not have it so.
         """
         given = {
             "value": value,
@@ -209,13 +314,24 @@ class SetWrites(SetReads):
             made[:] = [replace(item, version=stored.version + 1)]
             record = self._writer.records([(id, item)])[0]
             change = Replace(self._ref, stored.version, record)
-            return Change([change], id, retry=if_version is None)
+            screened = self._screened(item, record)
+            return Change([change], id, retry=if_version is None, screened=screened)
 
         self._writer.write(Call("update", arguments, idempotency_key), build)
         if made and made[0].expire_at is not None:  # it may be over by now, and then is not found
             now = self._writer.get(self._ref, [id], at=None)[0]
             return made[0] if now is None else item_of(now)
         return item_of(self._live(id))
+
+    def _screened(self, item: Item, record: Record, *, beside: str = "") -> list[Screened]:
+        """Check what takes the place of an item that is there; see `check_update`."""
+        while (ruled := self._writer.rules(self._ref, None)) is not None:
+            screened = check_update(
+                self._writer, self._ref, ruled, item=item, record=record, beside=beside
+            )
+            if screened is not None:
+                return [screened]
+        return []
 
     def delete(
         self,
@@ -265,10 +381,12 @@ class SetWrites(SetReads):
         execution: Execution | None = None,
         retention: Literal["keep", "purge"] | timedelta | None = None,
         signals: Signals | None = None,
+        admission: Sequence[Rule | Callable[..., object]] | None = None,
     ) -> Definition:
         """Change the definition of a set; what is left out stays. A capacity of 0 lifts it.
 
-        What is over a smaller capacity is dealt with by the next add.
+        What is over a smaller capacity is dealt with by the next add. New rules of *admission*
+        are for what is added from then on; an empty list lifts them.
         """
         given = {
             "capacity": capacity,
@@ -280,6 +398,7 @@ class SetWrites(SetReads):
             "execution": execution,
             "retention": retention,
             "signals": signals,
+            "admission": None if admission is None else plans(admission),
         }
         chosen = {name: value for name, value in given.items() if value is not None}
         if not self._upkeep:

@@ -60,6 +60,11 @@ class Patience:
         self._deadline = time.monotonic() + wait_s
         self._pause = PAUSE_S / 10
 
+    @property
+    def over(self) -> bool:
+        """Whether all of it has been waited."""
+        return time.monotonic() > self._deadline
+
     def wait(self, error: StaleRun | KeyBusy) -> None:
         """Return when it is time to try again; raise `KeyBusy` once all has been waited for.
 

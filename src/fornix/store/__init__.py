@@ -46,8 +46,9 @@ from fornix.changes import (
     parts_of,
     records_of,
     refs_of,
+    unscreened,
 )
-from fornix.definition import Definition, SetInfo
+from fornix.definition import Definition, Screened, SetInfo
 from fornix.progress import (
     Accepted,
     Begin,
@@ -112,6 +113,7 @@ __all__ = [
     "Run",
     "RunStatus",
     "Scope",
+    "Screened",
     "SetInfo",
     "SetRef",
     "Step",
@@ -125,6 +127,7 @@ __all__ = [
     "parts_of",
     "records_of",
     "refs_of",
+    "unscreened",
 ]
 
 

@@ -40,6 +40,7 @@ class Ledger(Protocol):
             IdempotencyConflict: The op was taken by another request.
             SetDefinitionConflict: A set to define exists with another definition.
             EmbedderConflict: A note that is expected says something else.
+            SetMoved: What the adds were checked by or against is not so any more.
             SetFull: A set that refuses what it has no room for would exceed its capacity.
             KeyFull: The key would exceed its limits.
             Unavailable: The store cannot be written now.

@@ -16,6 +16,7 @@ from fornix.testing.outputs import OutputLaws
 from fornix.testing.persistence import PersistenceLaws
 from fornix.testing.progress import ProgressLaws
 from fornix.testing.retention import RetentionLaws
+from fornix.testing.screens import ScreenLaws
 from fornix.testing.sets import SetLaws
 from fornix.testing.staging import StagingLaws
 from fornix.testing.threads import ThreadLaws
@@ -32,6 +33,7 @@ class StoreContract(
     SetLaws,
     LineageLaws,
     RetentionLaws,
+    ScreenLaws,
     FinderLaws,
     StagingLaws,
     LaneLaws,

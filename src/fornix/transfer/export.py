@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from fornix import wire
 from fornix.items import Item, text_of
 from fornix.memory import Memory
 from fornix.records import item_of
+from fornix.scope import is_hidden
 from fornix.store import Definition, Node, Scope, SetInfo, Store
 from fornix.values import Path, Value, checked_name, microseconds, moment
 
@@ -21,12 +22,8 @@ PAGE = 256
 LAST = (1 << 62) - 1
 """A time past every commit, in microseconds."""
 
-UPKEEP = (
-    "capacity_tokens", "capacity_bytes", "high_water", "low_water", "execution", "retention",
-)  # fmt: skip
-"""What else a set's line says of its definition, where it is not as by default."""
-
 LABELS = ("speaker", "role", "session")
+TIMES = ("expire_at", "valid_from", "valid_to")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,8 @@ def walk_tree(
 
 def _infos(store: Store, scope: Scope, selection: Selection) -> list[SetInfo]:
     wanted = selection.sets
-    return [i for i in store.set_infos(scope) if wanted is None or i.ref.name in wanted]
+    there = [info for info in store.set_infos(scope) if not is_hidden(info.ref)]
+    return [info for info in there if wanted is None or info.ref.name in wanted]
 
 
 def _set_lines(store: Store, scope: Scope, selection: Selection, at: int) -> Iterator[str]:
@@ -102,18 +100,8 @@ def _set_lines(store: Store, scope: Scope, selection: Selection, at: int) -> Ite
 def _set_fields(info: SetInfo) -> Value:
     found = info.definition
     fields: dict[str, Value] = {"type": "set", "key": info.ref.scope.key, "set": info.ref.name}
-    if found.capacity is not None:
-        fields["capacity"] = found.capacity
-    if found.compaction != "trim":
-        plan = found.compaction
-        fields["compaction"] = plan if isinstance(plan, str) else dict(plan)
-    usual = Definition()
-    for name in UPKEEP:
-        kept = getattr(found, name)
-        if kept != getattr(usual, name) or (name == "high_water" and "compaction" in fields):
-            fields[name] = kept
-    if found.item_type is not None:
-        fields["item_type"] = found.item_type
+    usual = asdict(Definition())
+    fields.update((name, said) for name, said in asdict(found).items() if said != usual[name])
     if found.signals is not None:
         fields["signals"] = dict(sorted(found.signals.items()))
     return fields
@@ -130,15 +118,14 @@ def item_fields(item: Item, *, key: str | None) -> dict[str, Value]:
     fields["value"] = item.value
     if item.text != text_of(item.value):
         fields["text"] = item.text
-    if item.metadata:
-        fields["metadata"] = dict(item.metadata)
-    if item.importance:
-        fields["importance"] = item.importance
-    if item.sources:
-        fields["sources"] = list(item.sources)
-    if item.compacted:
-        fields["compacted"] = True
-    return fields
+    others: dict[str, Value] = {
+        "metadata": dict(item.metadata),
+        "importance": item.importance,
+        "sources": list(item.sources),
+        "compacted": item.compacted,
+        **{name: time and stamp(time) for name in TIMES if (time := getattr(item, name))},
+    }
+    return fields | {name: said for name, said in others.items() if said}
 
 
 def _node_fields(key: str, path: Path, node: Node) -> Value:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields as fields_of
 from datetime import timedelta
 from typing import cast
 
-from fornix.compaction.own import as_kept
-from fornix.errors import InvalidInput
+from fornix.admission.rules import rules_of
+from fornix.compaction.own import OWN, restored
+from fornix.definition import HIGH_WATER, IN_THE_COMMIT, Plan
+from fornix.errors import InvalidInput, RuleFailed
 from fornix.items import Item
-from fornix.sets import definition
+from fornix.scope import HIDDEN
+from fornix.sets.asked import definition
 from fornix.signals import Signals
 from fornix.state import MemoryKind, MemoryRef
 from fornix.store import Definition, Node
@@ -24,8 +28,11 @@ from fornix.transfer.entries import (
     texts_of,
     time_of,
 )
-from fornix.transfer.export import FORMAT, UPKEEP
+from fornix.transfer.export import FORMAT
 from fornix.values import Value, checked, checked_name, microseconds
+
+SETTINGS = tuple(one.name for one in fields_of(Definition))
+"""What a "set" line says of a set, besides whose it is."""
 
 KINDS = ("fornix", "set", "item", "object", "value")
 """What the lines of an export are of."""
@@ -97,32 +104,15 @@ class FornixLines:
             raise InvalidInput('"key" is missing; it is null for knowledge')
         key = fields["key"]
         name = checked_name(fields.get("set"), '"set"')
+        if name.startswith(HIDDEN):
+            raise InvalidInput(f'"set" must not begin with {HIDDEN!r}, unlike {name!r}')
         return (None if key is None else checked_name(key, '"key"')), name
 
     def _set(self, fields: dict[str, Value]) -> Entry:
-        _only(fields, f"type key set capacity compaction item_type signals {' '.join(UPKEEP)}")
+        _only(fields, f"type key set {' '.join(SETTINGS)}")
         key, name = self._owner(fields)
-        weights = fields.get("signals")
-        if weights is not None and not isinstance(weights, dict):
-            raise InvalidInput(f'"signals" must be an object, not {weights!r}')
-        signals = None if weights is None else Signals.from_json(cast("dict[str, float]", weights))
-        if (item_type := fields.get("item_type")) is not None:
-            checked_name(item_type, '"item_type"')
-        asked: dict[str, object] = {
-            what: found
-            for what, found in fields.items()
-            if what not in ("type", "key", "set") and found is not None
-        }
-        if signals is not None:
-            asked["signals"] = signals
-        if type(age := fields.get("retention")) is int:
-            asked["retention"] = timedelta(microseconds=age)
-        if "compaction" in asked:
-            asked["compaction"] = as_kept(asked["compaction"])
-        if asked.get("capacity") == 0:
-            raise InvalidInput('"capacity" must be a whole number from 1, not 0')
-        made = definition(asked)
-        if key is None and made != Definition(item_type=made.item_type):
+        made = _definition({name: fields[name] for name in SETTINGS if name in fields})
+        if key is None and made != Definition(item_type=made.item_type, admission=made.admission):
             raise InvalidInput("a set of knowledge has no capacity, compaction or signals")
         return SetLine(key, name, made)
 
@@ -130,7 +120,7 @@ class FornixLines:
         _only(
             fields,
             "type key set id time speaker role session value text metadata importance sources "
-            "compacted",
+            "compacted expire_at valid_from valid_to",
         )
         key, name = self._owner(fields)
         if "value" not in fields:
@@ -145,6 +135,9 @@ class FornixLines:
             role=cast("str | None", fields.get("role")),
             session=cast("str | None", fields.get("session")),
             time=time_of(fields.get("time")),
+            expire_at=time_of(fields.get("expire_at")),
+            valid_from=time_of(fields.get("valid_from")),
+            valid_to=time_of(fields.get("valid_to")),
             sources=texts_of(fields, "sources"),
             compacted=fields.get("compacted") is True,
         )
@@ -162,3 +155,48 @@ class FornixLines:
         expires = time_of(fields.get("expires"))
         value = None if is_object else checked(fields["value"], nan=True)
         return NodeLine(key, path, Node(is_object, value, expires and microseconds(expires)))
+
+
+def _definition(given: dict[str, Value]) -> Definition:
+    """Return a definition, checked as a set's arguments are."""
+    asked: dict[str, object] = {"high_water": HIGH_WATER, **given}
+    for name in ("capacity", "capacity_tokens", "capacity_bytes", "retention"):
+        most = asked.get(name, 1)
+        if not isinstance(most, str) and (type(most) is not int or most < 1):
+            raise InvalidInput(f'"{name}" must be a whole number from 1, not {most!r}')
+    if isinstance(asked.get("retention"), int):
+        asked["retention"] = timedelta(microseconds=cast("int", asked["retention"]))
+    if (plan := given.get("compaction")) is not None:
+        _check_compaction(plan)
+    if (weights := given.get("signals")) is not None:
+        if not isinstance(weights, dict):
+            raise InvalidInput(f'"signals" must be an object, not {weights!r}')
+        asked["signals"] = Signals.from_json(cast("dict[str, float]", weights))
+    if "item_type" in given:
+        checked_name(given["item_type"], '"item_type"')
+    if "admission" in given:
+        asked["admission"] = _admission(given["admission"])
+    return definition({name: value for name, value in asked.items() if value is not None})
+
+
+def _check_compaction(plan: Value) -> None:
+    if plan in IN_THE_COMMIT:
+        return
+    if not isinstance(plan, dict):
+        raise InvalidInput(f'"compaction" must be "trim", "reject" or a strategy, not {plan!r}')
+    if plan.get("name") != OWN:  # one of the user's is looked for when the set is compacted
+        restored(plan, {})
+
+
+def _admission(rules: Value) -> list[Plan] | None:
+    """Return rules of admission, which this fornix must know."""
+    if rules is None:
+        return None
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise InvalidInput(f'"admission" must be a list of objects, not {rules!r}')
+    kept = cast("list[Plan]", rules)
+    try:
+        rules_of(kept)
+    except RuleFailed as error:
+        raise InvalidInput(f'"admission": {error}') from error
+    return kept

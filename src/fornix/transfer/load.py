@@ -71,6 +71,7 @@ class Load:
         self._memory = memory
         self._on_existing: OnExisting = on_existing
         self.done = Loaded()
+        self._exported = False
 
     def run(
         self,
@@ -88,6 +89,7 @@ class Load:
             progress: Called with the number of entries done since the last call.
         """
         last, begun = 0, False
+        self._exported = layout == "fornix"
         try:
             for number, chunk in _chunks(entries(source, layout, target), mixed=layout != "fornix"):
                 begun = True  # what is interrupted in here may have been committed
@@ -141,14 +143,15 @@ class Load:
         """Write what is new, then what is to be replaced; count what was written here."""
         owner = self._memory.knowledge if line.key is None else self._memory.key(line.key)
         chosen = owner.set(line.set)
+        add = chosen.add_back if self._exported else chosen.add_many
         if self._on_existing == "error":
-            return Loaded(added=len(chosen.add_many(items)))
+            return Loaded(added=len(add(items)))
         old = self._add_new(chosen, self._ref(line), items)
         changed: list[Item] = []
         if self._on_existing == "update":
             changed = [i for i in items if i.id in old and _differs(i, old[i.id])]
         if changed:
-            chosen.add_many(changed, on_existing="update")
+            add(changed, on_existing="update")
         added = len(items) - len(old)
         return Loaded(added=added, updated=len(changed), kept=len(old) - len(changed))
 
@@ -162,7 +165,8 @@ class Load:
             found = self._memory.store.get(ref, [item.id or "" for item in items])
             old = {s.record.id: item_of(s) for s in found if s is not None}
             try:
-                chosen.add_many([item for item in items if item.id not in old])
+                new = [item for item in items if item.id not in old]
+                (chosen.add_back if self._exported else chosen.add_many)(new)
             except DuplicateItem:
                 if not left:
                     raise

@@ -12,6 +12,7 @@ from fornix.errors import (
     NotFound,
     SetDefinitionConflict,
     SetFull,
+    SetMoved,
     StaleItem,
 )
 from fornix.store import (
@@ -30,6 +31,7 @@ from fornix.store import (
     SetInfo,
     SetRef,
     Undo,
+    unscreened,
 )
 from fornix.stores.ram.lineage import Lineage
 from fornix.stores.ram.rows import ROW_BITS, ItemRow, SetRows, Work
@@ -67,6 +69,7 @@ class Sets:
             StaleItem: An item to replace or retire has another live version, or none.
             DuplicateItem: An id to add is live.
             SetDefinitionConflict: A set to define exists with another definition.
+            SetMoved: What is added was not checked by the set's rules, or the set moved on since.
             CompactionChanged: A compaction to undo is not as it was left.
             NotFound: There is no such compaction, version or source.
             SetFull: A set that refuses, and that the batch adds to, exceeds its capacity.
@@ -74,11 +77,26 @@ class Sets:
         """
         for define in batch.define:
             self._define(define, work)
+        self._hold_screens(batch)
         for change in batch.items:
             self._change(change, work)
         for home in work.grown.values():
             _hold_capacity(home, work)
         self._hold_limits(batch, work)
+
+    def _hold_screens(self, batch: Batch) -> None:
+        for ref in unscreened(batch):
+            home = self.named(ref)
+            if home is not None and home.definition.admission is not None:
+                raise SetMoved(ref.name, what="rules")
+        for screened in batch.screened or ():
+            home = self.named(screened.set)
+            if not screened.knows(Definition() if home is None else home.definition):
+                raise SetMoved(screened.set.name, what="other rules")
+            if home is None or screened.past is None:
+                continue
+            if any(row.row > screened.past for row in home.live.values()):
+                raise SetMoved(screened.set.name)
 
     def _define(self, define: Define, work: Work) -> None:
         found = self.named(define.set)

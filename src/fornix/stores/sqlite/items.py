@@ -14,6 +14,7 @@ from fornix.errors import (
     KeyFull,
     NotFound,
     SetFull,
+    SetMoved,
     StaleItem,
     TooLarge,
 )
@@ -32,6 +33,7 @@ from fornix.store import (
     Revive,
     SetRef,
     Undo,
+    unscreened,
 )
 from fornix.stores.sqlite import lineage
 from fornix.stores.sqlite.connection import Row, first, query, texts
@@ -104,6 +106,8 @@ _TAKEN = """
     WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2)) GROUP BY id
 """
 
+_PAST = "SELECT 1 FROM feature WHERE set_id = ? AND ended = 0 AND row > ? LIMIT 1"
+
 FEW = 8
 """Ids fewer than these are looked up one by one."""
 
@@ -150,6 +154,7 @@ class Changes:
         """Apply definitions, item changes, capacities and limits; return the rows that ended."""
         for define in self._batch.define:
             self._tx.define(define)
+        self._hold_screens()
         if len(self._batch.items) >= FEW:
             self._taken = self._ids_taken()
         for change in self._batch.items:
@@ -159,6 +164,18 @@ class Changes:
         if self._grown and self._batch.limits is not None:
             self._hold_limits()
         return self._ended
+
+    def _hold_screens(self) -> None:
+        """Refuse what was checked by other rules than its set has, or against other items."""
+        for screened in self._batch.screened or ():
+            known = self._tx.set_known(screened.set)
+            if not screened.knows(Definition() if known is None else known[1]):
+                raise SetMoved(screened.set.name, what="other rules")
+            if known is None or screened.past is None:
+                continue
+            self._gathered.flush()
+            if first(self._db, _PAST, known[0], screened.past):
+                raise SetMoved(screened.set.name)
 
     def _change(self, change: ItemChange) -> None:
         if change.set is not self._last:  # finding its number takes as long as the rest
@@ -189,6 +206,8 @@ class Changes:
     def _set(self, change: ItemChange) -> int:
         known = self._tx.set_known(change.set)
         if known is not None:
+            if known[1].admission is not None and change.set in unscreened(self._batch):
+                raise SetMoved(change.set.name, what="rules")
             return known[0]
         match change:
             case Add():

@@ -1,0 +1,173 @@
+"""The write barrier: what its rules find, and what they cost.
+
+    python -m bench.admission [detection | cost] [--owasp FOLDER]
+
+*detection* counts hits and false alarms on made-up texts (tests/data/admission.json), and with
+--owasp on the scenarios of OWASP's agent-memory-guard (Apache-2.0), from a folder that its wheel
+was unpacked in: its texts stay there. *cost* times adds to a set with and without each rule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fornix import Item, Memory
+from fornix.admission import Exact, Injection, Near, Recalled, Rule, Secrets, Size, Verdict
+from fornix.admission.injection import injections
+from fornix.admission.secrets import secrets
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTS = ROOT / "tests" / "data" / "admission.json"
+SCENARIOS = Path("agent_memory_guard") / "bench" / "scenarios.py"
+
+HELD, ADDS, ROUNDS, WORDS = 5_000, 400, 5, 12
+
+
+def texts() -> dict[str, dict[str, list]]:
+    """The made-up texts; secrets in the file have a ``~`` in them, so that no scanner finds any."""
+    return json.loads(TEXTS.read_text(encoding="utf-8").replace("~", ""))
+
+
+def verdicts(rule: Rule, contents: list[str]) -> list[Verdict]:
+    """What a rule says of each of some texts."""
+    with Memory.open(":memory:", embedder="words") as memory:
+        guarded = memory.key("k").set("s", admission=[rule])
+        return [guarded.admit(text) for text in contents]
+
+
+def merged(rule: Rule, pairs: list[list[str]]) -> int:
+    """How many of some pairs a rule takes for the same."""
+    count = 0
+    with Memory.open(":memory:", embedder="words") as memory:
+        for number, (first, second) in enumerate(pairs):
+            held = memory.key("k").set(f"s{number}", admission=[rule])
+            held.add(first)
+            count += held.admit(second).outcome == "merge"
+    return count
+
+
+def cosines(pairs: list[list[str]]) -> list[float]:
+    """How near the texts of each pair are by the quick bundled embedder, to compare with."""
+    with Memory.open(":memory:", embedder="static") as memory:
+        rows = [memory.embedder.embed(pair) for pair in pairs]
+    return [float(a @ b) for a, b in rows]
+
+
+def detection(owasp: Path | None) -> None:
+    """Print a line per detector and corpus: found of bad, false alarms of good."""
+    data = texts()
+    for name, rule in (("secrets", Secrets()), ("injection", Injection())):
+        bad, good = data[name]["bad"], data[name]["good"]
+        found = [v.outcome != "accept" for v in verdicts(rule, bad)]
+        alarms = [v.outcome != "accept" for v in verdicts(rule, good)]
+        line(name, sum(found), len(bad), sum(alarms), len(good))
+        for text, hit in zip(bad, found, strict=True):
+            if not hit:
+                print(f"    missed: {text[:70]!r}")
+        for text, hit in zip(good, alarms, strict=True):
+            if hit:
+                print(f"    alarm:  {text[:70]!r}")
+    same, other = data["near"]["same"], data["near"]["other"]
+    for threshold in (0.6, 0.7, 0.8, 0.9):
+        hits, wrong = merged(Near(threshold), same), merged(Near(threshold), other)
+        line(f"near {threshold}", hits, len(same), wrong, len(other))
+    near, far = cosines(same), cosines(other)
+    for cut in (0.7, 0.8, 0.9, 0.95):
+        hits, wrong = sum(c >= cut for c in near), sum(c >= cut for c in far)
+        line(f"static cosine {cut}", hits, len(same), wrong, len(other))
+    if owasp is not None:
+        scenarios(owasp)
+
+
+def scenarios(folder: Path) -> None:
+    """Print what is found in OWASP's scenarios: an attack counts if one of its texts is stopped."""
+    spec = importlib.util.spec_from_file_location("owasp_scenarios", folder / SCENARIOS)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["owasp_scenarios"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    lists = [v for v in vars(module).values() if isinstance(v, (list, tuple))]
+    every = {s.id: s for found in lists for s in found if isinstance(s, module.Scenario)}
+    counts: dict[str, list[int]] = {}
+    for scenario in every.values():
+        texts = [step.value for step in scenario.steps]
+        found = any(any(injections(t)) or any(secrets(t)) for t in texts)
+        count = counts.setdefault(scenario.category, [0, 0])
+        count[0] += found
+        count[1] += 1
+    for category, (found, total) in counts.items():
+        print(f"  OWASP {category:20} {found:3} of {total}")
+
+
+def line(name: str, found: int, bad: int, alarms: int, good: int) -> None:
+    precision = found / (found + alarms) if found + alarms else 1.0
+    print(
+        f"  {name:20} found {found:3} of {bad}  false alarms {alarms:2} of {good}"
+        f"  recall {found / bad:.2f}  precision {precision:.2f}"
+    )
+
+
+def cost() -> None:
+    """Print the median CPU time of an add to a set of 5,000 items, by rules."""
+    rules: dict[str, list[Rule]] = {
+        "none": [],
+        "exact": [Exact()],
+        "near": [Near()],
+        "exact, near": [Exact(), Near()],
+        "size": [Size(max_chars=10_000)],
+        "secrets": [Secrets()],
+        "injection": [Injection()],
+        "recalled": [Recalled()],
+        "all": [Exact(), Near(), Size(max_chars=10_000), Secrets(), Injection(), Recalled()],
+    }
+    random.seed(1)
+    vocabulary = [f"{random.choice('bdfgklmnprstvz')}{i:x}" for i in range(3_000)]
+
+    def text() -> str:
+        return " ".join(random.choices(vocabulary, k=WORDS))
+
+    with (
+        tempfile.TemporaryDirectory() as place,
+        Memory.open(f"{place}/m.db", embedder="static", durability="normal") as memory,
+    ):
+        sets = {}
+        for name, admission in rules.items():
+            sets[name] = memory.key(name).set("s", admission=admission or None)
+            sets[name].add_back([Item(text()) for _ in range(HELD)])
+            sets[name].add(text())
+        times: dict[str, list[float]] = {name: [] for name in sets}
+        for _ in range(ROUNDS):
+            for name, held in sets.items():
+                for _ in range(ADDS // ROUNDS):
+                    said = text()
+                    start = time.thread_time()
+                    held.add(said)
+                    times[name].append(time.thread_time() - start)
+    base = statistics.median(times["none"])
+    for name, took in times.items():
+        each = statistics.median(took)
+        more = (each - base) * 1e6
+        print(f"  {name:12} {each * 1e6:6.0f} us  {1 / each:7,.0f} adds/s  {more:+6.0f} us")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", choices=["detection", "cost"])
+    parser.add_argument("--owasp", type=Path)
+    chosen = parser.parse_args()
+    if chosen.what != "cost":
+        detection(chosen.owasp)
+    if chosen.what != "detection":
+        cost()
+
+
+if __name__ == "__main__":
+    main()
