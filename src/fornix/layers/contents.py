@@ -64,8 +64,15 @@ class Entry:
 
     def leaving(self) -> Entry:
         """Return it as the next layer gets it."""
-        seen = {"seen": self.extra["seen"]} if "seen" in self.extra else {}
-        return Entry(self.fragment, origin=self.origins(), extra=seen, time=self.time)
+        extra = {name: self.extra[name] for name in ("seen", "parts") if name in self.extra}
+        return Entry(self.fragment, origin=self.origins(), extra=extra, time=self.time)
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Return what it was made of: the parts of a merged one, or itself."""
+        if "parts" in self.extra:
+            return list(self.extra["parts"])
+        value = {name: v for name, v in self._value(0).items() if name in _FIELDS}
+        return [value | {"metadata": dict(self.fragment.metadata)}]
 
     def kept(self) -> dict[str, Any]:
         """Return the value that keeps it where it is."""
@@ -75,11 +82,8 @@ class Entry:
         """Return the item that keeps it."""
         fragment = self.fragment
         metadata = dict(fragment.metadata)
-        labels = {name: metadata.get(name) for name in LABELS}
+        labels = labels_of(metadata)
         labels["session"] = labels["session"] or session
-        for name, label in labels.items():
-            if label is not None and not isinstance(label, str):
-                raise InvalidInput(f"{name} in the metadata of a fragment must be a str: {label!r}")
         text = fragment.raw_observation
         return Item(
             self._value(era),
@@ -88,7 +92,7 @@ class Entry:
             importance=unit(fragment.importance),
             time=self.time or now,
             sources=tuple(item_id(source) for source in fragment.source_ids),
-            **cast("dict[str, Any]", labels),
+            **labels,
         )
 
     def _value(self, era: int) -> dict[str, Any]:
@@ -105,8 +109,33 @@ class Entry:
             "snapshot": f.snapshot_path if isinstance(f, AgentMemoryFragment) else None,
             "embeddings": f.embeddings,
         }
-        kept = {name: found for name, found in value.items() if found not in (None, False, [])}
+        kept = {name: v for name, v in value.items() if not (v is None or v is False or v == [])}
         return {**extra, **kept, "n": self.number, "era": era}
+
+
+def labels_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an item that are in the metadata of a fragment, checked."""
+    labels = {name: metadata.get(name) for name in LABELS}
+    for name, label in labels.items():
+        if label is not None and not isinstance(label, str):
+            raise InvalidInput(f"{name} in the metadata of a fragment must be a str: {label!r}")
+    return labels
+
+
+def merged(members: Sequence[Entry]) -> Entry:
+    """Return entries as one, of the class and the importance of the first.
+
+    It keeps all that is known of each in `parts`, and of their metadata what they agree in.
+    """
+    first = members[0]
+    fragments = [member.fragment for member in members]
+    whole = first.fragment.current_class.reduce(fragments, importance=first.fragment.importance)
+    for name, known in first.fragment.metadata.items():
+        if all(f.metadata.get(name) == known for f in fragments):
+            whole.metadata[name] = known
+    links = dict.fromkeys(link for member in members for link in member.origins())
+    parts = [part for member in members for part in member.parts()]
+    return Entry(whole, origin=tuple(links), extra={"parts": parts}, time=first.time)
 
 
 _FIELDS = frozenset(

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import numpy as np
 
 from fornix.errors import EmbedderFailed, InvalidInput
-from fornix.layers.contents import Buffer, Entry
+from fornix.layers.contents import Buffer, Entry, merged
 from fornix.layers.fragments import MemoryFragment, WriteOperation
 from fornix.layers.moves import Move
 from fornix.layers.place import Nearness
@@ -98,9 +98,9 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         counts = _Counts(buffer)
         self._strengthen(move, counts, entry, op)
         leaving = [
-            merged
+            whole
             for held in list(buffer.entries)
-            if (merged := self._merged(counts, held, entry, op)) is not None
+            if (whole := self._merged(counts, held, entry, op)) is not None
         ]
         if op is WriteOperation.ADD and not counts.is_taken(entry):
             buffer.append(entry)
@@ -146,13 +146,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
             return None
         members = counts.members(held, entry, op, keep=self.profile.keeps_members)
         counts.take(held if self.profile.keeps_members else None, members, held)
-        first = held.fragment
-        fragments = [member.fragment for member in members]
-        origin = tuple(dict.fromkeys(link for member in members for link in member.origins()))
-        if len(fragments) == 1:
-            return held.leaving()
-        whole = first.current_class.reduce(fragments, importance=first.importance)
-        return Entry(whole, origin=origin, time=held.time)
+        return held.leaving() if len(members) == 1 else merged(members)
 
     def _overflow(self, counts: _Counts) -> list[Entry]:
         buffer, gone = counts.buffer, list[Entry]()

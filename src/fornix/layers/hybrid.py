@@ -264,8 +264,13 @@ class HybridMemory(Memory[T]):
         wanted = self._long.k if k is None else checked_k(k)
 
         def look(writer: Writer) -> list[T]:
-            found = [r.fragment for r in self._long.recalled(writer, observation, weights, wanted)]
-            return found + self._short.held(writer) + self._sensory.held(writer)
+            # In the order of moves: what moves meanwhile is seen twice, and never missed.
+            first, second = self._sensory.held(writer), self._short.held(writer)
+            third = [r.fragment for r in self._long.recalled(writer, observation, weights, wanted)]
+            seen = {name for f in third for name in (f.id, *f.source_ids)}
+            second = [f for f in second if f.id not in seen]
+            seen |= {f.id for f in second}
+            return [*third, *second, *(f for f in first if f.id not in seen)]
 
         return await self.place.call(look)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, ca
 
 from fornix.errors import InvalidInput
 from fornix.keys import KeySets
-from fornix.layers.contents import Entry, entry_of, item_id
+from fornix.layers.contents import Entry, entry_of, item_id, labels_of
 from fornix.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
 from fornix.layers.insights import InsightExtractor
 from fornix.layers.moves import Insight, Known, Move, Question, Unanswered, moved
@@ -235,6 +235,7 @@ class Memory(ABC, Generic[T]):
         for fragment in fragments:
             if not isinstance(fragment, MemoryFragment):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
                 raise InvalidInput(f"a layer is written fragments to, not {fragment!r}")
+            labels_of(fragment.metadata)
         if not fragments:
             return None
 

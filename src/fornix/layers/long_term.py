@@ -251,7 +251,7 @@ class LongTermMemory(Memory[T], Generic[T]):
         ref, now = self.place.ref(self.set_name), self.place.now()
         if not k or writer.info(ref) is None:
             return []
-        near, stored = self._candidates(writer, ref, observation)
+        near, stored = self._candidates(writer, ref, observation, k)
         found: list[Recalled[T]] = []
         for one in stored:
             entry = entry_of(one, self.fragment_class)
@@ -275,13 +275,15 @@ class LongTermMemory(Memory[T], Generic[T]):
         }
 
     def _candidates(
-        self, writer: Writer, ref: SetRef, observation: str
+        self, writer: Writer, ref: SetRef, observation: str, k: int
     ) -> tuple[dict[str, float], list[StoredItem]]:
         """Return how near fragments are to an observation, and those that are ranked."""
         hits = writer.search([ref], observation, SearchOptions(limit=CANDIDATES, touch=False))
         near = {str(hit.item.id): min(1.0, max(0.0, hit.score / SCORE_OF_BEST)) for hit in hits}
         info = writer.info(ref)
-        limit = ALL if info is None or info.items <= ALL else LATEST
+        limit = max(ALL, k)
+        if info is not None and info.items > limit:
+            limit = LATEST
         stored = writer.page(ref, after=None, limit=limit, newest_first=True, at=None)
         named = {one.record.id for one in stored}
         found = writer.get(ref, [name for name in near if name not in named], at=None)
@@ -360,7 +362,7 @@ class LongTermMemory(Memory[T], Generic[T]):
 
 def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> MemoryFragment:
     """Return an insight that names what it was inferred from."""
-    if insight.source_ids:
+    if set(insight.source_ids) == {fragment.id for fragment in fragments}:
         return insight
     return insight.current_class.build_from(
         insight.raw_observation,
