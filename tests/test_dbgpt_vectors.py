@@ -437,7 +437,7 @@ async def test_d28_short_term_memory_written_side_by_side():
     memory = with_extractor(ShortTermMemory(2), pause=3)
     await memory.write_batch([frag("a"), frag("b")])
     gone: Any = await asyncio.gather(*(memory.write(frag(name)) for name in "cdefg"))
-    assert [name for one in gone for name in left(one)] == ["a", "b", "c", "d", "e"]
+    assert [name for one in gone for name in left(one) or ()] == ["a", "b", "c", "d", "e"]
     assert texts(await memory.read("")) == ["f", "g"]
 
 
@@ -450,7 +450,7 @@ async def test_d29_sensory_memory_written_side_by_side():
     memory = with_scorer(SensoryMemory(2), 5, pause=3)
     await memory.write_batch([frag("a"), frag("b")])
     gone: Any = await asyncio.gather(*(memory.write(frag(name)) for name in "cdef"))
-    assert [name for one in gone if one for name in left(one)] == [*"abcdef"]
+    assert [name for one in gone for name in left(one) or ()] == [*"abcdef"]
 
 
 # --- enhanced short-term ----------------------------------------------------------------------

@@ -210,7 +210,7 @@ class Recall:
                 self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
             scored, pending = answer()
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
-        return self._hits(scored, items, asked, partial=pending > 0, touch=options.touch)
+        return self._hits(scored, items, asked, partial=pending > 0, touch=asked.options.touch)
 
     def _hidden(self, asked: _Asked, drafted: Drafted | None) -> list[Collection[int]]:
         """Return the rows of each set that are not to be found; cheap where there are none."""

@@ -144,12 +144,19 @@ _FIELDS = frozenset(
 
 
 def entry_of(stored: StoredItem, made: type[MemoryFragment] | None) -> Entry:
+    """Return the fragment that a stored item keeps, as an entry; see `fragment_of`."""
+    item = item_of(stored)
+    value = cast("dict[str, Any]", item.value)
+    extra = {name: v for name, v in value.items() if name not in _FIELDS}
+    return Entry(fragment_of(item, made), value.get("n", 0), stored, (), extra, item.time)
+
+
+def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment:
     """Return the fragment that an item keeps.
 
     Args:
         made: Its class, where that holds what the item holds; None: as the item says.
     """
-    item = item_of(stored)
     value = cast("dict[str, Any]", item.value)
     observation = value.get("observation", "")
     plain = isinstance(observation, str)
@@ -157,22 +164,23 @@ def entry_of(stored: StoredItem, made: type[MemoryFragment] | None) -> Entry:
     if made is not None and issubclass(made, StructuredAgentMemoryFragment) != plain:
         cls = made
     more = {"snapshot_path": value["snapshot"]} if "snapshot" in value else {}
-    accessed = value.get("accessed")
-    fragment = cls.build_from(
+    return cls.build_from(
         observation,
         embeddings=value.get("embeddings"),
         memory_id=value["id"],
         importance=value.get("importance"),
         is_insight=value.get("insight", False),
-        last_accessed_time=later(
-            None if accessed is None else datetime.fromisoformat(accessed), item.accessed
-        ),
+        last_accessed_time=accessed_time(item),
         metadata=item.metadata,
         source_ids=value.get("sources", ()),
         **more,
     )
-    extra = {name: v for name, v in value.items() if name not in _FIELDS}
-    return Entry(fragment, value.get("n", 0), stored, (), extra, item.time)
+
+
+def accessed_time(item: Item) -> datetime | None:
+    """Return when what an item keeps was recalled last."""
+    noted = item.value.get("accessed")
+    return later(None if noted is None else datetime.fromisoformat(noted), item.accessed)
 
 
 def pages(writer: Writer, ref: SetRef) -> Iterable[StoredItem]:

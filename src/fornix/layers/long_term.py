@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
@@ -10,17 +10,19 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, ca
 from fornix.batch import AFTER_ALL
 from fornix.changes import Link
 from fornix.errors import InvalidInput
+from fornix.items import Item
 from fornix.keys import KeySets
-from fornix.layers.contents import Entry, Note, entry_of, item_id, pages
+from fornix.layers.contents import Entry, Note, accessed_time, entry_of, fragment_of, item_id, pages
 from fornix.layers.fragments import FragmentId, MemoryFragment, WriteOperation, finite
 from fornix.layers.layer import Dedupe, Memory, absorb, normal_text
 from fornix.layers.moves import Insight, Move, moved
 from fornix.layers.place import Now, Place, aware
-from fornix.layers.ranking import Recalled, best_first, checked_k
+from fornix.layers.ranking import Ranked, Recalled, best_first, checked_k
 from fornix.layers.scoring import Weights, recency, unit
 from fornix.layers.wrappers import DiscardedMemoryFragments
 from fornix.recall import SearchOptions
-from fornix.store import Retire, SetRef, StoredItem
+from fornix.records import item_of
+from fornix.store import Retire, SetRef
 from fornix.wire import digest
 from fornix.writer import Writer
 
@@ -29,11 +31,14 @@ T = TypeVar("T", bound=MemoryFragment)
 Mark: TypeAlias = Literal["forget", "merge"]
 """Why a fragment that is still there is recalled no more."""
 
-ALL = 512
+ALL = 128
 """Fragments up to which every one is ranked; above, those that search finds, and the latest."""
 
-CANDIDATES = 200
-"""How many of them search finds at most. Source: DB-GPT (twice its top_k)."""
+CANDIDATES = 100
+"""How many of them search finds, or as many as are wanted. Source: DB-GPT's top_k."""
+
+MOST_HITS = 1_000
+"""More a search does not find."""
 
 LATEST = 64
 
@@ -251,43 +256,49 @@ class LongTermMemory(Memory[T], Generic[T]):
         ref, now = self.place.ref(self.set_name), self.place.now()
         if not k or writer.info(ref) is None:
             return []
-        near, stored = self._candidates(writer, ref, observation, k)
-        found: list[Recalled[T]] = []
-        for one in stored:
-            entry = entry_of(one, self.fragment_class)
-            if not entry.extra.get("mark"):
-                parts = self._parts(entry.fragment, near.get(entry.id, 0.0), now)
+        found: list[Ranked] = []
+        for item, near in self._candidates(writer, ref, observation, weights, k):
+            if not item.value.get("mark"):
+                parts = self._parts(item, near, now)
                 score = weights.score(parts, raw=self.profile.raw)
-                found.append(Recalled(cast("T", entry.fragment), score, parts))
+                found.append(Ranked(score, item.value["id"], item, parts))
         best = best_first(found)[:k]
-        chosen = {item_id(one.fragment.id) for one in best}
-        writer.touch([s for s in stored if s.record.id in chosen and s.row < AFTER_ALL])
-        return best
+        stored = writer.get(ref, [str(one.item.id) for one in best], at=None)
+        writer.touch([s for s in stored if s is not None and s.row < AFTER_ALL])
+        return [
+            Recalled(
+                cast("T", fragment_of(one.item, self.fragment_class)), one.score, dict(one.parts)
+            )
+            for one in best
+        ]
 
-    def _parts(self, fragment: MemoryFragment, near: float, now: datetime) -> dict[str, float]:
-        importance = fragment.importance
+    def _parts(self, item: Item, near: float, now: datetime) -> dict[str, float]:
+        importance: float | None = item.value.get("importance")
         if not self.profile.raw or importance is None:
             importance = unit(importance)
-        return {
-            "recency": recency(aware(fragment.last_accessed_time or now), now),
-            "relevance": near,
-            "importance": importance,
-        }
+        accessed = accessed_time(item) or now
+        return {"recency": recency(accessed, now), "relevance": near, "importance": importance}
 
     def _candidates(
-        self, writer: Writer, ref: SetRef, observation: str, k: int
-    ) -> tuple[dict[str, float], list[StoredItem]]:
-        """Return how near fragments are to an observation, and those that are ranked."""
-        hits = writer.search([ref], observation, SearchOptions(limit=CANDIDATES, touch=False))
-        near = {str(hit.item.id): min(1.0, max(0.0, hit.score / SCORE_OF_BEST)) for hit in hits}
+        self, writer: Writer, ref: SetRef, observation: str, weights: Weights, k: int
+    ) -> Iterator[tuple[Item, float]]:
+        """Yield what is ranked, and how near it is to an observation."""
+        wanted = max(CANDIDATES, min(k, MOST_HITS))
+        asked = SearchOptions(limit=wanted, touch=False)
+        hits = writer.search([ref], observation, asked) if weights.beta else ()
+        seen: set[str | None] = set()
+        for hit in hits:
+            seen.add(hit.item.id)
+            yield hit.item, min(1.0, max(0.0, hit.score / SCORE_OF_BEST))
         info = writer.info(ref)
-        limit = max(ALL, k)
-        if info is not None and info.items > limit:
-            limit = LATEST
-        stored = writer.page(ref, after=None, limit=limit, newest_first=True, at=None)
-        named = {one.record.id for one in stored}
-        found = writer.get(ref, [name for name in near if name not in named], at=None)
-        return near, [*stored, *(one for one in found if one is not None)]
+        few = info is None or info.items <= max(ALL, k)
+        if few or not weights.beta:
+            rest = pages(writer, ref)
+        else:
+            rest = writer.page(ref, after=None, limit=LATEST, newest_first=True, at=None)
+        for stored in rest:
+            if stored.record.id not in seen:
+                yield item_of(stored), 0.0
 
     # --- letting go ---------------------------------------------------------------------------
 

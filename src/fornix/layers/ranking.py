@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from fornix.errors import InvalidInput
 from fornix.layers.contents import item_id
-from fornix.layers.fragments import MemoryFragment
+from fornix.layers.fragments import FragmentId, MemoryFragment
 from fornix.layers.place import Nearness, Place, aware
 from fornix.layers.scoring import Weights, recency, unit
 
@@ -32,16 +32,24 @@ class Recalled(Generic[T]):
     parts: Mapping[str, float]
 
 
-def best_first(found: Sequence[Recalled[T]]) -> list[Recalled[T]]:
-    """Return what was recalled, best first; of equals the newest first, by their ids."""
-    newest = sorted(found, key=lambda one: _order(one.fragment), reverse=True)
+class Ranked(NamedTuple):
+    """What is ranked: the item of a fragment, whose id it has."""
+
+    score: float
+    id: FragmentId
+    item: Any
+    parts: Mapping[str, float]
+
+
+def best_first(found: Sequence[Ranked]) -> list[Ranked]:
+    """Return what was found, best first; of equals the newest first, by their ids."""
+    newest = sorted(found, key=lambda one: _order(one.id), reverse=True)
     return sorted(newest, key=lambda one: -one.score)
 
 
-def _order(fragment: MemoryFragment) -> tuple[bool, int, str]:
+def _order(name: FragmentId) -> tuple[bool, int, str]:
     """Numbers rise with time, and as numbers; ids from outside stand by themselves."""
-    is_number = isinstance(fragment.id, int)
-    return (is_number, fragment.id if isinstance(fragment.id, int) else 0, item_id(fragment.id))
+    return (True, name, "") if isinstance(name, int) else (False, 0, item_id(name))
 
 
 def ranked(place: Place, fragments: Sequence[T], observation: str, weights: Weights) -> list[T]:
@@ -49,21 +57,15 @@ def ranked(place: Place, fragments: Sequence[T], observation: str, weights: Weig
     if not fragments:
         return []
     now, near = place.now(), relevances(place, fragments, observation, weights)
-    found = [
-        Recalled(
-            fragment,
-            weights.score(
-                parts := {
-                    "recency": recency(aware(fragment.last_accessed_time or now), now),
-                    "relevance": relevance,
-                    "importance": unit(fragment.importance),
-                }
-            ),
-            parts,
-        )
-        for fragment, relevance in zip(fragments, near, strict=True)
-    ]
-    return [one.fragment for one in best_first(found)]
+    found: list[Ranked] = []
+    for fragment, relevance in zip(fragments, near, strict=True):
+        parts = {
+            "recency": recency(aware(fragment.last_accessed_time or now), now),
+            "relevance": relevance,
+            "importance": unit(fragment.importance),
+        }
+        found.append(Ranked(weights.score(parts), fragment.id, fragment, parts))
+    return [one.item for one in best_first(found)]
 
 
 def relevances(
