@@ -180,6 +180,8 @@ def _filled(
 
     def ask(question: str) -> dict[str, list[str]]:
         recalled = asyncio.run(layers.long_term_memory.read(question, k=CUT))
+        near = asyncio.run(layers.long_term_memory.read(question, 0, 1, 0, k=CUT))
+        alone = [name for fragment in near for name in _turns(fragment)]
         held = asyncio.run(layers.short_term_memory.read(question))
         merged = [name for fragment in recalled for name in _turns(fragment)]
         everything = [*merged, *(name for fragment in held for name in _turns(fragment))]
@@ -187,6 +189,7 @@ def _filled(
         return {
             f"plain set, first {CUT} turns": [str(hit.item.id) for hit in hits[:CUT]],
             f"layers, first {CUT} turns": list(dict.fromkeys(merged))[:CUT],
+            f"layers, first {CUT} turns, by relevance alone": list(dict.fromkeys(alone))[:CUT],
             f"layers, {CUT} recalled and what is at hand": list(dict.fromkeys(everything)),
             "plain set, as many turns as that": [str(hit.item.id) for hit in hits],
         }

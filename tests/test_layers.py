@@ -19,7 +19,14 @@ from typing import Any, cast
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, ScriptedChat, action
-from fornix.errors import DuplicateItem, EmbedderFailed, InvalidInput, ModelUnavailable, NotFound
+from fornix.errors import (
+    DuplicateItem,
+    EmbedderFailed,
+    IdempotencyConflict,
+    InvalidInput,
+    ModelUnavailable,
+    NotFound,
+)
 from fornix.layers import (
     AgentMemory,
     AgentMemoryFragment,
@@ -756,3 +763,18 @@ def test_ids_rise_and_tell_the_time():
     assert first < second
     assert before <= time_of_id(first) <= datetime.now(UTC) + timedelta(seconds=1)
     assert AgentMemoryFragment("a", memory_id="from outside").id == "from outside"
+
+
+def test_a_batch_with_a_key_is_done_once(memory):
+    """The same writes under one idempotency key are one; others under it are refused."""
+
+    def write(*names):
+        with memory.key("ada").batch(idempotency_key="x") as batch:
+            short = ShortTermMemory(5, memory=batch)
+            asyncio.run(short.write_batch([frag(name) for name in names]))
+
+    write("a", "b")
+    write("a", "b")
+    assert texts(asyncio.run(ShortTermMemory(5, memory=memory.key("ada")).read(""))) == ["a", "b"]
+    with pytest.raises(IdempotencyConflict):
+        write("a", "c")

@@ -69,7 +69,7 @@ class BufferMemory(Memory[T]):
 
     async def clear(self) -> list[T]:
         """Empty it; return what it held, oldest first. It can be written again, old ids too."""
-        found = await moved(self.place, self._turns, self.emptied, "clear a layer")
+        found = await moved(self.place, self._turns, self.emptied, "clear a layer", self.set_name)
         return cast("list[T]", found)
 
     def emptied(self, move: Move) -> list[MemoryFragment]:

@@ -281,7 +281,9 @@ class HybridMemory(Memory[T]):
             layers = (self._long, self._short, self._sensory)
             return [fragment for layer in layers for fragment in layer.emptied(move)]
 
-        return cast("list[T]", await moved(self.place, self._turns, plan, "clear layers"))
+        return cast(
+            "list[T]", await moved(self.place, self._turns, plan, "clear layers", self.label)
+        )
 
     async def fade(self, below: float | None = None) -> DiscardedMemoryFragments[T]:
         """Let go of what faded in long-term memory; see `LongTermMemory.fade`."""

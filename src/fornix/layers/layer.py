@@ -249,7 +249,9 @@ class Memory(ABC, Generic[T]):
                 self.hand_on(move, self.take(move, entry, op))
             return move.left.discarded()
 
-        left = await moved(self._place, self._turns, plan)
+        said = [[f.raw_observation, f.importance, f.metadata] for f in fragments]
+        asked = (self.set_name, op.value, said)
+        left = await moved(self._place, self._turns, plan, "write to a layer", *asked)
         return left or None
 
     @abstractmethod

@@ -226,7 +226,7 @@ class LongTermMemory(Memory[T], Generic[T]):
 
         Args:
             observation: What to read by.
-            alpha, beta, gamma: Weights of recency, relevance and importance; 0.2, 1 and 0.2
+            alpha, beta, gamma: Weights of recency, relevance and importance; 0.05, 1 and 0.1
                 where they are left out.
             k: How many; None: as the layer was made with.
         """
@@ -316,7 +316,7 @@ class LongTermMemory(Memory[T], Generic[T]):
                 move.changed(self)[entry.id] = entry
             return len(entries)
 
-        return await moved(self.place, self._turns, plan, "mark fragments")
+        return await moved(self.place, self._turns, plan, "mark fragments", [*map(str, ids)], mark)
 
     async def fade(self, below: float = FADED) -> DiscardedMemoryFragments[T]:
         """Let go of what is neither important nor recent; return it, as dropped.
@@ -338,7 +338,7 @@ class LongTermMemory(Memory[T], Generic[T]):
                     move.change([Retire(ref, stored.record.id, stored.version)])
             return move.left.discarded()
 
-        return await moved(self.place, self._turns, plan, "let fragments fade")
+        return await moved(self.place, self._turns, plan, "let fragments fade", least)
 
     async def recover(self, ids: Sequence[FragmentId]) -> list[T]:
         """Bring back fragments that faded or were cleared; return those that were brought back."""
@@ -355,11 +355,13 @@ class LongTermMemory(Memory[T], Generic[T]):
                     back.append(entry.fragment)
             return back
 
-        return cast("list[T]", await moved(self.place, self._turns, plan, "recover fragments"))
+        return cast(
+            "list[T]", await moved(self.place, self._turns, plan, "recover", [*map(str, ids)])
+        )
 
     async def clear(self) -> list[T]:
         """Empty it, for all conversations; return what it held, oldest first."""
-        found = await moved(self.place, self._turns, self.emptied, "clear a layer")
+        found = await moved(self.place, self._turns, self.emptied, "clear a layer", self.set_name)
         return cast("list[T]", found)
 
     def emptied(self, move: Move) -> list[MemoryFragment]:

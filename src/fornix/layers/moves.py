@@ -25,6 +25,7 @@ from fornix.layers.wrappers import (
     InsightMemoryFragment,
 )
 from fornix.store import ItemChange, SetRef
+from fornix.values import Value
 from fornix.writer import Call, Change, Writer
 
 if TYPE_CHECKING:
@@ -203,24 +204,28 @@ class Move:
 
 
 async def moved(
-    place: Place, turns: Turns, plan: Callable[[Move], R], name: str = "move between layers"
+    place: Place, turns: Turns, plan: Callable[[Move], R], name: str, *asked: Value
 ) -> R:
     """Make a plan, commit it, and return what it returned.
+
+    Args:
+        name: What was called.
+        asked: With what, as it was passed: that tells a batch from another with its key.
 
     Raises:
         StaleItem: Others changed the layers again and again, for as long as the memory waits.
     """
-    known = Known()
+    known, call = Known(), Call(name, lambda: [*asked])
     async with turns:
         while True:
             try:
-                return await place.call(lambda writer: _committed(place, writer, plan, known, name))
+                return await place.call(lambda writer: _committed(place, writer, plan, known, call))
             except Unanswered:
                 await known.ask()
 
 
 def _committed(
-    place: Place, writer: Writer, plan: Callable[[Move], R], known: Known, name: str
+    place: Place, writer: Writer, plan: Callable[[Move], R], known: Known, call: Call
 ) -> R:
     result: list[R] = []
 
@@ -229,5 +234,5 @@ def _committed(
         result[:] = [plan(move)]
         return Change(move.changes(), None, retry=True)
 
-    writer.write(Call(name, lambda: None), build)
+    writer.write(call, build)
     return result[0]

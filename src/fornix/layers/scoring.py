@@ -72,13 +72,13 @@ class Profile:
 class Weights:
     """What recency (alpha), relevance (beta) and importance (gamma) count, beside each other.
 
-    By default what is asked about leads: with equal weights, what was said in the last hours would
-    hide whatever is a week old.
+    By default what is asked about leads: with equal weights, what was said or recalled in the last
+    hours would hide whatever is a week old.
     """
 
-    alpha: float = 0.2
+    alpha: float = 0.05
     beta: float = 1.0
-    gamma: float = 0.2
+    gamma: float = 0.1
 
     def __post_init__(self) -> None:
         """Refuse what ranks nothing."""
