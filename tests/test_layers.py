@@ -19,6 +19,8 @@ from typing import Any, cast
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, ScriptedChat, action
+from fornix.compat import dbgpt
+from fornix.embed import open_embedder
 from fornix.errors import (
     DuplicateItem,
     EmbedderFailed,
@@ -40,6 +42,7 @@ from fornix.layers import (
     LLMImportanceScorer,
     LLMInsightExtractor,
     LongTermMemory,
+    MemoryFragment,
     OfflineImportanceScorer,
     OfflineInsightExtractor,
     SensoryMemory,
@@ -56,6 +59,7 @@ from scale import COUNTS
 
 WORKER = Path(__file__).with_name("layers_worker.py")
 LIMIT_S = 60
+KILLS = max(4, COUNTS.kills // 3)
 
 
 @pytest.fixture
@@ -189,7 +193,8 @@ async def test_layers_of_a_hybrid_are_in_one_place(memory):
         HybridMemory(sensory_memory=both, short_term_memory=both)
     with pytest.raises(InvalidInput, match="they are the same"):
         LongTermMemory(memory=memory.key("ada"), vector_store=memory.key("ada"))
-    shared = HybridMemory(long_term_memory=LongTermMemory(vector_store=memory.key("ada")))
+    long = LongTermMemory(vector_store=memory.key("ada"))
+    shared = HybridMemory(short_term_memory=ShortTermMemory(), long_term_memory=long)
     await shared.write(frag("a"))
     assert "short_term" in memory.key("ada").sets()
 
@@ -621,7 +626,7 @@ def test_turns_are_fair_and_outlive_a_cancelled_one():
 def test_killed_between_and_inside_moves(tmp_path):
     """Whatever instant a process dies at: no fragment is lost, and none is there twice."""
     path, chance, first = tmp_path / "app.db", random.Random(4), 0
-    for _ in range(COUNTS.kills):
+    for _ in range(KILLS):
         step = chance.choice(["commit:before", "commit:after", "item:before", "item:after"])
         spec = f"{step}:{chance.randint(1, 60 if step.startswith('item') else 20)}"
         child = subprocess.run(
@@ -639,7 +644,7 @@ def test_killed_between_and_inside_moves(tmp_path):
             held = asyncio.run(everything(layers(memory)))
         known = sorted(map(topic, range(first)))
         assert held in (known, sorted(map(topic, range(first + 1)))), spec
-    assert first > COUNTS.kills
+    assert first > KILLS
 
 
 # --- the log ----------------------------------------------------------------------------------
@@ -751,9 +756,8 @@ async def test_bad_calls_are_refused(memory):
     with pytest.raises(EmbedderFailed, match="not one vector per text"):
         short.vectors(["a", "b"])
     words_only = EnhancedShortTermMemory(memory=memory.key("ada"))
-    await words_only.write(frag("a"))
     with pytest.raises(InvalidInput, match="has no vectors"):
-        await words_only.write(frag("b"))
+        await words_only.write(frag("a"))
 
 
 def test_ids_rise_and_tell_the_time():
@@ -778,3 +782,111 @@ def test_a_batch_with_a_key_is_done_once(memory):
     assert texts(asyncio.run(ShortTermMemory(5, memory=memory.key("ada")).read(""))) == ["a", "b"]
     with pytest.raises(IdempotencyConflict):
         write("a", "c")
+
+
+class Own(MemoryFragment):
+    """The least that a fragment of one's own has to have."""
+
+    def __init__(self, text, own_id=7):
+        self._text, self._id = text, own_id
+
+    @classmethod
+    def build_from(cls, observation, embeddings=None, memory_id=None, *args, **kwargs):
+        return cls(observation, 8 if memory_id is None else memory_id)
+
+    @property
+    def id(self):
+        return self._id
+
+    @property
+    def raw_observation(self):
+        return self._text
+
+    def copy(self):
+        return Own(self._text, self._id)
+
+    def update_importance(self, importance):
+        return None
+
+    def update_embeddings(self, embeddings):
+        pass
+
+    def update_accessed_time(self, now):
+        return None
+
+
+@run
+async def test_a_fragment_of_ones_own(memory):
+    """What derives from MemoryFragment goes through the layers, and comes back in its class."""
+    hybrid = HybridMemory(short_term_memory=ShortTermMemory(1), memory=memory.key("ada"))
+    hybrid.initialize(real_memory_fragment_class=Own)
+    for n, text in enumerate(("tea", "cake")):
+        await hybrid.write(Own(text, n))
+    found = await hybrid.read("tea")
+    assert [(type(f), f.id, f.raw_observation) for f in found] == [
+        (Own, 0, "tea"),
+        (Own, 1, "cake"),
+    ]
+    own = found[0]
+    assert (own.metadata, own.importance, own.embeddings, own.is_insight) == ({}, None, None, False)
+    assert (own.last_accessed_time, own.source_ids, own.current_class) == (None, [], Own)
+    assert own.calculate_current_embeddings(alike) == alike(["tea"])[0]
+    assert own.reduce(found).raw_observation == "tea;cake"
+
+
+def test_names_of_the_document():
+    """Programs find the names they know, however the document spells them."""
+    assert dbgpt.SensorMemory is dbgpt.SensoryMemory is SensoryMemory
+    assert all(hasattr(dbgpt, name) for name in dbgpt.__all__)
+    short = dbgpt.ShortTermMemory(buffer_size=5)
+    agent = dbgpt.AgentMemory(memory=short)
+    assert isinstance(agent.gpts_memory, dbgpt.GptsMemory)
+    assert (agent.memory, short.buffer_size) == (short, 5)
+
+
+@run
+async def test_an_agent_memory_hands_on(memory):
+    """What is written to an agent's memory, with its operation, reaches the layers."""
+    short = EnhancedShortTermMemory(alike, random=lambda: 0.0, memory=memory.key("ada"))
+    agent = AgentMemory(short, insight_extractor=OfflineInsightExtractor())
+    agent.initialize("Joy")
+    assert short.real_memory_fragment_class is AgentMemoryFragment
+    await agent.write(frag("a"))
+    await agent.write(frag("a1"), op=WriteOperation.RETRIEVAL)
+    assert texts(await agent.read("a", 0, 1, 0)) == ["a"]
+    assert texts(await agent.clear()) == ["a"]
+    assert "EnhancedShortTermMemory" in repr(agent)
+    short.close()
+
+
+@run
+async def test_embeddings_of_other_makes(memory):
+    """An embedder, an object with `embed_documents`, or a function tells likeness."""
+
+    class Documents:
+        def embed_documents(self, texts):
+            return alike(texts)
+
+    for embeddings in (Documents(), alike, open_embedder("static")):
+        short = EnhancedShortTermMemory(embeddings, enhance_threshold=1, random=lambda: 0.0)
+        await short.write(frag("cake"))
+        gone: Any = await short.write(frag("cake"))
+        assert texts(gone.discarded_memory_fragments) == ["cake;cake"]
+        short.close()
+    with pytest.raises(InvalidInput, match="must be an Embedder"):
+        EnhancedShortTermMemory(3)
+
+
+@run
+async def test_clocks(memory):
+    """A datetime is when the clock of RAM begins, a function is the clock; naive is local time."""
+    start = datetime(2040, 1, 1, tzinfo=UTC)
+    for now in (start, lambda: start, start.astimezone().replace(tzinfo=None)):
+        long = LongTermMemory(now=now)
+        await long.write(frag("tea"))
+        (found,) = await long.read("tea")
+        assert abs(found.last_accessed_time - start) < timedelta(minutes=1)
+        await long.write(frag("cake"), datetime(2041, 1, 1))  # noqa: DTZ001 - as DB-GPT's programs
+        clone = long.structure_clone()
+        assert await clone.read("tea") == []
+        long.close()

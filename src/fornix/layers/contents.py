@@ -51,7 +51,7 @@ class Entry:
     @property
     def id(self) -> str:
         """The id of its item."""
-        return item_id(self.fragment.id)
+        return item_id(self.fragment.id) if self.stored is None else self.stored.record.id
 
     def link(self) -> Link | None:
         """Return what names it where it is now; None: it is not stored."""

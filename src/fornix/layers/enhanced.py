@@ -93,6 +93,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
 
     def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
         """Take an entry in; return what leaves: fragments that became one, and the overflow."""
+        self._nearness()
         buffer = move.buffer(self)
         self.take_again(move, entry)
         counts = _Counts(buffer)
@@ -120,15 +121,18 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
     def _cosines(self, move: Move, entry: Entry, held: Sequence[Entry]) -> list[float]:
         if not held:
             return []
-        if self._near is None:
-            self._near = Nearness(self.place.engine.recorder.embedder)
         fragments = [entry.fragment, *(other.fragment for other in held)]
         try:
-            first, *rows = self._near.vectors([f.raw_observation for f in fragments])
+            first, *rows = self._nearness().vectors([f.raw_observation for f in fragments])
         except EmbedderFailed as error:
             move.left.failures.append(Failure(entry.fragment, f"nothing is like it: {error}"))
             return [-1.0] * len(held)
         return [float(np.clip(np.dot(first, row), -1.0, 1.0)) for row in rows]
+
+    def _nearness(self) -> Nearness:
+        if self._near is None:
+            self._near = Nearness(self.place.engine.recorder.embedder)
+        return self._near
 
     def _draw(self, held: Entry, new: Entry) -> float:
         if self._random is not None:

@@ -106,17 +106,17 @@ class MemoryFragment(ABC):
         """Its class."""
         return self.__class__
 
+    @abstractmethod
     def update_importance(self, importance: float) -> float | None:
         """Set the importance; return what it was."""
-        raise NotImplementedError
 
+    @abstractmethod
     def update_embeddings(self, embeddings: Sequence[float]) -> None:
         """Set the vector."""
-        raise NotImplementedError
 
+    @abstractmethod
     def update_accessed_time(self, now: datetime) -> datetime | None:
         """Set when it was last recalled; return what it was."""
-        raise NotImplementedError
 
     def calculate_current_embeddings(self, embed: Embed) -> list[float]:
         """Return the vector of its text; keeps nothing."""

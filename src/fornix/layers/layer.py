@@ -22,7 +22,7 @@ from fornix.layers.wrappers import (
     Insights,
 )
 from fornix.llm import ChatModel
-from fornix.values import checked_name
+from fornix.values import Value, checked_name
 
 T = TypeVar("T", bound=MemoryFragment)
 
@@ -249,8 +249,8 @@ class Memory(ABC, Generic[T]):
                 self.hand_on(move, self.take(move, entry, op))
             return move.left.discarded()
 
-        said = [[f.raw_observation, f.importance, f.metadata] for f in fragments]
-        asked = (self.set_name, op.value, said)
+        said: list[Value] = [[f.raw_observation, f.importance, f.metadata] for f in fragments]
+        asked: tuple[Value, ...] = (self.set_name, op.value, said)
         left = await moved(self._place, self._turns, plan, "write to a layer", *asked)
         return left or None
 
