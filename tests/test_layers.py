@@ -558,6 +558,8 @@ def test_writers_and_readers_side_by_side(tmp_path):
             found = [text for f in held for text in f.raw_observation.split(";")]
             assert len(found) == len(set(found))
             assert known <= set(found)
+            for part in (hybrid.sensory_memory, hybrid.short_term_memory):
+                assert len(asyncio.run(part.read(""))) <= part.buffer_size
 
     with Memory.open(tmp_path / "app.db", embedder="words", wait_s=LIMIT_S) as memory:
         faults = []
