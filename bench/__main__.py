@@ -1,8 +1,9 @@
-"""`python -m bench [store|retrieval|state|runs|lifecycle] ...`; without a name it is `store`."""
+"""`python -m bench [store|retrieval|state|runs|lifecycle|layers] ...`;
+without a name it is `store`."""
 
 import sys
 
-from bench import lifecycle, retrieval, runs, state, store
+from bench import layers, lifecycle, retrieval, runs, state, store
 
 PROGRAMS = {
     "store": store.main,
@@ -10,6 +11,7 @@ PROGRAMS = {
     "state": state.main,
     "runs": runs.main,
     "lifecycle": lifecycle.main,
+    "layers": layers.main,
 }
 
 if __name__ == "__main__":

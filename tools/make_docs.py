@@ -1,4 +1,5 @@
-"""Write the generated pages: docs/cli.md from the help of every command.
+"""Write the generated pages: docs/cli.md from the help of every command, docs/dbgpt-vectors.md
+from the tests of DB-GPT's vectors, and the picture in docs/layers.md from the layers.
 
     python tools/make_docs.py [--check]
 
@@ -11,15 +12,15 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
 from fornix.cli import fornix
+from make_layers import layers_page, vectors_page
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "cli.md"
 
 INTRO = """\
 # The command line
@@ -90,16 +91,26 @@ def _fenced(text: str) -> str:
 
 def main() -> int:
     """Write the pages, or check them."""
-    fresh = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(fresh, encoding="utf-8")
-        print(f"wrote {PAGE.relative_to(ROOT)}")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == fresh:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is not what its generator writes; run: make docs")
-    return 1
+    stale = 0
+    for name, write in PAGES.items():
+        path = ROOT / "docs" / name
+        there = path.read_text(encoding="utf-8") if path.exists() else ""
+        fresh = write(there)
+        if "--check" not in sys.argv[1:]:
+            path.write_text(fresh, encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+        elif there != fresh:
+            print(f"{path.relative_to(ROOT)} is not what its generator writes; run: make docs")
+            stale = 1
+    return stale
+
+
+PAGES: dict[str, Callable[[str], str]] = {
+    "cli.md": lambda _: page(),
+    "dbgpt-vectors.md": lambda _: vectors_page(),
+    "layers.md": layers_page,
+}
+"""What writes each page; given what is there."""
 
 
 if __name__ == "__main__":

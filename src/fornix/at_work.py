@@ -6,6 +6,7 @@ the action itself, and is refused at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TypeAlias
@@ -13,9 +14,9 @@ from typing import TypeAlias
 from fornix.errors import InvalidInput
 from fornix.scope import Scope
 
-Held: TypeAlias = tuple[object, Scope, str]
+Held: TypeAlias = tuple[object, Scope, str, Callable[[], object] | None]
 """A key that an action holds: its store, of which only the identity counts; its scope; under which
-name its lease is held."""
+name its lease is held; and what gives the writer that keeps what the action changes in its sets."""
 
 _HELD: ContextVar[tuple[Held, ...]] = ContextVar("fornix_at_work", default=())
 
@@ -27,8 +28,10 @@ class AtWork:
 
     _token: Token[tuple[Held, ...]]
 
-    def __init__(self, store: object, scope: Scope, owner: str) -> None:
-        self._held: Held = (store, scope, owner)
+    def __init__(
+        self, store: object, scope: Scope, owner: str, draft: Callable[[], object] | None = None
+    ) -> None:
+        self._held: Held = (store, scope, owner, draft)
 
     def __enter__(self) -> None:
         self._token = _HELD.set((*_HELD.get(), self._held))
@@ -47,7 +50,19 @@ class AtWork:
 
 
 def _holds(store: object, scope: Scope) -> bool:
-    return any(held is store and its == scope for held, its, _ in _HELD.get())
+    return any(held is store and its == scope for held, its, _, _ in _HELD.get())
+
+
+def draft_of(store: object, scope: Scope) -> object | None:
+    """Return the writer of the action that is at work on a key, or None if there is none.
+
+    Raises:
+        Unusable: That action is over; the code at hand outlived it.
+    """
+    for held, its, _, draft in reversed(_HELD.get()):
+        if draft is not None and held is store and its == scope:
+            return draft()
+    return None
 
 
 def refuse_own_tree(store: object, scope: Scope) -> None:
@@ -74,5 +89,5 @@ def refuse_own_runner(owner: str, what: str) -> None:
     Args:
         what: What it cannot do then, and what to do instead.
     """
-    if any(its == owner for _, _, its in _HELD.get()):
+    if any(its == owner for _, _, its, _ in _HELD.get()):
         raise InvalidInput(f"an action cannot {what}; it is not done itself")

@@ -49,6 +49,7 @@ class SearchOptions:
     Attributes:
         valid_at: When facts have to hold, in microseconds; "any": whenever; None: at the moment
             that is searched.
+        touch: Whether what is found counts as read.
     """
 
     limit: int = 10
@@ -56,6 +57,7 @@ class SearchOptions:
     at: Moment | None = None
     signals: Signals | None = None
     valid_at: int | Literal["any"] | None = None
+    touch: bool = True
 
     def instants(self, now: int) -> tuple[int, int | None]:
         """Return when items must not have expired, and when they have to hold; None: whenever."""
@@ -211,7 +213,7 @@ class Recall:
                 self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
             scored, pending = answer()
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
-        return self._hits(scored, items, asked, partial=pending > 0, touch=True)
+        return self._hits(scored, items, asked, partial=pending > 0, touch=asked.options.touch)
 
     def _hidden(self, asked: _Asked, drafted: Drafted | None) -> list[Collection[int]]:
         """Return the rows of each set that are not to be found; cheap where there are none."""

@@ -1,12 +1,75 @@
-"""The language model of DB-GPT's programs, under its name there."""
+"""The memory and the language model of DB-GPT's agents, under their names there.
+
+What each does, and where it differs: docs/coming-from/dbgpt.md. Agents that talk to each other are
+not here yet.
+"""
 
 from __future__ import annotations
 
 import os
 
+from fornix.layers import (
+    AgentMemory,
+    AgentMemoryFragment,
+    DiscardedMemoryFragments,
+    EnhancedShortTermMemory,
+    GptsMemory,
+    GptsMessage,
+    GptsMessageMemory,
+    GptsPlan,
+    GptsPlansMemory,
+    HybridMemory,
+    ImportanceScorer,
+    InsightExtractor,
+    InsightMemoryFragment,
+    LLMImportanceScorer,
+    LLMInsightExtractor,
+    LongTermMemory,
+    Memory,
+    MemoryFragment,
+    SensoryMemory,
+    ShortTermMemory,
+    StructuredAgentMemoryFragment,
+    StructuredObservation,
+    WriteOperation,
+)
 from fornix.llm import OpenAIChat
 
-__all__ = ["OpenAILLMClient"]
+__all__ = [
+    "AgentMemory",
+    "AgentMemoryFragment",
+    "DefaultGptsMessageMemory",
+    "DefaultGptsPlansMemory",
+    "DiscardedMemoryFragments",
+    "EnhancedShortTermMemory",
+    "GptsMemory",
+    "GptsMessage",
+    "GptsMessageMemory",
+    "GptsPlan",
+    "GptsPlansMemory",
+    "HybridMemory",
+    "ImportanceScorer",
+    "InsightExtractor",
+    "InsightMemoryFragment",
+    "LLMImportanceScorer",
+    "LLMInsightExtractor",
+    "LongTermMemory",
+    "Memory",
+    "MemoryFragment",
+    "OpenAILLMClient",
+    "SensorMemory",
+    "SensoryMemory",
+    "ShortTermMemory",
+    "StructuredAgentMemoryFragment",
+    "StructuredObservation",
+    "WriteOperation",
+]
+
+SensorMemory = SensoryMemory
+"""The same; the document spells it both ways."""
+
+DefaultGptsMessageMemory, DefaultGptsPlansMemory = GptsMessageMemory, GptsPlansMemory
+"""The same: what keeps messages and plans by default."""
 
 
 class OpenAILLMClient(OpenAIChat):

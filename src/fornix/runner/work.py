@@ -205,7 +205,7 @@ class Work:
         shift.since = began = time.perf_counter()
         try:
             task, event, context = run.begin(self.floor.stopping)
-            with AtWork(self.shop.engine.store, lane.scope, self.owner):
+            with AtWork(self.shop.engine.store, lane.scope, self.owner, task.draft):
                 answer = action.call(
                     event, context if action.adapt is None else action.adapt(context)
                 )
@@ -433,7 +433,7 @@ class Work:
         action = run.action
         try:
             task, event, context = run.begin(self.floor.stopping)
-            with AtWork(self.shop.engine.store, lane.scope, self.owner):
+            with AtWork(self.shop.engine.store, lane.scope, self.owner, task.draft):
                 await action.call(event, context if action.adapt is None else action.adapt(context))
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:

@@ -1,0 +1,207 @@
+"""The log of conversations that an agent's memory comes with: messages, plans, and a channel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar, cast
+
+from fornix.batch import Draft
+from fornix.errors import NotFound
+from fornix.layers.gpts_log import GptsMessageMemory, GptsPlansMemory
+from fornix.layers.gpts_values import GptsMessage, GptsPlan, Status, parse_conv_id
+from fornix.layers.place import Place
+from fornix.memory import Memory
+
+__all__ = [
+    "GptsMemory",
+    "GptsMessage",
+    "GptsMessageMemory",
+    "GptsPlan",
+    "GptsPlansMemory",
+    "Status",
+    "parse_conv_id",
+]
+
+R = TypeVar("R")
+
+DONE = "[DONE]"
+"""What ends a channel."""
+
+VIEWS = 64
+"""Views that wait in a channel at most. Each shows the whole conversation, so the oldest may go."""
+
+CONVERSATIONS = 1_000
+"""Conversations that are kept where they are kept in RAM; the one used longest ago goes first."""
+
+HUMAN = frozenset(("Human", "User"))
+
+
+class GptsMemory:
+    """Messages and plans of conversations, and a channel to watch each by.
+
+    Args:
+        plans_memory: Where plans are kept; None: in *memory*.
+        message_memory: Where messages are kept; None: in *memory*.
+        executor: Taken because DB-GPT takes it; nothing runs in it.
+        memory: A memory of fornix, in which each conversation is a key; None: RAM, which keeps
+            the last *conversations*.
+    """
+
+    def __init__(
+        self,
+        plans_memory: GptsPlansMemory | None = None,
+        message_memory: GptsMessageMemory | None = None,
+        executor: object = None,
+        *,
+        memory: Memory | None = None,
+        conversations: int = CONVERSATIONS,
+    ) -> None:
+        del executor
+        self._plans = plans_memory or GptsPlansMemory(memory)
+        self._messages = message_memory or GptsMessageMemory(memory)
+        own_ram = memory is None and plans_memory is None and message_memory is None
+        self._most = conversations if own_ram else None
+        self._used: OrderedDict[str, None] = OrderedDict()
+        self._channels: dict[str, asyncio.Queue[Any]] = {}
+        self._with_marks: dict[str, bool] = {}
+        self._start: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<GptsMemory: {self._messages!r}, {self._plans!r}>"
+
+    @property
+    def plans_memory(self) -> GptsPlansMemory:
+        """Where plans are kept."""
+        return self._plans
+
+    @property
+    def message_memory(self) -> GptsMessageMemory:
+        """Where messages are kept."""
+        return self._messages
+
+    async def init(
+        self,
+        conv_id: str,
+        enable_vis_message: bool = True,  # noqa: FBT001, FBT002 - DB-GPT's signature
+        history_messages: Sequence[GptsMessage] | None = None,
+        start_round: int = 0,
+    ) -> None:
+        """Open the channel of a conversation.
+
+        Args:
+            enable_vis_message: Views are Markdown; else lists of dicts.
+            history_messages: What was said before; kept, if nothing is kept of the conversation.
+            start_round: The first round to be shown.
+        """
+        self._channels[conv_id] = asyncio.Queue()
+        self._with_marks[conv_id], self._start[conv_id] = enable_vis_message, start_round
+        if history_messages and not await self.get_messages(conv_id):
+            for message in history_messages:
+                await self._call(conv_id, lambda m=message: self._messages.append(m))
+
+    def queue(self, conv_id: str) -> asyncio.Queue[Any] | None:
+        """Return the channel of a conversation; None: it has none."""
+        return self._channels.get(conv_id)
+
+    async def append_message(self, conv_id: str, message: GptsMessage) -> None:
+        """Keep a message, and show the conversation in its channel, if it has one."""
+        await self._call(conv_id, lambda: self._messages.append(message))
+        self._use(conv_id)
+        await self.push_message(conv_id)
+
+    async def get_messages(self, conv_id: str) -> list[GptsMessage]:
+        """Return the messages of a conversation; of an unknown one none."""
+        return await self._call(conv_id, lambda: self._messages.get_by_conv_id(conv_id))
+
+    async def get_agent_messages(self, conv_id: str, agent_role: str) -> list[GptsMessage]:
+        """Return what an agent sent or received."""
+        return await self._call(conv_id, lambda: self._messages.get_by_agent(conv_id, agent_role))
+
+    async def get_agent_history_memory(self, conv_id: str, agent_role: str) -> list[Any]:
+        """Return the action reports of what an agent answered: of every second message."""
+        messages = await self.get_agent_messages(conv_id, agent_role)
+        reports = [message.action_report for message in messages[1::2]]
+        return [found for report in reports if (found := _parsed(report)) is not None]
+
+    async def push_message(self, conv_id: str, temp_msg: str | None = None) -> None:
+        """Show the conversation in its channel; with *temp_msg* below it, which is not kept."""
+        channel = self._channels.get(conv_id)
+        if channel is None:
+            return
+        start = self._start[conv_id]
+        shown = [m for m in await self.get_messages(conv_id) if m.rounds >= start]
+        views = [_view(message) for message in shown if message.sender not in HUMAN]
+        if not self._with_marks[conv_id]:
+            _put(channel, [*views, {"markdown": temp_msg}] if temp_msg else views)
+            return
+        parts = [f"**{v['sender']}** to {v['receiver']}:\n\n{v['markdown']}" for v in views]
+        _put(channel, "\n\n".join([*parts, temp_msg] if temp_msg else parts))
+
+    async def complete(self, conv_id: str) -> None:
+        """End the channel of a conversation: who watches it gets what waits, and is done."""
+        channel = self._channels.get(conv_id)
+        if channel is not None:
+            channel.put_nowait(DONE)
+
+    async def chat_messages(self, conv_id: str) -> AsyncIterator[Any]:
+        """Yield the views of a conversation, until it is complete.
+
+        Raises:
+            NotFound: It has no channel.
+        """
+        channel = self._channels.get(conv_id)
+        if channel is None:
+            raise NotFound(f"conversation {conv_id!r} has no channel; init() opens one")
+        while (view := await channel.get()) != DONE:
+            yield view
+
+    def clear(self, conv_id: str) -> bool:
+        """Close the channel of a conversation; return whether it had one. Its messages stay."""
+        self._with_marks.pop(conv_id, None)
+        self._start.pop(conv_id, None)
+        return self._channels.pop(conv_id, None) is not None
+
+    def _use(self, conv_id: str) -> None:
+        if self._most is None:
+            return
+        self._used[conv_id] = None
+        self._used.move_to_end(conv_id)
+        while len(self._used) > self._most:
+            oldest, _ = self._used.popitem(last=False)
+            self._messages.delete_by_conv_id(oldest)
+            self._plans.remove_by_conv_id(oldest)
+            self.clear(oldest)
+
+    async def _call(self, conv_id: str, work: Callable[[], R]) -> R:
+        """Return what *work* returns; in a thread, unless it only adds to an action's batch."""
+        writer = Place(self._messages.memory.key(conv_id)).writer()
+        return work() if isinstance(writer, Draft) else await asyncio.to_thread(work)
+
+
+def _put(channel: asyncio.Queue[Any], view: object) -> None:
+    while channel.qsize() >= VIEWS:
+        channel.get_nowait()
+    channel.put_nowait(view)
+
+
+def _view(message: GptsMessage) -> dict[str, Any]:
+    report = _parsed(message.action_report)
+    done = cast("dict[str, Any]", report).get("content") if isinstance(report, dict) else None
+    return {
+        "sender": message.sender,
+        "receiver": message.receiver,
+        "model": message.model_name,
+        "markdown": done or message.content,
+    }
+
+
+def _parsed(report: str | None) -> Any:  # noqa: ANN401 - whatever JSON it is
+    if not report:
+        return None
+    try:
+        return json.loads(report)
+    except ValueError:
+        return None

@@ -1,0 +1,215 @@
+"""Where layers keep their fragments: sets of a key, or RAM of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.at_work import draft_of
+from fornix.batch import Draft
+from fornix.embed import Embedder
+from fornix.errors import EmbedderFailed, InvalidInput
+from fornix.keys import KeySets
+from fornix.memory import Memory
+from fornix.scope import Scope, SetRef
+from fornix.values import moment
+from fornix.writer import Engine, Writer
+
+R = TypeVar("R")
+
+RAM_KEY = "layers"
+"""The key of what is kept in RAM, where it has the store to itself."""
+
+REMEMBERED = 1024
+"""Vectors of texts that are kept at hand."""
+
+Now = datetime | Callable[[], datetime] | None
+"""What tells the time: a clock; None: the system's. A datetime is when a clock begins."""
+
+
+@runtime_checkable
+class DocumentEmbeddings(Protocol):
+    """What DB-GPT calls embeddings: gives several texts their vectors."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return a vector per text."""
+        ...
+
+
+class Place:
+    """Where the layers that belong together keep what they hold.
+
+    Args:
+        memory: `Memory.key(…)`, a batch of it, or, in an action, ``ctx.long_term_memory``; None:
+            RAM, which ends with this object.
+        now: The clock of RAM; a memory has its own.
+    """
+
+    def __init__(
+        self, memory: KeySets | None, *, now: Now = None, embedder: str | Embedder | None = None
+    ) -> None:
+        if memory is not None and not isinstance(memory, KeySets):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            hint = "; use memory.key(…)" if isinstance(memory, Memory) else ""
+            raise InvalidInput(f"layers are kept in the memory of a key, not in {memory!r}{hint}")
+        self._memory, self._clock, self._embedder = memory, clock_of(now), embedder
+        self._opened: Memory | None = None
+        self._mutex = threading.Lock()
+
+    def __repr__(self) -> str:
+        return "RAM, until this process ends" if self._memory is None else repr(self._memory)
+
+    @property
+    def is_ram(self) -> bool:
+        """Whether all is gone when the process ends, although no memory in RAM was asked for."""
+        return self._memory is None
+
+    def again(self, memory: KeySets | None = None) -> Place:
+        """Return *memory* as a place, or this one; of RAM: new RAM."""
+        if memory is None and self._memory is not None:
+            return self
+        return Place(memory, now=self._clock, embedder=self._embedder)
+
+    def _sets(self) -> KeySets:
+        if self._memory is not None:
+            return self._memory
+        with self._mutex:
+            if self._opened is None:
+                self._opened = Memory.open(embedder=self._embedder, clock=self._clock)
+            return self._opened.key(RAM_KEY)
+
+    def close(self) -> None:
+        """Free the RAM, if that is what it is; a memory that was given stays open."""
+        with self._mutex:
+            if self._opened is not None:
+                self._opened.close()
+
+    # What `KeySets` is made of: rooms above it may have that, users need it not.
+    @property
+    def engine(self) -> Engine:
+        """What the memory works with."""
+        return self._sets()._engine  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+
+    @property
+    def scope(self) -> Scope:
+        """Whose memory it is."""
+        return self._sets()._scope  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+
+    def writer(self) -> Writer:
+        """Return where changes go: the batch of the action at work on the key, if one is."""
+        sets = self._sets()
+        own: Writer = sets._writer  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+        if isinstance(own, Draft):
+            return own
+        return cast("Writer | None", draft_of(self.engine.store, self.scope)) or own
+
+    def ref(self, name: str) -> SetRef:
+        """Return a set of the key."""
+        return SetRef(self.scope, name)
+
+    def now(self) -> datetime:
+        """Return the time."""
+        return moment(self.engine.clock())
+
+    async def call(self, work: Callable[[Writer], R]) -> R:
+        """Return what *work* returns; in a thread, unless it only adds to a batch."""
+        writer = self.writer()
+        if isinstance(writer, Draft):
+            return work(writer)
+        return await asyncio.to_thread(work, writer)
+
+
+def clock_of(now: Now) -> Callable[[], datetime] | None:
+    """Return a clock; a datetime is the time that it shows first. Naive ones are local time."""
+    if now is None or callable(now):
+        return now
+    if not isinstance(now, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"now must be a datetime, or a function that gives one, not {now!r}")
+    first, began = aware(now), datetime.now(UTC)
+    return lambda: max(first, first + (datetime.now(UTC) - began))
+
+
+def aware(time: datetime) -> datetime:
+    """Return a time with a zone; DB-GPT's programs pass local time without one."""
+    return time.astimezone(UTC)
+
+
+class Nearness:
+    """How alike texts are, by whatever gives them vectors; remembers the last ones.
+
+    Args:
+        source: An `Embedder`, an object with ``embed_documents``, or a function from texts to
+            vectors.
+    """
+
+    def __init__(self, source: object) -> None:
+        self._embed = _embedding(source)
+        self._known: OrderedDict[str, NDArray[np.float64]] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def vectors(self, texts: Sequence[str]) -> list[NDArray[np.float64]]:
+        """Return a vector of length one per text; zero where nothing can be read.
+
+        Raises:
+            EmbedderFailed: The source raised, or answered wrongly.
+        """
+        with self._mutex:
+            missing = [text for text in dict.fromkeys(texts) if text not in self._known]
+        made = self._made(missing)
+        with self._mutex:
+            found = [self._known[text] if text in self._known else made[text] for text in texts]
+            self._known |= made
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        return found
+
+    def _made(self, texts: list[str]) -> dict[str, NDArray[np.float64]]:
+        if not texts:
+            return {}
+        try:
+            rows = [np.asarray(row, dtype=np.float64) for row in self._embed(texts)]
+        except (
+            ArithmeticError,
+            LookupError,
+            OSError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise EmbedderFailed(f"the embeddings of a layer raised {error!r}") from error
+        if len(rows) != len(texts) or len({row.shape for row in rows}) > 1:
+            raise EmbedderFailed("the embeddings of a layer gave not one vector per text")
+        return {text: unit_vector(row) for text, row in zip(texts, rows, strict=True)}
+
+
+def unit_vector(row: Any) -> NDArray[np.float64]:  # noqa: ANN401 - whatever NumPy takes
+    """Return a vector with the length one, or zero."""
+    vector = np.asarray(row, dtype=np.float64)
+    length = float(np.linalg.norm(vector))
+    return vector / length if length else vector
+
+
+def _embedding(source: object) -> Callable[[list[str]], Any]:
+    if isinstance(source, Embedder):
+        if not source.dimensions:
+            raise InvalidInput(f"embedder {source.name!r} has no vectors; take another one")
+        return source.embed
+    if isinstance(source, DocumentEmbeddings):
+        return source.embed_documents
+    if callable(source):
+        return source
+    raise InvalidInput(
+        f"embeddings must be an Embedder, have embed_documents, or be a function; not {source!r}"
+    )
+
+
+def later(first: datetime | None, second: datetime | None) -> datetime | None:
+    """Return the later of two times, either of which may be missing."""
+    known = [time for time in (first, second) if time is not None]
+    return max(known, default=None)
