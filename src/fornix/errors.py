@@ -22,7 +22,8 @@
     │   ├── EmbedderConflict               a space remembers another embedder
     │   └── CompareFailed                  compare-and-set found another value
     ├── NotFound (LookupError)         there is no such item, set, run or file
-    │   └── OutputsPruned                  outputs past a position are no longer kept
+    │   ├── OutputsPruned                  outputs past a position are no longer kept
+    │   └── Forgotten                      it was there, and was forgotten for good
     ├── RunFailed                      an action, or the code it calls, did not do its part
     │   ├── RunParked                      a run whose outputs were awaited failed, and waits
     │   ├── RunDiscarded                   a run whose outputs were awaited was given up
@@ -232,6 +233,10 @@ class OutputsPruned(NotFound):
             f"outputs of agent {agent!r} past position {after} were pruned; they are kept from "
             f"{floor} on: read after={floor}, and name a consumer, for whom they are kept"
         )
+
+
+class Forgotten(NotFound):
+    """What was asked for by reference was there once, and was erased by a `forget`."""
 
 
 class RunFailed(FornixError):

@@ -48,6 +48,7 @@ from fornix.changes import (
     refs_of,
 )
 from fornix.definition import Definition, SetInfo
+from fornix.erasures import Erased, Erasure, Kept, ReceiptState
 from fornix.progress import (
     Accepted,
     Begin,
@@ -88,10 +89,13 @@ __all__ = [
     "Definition",
     "Delete",
     "Effects",
+    "Erased",
+    "Erasure",
     "Feature",
     "Finder",
     "Input",
     "ItemChange",
+    "Kept",
     "Lanes",
     "Lease",
     "Ledger",
@@ -102,6 +106,7 @@ __all__ = [
     "Pending",
     "Progress",
     "Put",
+    "ReceiptState",
     "Record",
     "Refresh",
     "Replace",

@@ -22,10 +22,11 @@ for _needed in ("pytest", "hypothesis"):
 
 import pytest  # noqa: E402 - after saying what is missing
 
-_PLAYS = ("game", "lane_reads", "machine", "replay")
+_PLAYS = ("forgets", "game", "lane_reads", "machine", "replay")
 _LAWS = (
     "commits",
     "effects",
+    "erasing",
     "expiry",
     "finder",
     "groups",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fornix.testing.commits import CommitLaws
 from fornix.testing.effects import EffectsLaws
+from fornix.testing.erasing import ErasingLaws
 from fornix.testing.expiry import ExpiryLaws
 from fornix.testing.finder import FinderLaws
 from fornix.testing.groups import GroupLaws
@@ -36,6 +37,7 @@ class StoreContract(
     GroupLaws,
     HandleLaws,
     ThreadLaws,
+    ErasingLaws,
 ):
     """What every `fornix.store.Store` promises.
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from fornix import wire
+from fornix.erasures import NO_SPACE
 from fornix.store import Effects, Feature, Node, Scope, SetRef, Store, StoredItem
 from fornix.testing.lane_reads import lane_reads
 from fornix.values import Path
@@ -130,7 +131,8 @@ def reads(
     told["spaces"] = store.spaces()
     for space in told["spaces"]:
         told[f"keys of {space}"] = store.keys(space)
-    there = {e.scope for e in names.effects} | {ref.scope for ref, _ in names.versions}
+    there = {e.scope for e in names.effects if e.scope.space != NO_SPACE}
+    there |= {ref.scope for ref, _ in names.versions}
     for scope in sorted(there | set(scopes), key=repr):
         told[f"head of {scope}"] = names.commits[store.head(scope)]
         told[f"tree of {scope}"] = tree(store, scope, now=now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import RLock
 
 from fornix.errors import ForkedStore, NotFound, StaleRun, StoreClosed
@@ -34,6 +35,7 @@ class RamLanes:
         self._closed = False
         self._keys: dict[str, list[str]] = {}
         self._leases: dict[Scope, tuple[str | None, int]] = {}
+        self._hidden: dict[Scope, Scope] = {}
         self._runs = Runs()
 
     def _ready(self) -> RLock:
@@ -49,6 +51,7 @@ class RamLanes:
         key = scope.key
         if key is None:
             return
+        self._hidden.pop(scope, None)
         keys = self._keys.get(scope.space)
         if keys is None:
             keys = self._keys[scope.space] = []
@@ -71,6 +74,8 @@ class RamLanes:
         if holder != owner:
             epoch += 1
             undo.append(lambda: self._leases.update({scope: before}))
+            if scope in self._hidden:
+                self._name(scope)
             self._leases[scope] = (owner, epoch)
         return Lease(scope, owner, epoch)
 
@@ -122,7 +127,15 @@ class RamLanes:
     def run(self, run: int) -> Run | None:
         """Return a run, or None if there is none (any more)."""
         with self._ready():
-            return self._runs.runs.get(run)
+            found = self._runs.runs.get(run)
+            return None if found is None else self._seen(found)
+
+    def _seen(self, run: Run) -> Run:
+        """Return a run; of a key that was forgotten without the key's name."""
+        hidden = self._hidden.get(run.scope)
+        if hidden is None:
+            return run
+        return replace(run, scope=Scope(run.scope.space, hidden.key))
 
     def runs(
         self,
@@ -138,7 +151,7 @@ class RamLanes:
         with self._ready():
             found = [
                 run
-                for run in reversed(list(self._runs.runs.values()))
+                for run in map(self._seen, reversed(list(self._runs.runs.values())))
                 if run.scope.space == space
                 and agent in (None, run.agent)
                 and key in (None, run.scope.key)

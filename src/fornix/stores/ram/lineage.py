@@ -39,6 +39,13 @@ class Lineage:
         for source in sources:
             self.derived[source].remove(row)
 
+    def forget(self, row: int) -> None:
+        """Drop all links of a version that is erased."""
+        for source in self.sources.pop(row, []):
+            self.derived[source].remove(row)
+        for derived in self.derived.pop(row, []):
+            self.sources[derived].remove(row)
+
     def inherit(self, row: ItemRow, before: ItemRow, work: Work) -> None:
         """Give a later version the sources of an earlier one."""
         self.link(row.row, self.sources.get(before.row, []), work)

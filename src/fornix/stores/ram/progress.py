@@ -255,6 +255,21 @@ class Runs:
             undo.append(lambda: steps.update(felt))
             steps.update({i: replace(step, sensory=None) for i, step in felt.items()})
 
+    def forget(self, run: Run, *, number: int, time: int) -> None:
+        """Erase what hangs on a run, and what set it off; end it if it has not ended."""
+        _ = number
+        home = self.of(run)
+        home.outputs = [o for o in home.outputs if o.run != run.id]
+        self.steps.pop(run.id, None)
+        self.calls.pop(run.id, None)
+        if run.ended is None:
+            home.open[run.scope].remove(run.id)
+        status = run.status if run.ended is not None else "discarded"
+        ended = time if run.ended is None else run.ended
+        self.runs[run.id] = replace(
+            run, event="", error=None, status=status, ended=ended, forgotten=True
+        )
+
     def drop(self, run: Run) -> None:
         """Remove a run that ended, and what hangs on it."""
         home = self.of(run)

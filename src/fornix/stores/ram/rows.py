@@ -189,6 +189,7 @@ class Entry:
     removed: Sequence[tuple[Path, NodeRow]]
     begun: Sequence[ItemRow]
     ended: Sequence[ItemRow]
+    erased: int | None = None
 
 
 class Work:

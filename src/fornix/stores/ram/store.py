@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
+from fornix.erasures import forgotten
 from fornix.errors import (
     FornixError,
     IdempotencyConflict,
@@ -29,6 +30,7 @@ from fornix.store import (
     Commit,
     Compaction,
     Effects,
+    Kept,
     Lease,
     Node,
     Scope,
@@ -37,7 +39,7 @@ from fornix.store import (
     StoreStats,
     refs_of,
 )
-from fornix.stores.ram.finder import RamFinder
+from fornix.stores.ram.erasing import RamForgetting
 from fornix.stores.ram.rows import ROW_BITS, Entry, Work
 from fornix.stores.ram.tree import Tree
 from fornix.values import Path
@@ -52,22 +54,28 @@ def _told(entry: Entry) -> Commit:
     return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result), marks=())
 
 
-class RamStore(RamFinder):
+class RamStore(RamForgetting):
     """A `Store` in the memory of one process, for tests, trials and what need not last.
 
     Args:
         alive: Tells whether the owner of a lease still lives; by default every one does.
         log_lines: How many lines the change log keeps.
+        salt: Keys every digest; None: made at random.
     """
 
     location = ":memory:"
     read_only = False
 
     def __init__(
-        self, *, alive: Callable[[str], bool] = _everyone, log_lines: int = 100_000
+        self,
+        *,
+        alive: Callable[[str], bool] = _everyone,
+        log_lines: int = 100_000,
+        salt: bytes | None = None,
     ) -> None:
         super().__init__(alive, log_lines)
-        self._salt = secrets.token_bytes(16)
+        self._salt = secrets.token_bytes(16) if salt is None else salt
+        self._receipts: dict[str, Kept] = {}
         self._journal: list[Entry] = []
         self._ops: dict[bytes, Entry] = {}
         self._trees: dict[Scope, Tree] = {}
@@ -104,6 +112,8 @@ class RamStore(RamFinder):
             entry = self._ops.get(op)
             if entry is None:
                 return None
+            if entry.erased is not None:
+                raise forgotten(f"request {label!r}" if label else "this request")
             if request is not None and request != entry.request:
                 raise IdempotencyConflict(label)
             return _told(entry)
@@ -227,11 +237,11 @@ class RamStore(RamFinder):
             entry = self._journal[number - 1]
             return Effects(
                 replace(entry.commit, result=deepcopy(entry.commit.result), marks=()),
-                entry.scope,
+                self._hidden.get(entry.scope, entry.scope),
                 put=[(path, row.node()) for path, row in entry.put if not row.swept],
                 removed=[path for path, row in entry.removed if not row.swept],
-                begun=[self._stored(row) for row in entry.begun],
-                ended=[self._stored(row) for row in entry.ended],
+                begun=[self._stored(row) for row in entry.begun if row.row in self._rows],
+                ended=[self._stored(row) for row in entry.ended if row.row in self._rows],
             )
 
     def commit_at(self, time: int) -> int:

@@ -21,6 +21,11 @@ class Vectors:
         if row.record.vectors is None:
             self._waiting[row.row] = row
 
+    def forget(self, row: ItemRow) -> None:
+        """Have a version that is erased wait for nothing."""
+        self._waiting.pop(row.row, None)
+        self.staged.pop(row.row, None)
+
     def begun(self) -> list[int]:
         """Return the commits that began what waits."""
         return [row.begun for row in self._waiting.values()]

@@ -51,9 +51,9 @@ _KEPT = """
 """
 
 _LAST_OF = """
-    SELECT id, ended, max(other.version), max(other.ended IS NULL)
-    FROM (SELECT id, ended FROM item WHERE row = ?2) JOIN item AS other USING (id)
-    WHERE other.set_id = ?1
+    SELECT one.id, one.ended, max(other.version), max(other.ended IS NULL)
+    FROM item AS one JOIN item AS other ON other.set_id = ?1 AND other.id = one.id
+    WHERE one.row = ?2
 """
 
 _REVIVE_ITEM = """

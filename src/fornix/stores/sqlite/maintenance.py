@@ -51,7 +51,7 @@ def _forget_ops(db: apsw.Connection, *, until: int) -> None:
 def stats(db: apsw.Connection, path: Path) -> StoreStats:
     """Return figures of the store."""
     commits = db.execute("SELECT ifnull(max(n), 0) FROM journal").get
-    keys = db.execute("SELECT count(*) FROM scope WHERE key != ''").get
+    keys = db.execute("SELECT count(*) FROM scope WHERE key != '' AND space != ''").get
     sets, items = db.execute("SELECT count(*), ifnull(sum(items), 0) FROM memory_set").get
     pending, oldest = db.execute(
         "SELECT count(*), min(updated) FROM feature JOIN item ON item.row = feature.row "

@@ -26,12 +26,14 @@ from fornix.store import (
 from fornix.stores.sqlite import journal, lineage, maintenance, shapes, staging
 from fornix.stores.sqlite.connection import Row, numbers, query, translated
 from fornix.stores.sqlite.handle import Durability, SqliteFile
-from fornix.stores.sqlite.scopes import scope_id
+from fornix.stores.sqlite.scopes import head_of, scope_id
 from fornix.stores.sqlite.tree import read_children, read_node
 from fornix.values import Path as TreePath
 
 VERSION = "PRAGMA data_version"
 """A number that a connection sees change whenever another one committed."""
+
+_SET_THERE = "SELECT 1 FROM memory_set WHERE id = ?"
 
 GLANCED = 10_000
 """Answers that a connection remembers."""
@@ -66,8 +68,7 @@ class SqliteReads(SqliteFile):
     def head(self, scope: Scope) -> int:
         """See `Ledger.head`."""
         with self._reader() as db:
-            sql = "SELECT head FROM scope WHERE space = ? AND key = ?"
-            return db.execute(sql, (scope.space, scope.key or "")).get or 0
+            return head_of(db, scope)
 
     @translated
     def node(self, scope: Scope, path: TreePath, *, at: int | None, now: int) -> Node | None:
@@ -146,7 +147,7 @@ class SqliteReads(SqliteFile):
     def spaces(self) -> list[str]:
         """See `Ledger.spaces`."""
         with self._reader() as db:
-            sql = "SELECT DISTINCT space FROM scope WHERE key != '' ORDER BY space"
+            sql = "SELECT DISTINCT space FROM scope WHERE key != '' AND space != '' ORDER BY space"
             return [space for (space,) in db.execute(sql)]
 
     @translated
@@ -172,8 +173,8 @@ class SqliteReads(SqliteFile):
 
     def _set_number(self, db: apsw.Connection, ref: SetRef) -> int | None:
         known = self._known.sets.get(ref)
-        if known is not None:
-            return known[0]
+        if known is not None and db.execute(_SET_THERE, known[:1]).get is not None:
+            return known[0]  # another process may have forgotten it since
         return db.execute(
             "SELECT id FROM memory_set WHERE name = ? AND scope = "
             "(SELECT id FROM scope WHERE space = ? AND key = ?)",
