@@ -9,6 +9,7 @@ from fornix.durable_calls import durable
 from fornix.embed import Embedder
 from fornix.errors import FornixError
 from fornix.events import Event, InputEvent, OutputEvent
+from fornix.forgetting import OutOfReach, Receipt
 from fornix.items import Hit, Hits, Item
 from fornix.keys import KeyBatch, KeyMemory, KnowledgeMemory
 from fornix.memory import Memory, MemoryStats
@@ -61,7 +62,9 @@ __all__ = [
     "MemoryRef",
     "MemorySet",
     "MemoryStats",
+    "OutOfReach",
     "OutputEvent",
+    "Receipt",
     "Retain",
     "Retry",
     "RunBeginEvent",

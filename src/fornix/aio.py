@@ -217,6 +217,7 @@ class AsyncMemorySet:
     update = _awaited(MemorySet.update)
     delete = _awaited(MemorySet.delete)
     clear = _awaited(MemorySet.clear)
+    forget = _awaited(MemorySet.forget)
     redefine = _awaited(MemorySet.redefine)
     size = _awaited(MemorySet.__len__)
 
@@ -307,6 +308,8 @@ class AsyncKey(_AsyncSets):
     """A `KeyMemory` whose calls are awaited."""
 
     sync: KeyMemory
+
+    forget = _awaited(KeyMemory.forget)
 
     @property
     def key(self) -> str:
@@ -413,6 +416,10 @@ class AsyncMemory:
     stats = _awaited(Memory.stats)
     sweep = _awaited(Memory.sweep)
     backup = _awaited(Memory.backup)
+    forget = _awaited(Memory.forget)
+    scrub = _awaited(Memory.scrub)
+    receipts = _awaited(Memory.receipts)
+    receipt = _awaited(Memory.receipt)
 
     def subscribe(
         self,

@@ -15,6 +15,14 @@ from typing import Any, Literal, Self, cast
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
+from fornix.forgetting import (
+    Receipt,
+    Scrub,
+    forget_key,
+    receipt_named,
+    receipts_of,
+    scrub,
+)
 from fornix.index import Index
 from fornix.keys import KeyMemory, KnowledgeMemory
 from fornix.memory_events import MemoryEvent
@@ -322,6 +330,55 @@ class Memory:
         """
         self._index.tidy(dimensions=self.embedder.dimensions)
         return self._engine.store.sweep(now=self._engine.clock())
+
+    # --- forgetting ---------------------------------------------------------------------------
+
+    def forget(self, key: str, *, scrub: Scrub | None = None, dry_run: bool = False) -> Receipt:
+        """Erase all of a key, for good: gone from every read of every time when this returns.
+
+        Its tree, sets, events, runs and their records, what was derived from it, and its name.
+        Runs that wait are discarded; nothing that was accepted or done runs again. The receipt
+        says what is left where. A second time changes nothing, and says so.
+
+        Args:
+            scrub: "now": also remove what is left in files; "later": leave that to `scrub`.
+                None: now, if the store is under 200 MB.
+            dry_run: Only count.
+
+        Raises:
+            KeyBusy: Somebody went on running the key for `wait_s`.
+        """
+        scope = Scope(self._space, checked_name(key, "a key"))
+        return forget_key(self._engine, scope, scrub=scrub, dry_run=dry_run)
+
+    def scrub(self) -> list[Receipt]:
+        """Remove from the files what was erased; return the receipts that waited for it.
+
+        Rewrites the store, which takes time in proportion to its size; writers wait meanwhile. A
+        receipt that is still "pending" says who is in the way; a later call goes on.
+        """
+        return scrub(self._engine, self._owners)
+
+    def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
+        """Return the receipts of this space and knowledge, the latest first.
+
+        Args:
+            before: Only those of commits below this.
+        """
+        store, most = self._engine.store, counted(limit, "limit", least=0)
+        return receipts_of(store, self._owners, before=before, limit=most)
+
+    def receipt(self, id: str) -> Receipt:
+        """Return a receipt by its id.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return receipt_named(self._engine.store, id)
+
+    @property
+    def _owners(self) -> list[str]:
+        return [f"space {self._space}", f"knowledge {self._knowledge}"]
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy of the store, as it is now, to *path*; everything goes on meanwhile.

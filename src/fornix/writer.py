@@ -118,6 +118,14 @@ class Writer(Protocol):
         """Note that items were read."""
         ...
 
+    def alone(self, what: str) -> Engine:
+        """Return what does *what*, which is a commit of its own.
+
+        Raises:
+            Unusable: What is done here is committed together.
+        """
+        ...
+
 
 # --- ids --------------------------------------------------------------------------------------
 
@@ -255,6 +263,11 @@ class Reads:
     def touch(self, items: Sequence[StoredItem]) -> None:
         """See `Writer.touch`."""
         self._engine.recall.touch([s.first for s in items])
+
+    def alone(self, what: str) -> Engine:
+        """See `Writer.alone`."""
+        _ = what
+        return self._engine
 
 
 class CommitWriter(Reads):

@@ -7,6 +7,7 @@ from typing import Any, TypedDict, cast
 
 from fornix import wire
 from fornix.cli import show
+from fornix.forgetting import refuse_forgotten
 from fornix.memory import Memory
 from fornix.progress import ENDED
 from fornix.state import MemoryKind, Overlay, Places
@@ -69,6 +70,7 @@ class OpenStep(TypedDict):
 
 def input_of(row: Run) -> Value:
     """Return the data of the input of a run; of an `InputEvent` its value."""
+    refuse_forgotten(row)
     fields = _event(wire.decode(row.event))
     data = cast("dict[str, Value]", fields["data"])
     return data["input"] if fields["event"] == "InputEvent" else data
