@@ -120,6 +120,21 @@ def problems(db: apsw.Connection) -> list[str]:
         "sets whose size is wrong": "SELECT count(*) FROM memory_set WHERE bytes != "
         "(SELECT ifnull(sum(ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0) "
         "+ octet_length(metadata)), 0) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
+        "links of versions that are gone": "SELECT count(*) FROM link WHERE NOT EXISTS "
+        "(SELECT 1 FROM item WHERE item.row = link.row)",
+        "compactions of no set": "SELECT count(*) FROM compaction WHERE NOT EXISTS "
+        "(SELECT 1 FROM memory_set WHERE memory_set.id = compaction.set_id)",
+        "forgotten runs that left something": "SELECT count(*) FROM run WHERE erased IS NOT NULL "
+        "AND (event != '' OR error IS NOT NULL OR ended IS NULL OR EXISTS (SELECT 1 FROM step "
+        "WHERE step.id BETWEEN run.id << 20 AND (run.id << 20) + 1048575) OR EXISTS (SELECT 1 "
+        "FROM durable_call WHERE step BETWEEN run.id << 20 AND (run.id << 20) + 1048575))",
+        "forgotten keys that left something": "SELECT count(*) FROM scope WHERE space = '' "
+        "AND (EXISTS (SELECT 1 FROM memory_set WHERE memory_set.scope = scope.id) "
+        "OR EXISTS (SELECT 1 FROM node WHERE node.scope = scope.id) "
+        "OR EXISTS (SELECT 1 FROM lane JOIN run ON run.lane = lane.id "
+        "WHERE lane.scope = scope.id AND run.erased IS NULL))",
+        "receipts without a commit": "SELECT count(*) FROM receipt WHERE NOT EXISTS "
+        "(SELECT 1 FROM journal WHERE journal.n = receipt.n)",
         "nodes whose parent is no object": "SELECT count(*) FROM node AS child "
         "WHERE ended IS NULL AND parent != '' AND NOT EXISTS (SELECT 1 FROM node "
         "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "
