@@ -63,8 +63,7 @@ def scan(canaries: Sequence[str], *places: Path) -> dict[str, str]:
         check=True,
         timeout=300,
     )
-    lines = (line.split("\t") for line in done.stdout.decode().splitlines())
-    return {canary: name for canary, name in lines}
+    return dict(line.split("\t") for line in done.stdout.decode().splitlines())
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from file_scan import scan
+from forgetting_worker import LARGE
 from fornix import Memory
 from fornix.index import sealing
-from forgetting_worker import LARGE
+from fornix.stores.sqlite import SqliteStore
 from planting import Planter
 
 WORKER = Path(__file__).with_name("forgetting_worker.py")
@@ -69,30 +70,35 @@ def test_nothing_forgotten_is_in_any_file(tmp_path: Path, monkeypatch: pytest.Mo
             planter.plant()
         memory.backup(backup)
         memory.knowledge.search("window")
-        memory.sweep()
         kept = [c for kind, some in planter.planted.items() if kind not in DIGESTS for c in some]
         assert scan(planter.canaries, folder).keys() >= set(kept), "planted, and not found"
         with other("cache", path, *planter.keys[:3]) as busy:
             assert list((folder / "app.db.fornix" / "index").glob("*.seg"))
-            for key in planter.keys:
-                assert memory.forget(key, scrub="later").state == "pending"
-            receipts = memory.scrub()
-            assert {receipt.state for receipt in receipts} == {"scrubbed"}
+            _forget_all(memory, planter)
             assert scan(planter.canaries, folder) == {}
             assert str(busy.process.pid) in str([r.out_of_reach for r in memory.receipts(limit=1)])
             busy.go_on()
         assert scan(planter.canaries, folder) == {}
-        assert list(memory.keys()) == ["kept"]
-        assert [item.text for item in memory.key("kept").list()] == ["Stays by the window."]
-        assert [item.text for item in memory.knowledge.set("book").list()] == ["Something new."]
-        assert memory.store.problems() == []
-        assert all(receipt.verify(memory.store, key=key) for receipt, key in _pairs(memory, planter))
+        _check_rest(memory)
     assert scan(planter.canaries, folder) == {}
     assert scan(planter.canaries, folder, backup).keys() >= set(kept), "the scan finds nothing"
 
 
-def _pairs(memory: Memory, planter: Planter):
-    return zip(memory.receipts(limit=1_000), reversed(planter.keys), strict=True)
+def _forget_all(memory: Memory, planter: Planter) -> None:
+    for key in planter.keys:
+        assert memory.forget(key, scrub="later").state == "pending"
+    assert {receipt.state for receipt in memory.scrub()} == {"scrubbed"}
+    receipts = zip(memory.receipts(limit=1_000), reversed(planter.keys), strict=True)
+    assert all(receipt.verify(memory.store, key=key) for receipt, key in receipts)
+
+
+def _check_rest(memory: Memory) -> None:
+    """Assert that nothing else went."""
+    assert list(memory.keys()) == ["kept"]
+    assert [item.text for item in memory.key("kept").list()] == ["Stays by the window."]
+    assert [item.text for item in memory.knowledge.set("book").list()] == ["Something new."]
+    assert isinstance(memory.store, SqliteStore)
+    assert memory.store.problems() == []
 
 
 def test_items_that_match_are_in_no_file(tmp_path: Path) -> None:

@@ -11,7 +11,19 @@ from typing import Any, NoReturn
 import click
 
 from fornix import __version__
-from fornix.cli import care, demo, exact, items, listing, moving, replay, running, runs, show
+from fornix.cli import (
+    care,
+    demo,
+    exact,
+    forgetting,
+    items,
+    listing,
+    moving,
+    replay,
+    running,
+    runs,
+    show,
+)
 from fornix.cli.completion import completion
 from fornix.cli.options import session_of, shared
 from fornix.errors import FornixError
@@ -136,6 +148,7 @@ for _command in (
     *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
     *(running.run, running.recover, runs.runs, replay.replay),
     *(moving.import_file, moving.export_file, listing.stats),
+    *(forgetting.forget, forgetting.scrub, forgetting.receipts),
     *(care.doctor, care.backup, care.restore, care.reindex, listing.version, completion),
 ):
     fornix.add_command(_command)
