@@ -512,6 +512,9 @@ USES = {
     "runs retry": ["1"],
     "runs discard": ["1"],
     "replay": ["1"],
+    "forget": ["ada", "--yes"],
+    "scrub": [],
+    "receipts": [],
 }
 MAKE = {"add", "set", "run"}
 

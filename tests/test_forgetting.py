@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
@@ -24,6 +25,7 @@ from fornix.store import (
     Compact,
     Erasure,
     Feature,
+    Finder,
     Input,
     Lease,
     Link,
@@ -343,7 +345,7 @@ def test_a_file_that_is_being_sealed_keeps_nothing_erased_meanwhile(tmp_path):
     info = store.set_info(NOTES)
     assert info is not None
     folder = tmp_path / "index"
-    sealed = SealedSets(Slow(), folder=folder, salt=store.salt())  # type: ignore[arg-type]
+    sealed = SealedSets(cast("Finder", Slow()), folder=folder, salt=store.salt())
     with pytest.raises(Outdated):
         sealed._sealed(info.number, 0)
     assert list(folder.iterdir()) == []

@@ -28,6 +28,10 @@ _FIRST_READ_LOCK, _LAST_READ_LOCK, _OPEN_LOCK = 123, 127, 128
 
 LOCKS = Path("/proc/locks")
 
+IN_RAM = 256_000_000
+"""Bytes of a database up to which it is rewritten by way of RAM; a larger one by a nameless file
+in SQLite's folder for such files (the environment variable SQLITE_TMPDIR)."""
+
 
 def tidy(db: apsw.Connection, *, now: int) -> list[Kept]:
     """Erase records of runs that have ended since; return the receipts that are unfinished."""
@@ -50,7 +54,12 @@ def rewrite(db: apsw.Connection, unfinished: Sequence[Kept]) -> list[Kept]:
     """
     if all(kept.state == "rewritten" for kept in unfinished):
         return list(unfinished)
-    db.execute("VACUUM")
+    large = db.pragma("page_count") * db.pragma("page_size") > IN_RAM
+    db.execute(f"PRAGMA temp_store = {'FILE' if large else 'MEMORY'}")
+    try:
+        db.execute("VACUUM")
+    finally:
+        db.execute("PRAGMA temp_store = MEMORY")
     done = [replace(kept, state="rewritten") for kept in unfinished]
     with db:
         for kept in done:
