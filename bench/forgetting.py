@@ -32,29 +32,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with (
         tempfile.TemporaryDirectory() as folder,
         Memory.open(Path(folder) / "app.db", embedder="words", durability="normal") as memory,
+        measure.progress("forgetting", total=asked.keys + 3) as step,
     ):
-        with measure.progress("forgetting", total=asked.keys + 4) as step:
-            for number in range(asked.keys):
-                _fill(memory, f"key {number}", asked.items)
-                step("items")
-            stats = memory.store.stats()
-            size = (stats.file_bytes + stats.wal_bytes) / 1e6
-            one, last = memory.key("key 1"), f"key {asked.keys - 1}"
-            tasks: list[tuple[str, int, Callable[[], object]]] = [
-                ("erase an item", 1, lambda: one.forget("7", scrub="later")),
-                ("erase a key", asked.items, lambda: memory.forget(last, scrub="later")),
-                ("scrub", asked.items * asked.keys, memory.scrub),
-            ]
-            found: list[Result] = []
-            for name, count, work in tasks:
-                found.append(_timed(name, count, work, f"a store of {size:.0f} MB"))
-                step(name)
+        for number in range(asked.keys):
+            _fill(memory, f"key {number}", asked.items)
+            step("items")
+        found = _measured(memory, asked.keys, asked.items, step)
     where = measure.machine(Path.cwd())
     measure.show(found, title=f"forgetting · {where.line()}")
     if asked.log:
         command = shlex.join(["python", "bench/forgetting.py", *words])
         measure.append_log(Report("forgetting", command, where, found))
     return 0
+
+
+def _measured(memory: Memory, keys: int, items: int, step: Callable[[str], None]) -> list[Result]:
+    stats = memory.store.stats()
+    size = (stats.file_bytes + stats.wal_bytes) / 1e6
+    one, last = memory.key("key 1"), f"key {keys - 1}"
+    tasks: list[tuple[str, int, Callable[[], object]]] = [
+        ("erase an item", 1, lambda: one.forget("7", scrub="later")),
+        ("erase a key", items, lambda: memory.forget(last, scrub="later")),
+        ("scrub", items * keys, memory.scrub),
+    ]
+    found: list[Result] = []
+    for name, count, work in tasks:
+        found.append(_timed(name, count, work, f"a store of {size:.0f} MB"))
+        step(name)
+    return found
 
 
 def _fill(memory: Memory, key: str, count: int) -> None:
