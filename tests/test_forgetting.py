@@ -13,7 +13,15 @@ from click.testing import CliRunner
 
 from fornix import Agent, AsyncMemory, InputEvent, LocalRunner, Memory, OutputEvent, action
 from fornix.cli import fornix
-from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound, StoreReadOnly, Unusable
+from fornix.errors import (
+    Forgotten,
+    InvalidInput,
+    KeyBusy,
+    NotFound,
+    RunParked,
+    StoreReadOnly,
+    Unusable,
+)
 from fornix.index import sealing
 from fornix.index.sealing import SealedSets
 from fornix.index.segment import SegmentWriter
@@ -243,6 +251,30 @@ def test_a_forgotten_event_is_not_run_again(memory):
     assert [item.id for item in memory.key("ada").set("notes").list()] == ["r"]
 
 
+def test_what_waits_behind_a_parked_run_is_forgotten_with_it(memory):
+    """The queue is empty then, and the key can be used."""
+
+    class Fails(Agent):
+        @action(InputEvent)
+        def fail(self, event, ctx):
+            if event.input == "bad":
+                raise ValueError("secret")
+            ctx.send_event(OutputEvent(event.input))
+
+    with LocalRunner(Fails(), memory) as runner:
+        with pytest.raises(RunParked):
+            runner.handle("ada", "bad", event_id="1")
+        ticket = runner.submit("ada", "behind", event_id="2")
+        receipt = memory.forget("ada")
+        assert receipt.counts["runs"] == 2
+        with pytest.raises(Forgotten):
+            ticket.result(5)
+        with pytest.raises(Forgotten):
+            runner.handle("ada", "bad", event_id="1")
+        found = runner.handle("ada", "good", event_id="3")
+        assert (tuple(found), found.number) == (("good",), 2)
+
+
 def test_a_forgotten_request_is_not_answered_again(memory):
     """Its idempotency key stays taken."""
     memory.key("ada").add("a", idempotency_key="order 1")
@@ -287,7 +319,7 @@ def test_what_runs_still_hold_goes_when_they_end(memory):
     assert lease is not None
     looked = '{"items":[["notes",["a"]]],"searches":[]}'
     step = Step(run, 0, "greet", looked=looked, begin=Begin(NOW, ("greet",)))
-    store.commit(Batch(scope=scope, time=NOW, epoch=lease.epoch, run=step))
+    store.commit(Batch(scope=scope, time=NOW, epoch=lease.epoch, run=step, release=True))
     receipt = notes.forget("a")
     assert (receipt.state, receipt.open) == ("pending", (run,))
     assert f"run {run}" in receipt.held[0]

@@ -194,7 +194,7 @@ class Ledger(Protocol):
         erase, nothing is changed, and there is no commit and no receipt.
 
         Raises:
-            KeyBusy: Somebody alive runs the key that is to be erased whole.
+            KeyBusy: Somebody alive runs the key; what is under way may have read what is to go.
             Unavailable: The store cannot be written now.
         """
         ...

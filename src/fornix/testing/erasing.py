@@ -394,6 +394,9 @@ class ErasingLaws(Laws):
         """Until then the receipt says that it is open."""
         run = run_of(store)
         step(store, run, done=False)
+        with pytest.raises(KeyBusy):
+            forget(store, f"by {run} 0")
+        self.give_back(store)
         erased = forget(store, f"by {run} 0")
         assert tuple(erased.open) == (run,)
         assert len(store.steps(run)) == 1
@@ -407,6 +410,26 @@ class ErasingLaws(Laws):
         kept = store.receipt("one")
         assert kept is not None
         assert (kept.state, kept.scrubbed, tuple(kept.open)) == ("scrubbed", NOW + SECOND, ())
+
+    def test_a_heir_of_a_run_that_was_not_over_loses_them_later(self, store: Store) -> None:
+        """Retrying what is parked does not save what was forgotten."""
+        run = run_of(store)
+        step(store, run, done=False)
+        store.commit(Batch(scope=ADA, time=NOW, run=Turn(run, "waiting", "parked", '"secret"')))
+        self.give_back(store)
+        assert tuple(forget(store, f"by {run} 0").open) == (run,)
+        heir = store.retry(run, last=True, time=NOW)
+        assert store.scrub(now=NOW)
+        assert [known(store, n).forgotten for n in (run, heir)] == [True, False]
+        step(store, heir)
+        assert store.scrub(now=NOW) == []
+        assert known(store, heir).forgotten
+
+    def give_back(self, store: Store) -> None:
+        """Have nobody run Ada's key."""
+        lease = store.lease(ADA, "worker")
+        assert lease is not None
+        store.release(lease)
 
     def test_a_heir_of_an_input_loses_it_too(self, store: Store) -> None:
         """A parked run whose input a later one took over has the same event."""

@@ -77,14 +77,14 @@ class RamForgetting(RamFinder):
             named = scope.key in self._keys.get(scope.space, [])
             if not named and (scope in self._hidden or scope not in self._leases):
                 return None
-            owner, _ = self._leases.get(scope, (None, 0))
-            if owner is not None and self._alive(owner):
-                raise KeyBusy(scope.key or "", wait_s=0)
             rows = [row for home in self._sets.of(scope) for row in home.rows]
         else:
             rows = [row for ref, ids in asked.items for row in self._named(ref, ids)]
             if not rows:
                 return None
+        owner, _ = self._leases.get(scope, (None, 0))
+        if owner is not None and self._alive(owner):
+            raise KeyBusy(scope.key or scope.space, wait_s=0)
         plan = Plan(rows)
         self._add_derived(plan)
         self._add_sources(plan)
@@ -148,7 +148,11 @@ class RamForgetting(RamFinder):
             for step in steps.values():
                 if step.commit in begun or _read(step.looked, plan.rows, scope):
                     found.add(number)
-        count = -1
+        return self._with_heirs(found)
+
+    def _with_heirs(self, runs: Iterable[int]) -> list[Run]:
+        """Return runs, and those that had the same input before or after them."""
+        found, count = set(runs), -1
         pairs = [(r.id, r.origin) for r in self._runs.runs.values() if r.origin is not None]
         while found and len(found) != count:
             count = len(found)
@@ -311,7 +315,7 @@ class RamForgetting(RamFinder):
             for kept in self._receipts.values():
                 if kept.scrubbed is not None:
                     continue
-                there = [r for n in kept.open if (r := self._runs.runs.get(n)) is not None]
+                there = self._with_heirs(kept.open)
                 for run in there:
                     if run.ended is not None and not run.forgotten:
                         self._runs.forget(run, number=kept.erased.commit or 0, time=now)

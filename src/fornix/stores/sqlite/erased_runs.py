@@ -172,7 +172,7 @@ def forget(db: apsw.Connection, gone: Gone, *, number: int, time: int) -> dict[s
 
 def forget_ended(db: apsw.Connection, runs: Sequence[int], *, number: int, time: int) -> list[int]:
     """Erase the records of those of *runs* that have ended; return those that have not."""
-    listed = numbers(runs)
+    listed = numbers(sorted(_with_heirs(db, runs)))
     sql = "SELECT id, ended, erased FROM run WHERE id IN (SELECT value FROM carray(?)) ORDER BY id"
     there = query(db, sql, listed)
     ended = [run for run, over, erased in there if over is not None and erased is None]

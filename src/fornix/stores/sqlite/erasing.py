@@ -94,12 +94,10 @@ class Eraser:
 
     def _whole(self) -> Erased:
         scope, db = self._asked.scope, self._db
-        owner, epoch = leases.holder(db, self._tx.known.runs, scope)
         there = scope_id(db, scope)
-        if there is None and not epoch:
+        if there is None and not leases.holder(db, self._tx.known.runs, scope)[1]:
             return Erased(None, self._time)
-        if owner is not None and self._tx.owners.is_alive(owner):
-            raise KeyBusy(scope.key or "", wait_s=0)
+        self._take_turn()
         number = there or self._tx.scope(scope)
         asked = [row for (row,) in query(db, _OF_SCOPE, number)]
         derived, sources = self._find(asked)
@@ -130,6 +128,7 @@ class Eraser:
         asked = [row for ref, ids in self._asked.items for row in self._named(ref, ids)]
         if not asked:
             return Erased(None, self._time)
+        self._take_turn()
         derived, sources = self._find(asked)
         gone = erased_runs.of_items(self._db, self._rows.values())
         begun = sorted({version.begun for version in self._rows.values()})
@@ -139,6 +138,13 @@ class Eraser:
         restored = self._restore(sources)
         number = self._tx.scope(self._asked.scope)
         return self._done(number, derived, sources, restored, gone)
+
+    def _take_turn(self) -> None:
+        """Refuse while somebody runs the key: an action may hold what it has read of it."""
+        scope = self._asked.scope
+        owner, _ = leases.holder(self._db, self._tx.known.runs, scope)
+        if owner is not None and self._tx.owners.is_alive(owner):
+            raise KeyBusy(scope.key or scope.space, wait_s=0)
 
     def _named(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
         place = ref.scope.space, ref.scope.key or ""

@@ -40,7 +40,7 @@ def tidy(db: apsw.Connection, *, now: int) -> list[Kept]:
         if kept.open:
             commit = kept.erased.commit or 0
             left = erased_runs.forget_ended(db, kept.open, number=commit, time=now)
-            if len(left) < len(kept.open):  # what was erased now is in the file until a rewrite
+            if left != [*kept.open]:  # what was erased now is in the file until a rewrite
                 receipts.update(db, replace(kept, open=tuple(left), state="erased"))
     if found:
         query(db, "DELETE FROM access WHERE first NOT IN (SELECT first FROM item)")
@@ -135,4 +135,5 @@ def _locks(path: Path) -> Iterator[tuple[int, int, int]]:
             if device in words:
                 at = words.index(device)
                 low, high = words[at + 1 : at + 3]
-                yield int(words[at - 1]), int(low), (1 << 62) if high == "EOF" else int(high)
+                if int(words[at - 1]) > 0:  # else it is of another container
+                    yield int(words[at - 1]), int(low), (1 << 62) if high == "EOF" else int(high)
