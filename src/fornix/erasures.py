@@ -140,6 +140,11 @@ def hidden_scope(scope: Scope, salt: bytes) -> Scope:
     return Scope(NO_SPACE, hidden_key(scope, salt))
 
 
+def op_of(receipt: str, salt: bytes) -> bytes:
+    """Return the name of the op that an erasure is."""
+    return wire.digest(["forgetting", receipt], salt=salt)
+
+
 def names_in(looked: str | None) -> frozenset[str]:
     """Return every name that a step looked up items by: of sets and of items, all together."""
     if looked is None:

@@ -12,6 +12,7 @@ from fornix.erasures import (
     Kept,
     hidden_scope,
     names_in,
+    op_of,
     owner_of,
 )
 from fornix.errors import KeyBusy
@@ -107,7 +108,7 @@ class RamForgetting(RamFinder):
             yield from [] if home is None else home.versions.get(item_id, [])
 
     def _says(self, entry: Entry) -> bool:
-        named = entry in self._ops.values()
+        named = any(other is entry for other in self._ops.values())
         return entry.erased is None and (named or entry.commit.result is not None)
 
     def _add_derived(self, plan: Plan) -> None:
@@ -240,7 +241,9 @@ class RamForgetting(RamFinder):
         self._sets.apply(Batch(scope=scope, time=time, items=changes), work)
         self._mend(plan, number)
         commit = Commit(number, time, adopted=False, result=None)
-        self._journal.append(Entry(commit, scope, None, (), (), tuple(work.begun.values()), ()))
+        entry = Entry(commit, scope, None, (), (), tuple(work.begun.values()), ())
+        self._journal.append(entry)
+        self._ops[op_of(asked.receipt, self._salt)] = entry
         for row in work.begun.values():
             self._rows[row.row] = row
             self._vectors.begin(row)

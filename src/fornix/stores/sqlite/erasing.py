@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fornix import wire
-from fornix.erasures import ERASED_HOW, Erased, Erasure, hidden_scope, owner_of
+from fornix.erasures import ERASED_HOW, Erased, Erasure, hidden_scope, op_of, owner_of
 from fornix.errors import KeyBusy
 from fornix.store import Batch, Revive, SetRef
 from fornix.stores.sqlite import erased_runs, leases, receipts, shapes
@@ -280,11 +279,10 @@ class Eraser:
             open=tuple(gone.open),
             marks=tuple(restored),
         )
-        op = wire.digest(["forgetting", asked.receipt], salt=self._salt)
         query(
             self._db,
             "INSERT INTO journal (n, time, scope, op) VALUES (?, ?, ?, ?)",
-            *(self._number, self._time, scope, op),
+            *(self._number, self._time, scope, op_of(asked.receipt, self._salt)),
         )
         receipts.insert(self._db, asked.receipt, owner_of(asked.scope), asked.asked, erased)
         return erased
