@@ -87,9 +87,11 @@ class SqliteForgetting(SqliteLanes):
     ) -> list[StoredItem]:
         """See `Ledger.kept`."""
         with self._reader() as db:
-            number = self._set_number(db, ref)
-            rows = query(db, _VERSIONS, number, *(after or ("", -1)), limit)
-            return [self._stored(row, ref) for row in rows]
+            for number in self._set_numbers(db, ref):
+                rows = query(db, _VERSIONS, number, *(after or ("", -1)), limit)
+                if rows:
+                    return [self._stored(row, ref) for row in rows]
+        return []
 
     @translated
     def every_set(self, scope: Scope) -> list[SetRef]:

@@ -33,7 +33,10 @@ from fornix.values import Path as TreePath
 VERSION = "PRAGMA data_version"
 """A number that a connection sees change whenever another one committed."""
 
-_SET_THERE = "SELECT 1 FROM memory_set WHERE id = ?"
+_SET = """
+    SELECT id FROM memory_set WHERE name = ?
+        AND scope = (SELECT id FROM scope WHERE space = ? AND key = ?)
+"""
 
 GLANCED = 10_000
 """Answers that a connection remembers."""
@@ -171,15 +174,17 @@ class SqliteReads(SqliteFile):
         )
         return list(shapes.set_infos(rows, scope))
 
-    def _set_number(self, db: apsw.Connection, ref: SetRef) -> int | None:
+    def _set_numbers(self, db: apsw.Connection, ref: SetRef) -> Iterator[int]:
+        """Yield the number that a set is known by, and, if nothing is there, what it is by now.
+
+        Another process may have forgotten the set since, and somebody added to a new one.
+        """
         known = self._known.sets.get(ref)
-        if known is not None and db.execute(_SET_THERE, known[:1]).get is not None:
-            return known[0]  # another process may have forgotten it since
-        return db.execute(
-            "SELECT id FROM memory_set WHERE name = ? AND scope = "
-            "(SELECT id FROM scope WHERE space = ? AND key = ?)",
-            (ref.name, ref.scope.space, ref.scope.key or ""),
-        ).get
+        if known is not None:
+            yield known[0]
+        found = db.execute(_SET, (ref.name, ref.scope.space, ref.scope.key or "")).get
+        if found is not None and (known is None or found != known[0]):
+            yield found
 
     @translated
     def get(
@@ -187,10 +192,11 @@ class SqliteReads(SqliteFile):
     ) -> list[StoredItem | None]:
         """See `Ledger.get`."""
         with self._reader() as db:
-            number = self._set_number(db, ref)
-            if number is None:
-                return [None] * len(ids)
-            return [self._one(db, ref, number, item_id, at) for item_id in ids]
+            for number in self._set_numbers(db, ref):
+                found = [self._one(db, ref, number, item_id, at) for item_id in ids]
+                if any(found):
+                    return found
+        return [None] * len(ids)
 
     def _one(
         self, db: apsw.Connection, ref: SetRef, number: int, item_id: str, at: int | None
@@ -217,21 +223,23 @@ class SqliteReads(SqliteFile):
         """See `Ledger.page`."""
         sql = shapes.page_sql(newest_first=newest_first, at=at is not None, after=after is not None)
         with self._reader() as db:
-            number = self._set_number(db, ref)
-            if number is None:
-                return []
-            bindings = (number, limit, *(after or (None, None)), at)
-            used = 5 if at is not None else 4 if after is not None else 2
-            rows = db.execute(sql, bindings[:used])
-            return [self._stored(row, ref) for row in rows]
+            for number in self._set_numbers(db, ref):
+                bindings = (number, limit, *(after or (None, None)), at)
+                used = 5 if at is not None else 4 if after is not None else 2
+                found = [self._stored(row, ref) for row in db.execute(sql, bindings[:used])]
+                if found:
+                    return found
+        return []
 
     @translated
     def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
         """See `Ledger.versions`."""
         with self._reader() as db:
-            number = self._set_number(db, ref)
-            rows = db.execute(shapes.VERSIONS, (number, item_id))
-            return [self._stored(row, ref) for row in rows]
+            for number in self._set_numbers(db, ref):
+                rows = db.execute(shapes.VERSIONS, (number, item_id))
+                if found := [self._stored(row, ref) for row in rows]:
+                    return found
+        return []
 
     @translated
     def compactions(
@@ -239,8 +247,10 @@ class SqliteReads(SqliteFile):
     ) -> list[Compaction]:
         """See `Ledger.compactions`."""
         with self._reader() as db:
-            number = self._set_number(db, ref)
-            return [] if number is None else lineage.compactions(db, number, before, limit)
+            for number in self._set_numbers(db, ref):
+                if found := lineage.compactions(db, number, before, limit):
+                    return found
+        return []
 
     @translated
     def compaction(self, compaction: int) -> Compaction | None:

@@ -48,7 +48,9 @@ def rename(connection: apsw.Connection, scope: Scope, to: Scope) -> None:
 
 def head_of(connection: apsw.Connection, scope: Scope) -> int:
     """Return the last commit that changed the tree of *scope*, also of a forgotten key."""
-    number = scope_id(connection, scope) or hidden_id(connection, scope)
-    if number is None:
-        return 0
-    return connection.execute("SELECT head FROM scope WHERE id = ?", (number,)).get or 0
+    names = (scope.space, scope.key or "")
+    head = connection.execute("SELECT head FROM scope WHERE space = ? AND key = ?", names).get
+    if head is not None:
+        return head
+    hidden = hidden_id(connection, scope)
+    return connection.execute("SELECT head FROM scope WHERE id = ?", (hidden,)).get or 0
