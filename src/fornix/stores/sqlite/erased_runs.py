@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import apsw
 
+from fornix import wire
 from fornix.erasures import names_in
 from fornix.stores.sqlite.connection import first, numbers, query
 from fornix.stores.sqlite.known import STATUSES
@@ -35,6 +36,13 @@ _FORGET = """
         status = iif(ended IS NULL, ?3, status), ended = ifnull(ended, ?4)
     WHERE id = ?1
 """
+
+
+Named: TypeAlias = dict[int | None, dict[str, set[str]]]
+"""Ids of items, by the scope of their set (None: knowledge) and its name."""
+
+FEW = 32
+"""Ids up to which a text is looked through for each before it is decoded."""
 
 
 class Erasable(Protocol):
@@ -85,7 +93,7 @@ def of_scope(db: apsw.Connection, scope: int) -> Gone:
 def of_items(db: apsw.Connection, versions: Iterable[Erasable]) -> Gone:
     """Return the runs that wrote or read one of *versions*."""
     begun: set[int] = set()
-    named: dict[int | None, dict[str, set[str]]] = {}
+    named: Named = {}
     sets: dict[int, tuple[int | None, str]] = {}
     for version in versions:
         if version.set_id not in sets:
@@ -95,8 +103,10 @@ def of_items(db: apsw.Connection, versions: Iterable[Erasable]) -> Gone:
         begun.add(version.begun)
         named.setdefault(scope, {}).setdefault(name, set()).add(version.id)
     found: set[int] = set()
-    for run, commit, looked, scope in query(db, _LOOKED):
-        if run not in found and (commit in begun or _read(looked, named, scope)):
+    few = _few_forms(named)
+    for run, commit, looked, scope in db.execute(_LOOKED):
+        wanted = looked is not None and (few is None or any(form in looked for form in few))
+        if run not in found and (commit in begun or (wanted and _read(looked, named, scope))):
             found.add(run)
     runs = sorted(_with_heirs(db, found))
     sql = "SELECT id, ended FROM run WHERE id IN (SELECT value FROM carray(?)) AND erased IS NULL"
@@ -108,7 +118,13 @@ def of_items(db: apsw.Connection, versions: Iterable[Erasable]) -> Gone:
     return gone
 
 
-def _read(looked: str | None, named: dict[int | None, dict[str, set[str]]], scope: int) -> bool:
+def _few_forms(named: Named) -> list[str] | None:
+    """Return ids as they stand in wire form, so that most texts need no reading; None: too many."""
+    ids = {item_id for sets in named.values() for some in sets.values() for item_id in some}
+    return [wire.encode(item_id)[1:-1] for item_id in ids] if len(ids) <= FEW else None
+
+
+def _read(looked: str | None, named: Named, scope: int) -> bool:
     """Whether a step read one of the items, of its key or of knowledge."""
     names = names_in(looked)
     return bool(names) and any(

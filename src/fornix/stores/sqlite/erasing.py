@@ -39,6 +39,8 @@ _LAST = (
     "WHERE set_id = ?1 AND id = ?2"
 )
 
+_COMPACTED = "SELECT DISTINCT id >> 20 FROM compaction"
+
 _COMPACTIONS = "SELECT id, set_id, retired, added FROM compaction WHERE id BETWEEN ? AND ?"
 
 _SHARED = """
@@ -159,15 +161,17 @@ class Eraser:
             gone.update(new)
             derived.extend(new)
         self._rows = {r[0]: Version(*r) for r in query(self._db, _ROWS, numbers(sorted(gone)))}
-        for version in self._rows.values():
-            self._look_for_compactions(version)
+        self._look_for_compactions()
         return derived, self._sources(derived)
 
-    def _look_for_compactions(self, version: Version) -> None:
-        for commit in (version.begun, version.ended):
-            if commit is not None:
-                for row in query(self._db, _COMPACTIONS, *_range(commit)):
-                    self._compactions[row[0]] = row
+    def _look_for_compactions(self) -> None:
+        """Find the compactions that retired or added something of what goes."""
+        commits = {v.begun for v in self._rows.values()}
+        commits.update(v.ended for v in self._rows.values() if v.ended is not None)
+        for (commit,) in query(self._db, _COMPACTED):
+            if commit in commits:
+                rows = query(self._db, _COMPACTIONS, *_range(commit))
+                self._compactions.update({row[0]: row for row in rows})
 
     # --- what comes back
 
