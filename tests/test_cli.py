@@ -10,6 +10,7 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import available_timezones
 
 import apsw
 import click
@@ -301,6 +302,60 @@ def test_a_chat_is_imported(shell, tmp_path):
     assert "3 were there" in shell("import", file, "-k", "ada", "-s", "chat").stdout
 
 
+def test_a_dry_run_says_what_would_be_imported(shell, tmp_path):
+    """Which format, how many of which key, what is left out, a sample; and nothing is made."""
+    file = tmp_path / "mem0.json"
+    memories = [
+        {"id": f"m-{n}", "memory": f"Fact {n}." if n else "", "user_id": f"u-{n % 25}"}
+        for n in range(50)
+    ]
+    file.write_text(json.dumps({"results": memories}))
+    words = ("import", str(file), "--key-from", "user_id", "-s", "facts", "--embedder", "words")
+    dry = shell(*words, "--dry-run")
+    assert f"{file} is read as mem0" in dry.stderr
+    for told in (
+        "49 items of 25 keys; 1 left out: each has no text",
+        "key 'u-1', set 'facts'",
+        "and 5 more",
+        "  Fact 1.  [m-1]",
+        "[m-3]",
+    ):
+        assert told in dry.stdout  # fmt: skip
+    (fields,) = shell.json(*words, "--dry-run", "--format", "mem0")
+    assert (fields["format"], fields["items"], fields["keys"]) == ("mem0", 49, 25)
+    assert fields["skipped"] == {"has no text": 1}
+    assert {"key": "u-0", "set": "facts", "items": 1} in fields["places"]
+    assert fields["sample"][0]["value"] == "Fact 1."
+    assert not shell.db.exists()
+    (counts,) = shell.json(*words)
+    assert (counts["added"], counts["keys"], counts["skipped"]) == (49, 25, {"has no text": 1})
+    assert "nothing new" not in shell(*words).stdout
+    assert "49 were there (in the file: 49 items of 25 keys; 1 left" in shell(*words).stdout
+
+
+def test_where_imported_items_go_is_told(shell, tmp_path):
+    """A key, a field or knowledge: one of them; zones are checked; exports name their own."""
+    file = tmp_path / "chat.jsonl"
+    file.write_text('{"role": "user", "content": "x", "at": "2025-02-05T12:00:00"}\n')
+    words = ("import", str(file), "--embedder", "words")
+    shell(*words, code=2)
+    shell(*words, "--knowledge", "k", "--key-from", "role", code=2)
+    shell(*words, "-k", "ada", "--time-from", "at", code=1)
+    for zone in ("Nowhere/Else", "+25:00", "", "+1"):
+        shell(*words, "-k", "ada", "--zone", zone, code=2)
+    times, named = [], min(available_timezones() & {"Europe/Lisbon", "UTC"}, default="Z")
+    for key, zone in (("a", "UTC"), ("b", "+01:00"), ("c", named), ("d", "-01:30")):
+        shell(*words, "-k", key, "--time-from", "at", "--zone", zone)
+        times += [item["time"][11:16] for item in shell.json("list", "-k", key)]
+    assert times == ["12:00", "11:00", "12:00", "13:30"]
+    shell(*words, "--knowledge", "k", "--dry-run")
+    assert "knowledge, set 'default'" in shell(*words, "--knowledge", "k", "--dry-run").stdout
+    out = str(tmp_path / "out.jsonl")
+    shell("export", out)
+    assert "names its own keys" in shell("import", out, "--key-from", "role", code=2).stderr
+    assert "is a memory of fornix" in shell("import", str(shell.db), "-k", "a", code=1).stderr
+
+
 MESSAGES = 6000
 
 
@@ -331,7 +386,7 @@ def test_an_import_that_is_ended_goes_on(tmp_path, how):
     assert before % 500 == 0
     if how == signal.SIGINT:
         assert child.returncode == 130
-        assert "up to line" in err.decode()
+        assert "adds nothing twice" in err.decode()
         assert b"Traceback" not in err
     code, out, _ = run(*words, "--json", db=db)
     assert code == 0
@@ -503,6 +558,12 @@ USES = {
     "export": [],
     "stats": [],
     "doctor": [],
+    "diff": ["ada", "0"],
+    "prune-history": ["--before", "2025-01-01T00:00:00Z"],
+    "compact": [],
+    "compactions": ["-k", "ada"],
+    "undo": ["1", "-k", "ada"],
+    "lineage": ["x", "-k", "ada"],
     "backup": ["copy.db"],
     "reindex": ["--embedder", "words"],
     "run": ["cli_agent:Counter", "--input", "-"],
@@ -677,7 +738,7 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         (["run", "cli_agent:Counter", "-i", "nope.jsonl"], 1),
         (["run", "cli_agent:Counter", "-i", "."], 1),
         (["run", "cli_agent:Counter", "-i", "-", "--concurrency", "0"], 2),
-        (["run", "cli_agent:Counter", "-i", "-", "--name", ""], 0),
+        (["run", "cli_agent:Counter", "-i", "-", "--name", ""], 2),
         (["recover", "cli_agent:Nobody"], 1),
         (["runs"], 2),
         (["runs", "list", "--status", "lost"], 2),
@@ -733,7 +794,7 @@ def test_messages_say_what_to_do(filled, tmp_path):
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"role": "user", "content": "x"}\n{"role": "user"}\n')
     said = filled("import", str(bad), "-k", "ada", code=1).stderr
-    assert said.startswith(f"fornix: {bad}:2: a message has")
+    assert f"fornix: {bad}:2: a message has" in said
     assert "its sets: default" in filled("list", "-k", "ada", "-s", "nope", code=3).stderr
     assert "--key KEY" in filled("search", "x", code=2).stderr
 

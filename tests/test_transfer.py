@@ -31,6 +31,7 @@ from fornix.transfer import (
     check,
     export_lines,
     exported_items,
+    layout_of,
     read_time,
     walk_tree,
 )
@@ -52,7 +53,7 @@ def source(*found, name="file.jsonl"):
 
 
 def load(memory, file, target=None, **options):
-    layout = file.layout()
+    layout = layout_of(file)
     check(file, layout, target)
     return Load(memory, **options).run(file, layout, target)
 
@@ -357,7 +358,7 @@ ITEM = {"type": "item", "key": "a", "set": "s", "value": "v"}
         ({"type": "value", "key": "a", "path": ["x"]}, "has a"),
         ({"type": "object", "key": "a", "path": ["x"], "value": 1}, "has none"),
         ({"type": "value", "key": None, "path": ["x"], "value": 1}, "key"),
-        ({"role": 1, "content": "x"}, "both text"),
+        ({"role": 1, "content": "x"}, "which is a text"),
         (conversation(turns=[{"id": "1", "speaker": "I", "text": 5}]), "a turn has a text"),
         (conversation(turns=[7]), "list of objects"),
         (conversation(date="7:42 pm on 31 February, 2025"), "no such time"),
@@ -384,7 +385,10 @@ def test_an_id_that_is_there_twice_is_named(memory):
     """Two lines for one item would depend on their order."""
     message = {"role": "user", "content": "x", "id": "m"}
     with pytest.raises(InvalidInput, match=r"file.jsonl:2: 'm' was there before, on line 1"):
-        load(memory, source(message, message), Target("ada"))
+        load(memory, source(message, message | {"content": "y"}), Target("ada"))
+    line = {"type": "item", "key": "ada", "set": "s", "id": "m", "value": "x"}
+    with pytest.raises(InvalidInput, match=r"file.jsonl:2: 'm' was there before, on line 1"):
+        load(memory, source(line, line))
 
 
 def test_bytes_that_are_not_utf8_are_named(memory):
@@ -397,7 +401,7 @@ def test_bytes_that_are_not_utf8_are_named(memory):
 def test_an_empty_file_is_said_to_be_empty():
     """Nothing to import is not success."""
     with pytest.raises(InvalidInput, match="nothing to import"):
-        source("", " ").layout()
+        layout_of(source("", " "))
 
 
 def test_times_need_a_zone():
@@ -411,7 +415,7 @@ def test_times_need_a_zone():
 def test_what_a_file_is_has_to_be_told():
     """A file is not guessed at."""
     with pytest.raises(InvalidInput, match="cannot tell what this is"):
-        source({"role": "user"}).layout()
+        layout_of(source({"role": "user"}))
 
 
 def test_a_tree_is_walked_from_the_top(memory):

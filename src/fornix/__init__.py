@@ -5,6 +5,8 @@ The way in is `Memory.open`; every name a user needs is here.
 
 from fornix.agent import Agent, action
 from fornix.aio import AsyncMemory
+from fornix.compaction import Compacted, CompactionPlan, Derived, Merge, Summarize, Trim
+from fornix.compactor import Compactor
 from fornix.durable_calls import durable
 from fornix.embed import Embedder
 from fornix.errors import FornixError
@@ -12,6 +14,7 @@ from fornix.events import Event, InputEvent, OutputEvent
 from fornix.forgetting import OutOfReach, Receipt
 from fornix.items import Hit, Hits, Item
 from fornix.keys import KeyBatch, KeyMemory, KnowledgeMemory
+from fornix.llm import ChatModel, OpenAIChat, ScriptedChat
 from fornix.memory import Memory, MemoryStats
 from fornix.memory_events import (
     LongTermGetEvent,
@@ -38,6 +41,11 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AsyncMemory",
+    "ChatModel",
+    "Compacted",
+    "CompactionPlan",
+    "Compactor",
+    "Derived",
     "Embedder",
     "Event",
     "FornixError",
@@ -62,6 +70,8 @@ __all__ = [
     "MemoryRef",
     "MemorySet",
     "MemoryStats",
+    "Merge",
+    "OpenAIChat",
     "OutOfReach",
     "OutputEvent",
     "Receipt",
@@ -69,11 +79,14 @@ __all__ = [
     "Retry",
     "RunBeginEvent",
     "RunnerContext",
+    "ScriptedChat",
     "SensoryReadEvent",
     "SensoryWriteEvent",
     "ShortTermReadEvent",
     "ShortTermWriteEvent",
     "Signals",
+    "Summarize",
+    "Trim",
     "Ttl",
     "action",
     "durable",

@@ -55,6 +55,13 @@ class Definition:
     admission: Sequence[Plan] | None = None
 
     @property
+    def kept_us(self) -> int | None:
+        """How long ended versions are kept; None: for good."""
+        if isinstance(self.retention, int):
+            return self.retention
+        return 0 if self.retention == "purge" else None
+
+    @property
     def bounded(self) -> bool:
         """Whether it has a capacity of any kind."""
         return not self.capacity is self.capacity_tokens is self.capacity_bytes is None
@@ -106,6 +113,7 @@ class SetInfo:
         tokens: Of their texts, as words are counted.
         expiring: When the first of its items expires; None: none does.
         timed: Whether any of its live items is valid for a time only.
+        floor: The commit from which on its past is whole: versions that ended by then were purged.
     """
 
     number: int
@@ -116,3 +124,4 @@ class SetInfo:
     tokens: int = 0
     expiring: int | None = None
     timed: bool = False
+    floor: int = 0

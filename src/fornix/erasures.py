@@ -7,13 +7,14 @@ commits, and digests that only whoever has the store's salt, and knows what to l
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 from fornix import wire
 from fornix.errors import Forgotten
 from fornix.frozen import frozen
+from fornix.looked import Looked
 from fornix.scope import Scope, SetRef
 from fornix.values import Value
 
@@ -145,10 +146,23 @@ def op_of(receipt: str, salt: bytes) -> bytes:
     return wire.digest(["forgetting", receipt], salt=salt)
 
 
-def names_in(looked: str | None) -> frozenset[str]:
-    """Return every name that a step looked up items by: of sets and of items, all together."""
+def has_read(looked: str | None, named: Mapping[SetRef, Collection[str]], scope: Scope) -> bool:
+    """Return whether a step of a run of *scope* looked up an item, of those given as ids by set."""
     if looked is None:
-        return frozenset()
+        return False
+    try:
+        return any(one in named.get(ref, ()) for ref, one in Looked.of(looked, scope).found())
+    except (AttributeError, TypeError, ValueError):  # somebody else kept it, in a shape of theirs
+        names = _names_in(looked)
+    return any(
+        ref.name in names and not names.isdisjoint(ids)
+        for ref, ids in named.items()
+        if ref.scope.key is None or ref.scope == scope
+    )
+
+
+def _names_in(looked: str) -> frozenset[str]:
+    """Return every name that a step looked up items by: of sets and of items, all together."""
     seen = cast("dict[str, Any]", wire.decode(looked))
     found: set[str] = set()
     stack: list[Value] = [seen[part] for part in ("items", "searches") if part in seen]

@@ -16,7 +16,7 @@ from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound
 from fornix.filters import Filter
 from fornix.records import facts_of
 from fornix.state.committed import Patience
-from fornix.store import Erased, Erasure, Kept, Scope, SetRef, Store, StoredItem
+from fornix.store import Commit, Erased, Erasure, Kept, Scope, SetRef, Store, StoredItem
 from fornix.values import Value, checked_name, moment
 from fornix.writer import Engine, Where, new_id
 
@@ -274,6 +274,7 @@ def _forget(
     erased = _erased(engine, erasure)
     if not dry_run:
         engine.recall.forget(erased.sets)
+        _tell(engine, erased)
         if scrub == "now" or (scrub is None and _is_small(engine.store)):
             engine.store.scrub(now=engine.clock())
     kept = engine.store.receipt(erasure.receipt)
@@ -290,6 +291,15 @@ def _forget(
         scrubbed=None if waits else erased.time,
     )
     return receipt_of(engine.store, unkept)
+
+
+def _tell(engine: Engine, erased: Erased) -> None:
+    """Have sets that items came back to seen to: they may be at their mark again."""
+    if erased.commit is not None and erased.marks:
+        marks = tuple(erased.marks)
+        commit = Commit(erased.commit, erased.time, adopted=False, result=None, marks=marks)
+        engine.compactions.committed((), commit)
+        engine.worker.notify()
 
 
 def _owners(scope: Scope) -> list[str]:

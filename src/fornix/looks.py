@@ -1,4 +1,7 @@
-"""What an action looked up in exact trees."""
+"""What an action looked up: paths of exact trees, items, and searches with their hits.
+
+How a step keeps it is told in `fornix.looked`, which reads it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TypeAlias
 
 from fornix import wire
 from fornix.state.tree import Tree
-from fornix.store import Node
+from fornix.store import Node, SetRef
 from fornix.values import Path, Value
 
 Seen: TypeAlias = tuple[tuple[str, tuple[Path, ...]], ...]
@@ -51,3 +54,11 @@ def looks_in_wire(seen: Seen) -> str:
 @lru_cache
 def _known(seen: Seen) -> str:
     return wire.encode(looks(seen))
+
+
+# --- items ------------------------------------------------------------------------------------
+
+
+def owner_of(ref: SetRef) -> Value:
+    """Return the owner of a set, as it is kept: None for a key, or the name of a knowledge."""
+    return ref.scope.space if ref.scope.key is None else None

@@ -19,10 +19,12 @@ from fornix.cli import (
     items,
     listing,
     moving,
+    past,
     replay,
     running,
     runs,
     show,
+    tidy,
 )
 from fornix.cli.completion import completion
 from fornix.cli.options import session_of, shared
@@ -147,9 +149,11 @@ for _command in (
     *(demo.demo, items.add, items.search, items.get, items.list_items, items.recent),
     *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
     *(running.run, running.recover, runs.runs, replay.replay),
+    *(tidy.compact, tidy.compactions, tidy.undo, tidy.lineage),
     *(moving.import_file, moving.export_file, listing.stats),
     *(forgetting.forget, forgetting.scrub, forgetting.receipts),
     *(care.doctor, care.backup, care.restore, care.reindex, listing.version, completion),
+    *(past.diff, past.prune_history),
 ):
     fornix.add_command(_command)
 

@@ -6,38 +6,50 @@ import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
+from datetime import tzinfo
 from typing import cast
 
 import click
 
-from fornix.cli import names
+from fornix.cli import names, show
 from fornix.cli.files import sink
 from fornix.cli.options import (
     FileName,
     command,
     key_option,
     knowledge_option,
+    parsed,
+    read_zone,
     set_option,
     sets_option,
 )
 from fornix.cli.progress import progress, settle
 from fornix.cli.session import Owner, Session
-from fornix.errors import InvalidInput
+from fornix.items import Item, text_of
 from fornix.sets import OnExisting
 from fornix.transfer import (
+    LAYOUTS,
+    ItemLine,
     Layout,
     Load,
     Loaded,
     Selection,
     Source,
+    Survey,
     Target,
-    check,
     export_lines,
     exported_items,
+    item_fields,
+    layout_of,
+    opened,
+    survey,
 )
 
 BLOCK = 1 << 20
+
+SHOWN = 20
+"""Keys and sets that a dry run names."""
 
 FILE = click.argument("file", type=FileName(allow_dash=True))
 
@@ -50,10 +62,20 @@ FILE = click.argument("file", type=FileName(allow_dash=True))
 @click.option(
     "--format",
     "layout",
-    type=click.Choice(["auto", "fornix", "chat", "conversation"]),
+    type=click.Choice(["auto", *LAYOUTS]),
     default="auto",
     show_default=True,
-    help="What the lines are.",
+    help="What the file is.",
+)
+@click.option("--key-from", metavar="FIELD", help="The field that names the key, as user_id.")
+@click.option("--set-from", metavar="FIELD", help="The field that names the set.")
+@click.option("--time-from", metavar="FIELD", help="The field that says when it happened.")
+@click.option("--text-from", metavar="FIELD", help="The field that search reads.")
+@click.option(
+    "--zone",
+    metavar="ZONE",
+    callback=parsed(read_zone),
+    help="Of times that say none: UTC, +01:00, Europe/Lisbon.",
 )
 @click.option(
     "--on-existing",
@@ -62,6 +84,7 @@ FILE = click.argument("file", type=FileName(allow_dash=True))
     show_default=True,
     help="What to do with an item or a value that is there already.",
 )
+@click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until all is found by meaning.")
 def import_file(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
@@ -71,38 +94,104 @@ def import_file(  # noqa: PLR0913 - an option each, as click passes them
     knowledge: str | None,
     set_name: str,
     layout: str,
+    key_from: str | None,
+    set_from: str | None,
+    time_from: str | None,
+    text_from: str | None,
+    zone: tzinfo | None,
     on_existing: OnExisting,
+    dry_run: bool,
     no_wait: bool,
 ) -> None:
-    """Import FILE ("-": stdin): what export wrote, or a chat, a line per message.
+    """Import FILE ("-": stdin): what export wrote, or chats or the memories of another system.
 
     The whole file is read and checked before anything is written. Interrupted, the same command
-    goes on where it was and adds nothing twice. A chat needs --key (or --knowledge).
-    See docs/import-export.md. With --json: the counts of what was added, kept and updated.
+    goes on where it was and adds nothing twice. All formats but the one of export need --key,
+    --key-from or --knowledge. A FIELD is a dotted path: user_id, metadata.customer, namespace.1.
+    See docs/import-export.md. With --json: the counts of what was added, kept, updated, skipped.
     """
+    target = Target(
+        key, set_name, key_from=key_from, set_from=set_from,
+        time_from=time_from, text_from=text_from, zone=zone,
+    )  # fmt: skip
     with _source(file) as source:
-        chosen = source.layout() if layout == "auto" else cast("Layout", layout)
-        target = _target(chosen, key, knowledge, set_name)
-        total = check(source, chosen, target)
+        chosen = layout_of(source) if layout == "auto" else cast("Layout", layout)
+        if layout == "auto" and chosen != "fornix":
+            session.note(f"{source.name} is read as {chosen}")
+        _check_target(chosen, target, knowledge)
+        with progress(session, "checking", total=None) as advance:
+            found = survey(source, chosen, target, progress=advance)
+        if dry_run:
+            _show(session, found)
+            return
         with session.open(knowledge=knowledge, make=True) as memory:
             load = Load(memory, on_existing=on_existing)
-            with progress(session, "importing", total=total) as advance:
+            with progress(session, "importing", total=found.entries) as advance:
                 done = load.run(source, chosen, target, progress=advance)
             if not no_wait:
                 settle(session, memory)
-    session.done(_told(done), {name: getattr(done, name) for name in Loaded.__slots__})
+    counts = {name: getattr(done, name) for name in Loaded.__slots__}
+    session.done(_told(done, found), counts | _audit(found))
 
 
-def _target(layout: Layout, key: str | None, knowledge: str | None, set_name: str) -> Target | None:
+def _check_target(layout: Layout, target: Target, knowledge: str | None) -> None:
     if layout != "fornix":
-        Owner(key, knowledge)
-        return Target(key, set_name)
-    if key is not None:
-        raise click.UsageError("an export names its own keys; leave --key out")
-    return None
+        if target.key_from is None:
+            Owner(target.key, knowledge)
+        elif knowledge is not None:
+            raise click.UsageError("--key-from names keys; leave --knowledge out")
+        return
+    if target != Target(None, target.set):
+        raise click.UsageError(
+            "an export names its own keys, times and texts; leave --key, --zone and --…-from out"
+        )
 
 
-def _told(done: Loaded) -> str:
+def _audit(found: Survey) -> dict[str, show.Json]:
+    return {
+        "format": found.layout,
+        "items": sum(found.items.values()),
+        "keys": found.keys,
+        "skipped": dict(found.skipped),
+    }
+
+
+def _show(session: Session, found: Survey) -> None:
+    """Say what would be imported."""
+    if session.json:
+        places: list[show.Json] = [
+            {"key": key, "set": name, "items": count} for (key, name), count in found.items.items()
+        ]
+        sample = [show.wired(item_fields(_sample(line), key=line.key)) for line in found.sample]
+        show.document(_audit(found) | {"dry_run": True, "places": places, "sample": sample})
+        return
+    session.say(f"nothing is written; it would be {_amount(found)}")
+    for (key, name), count in sorted(
+        found.items.items(), key=lambda place: (-place[1], str(place[0]))
+    )[:SHOWN]:
+        owner = "knowledge" if key is None else f"key {key!r}"
+        session.say(f"  {count:>9,}  {owner}, set {name!r}")
+    if len(found.items) > SHOWN:
+        session.say(f"  and {len(found.items) - SHOWN:,} more (--json lists all)")
+    if not session.quiet:
+        show.items(_sample(line) for line in found.sample)
+
+
+def _sample(line: ItemLine) -> Item:
+    """Return an item as it would be in its set."""
+    text = text_of(line.item.value) if line.item.text is None else line.item.text
+    return replace(line.item, set_name=line.set, text=text)
+
+
+def _amount(found: Survey) -> str:
+    """Say how much there is of what, and what is left out."""
+    keys = f" of {found.keys:,} keys" if found.keys > 1 else ""
+    told = f"{sum(found.items.values()):,} items{keys}"
+    left = [f"{count:,} left out: each {reason}" for reason, count in found.skipped.items()]
+    return "; ".join([told, *left])
+
+
+def _told(done: Loaded, found: Survey) -> str:
     counts = {
         "items added": done.added,
         "were there": done.kept,
@@ -112,19 +201,17 @@ def _told(done: Loaded) -> str:
         "values were there": done.values_kept,
         "values had expired": done.expired,
     }
-    return (
-        ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing new"
-    )
+    told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    return f"{told or 'nothing new'} (in the file: {_amount(found)})"
 
 
 @contextmanager
 def _source(file: str) -> Generator[Source]:
     """Open what is to be read twice; stdin is kept in a file meanwhile."""
     if file != "-":
-        if Path(file).is_dir():
-            raise InvalidInput(f"{click.format_filename(file)} is a folder; name a file in it")
-        with Path(file).open("rb") as handle:
-            yield Source(click.format_filename(file), handle)
+        with opened(file) as source:
+            source.name = click.format_filename(file)
+            yield source
         return
     with tempfile.TemporaryFile() as kept:
         while block := sys.stdin.buffer.read(BLOCK):

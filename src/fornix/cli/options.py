@@ -6,9 +6,10 @@ import json
 import os
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import update_wrapper
 from typing import Concatenate, ParamSpec, TypeVar, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -48,6 +49,24 @@ class FileName(click.Path):
         if value == "":
             self.fail("it is empty; name a file (a shell variable may not be set)", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class Whole(click.IntRange):
+    """A whole number in a range; what is none is refused in words."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return *value* as a number."""
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = None
+        least, most = self.min or 0, self.max
+        if number is None or number < least or (most is not None and number > most):
+            span = f"at least {least}" if most is None else f"from {least} to {most:,}"
+            self.fail(f"{str(value)[:CUT]!r} is not a whole number, {span}", param, ctx)
+        return number
 
 
 def shared(*, hidden: bool) -> list[click.Parameter]:
@@ -204,6 +223,26 @@ def read_span(text: str) -> timedelta:
     if span > LONGEST_TTL:
         raise InvalidInput(f"{_cut(text)} is longer than 1,000 years; without it, it stays")
     return span
+
+
+def read_zone(text: str) -> tzinfo:
+    """Return the zone that *text* is: an offset like ``+01:00``, or a name."""
+    found = re.fullmatch(r"([+-])([0-9]{2}):([0-5][0-9])", text)
+    if found:
+        away = timedelta(hours=int(found[2]), minutes=int(found[3]))
+        if away < timedelta(days=1):
+            return timezone(away if found[1] == "+" else -away)
+    elif text in ("UTC", "Z"):
+        return UTC
+    else:
+        try:
+            return ZoneInfo(text)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise InvalidInput(
+        f"{_cut(text)} is no zone that this system knows; write UTC, +01:00, or a name like "
+        "Europe/Lisbon"
+    )
 
 
 def read_path(text: str) -> str | tuple[str, ...]:

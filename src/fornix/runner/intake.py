@@ -52,6 +52,12 @@ def checked_wait(wait_s: float | None) -> None:
     )
 
 
+def checked_stop(stop: object) -> None:
+    """Raise unless *stop* is None or an event to wait for, of threads or of processes."""
+    if stop is not None and not (hasattr(stop, "is_set") and hasattr(stop, "wait")):
+        raise InvalidInput(f"stop must be a threading.Event, not {stop!r}")
+
+
 def parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:
     """Return key, value and event id of what `LocalRunner.map` was given."""
     if not isinstance(each, tuple) or len(each) not in (2, 3):  # pyright: ignore[reportUnnecessaryIsInstance] - user input

@@ -8,6 +8,7 @@ Three lines hold a store to all of `fornix.store`::
 
 `store_machine` plays random batches on a store and on `RamStore` and compares every answer;
 `play_threads` and `replay` do so with batches that threads committed at the same time.
+`ChatServer` speaks the protocol of language models, with its faults, on this machine.
 All of it needs ``pip install pytest hypothesis``; fornix itself does not.
 """
 
@@ -22,7 +23,7 @@ for _needed in ("pytest", "hypothesis"):
 
 import pytest  # noqa: E402 - after saying what is missing
 
-_PLAYS = ("forgets", "game", "lane_reads", "machine", "replay")
+_PLAYS = ("again", "forgets", "game", "lane_reads", "machine", "replay")
 _LAWS = (
     "commits",
     "effects",
@@ -33,10 +34,12 @@ _LAWS = (
     "handle",
     "items",
     "lanes",
+    "lineage",
     "ops",
     "outputs",
     "persistence",
     "progress",
+    "retention",
     "runner_async",
     "runner_durable",
     "runner_failures",
@@ -66,6 +69,11 @@ from fornix.testing.batches import (  # noqa: E402 - their assertions are to be 
     record,
     write,
 )
+from fornix.testing.chat_server import (  # noqa: E402 - the same
+    ChatAsked,
+    ChatReply,
+    ChatServer,
+)
 from fornix.testing.clock import START, Clock  # noqa: E402 - the same
 from fornix.testing.contract import (  # noqa: E402 - the same
     PersistentStoreContract,
@@ -83,6 +91,9 @@ __all__ = [
     "NOTES",
     "NOW",
     "START",
+    "ChatAsked",
+    "ChatReply",
+    "ChatServer",
     "Clock",
     "Follower",
     "PersistentStoreContract",

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from fornix import wire
-from fornix.agent import action
+from fornix.agent import OnError, action
 from fornix.errors import FornixError, RunDiscarded, RunParked, StoreClosed
 from fornix.events import Event, InputEvent, OutputEvent
 from fornix.retries import Retry
@@ -407,3 +407,36 @@ class FailureLaws(RunnerLaws):
         following = hall.serve(work)
         following.run_until_idle()
         assert [output.value for output in following.outputs()] == ["done"]
+
+    # --- without end
+
+    @pytest.mark.parametrize("on_error", ["fail", "retry", "skip"])
+    def test_a_run_that_goes_round_in_a_circle_is_parked(
+        self, hall: Hall, on_error: OnError
+    ) -> None:
+        """After as many tasks as its agent says, whatever it does with errors; what they did stays.
+
+        Once the agent may do more, a retry goes on where it was.
+        """
+        trouble = Trouble()
+
+        @action(InputEvent, Next)
+        def work(event: Event, ctx: RunnerContext) -> None:
+            count = ctx.short_term_memory.increment("n")
+            if trouble.left:
+                ctx.send_event(Next())
+            ctx.send_event(OutputEvent(count))
+
+        runner = hall.serve(work, max_tasks=20, on_error=on_error, retry=AT_ONCE)
+        with pytest.raises(RunParked, match="RunTooLong") as parked:
+            runner.handle("ada", 0)
+        assert "has done 20 tasks" in error_of(hall.run(parked.value.run))["message"]
+        assert hall.memory.key("ada").short_term.get("n") == 20
+        runner.close()
+        trouble.end()
+        more = hall.serve(work, max_tasks=21)
+        hall.retry(parked.value.run)
+        more.run_until_idle()
+        assert hall.run(parked.value.run).status == "done"
+        assert [output.value for output in more.outputs()] == list(range(1, 22))
+        assert more.handle("bob", 0) == (1,)

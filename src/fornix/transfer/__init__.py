@@ -1,9 +1,10 @@
-"""Import and export: a memory as JSON lines and back, and chats as memory.
+"""Import and export: a memory as JSON lines and back, and the memories of others as items.
 
 docs/import-export.md describes the formats. An import first reads its whole file and writes only
-if every line can be used; it adds nothing twice, however often it is repeated.
+if every record can be used; it adds nothing twice, however often it is repeated.
 """
 
+from fornix.transfer.entries import ItemLine, read_time
 from fornix.transfer.export import (
     LAST,
     Selection,
@@ -13,24 +14,37 @@ from fornix.transfer.export import (
     stamp,
     walk_tree,
 )
-from fornix.transfer.lines import Layout, Source, Target, entries, read_time
-from fornix.transfer.load import CHUNK, Load, Loaded, check
+from fornix.transfer.files import Imported, import_file, opened, survey_file
+from fornix.transfer.foreign import Target
+from fornix.transfer.layouts import LAYOUTS, Layout, entries, layout_of
+from fornix.transfer.load import CHUNK, Load, Loaded
+from fornix.transfer.source import Source
+from fornix.transfer.survey import Survey, check, survey
 
 __all__ = [
     "CHUNK",
     "LAST",
+    "LAYOUTS",
+    "Imported",
+    "ItemLine",
     "Layout",
     "Load",
     "Loaded",
     "Selection",
     "Source",
+    "Survey",
     "Target",
     "check",
     "entries",
     "export_lines",
     "exported_items",
+    "import_file",
     "item_fields",
+    "layout_of",
+    "opened",
     "read_time",
     "stamp",
+    "survey",
+    "survey_file",
     "walk_tree",
 ]

@@ -15,21 +15,18 @@ from fornix.memory import Memory
 from fornix.records import item_of
 from fornix.sets import MemorySet, OnExisting
 from fornix.store import Batch, Define, Scope, SetRef
+from fornix.transfer.entries import Entry, ItemLine, NodeLine, SetLine, Skipped
 from fornix.transfer.export import item_fields
-from fornix.transfer.lines import (
-    Entry,
-    ItemLine,
-    Layout,
-    NodeLine,
-    SetLine,
-    Source,
-    Target,
-    entries,
-)
+from fornix.transfer.foreign import Target
+from fornix.transfer.layouts import Layout, entries
+from fornix.transfer.source import Source
 from fornix.values import moment
 
 CHUNK = 500
 """Lines that one commit holds."""
+
+WINDOW = 8 * CHUNK
+"""Items of several keys that are sorted by key before they are written."""
 
 TRIES = 20
 """How often a chunk of exact memory is tried while others write to the same key."""
@@ -63,32 +60,6 @@ class Loaded:
         return Loaded(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
-def check(source: Source, layout: Layout, target: Target | None) -> int:
-    """Return how many entries a file has, after reading all of it; nothing is written.
-
-    Raises:
-        InvalidInput: A line cannot be used, or names an item or a field a second time.
-    """
-    count = 0
-    seen: dict[int, int] = {}
-    for number, entry in entries(source, layout, target):
-        count += 1
-        named = _named(entry)
-        first = seen.setdefault(hash(named), number)
-        if len(seen) < count:
-            problem = f"{named[-1]!r} was there before, on line {first}"
-            raise source.wrong(number, problem, "remove one, or give it another id")
-    return count
-
-
-def _named(entry: Entry) -> tuple[object, ...]:
-    if isinstance(entry, ItemLine):
-        return ("item", entry.key, entry.set, entry.item.id)
-    if isinstance(entry, SetLine):
-        return ("set", entry.key, entry.set)
-    return ("node", entry.key, entry.path)
-
-
 class Load:
     """An import into one memory; `run` may be repeated, and adds nothing twice."""
 
@@ -116,16 +87,18 @@ class Load:
         Args:
             progress: Called with the number of entries done since the last call.
         """
-        last = 0
+        last, begun = 0, False
         try:
-            for chunk in _chunks(entries(source, layout, target)):
-                self.done = self.done.plus(self._commit([entry for _, entry in chunk]))
-                last = chunk[-1][0]
+            for number, chunk in _chunks(entries(source, layout, target), mixed=layout != "fornix"):
+                begun = True  # what is interrupted in here may have been committed
+                self.done = self.done.plus(self._commit(chunk))
+                last = number or last
                 progress(len(chunk))
         except BaseException as error:
-            if last:
+            if begun:
+                far = f"up to {source.at(last)} at least" if last else "in part"
                 error.add_note(
-                    f"{source.name} was imported up to line {last} at least; "
+                    f"{source.name} was imported {far}; "
                     "the same command again goes on from there and adds nothing twice"
                 )
             raise
@@ -246,11 +219,32 @@ def _differs(item: Item, old: Item) -> bool:
     return item_fields(whole, key=None) != item_fields(old, key=None)
 
 
-def _chunks(lines: Iterable[tuple[int, Entry]]) -> Iterator[list[tuple[int, Entry]]]:
-    """Yield runs of entries that one commit takes."""
-    for _, like in groupby(lines, key=lambda line: _place(line[1])):
-        while chunk := list(islice(like, CHUNK)):
-            yield chunk
+def _chunks(
+    found: Iterable[tuple[int, Entry | Skipped]], *, mixed: bool
+) -> Iterator[tuple[int, list[Entry]]]:
+    """Yield what one commit takes, and up to where all is done with it (0: not known).
+
+    Args:
+        mixed: Whether keys may alternate, and their order among each other means nothing.
+    """
+    lines = ((number, entry) for number, entry in found if not isinstance(entry, Skipped))
+    if not mixed:
+        for _, like in groupby(lines, key=lambda line: _place(line[1])):
+            while chunk := list(islice(like, CHUNK)):
+                yield chunk[-1][0], [entry for _, entry in chunk]
+        return
+    while window := list(islice(lines, WINDOW)):
+        places: dict[tuple[object, ...], list[tuple[int, Entry]]] = {}
+        for line in window:
+            places.setdefault(_place(line[1]), []).append(line)
+        pieces = [
+            many[at : at + CHUNK] for many in places.values() for at in range(0, len(many), CHUNK)
+        ]
+        for piece in pieces:
+            last = (
+                piece[-1] if len(places) == 1 else window[-1] if piece is pieces[-1] else (0, None)
+            )
+            yield last[0], [entry for _, entry in piece]
 
 
 def _place(entry: Entry) -> tuple[object, ...]:

@@ -10,15 +10,15 @@ from fornix.erasures import (
     Erased,
     Erasure,
     Kept,
+    has_read,
     hidden_scope,
-    names_in,
     op_of,
     owner_of,
 )
 from fornix.errors import KeyBusy
 from fornix.store import Batch, Commit, Output, Revive, Run, Scope, SetRef, StoredItem
 from fornix.stores.ram.finder import RamFinder
-from fornix.stores.ram.rows import Entry, ItemRow, NodeRow, Work
+from fornix.stores.ram.rows import Entry, ItemRow, Journal, NodeRow, Work
 from fornix.stores.ram.tree import Tree
 
 
@@ -43,8 +43,8 @@ class Plan:
 class RamForgetting(RamFinder):
     """What `Ledger` promises of forgetting."""
 
-    _journal: list[Entry]
-    _ops: dict[bytes, Entry]
+    _journal: Journal
+    _ops: dict[bytes, int]
     _trees: dict[Scope, Tree]
     _receipts: dict[str, Kept]
     _salt: bytes
@@ -55,8 +55,7 @@ class RamForgetting(RamFinder):
             earlier = self._receipts.get(erasure.receipt)
             if earlier is not None:
                 return earlier.erased
-            last = self._journal[-1].commit.time if self._journal else erasure.time
-            time = max(erasure.time, last)
+            time = max(erasure.time, self._journal.time or erasure.time)
             plan = self._planned(erasure)
             if plan is None:
                 return Erased(None, time)
@@ -80,7 +79,7 @@ class RamForgetting(RamFinder):
                 return None
             rows = [row for home in self._sets.of(scope) for row in home.rows]
         else:
-            rows = [row for ref, ids in asked.items for row in self._named(ref, ids)]
+            rows = [row for ref, ids in asked.items for row in self._versions_of(ref, ids)]
             if not rows:
                 return None
         owner, _ = self._leases.get(scope, (None, 0))
@@ -90,25 +89,25 @@ class RamForgetting(RamFinder):
         self._add_derived(plan)
         self._add_sources(plan)
         if asked.whole:
-            there = self._runs.runs.values()
+            there = self._runs.every()
             plan.runs = [run for run in there if run.scope == scope and not run.forgotten]
-            entries = enumerate(self._journal)
-            plan.entries = [i for i, e in entries if e.scope == scope and e.erased is None]
+            done = self._journal.of(scope)
+            plan.entries = [n for n in done if self._journal[n - 1].erased is None]
         else:
             found = [run for run in self._touching(plan) if not run.forgotten]
             plan.runs = [run for run in found if run.ended is not None]
             plan.open = [run for run in found if run.ended is None]
-            begun = sorted({row.begun - 1 for row in plan.rows})
-            plan.entries = [i for i in begun if self._says(self._journal[i])]
+            begun = sorted({row.begun for row in plan.rows})
+            plan.entries = [n for n in begun if self._says(self._journal[n - 1])]
         return plan
 
-    def _named(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
+    def _versions_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
         home = self._sets.named(ref)
         for item_id in dict.fromkeys(ids):
             yield from [] if home is None else home.versions.get(item_id, [])
 
     def _says(self, entry: Entry) -> bool:
-        named = any(other is entry for other in self._ops.values())
+        named = entry.commit.number in self._ops.values()
         return entry.erased is None and (named or entry.commit.result is not None)
 
     def _add_derived(self, plan: Plan) -> None:
@@ -121,18 +120,15 @@ class RamForgetting(RamFinder):
                     plan.derived.append(self._rows[number])
 
     def _add_sources(self, plan: Plan) -> None:
-        gone, lost = plan.numbers, set[int]()
+        gone, lineage = plan.numbers, self._sets.lineage
         back: dict[int, ItemRow] = {}
         for row in plan.derived:
-            for number in self._sets.lineage.sources.get(row.row, []):
-                source = self._rows.get(number)
-                if number in gone:
-                    continue
-                if source is None:
-                    lost.add(row.first)
-                elif self._may_return(source):
-                    back[number] = source
-        plan.back, plan.lost = [back[number] for number in sorted(back)], len(lost)
+            for number in lineage.sources.get(row.row, []):
+                if number not in gone and self._may_return(self._rows[number]):
+                    back[number] = self._rows[number]
+        plan.back = [back[number] for number in sorted(back)]
+        purged = {row for c in lineage.compactions.values() if c.purged for row in c.added}
+        plan.lost = len({row.first for row in plan.derived if row.first in purged})
 
     def _may_return(self, row: ItemRow) -> bool:
         """Whether a compaction alone retired it, and nothing became of it since."""
@@ -143,24 +139,27 @@ class RamForgetting(RamFinder):
     def _touching(self, plan: Plan) -> list[Run]:
         """Return the runs that wrote or read what goes, and those of the same input."""
         begun = {row.begun for row in plan.rows}
-        found: set[int] = set()
-        for number, steps in self._runs.steps.items():
-            scope = self._runs.runs[number].scope
-            for step in steps.values():
-                if step.commit in begun or _read(step.looked, plan.rows, scope):
-                    found.add(number)
-        return self._with_heirs(found)
+        named: dict[SetRef, set[str]] = {}
+        for row in plan.rows:
+            named.setdefault(row.home.ref, set()).add(row.record.id)
+        return self._with_heirs(
+            run.id
+            for run in self._runs.every()
+            for commit, looked in self._runs.done(run.id)
+            if commit in begun or has_read(looked, named, run.scope)
+        )
 
     def _with_heirs(self, runs: Iterable[int]) -> list[Run]:
         """Return runs, and those that had the same input before or after them."""
         found, count = set(runs), -1
-        pairs = [(r.id, r.origin) for r in self._runs.runs.values() if r.origin is not None]
+        pairs = [(r.id, r.origin) for r in self._runs.every() if r.origin is not None]
         while found and len(found) != count:
             count = len(found)
             for pair in pairs:
                 if not found.isdisjoint(pair):
                     found.update(pair)
-        return [self._runs.runs[number] for number in sorted(found) if number in self._runs.runs]
+        there = [self._runs.get(number) for number in sorted(found)]
+        return [run for run in there if run is not None]
 
     # --- what is told
 
@@ -185,7 +184,7 @@ class RamForgetting(RamFinder):
             "steps": sum(len(self._runs.steps.get(run.id, ())) for run in plan.runs),
             "versions": len(plan.rows),
         }
-        commits = [s.commit for run in plan.runs for s in self._runs.steps.get(run.id, {}).values()]
+        commits = [commit for run in plan.runs for commit, _ in self._runs.done(run.id)]
         return Erased(
             commit=None if asked.rehearse else len(self._journal) + 1,
             time=time,
@@ -203,7 +202,7 @@ class RamForgetting(RamFinder):
         )
 
     def _outputs(self, run: Run) -> list[tuple[Run, Output]]:
-        return [(run, output) for output in self._runs.of(run).outputs if output.run == run.id]
+        return [(run, output) for output in self._runs.of(run).of(run.id)]
 
     def _is_read(self, run: Run, output: Output) -> bool | None:
         """Return whether every consumer has read an output; None: nobody reads them."""
@@ -213,9 +212,8 @@ class RamForgetting(RamFinder):
     def _shared(self, scope: Scope, gone: Collection[int]) -> int:
         begun = {
             row.first
-            for e in self._journal
-            if e.scope == scope
-            for row in e.begun
+            for number in self._journal.of(scope)
+            for row in self._journal[number - 1].begun
             if row.home.ref.scope.key is None and row.row in self._rows and row.row not in gone
         }
         return len(begun)
@@ -230,20 +228,18 @@ class RamForgetting(RamFinder):
         for row in plan.rows:
             self._remove(row)
         for run in plan.runs:
-            self._runs.forget(run, number=number, time=time)
-        for i in plan.entries:
-            self._empty(i, number, whole=asked.whole)
+            self._runs.forget(run, time=time)
+        self._empty(asked, plan, number)
         if asked.whole:
             for home in self._sets.of(scope):
                 self._sets.remove(home)
         work = Work(number, time)
         changes = [Revive(row.home.ref, row.row) for row in plan.back]
-        self._sets.apply(Batch(scope=scope, time=time, items=changes), work)
+        batch = Batch(scope=scope, time=time, items=changes)
+        self._sets.apply(batch, work)
         self._mend(plan, number)
-        commit = Commit(number, time, adopted=False, result=None)
-        entry = Entry(commit, scope, None, (), (), tuple(work.begun.values()), ())
-        self._journal.append(entry)
-        self._ops[op_of(asked.receipt, self._salt)] = entry
+        self._journal.append(Commit(number, time, adopted=False, result=None), batch, work)
+        self._ops[op_of(asked.receipt, self._salt)] = number
         for row in work.begun.values():
             self._rows[row.row] = row
             self._vectors.begin(row)
@@ -258,33 +254,22 @@ class RamForgetting(RamFinder):
 
     def _remove(self, row: ItemRow) -> None:
         """Take a version out of everything that knows it."""
-        if row.ended is None:
-            row.home.delist(row)
-        row.home.rows.remove(row)
-        versions = row.home.versions[row.record.id]
-        versions.remove(row)
-        if not versions:
-            del row.home.versions[row.record.id]
-        if not any(other.first == row.first for other in versions):
+        row.home.erase(row)
+        if not any(other.first == row.first for other in row.home.rows):
             self._accessed.pop(row.first, None)
         del self._rows[row.row]
-        self._vectors.forget(row)
+        self._vectors.drop(row.row)
         self._sets.lineage.forget(row.row)
         self._line(row, "removed")
 
-    def _empty(self, i: int, number: int, *, whole: bool) -> None:
-        """Take out of a journal row what it says."""
-        before = self._journal[i]
-        commit = replace(before.commit, result=None)
-        ops = [op for op, entry in self._ops.items() if entry is before]
-        entry = replace(before, commit=commit, request=None, erased=number)
-        if whole:
-            entry = replace(entry, put=(), removed=(), ended=())
-        elif not ops:
-            entry = replace(entry, erased=None)
-        self._journal[i] = entry
-        for op in ops:
-            self._ops[op] = entry
+    def _empty(self, asked: Erasure, plan: Plan, number: int) -> None:
+        """Take out of the journal what it says."""
+        self._journal.erase_items(plan.rows)
+        for entry in plan.entries:
+            says = asked.whole or entry in self._ops.values()
+            self._journal.erase(entry, number if says else None)
+        if asked.whole:
+            self._journal.erase_tree(set(self._journal.of(asked.scope)))
 
     def _mend(self, plan: Plan, number: int) -> None:
         """Have compactions say nothing of what is erased, and not undo what came back."""
@@ -304,6 +289,7 @@ class RamForgetting(RamFinder):
     def _hide(self, scope: Scope) -> None:
         """Have nothing tell the name of a key, until it is used again."""
         self._hidden[scope] = hidden_scope(scope, self._salt)
+        self._named.discard(scope)
         keys = self._keys[scope.space]
         keys.remove(scope.key or "")
         if not keys:
@@ -321,7 +307,7 @@ class RamForgetting(RamFinder):
                 there = self._with_heirs(kept.open)
                 for run in there:
                     if run.ended is not None and not run.forgotten:
-                        self._runs.forget(run, number=kept.erased.commit or 0, time=now)
+                        self._runs.forget(run, time=now)
                 waiting = tuple(run.id for run in there if run.ended is None)
                 held = tuple(f"run {n} has not ended; let it end, or discard it" for n in waiting)
                 left.extend(held)
@@ -365,16 +351,6 @@ class RamForgetting(RamFinder):
         """Return all sets of *scope*, by name."""
         with self._ready():
             return [home.ref for home in self._sets.of(scope)]
-
-
-def _read(looked: str | None, rows: Sequence[ItemRow], scope: Scope) -> bool:
-    """Whether a step of a run of *scope* read one of *rows*."""
-    names = names_in(looked)
-    return bool(names) and any(
-        row.home.ref.name in names and row.record.id in names
-        for row in rows
-        if row.home.ref.scope.key is None or row.home.ref.scope == scope
-    )
 
 
 def _size(row: NodeRow) -> int:

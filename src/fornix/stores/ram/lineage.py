@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fornix.store import Compaction, SetRef
 from fornix.stores.ram.rows import ItemRow, Work
@@ -40,11 +41,11 @@ class Lineage:
             self.derived[source].remove(row)
 
     def forget(self, row: int) -> None:
-        """Drop all links of a version that is erased."""
+        """Drop all links of a version that is removed."""
         for source in self.sources.pop(row, []):
             self.derived[source].remove(row)
-        for derived in self.derived.pop(row, []):
-            self.sources[derived].remove(row)
+        for other in self.derived.pop(row, []):
+            self.sources[other].remove(row)
 
     def inherit(self, row: ItemRow, before: ItemRow, work: Work) -> None:
         """Give a later version the sources of an earlier one."""
@@ -67,6 +68,15 @@ class Lineage:
                 self.compactions[compaction.id] = before
 
         work.undo.append(take_back)
+
+    def purge(self, row: ItemRow) -> None:
+        """Drop what is known of a version that is removed, whose set's compactions it was in."""
+        self.forget(row.row)
+        for done in list(self.compactions.values()):
+            if (done.set, done.commit) == (row.home.ref, row.ended):
+                self.compactions[done.id] = replace(done, purged=True)
+        if all(other.first != row.first for other in row.home.rows):
+            self.accessed.pop(row.first, None)
 
     def of(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
         """Return compactions of a set, the latest first."""

@@ -21,11 +21,6 @@ class Vectors:
         if row.record.vectors is None:
             self._waiting[row.row] = row
 
-    def forget(self, row: ItemRow) -> None:
-        """Have a version that is erased wait for nothing."""
-        self._waiting.pop(row.row, None)
-        self.staged.pop(row.row, None)
-
     def begun(self) -> list[int]:
         """Return the commits that began what waits."""
         return [row.begun for row in self._waiting.values()]
@@ -44,6 +39,11 @@ class Vectors:
             if row is not None and row.home.number == set_number:
                 self._put(row, new)
                 yield row
+
+    def drop(self, row: int) -> None:
+        """Drop what is known of a version that is removed."""
+        self.staged.pop(row, None)
+        self._waiting.pop(row, None)
 
     def unstaged(self, homes: Sequence[SetRows], limit: int) -> list[Pending]:
         """Return versions that meaning can read and that have no staged vectors."""

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import apsw
 
 from fornix import wire
-from fornix.erasures import names_in
+from fornix.erasures import has_read
+from fornix.store import Scope, SetRef
+from fornix.stores.sqlite import shapes
 from fornix.stores.sqlite.connection import first, numbers, query
 from fornix.stores.sqlite.known import STATUSES
 from fornix.stores.sqlite.runs import places
 from fornix.stores.sqlite.scopes import ROW_BITS
 
 _LOOKED = """
-    SELECT step.id >> 20, step.n, step.looked, lane.scope FROM step
+    SELECT step.id >> 20, step.n, step.looked, scope.space, scope.key FROM step
     JOIN run ON run.id = step.id >> 20 JOIN lane ON lane.id = run.lane
+    JOIN scope ON scope.id = lane.scope
 """
 
 _HEIRS = "SELECT id, origin FROM run WHERE origin IS NOT NULL"
-
-_SET_SCOPE = """
-    SELECT memory_set.scope, memory_set.name, scope.key FROM memory_set
-    JOIN scope ON scope.id = memory_set.scope WHERE memory_set.id = ?
-"""
 
 _PUTS = "SELECT EXISTS (SELECT 1 FROM node WHERE id BETWEEN ? AND ?)"
 
@@ -37,9 +35,6 @@ _FORGET = """
     WHERE id = ?1
 """
 
-
-Named: TypeAlias = dict[int | None, dict[str, set[str]]]
-"""Ids of items, by the scope of their set (None: knowledge) and its name."""
 
 FEW = 32
 """Ids up to which a text is looked through for each before it is decoded."""
@@ -93,20 +88,18 @@ def of_scope(db: apsw.Connection, scope: int) -> Gone:
 def of_items(db: apsw.Connection, versions: Iterable[Erasable]) -> Gone:
     """Return the runs that wrote or read one of *versions*."""
     begun: set[int] = set()
-    named: Named = {}
-    sets: dict[int, tuple[int | None, str]] = {}
+    ids: dict[int, set[str]] = {}
     for version in versions:
-        if version.set_id not in sets:
-            scope, name, key = first(db, _SET_SCOPE, version.set_id)
-            sets[version.set_id] = (scope if key else None, name)
-        scope, name = sets[version.set_id]
         begun.add(version.begun)
-        named.setdefault(scope, {}).setdefault(name, set()).add(version.id)
+        ids.setdefault(version.set_id, set()).add(version.id)
+    named = {shapes.set_ref(db, number): some for number, some in ids.items()}
     found: set[int] = set()
     few = _few_forms(named)
-    for run, commit, looked, scope in db.execute(_LOOKED):
+    for run, commit, looked, space, key in db.execute(_LOOKED):
+        if run in found:
+            continue
         wanted = looked is not None and (few is None or any(form in looked for form in few))
-        if run not in found and (commit in begun or (wanted and _read(looked, named, scope))):
+        if commit in begun or (wanted and has_read(looked, named, Scope(space, key))):
             found.add(run)
     runs = sorted(_with_heirs(db, found))
     sql = "SELECT id, ended FROM run WHERE id IN (SELECT value FROM carray(?)) AND erased IS NULL"
@@ -118,20 +111,10 @@ def of_items(db: apsw.Connection, versions: Iterable[Erasable]) -> Gone:
     return gone
 
 
-def _few_forms(named: Named) -> list[str] | None:
+def _few_forms(named: Mapping[SetRef, Collection[str]]) -> list[str] | None:
     """Return ids as they stand in wire form, so that most texts need no reading; None: too many."""
-    ids = {item_id for sets in named.values() for some in sets.values() for item_id in some}
+    ids = {item_id for some in named.values() for item_id in some}
     return [wire.encode(item_id)[1:-1] for item_id in ids] if len(ids) <= FEW else None
-
-
-def _read(looked: str | None, named: Named, scope: int) -> bool:
-    """Whether a step read one of the items, of its key or of knowledge."""
-    names = names_in(looked)
-    return bool(names) and any(
-        name in names and not names.isdisjoint(ids)
-        for place in (None, scope)
-        for name, ids in named.get(place, {}).items()
-    )
 
 
 def _with_heirs(db: apsw.Connection, runs: Collection[int]) -> set[int]:

@@ -39,6 +39,11 @@ _LAST = (
     "WHERE set_id = ?1 AND id = ?2"
 )
 
+_PURGED = """
+    SELECT 1 FROM compaction JOIN json_each(added)
+    WHERE compaction.id BETWEEN ?1 AND ?2 AND purged AND json_each.value = ?3
+"""
+
 _COMPACTED = "SELECT DISTINCT id >> 20 FROM compaction"
 
 _COMPACTIONS = "SELECT id, set_id, retired, added FROM compaction WHERE id BETWEEN ? AND ?"
@@ -115,7 +120,8 @@ class Eraser:
         self._count("sets", "DELETE FROM memory_set WHERE scope = ?", number)
         self._count("commits", _FORGET_COMMITS, number, self._number)
         restored = self._restore(sources)
-        query(db, "UPDATE scope SET head = ? WHERE id = ?", self._number, number)
+        sql = "UPDATE scope SET head = ?, floor = 0, since = 0 WHERE id = ?"
+        query(db, sql, self._number, number)
         query(
             db,
             "UPDATE lease SET owner = NULL, epoch = epoch + 1 WHERE space = ? AND key = ?",
@@ -180,8 +186,9 @@ class Eraser:
         pairs = [p for p in query(self._db, sql, numbers(derived)) if p[1] not in self._rows]
         others = sorted({source for _, source in pairs})
         found = {row[0]: Version(*row) for row in query(self._db, _ROWS, numbers(others))}
-        lost = {self._rows[row].first for row, source in pairs if source not in found}
-        return _Sources([v for v in found.values() if self._may_return(v)], len(lost))
+        firsts = {self._rows[row].first for row in derived}
+        lost = sum(bool(first(self._db, _PURGED, *_range(f >> ROW_BITS), f)) for f in firsts)
+        return _Sources([v for v in found.values() if self._may_return(v)], lost)
 
     def _may_return(self, version: Version) -> bool:
         """Whether a compaction alone retired it, and nothing became of it since."""

@@ -144,7 +144,7 @@ def retry(tx: Transaction, run: int, *, last: bool, time: int) -> int:
     db, known = tx.connection, tx.known.runs
     found = run_known(db, known, run)
     expect_status(run, found, "parked")
-    turn(db, known, tx.gathered, run, "retried" if last else "waiting", None, time=time)
+    turn(db, known, tx.gathered, found, run, "retried" if last else "waiting", time=time)
     tx.gathered.flush()
     if not last:
         return run

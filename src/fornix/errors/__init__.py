@@ -8,7 +8,8 @@
     │   ├── InvalidPath                    a path into an exact tree
     │   ├── InvalidName                    a space, key, set or id
     │   ├── InvalidTime                    a time without a zone, or out of range
-    │   └── InvalidFilter                  a `where=` that cannot be understood
+    │   ├── InvalidFilter                  a `where=` that cannot be understood
+    │   └── InvalidPlan                    a plan of compaction that cannot be carried out
     ├── TreeConflict (ValueError)      the exact tree has something else at this path
     │   ├── NotAnObject                    an object was needed, a value or nothing is there
     │   └── ObjectInTheWay                 a value was to be set where an object is
@@ -23,6 +24,7 @@
     │   └── CompareFailed                  compare-and-set found another value
     ├── NotFound (LookupError)         there is no such item, set, run or file
     │   ├── OutputsPruned                  outputs past a position are no longer kept
+    │   ├── HistoryPruned                  a moment of the past is no longer kept
     │   └── Forgotten                      it was there, and was forgotten for good
     ├── RunFailed                      an action, or the code it calls, did not do its part
     │   ├── RunParked                      a run whose outputs were awaited failed, and waits
@@ -33,10 +35,12 @@
     ├── LimitReached                   a limit that somebody chose
     │   ├── SetFull                        a set with compaction="reject" is at its capacity
     │   ├── KeyFull                        a key's limit of items or bytes
+    │   ├── RunTooLong                     a run has done as many tasks as its agent may
     │   └── TooLarge                       a value, text, path or batch beyond what is accepted
     ├── Unavailable                    try again later, or elsewhere; nothing was changed
     │   ├── StoreBusy                      another process held the write lock too long
     │   ├── KeyBusy                        a key's lane stayed occupied too long
+    │   ├── SetBusy                        a set is being compacted by somebody else
     │   ├── RunPending                     a run was not over in the time it was given
     │   ├── StoreFull                      the disk has no room
     │   └── StoreReadOnly                  the file or the handle cannot be written
@@ -44,24 +48,103 @@
     │   ├── StoreClosed                    used after close
     │   ├── ForkedStore                    used in a child process after fork
     │   ├── WrongLoop                      an async handle used from another event loop
+    │   ├── ModelMissing                   a language model's package or key is not there
+    │   ├── ModelClosed                    a language model was asked after its close
+    │   ├── ScriptEnded                    `ScriptedChat` was asked once more than it has answers
     │   ├── NotAStore                      the file is something else, or damaged
     │   ├── StoreTooNew                    the file was written by a newer fornix
     │   └── Unsupported                    this platform, file system or option is not supported
-    └── EmbedderFailed                 an embedder raised or answered wrongly
-        └── EmbedderMissing                its package is not installed
+    ├── EmbedderFailed                 an embedder raised or answered wrongly
+    │   └── EmbedderMissing                its package is not installed
+    ├── StrategyFailed                 a strategy of compaction raised, or cannot be found here
+    └── ModelFailed                    a language model raised
+        ├── ModelUnavailable               it cannot be reached, is busy or too slow: try again
+        ├── ModelRefused                   it turned the request down: repeating it changes nothing
+        └── ModelAnswerInvalid             it answered, with something that cannot be used
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from fornix.errors.compaction import CompactionChanged, InvalidPlan, SetBusy, StrategyFailed
+from fornix.errors.models import (
+    ModelAnswerInvalid,
+    ModelClosed,
+    ModelFailed,
+    ModelMissing,
+    ModelRefused,
+    ModelUnavailable,
+    ScriptEnded,
+)
+from fornix.errors.root import (
+    Conflict,
+    FornixError,
+    InvalidInput,
+    LimitReached,
+    NotFound,
+    Unavailable,
+    Unusable,
+)
 
-class FornixError(Exception):
-    """Root of every error that fornix raises on purpose."""
-
-
-class InvalidInput(FornixError, ValueError):
-    """What was passed cannot be used; nothing was changed."""
+__all__ = [
+    "AgentChanged",
+    "CompactionChanged",
+    "CompareFailed",
+    "Conflict",
+    "DuplicateItem",
+    "DurableCallFailed",
+    "EmbedderConflict",
+    "EmbedderFailed",
+    "EmbedderMissing",
+    "ForkedStore",
+    "FornixError",
+    "IdempotencyConflict",
+    "InvalidFilter",
+    "InvalidInput",
+    "InvalidName",
+    "InvalidPath",
+    "InvalidPlan",
+    "InvalidTime",
+    "InvalidValue",
+    "KeyBusy",
+    "KeyFull",
+    "LimitReached",
+    "ModelAnswerInvalid",
+    "ModelClosed",
+    "ModelFailed",
+    "ModelMissing",
+    "ModelRefused",
+    "ModelUnavailable",
+    "NonDeterministicAction",
+    "NotAStore",
+    "NotAnObject",
+    "NotFound",
+    "ObjectInTheWay",
+    "OutputsPruned",
+    "RunDiscarded",
+    "RunFailed",
+    "RunParked",
+    "RunPending",
+    "ScriptEnded",
+    "SetBusy",
+    "SetDefinitionConflict",
+    "SetFull",
+    "StaleItem",
+    "StaleRun",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StrategyFailed",
+    "TooLarge",
+    "TreeConflict",
+    "Unavailable",
+    "Unsupported",
+    "Unusable",
+    "WrongLoop",
+]
 
 
 class InvalidValue(InvalidInput, TypeError):
@@ -110,10 +193,6 @@ class NotAnObject(TreeConflict):
 
 class ObjectInTheWay(TreeConflict):
     """A value was to be put where an object is."""
-
-
-class Conflict(FornixError):
-    """Somebody else was first; nothing was changed."""
 
 
 class StaleRun(Conflict):
@@ -180,18 +259,6 @@ class SetDefinitionConflict(Conflict):
         )
 
 
-class CompactionChanged(Conflict):
-    """A compaction cannot be undone: what it made or retired is not as it was left.
-
-    Attributes:
-        compaction: Its id.
-    """
-
-    def __init__(self, compaction: int, problem: str) -> None:
-        self.compaction = compaction
-        super().__init__(f"compaction {compaction} cannot be undone: {problem}")
-
-
 class EmbedderConflict(Conflict):
     """A space, or a knowledge, remembers another embedder than the one that is used.
 
@@ -216,10 +283,6 @@ class CompareFailed(Conflict):
         super().__init__(f"{path!r} does not hold the expected value; read it again and repeat")
 
 
-class NotFound(FornixError, LookupError):
-    """There is no such item, set, key or file."""
-
-
 class OutputsPruned(NotFound):
     """Outputs past a consumer's position are no longer kept.
 
@@ -237,6 +300,22 @@ class OutputsPruned(NotFound):
 
 class Forgotten(NotFound):
     """What was asked for by reference was there once, and was erased by a `forget`."""
+
+
+class HistoryPruned(NotFound):
+    """What was there at a moment of the past is no longer kept, so it is not told in part.
+
+    Attributes:
+        commit: That moment, as a commit number.
+        floor: The first commit from which on the past is whole.
+    """
+
+    def __init__(self, what: str, *, commit: int, floor: int) -> None:
+        self.commit, self.floor = commit, floor
+        super().__init__(
+            f"{what} is no longer kept as it was after commit {commit}; its past is whole from "
+            f"commit {floor} on: ask for a later moment, or keep more (see retention)"
+        )
 
 
 class RunFailed(FornixError):
@@ -303,22 +382,23 @@ class DurableCallFailed(RunFailed):
         super().__init__(f"durable call {name!r} raised {kind}: {message}")
 
 
-class LimitReached(FornixError):
-    """A limit that somebody chose was reached; nothing was changed."""
-
-
 class SetFull(LimitReached):
     """A set that refuses what it has no room for is at its capacity.
 
     Attributes:
         what: Of what it has too many: "items", "tokens" or "bytes".
+        compacts: It is compacted by whoever adds to it; else it refuses.
     """
 
-    def __init__(self, set_name: str, *, capacity: int, what: str = "items") -> None:
+    def __init__(
+        self, set_name: str, *, capacity: int, what: str = "items", compacts: bool = False
+    ) -> None:
         self.set_name, self.capacity, self.what = set_name, capacity, what
+        self.compacts = compacts
+        says = ", and its compaction makes no room" if compacts else ""
         super().__init__(
-            f"set {set_name!r} is full: its capacity is {capacity} {what}; delete items, "
-            "or redefine() it with more room or a compaction"
+            f"set {set_name!r} is full: its capacity is {capacity} {what}{says}; delete items, "
+            "or redefine() it with more room or another compaction"
         )
 
 
@@ -330,12 +410,20 @@ class KeyFull(LimitReached):
         super().__init__(f"key {key!r} may hold at most {limit} {what}; delete some, or raise it")
 
 
+class RunTooLong(LimitReached):
+    """A run has done as many tasks as its agent's `max_tasks` says, and is not over."""
+
+    def __init__(self, run: int, key: str, *, action: str, limit: int) -> None:
+        self.run, self.key, self.action, self.limit = run, key, action, limit
+        super().__init__(
+            f"run {run} of key {key!r} has done {limit:,} tasks, and {action!r} would be the next; "
+            "if its events go round in a circle, mend that and discard it, else raise max_tasks of "
+            "its agent and retry it"
+        )
+
+
 class TooLarge(LimitReached, InvalidInput):
     """A value, text, path or batch is larger than what is accepted."""
-
-
-class Unavailable(FornixError):
-    """The store cannot do this now; nothing was changed; trying again later may work."""
 
 
 class StoreBusy(Unavailable):
@@ -367,10 +455,6 @@ class StoreFull(Unavailable):
 
 class StoreReadOnly(Unavailable):
     """The store was opened read-only, or its file cannot be written."""
-
-
-class Unusable(FornixError):
-    """This handle or file cannot serve."""
 
 
 class StoreClosed(Unusable):

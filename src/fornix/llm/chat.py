@@ -1,0 +1,272 @@
+"""The promise of a language model, what it is asked, and what it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import NotRequired, Protocol, TypeAlias, TypedDict, cast, runtime_checkable
+
+from fornix.errors import InvalidInput
+from fornix.values import counted
+
+ROLES = ("system", "developer", "user", "assistant")
+"""Who may have said a message."""
+
+MOST_TEMPERATURE = 2.0
+"""The highest temperature that a request may ask for."""
+
+
+class Message(TypedDict):
+    """A message to a model, or of one."""
+
+    role: str
+    content: str
+    name: NotRequired[str]
+
+
+Messages: TypeAlias = Sequence[Mapping[str, object]]
+"""Messages as callers pass them: dicts with ``role`` and ``content``, and perhaps ``name``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a model was asked for, so far and in this process.
+
+    Attributes:
+        calls: Answers that came, whole or in part.
+        prompt_tokens, completion_tokens: As the model counted them.
+        uncounted: Calls among them of which the model told no tokens.
+    """
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    uncounted: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.uncounted + other.uncounted,
+        )
+
+    def __sub__(self, earlier: Usage) -> Usage:
+        return Usage(
+            self.calls - earlier.calls,
+            self.prompt_tokens - earlier.prompt_tokens,
+            self.completion_tokens - earlier.completion_tokens,
+            self.uncounted - earlier.uncounted,
+        )
+
+
+class Meter:
+    """Adds up usage, for many threads."""
+
+    def __init__(self) -> None:
+        self._lock, self._usage = Lock(), Usage()
+
+    @property
+    def usage(self) -> Usage:
+        """What was added so far."""
+        return self._usage
+
+    def add(self, usage: Usage) -> None:
+        """Add what one call used."""
+        with self._lock:
+            self._usage += usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """What a model is asked, checked; the fields are the arguments of `ChatModel.complete`."""
+
+    messages: tuple[Message, ...]
+    json_schema: Mapping[str, object] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """A language model that answers messages.
+
+    One instance serves many threads at once. A class of your own that derives from this one
+    needs `name`, `usage` and `complete`; the others go by these.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the model is called; it goes into what is made of its answers."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """What it was asked for so far, by this instance in this process."""
+        ...
+
+    def complete(
+        self,
+        messages: Messages,
+        *,
+        json_schema: Mapping[str, object] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """Return the model's answer to *messages*.
+
+        Nothing is promised of what it says: whoever asks checks. An answer that was cut at
+        *max_tokens* is returned as far as it came.
+
+        Args:
+            json_schema: Ask for JSON of this schema. The answer should be JSON then, but may be
+                anything; one that was cut at *max_tokens* is a `ModelAnswerInvalid`.
+            temperature: 0..2; None, like every other option that is left out: the model's own.
+            max_tokens: The most that the answer may have, thinking included.
+            stop: Texts at which the answer ends.
+
+        Raises:
+            InvalidInput: A message or an option cannot be used; nothing was asked.
+            ModelUnavailable: It did not answer, but may later.
+            ModelRefused: It turned the request down.
+            ModelAnswerInvalid: It answered without a text.
+        """
+        ...
+
+    async def acomplete(
+        self,
+        messages: Messages,
+        *,
+        json_schema: Mapping[str, object] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """Return what `complete` returns, from a thread of the event loop's own executor.
+
+        A call that is cancelled is not taken back: its thread waits for the answer.
+        """
+        return await asyncio.to_thread(
+            partial(
+                self.complete,
+                messages,
+                json_schema=json_schema,
+                temperature=temperature,
+                max_tokens=max_tokens,
+                stop=stop,
+            )
+        )
+
+    def stream(
+        self,
+        messages: Messages,
+        *,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> Iterator[str]:
+        """Return the pieces of the answer of `complete`, as they come; together they are it.
+
+        An error may come after pieces; nothing is ever said twice.
+        """
+        whole = partial(
+            self.complete, messages, temperature=temperature, max_tokens=max_tokens, stop=stop
+        )
+        return (answer for answer in (whole(),) if answer)
+
+
+def checked_request(
+    messages: Messages,
+    *,
+    json_schema: Mapping[str, object] | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    stop: Sequence[str] = (),
+) -> ChatRequest:
+    """Return what is asked as a value, a copy of what was passed.
+
+    Raises:
+        InvalidInput: A message or an option cannot be used.
+    """
+    return ChatRequest(
+        messages=checked_messages(messages),
+        json_schema=None if json_schema is None else _schema(json_schema),
+        temperature=None if temperature is None else _temperature(temperature),
+        max_tokens=None if max_tokens is None else counted(max_tokens, "max_tokens"),
+        stop=_stops(stop),
+    )
+
+
+def checked_messages(messages: object) -> tuple[Message, ...]:
+    """Return a copy of *messages*, if they are some.
+
+    Raises:
+        InvalidInput: There is none, or one is not a dict of ``role``, ``content``, ``name``.
+    """
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        kind = type(messages).__name__
+        raise InvalidInput(f"messages must be a list of dicts with role and content, not {kind}")
+    if not messages:
+        raise InvalidInput("messages must hold at least one message")
+    listed = cast("Sequence[object]", messages)
+    return tuple(_message(message, at) for at, message in enumerate(listed))
+
+
+def _message(message: object, at: int) -> Message:
+    where = f"messages[{at}]"
+    if not isinstance(message, Mapping):
+        raise InvalidInput(f"{where} must be a dict, not {type(message).__name__}")
+    given = cast("Mapping[object, object]", message)
+    if unknown := [key for key in given if key not in Message.__annotations__]:
+        raise InvalidInput(f"{where} has {unknown[0]!r}; it can have role, content and name")
+    role = given.get("role")
+    if not isinstance(role, str) or role not in ROLES:
+        raise InvalidInput(f"the role of {where} must be one of {', '.join(ROLES)}")
+    content = _text(given.get("content"), f"the content of {where}")
+    checked = Message(role=role, content=content)
+    if "name" in given:
+        checked["name"] = _text(given["name"], f"the name of {where}")
+    return checked
+
+
+def _text(text: object, what: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be a str, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        problem = f"{what} has a lone surrogate at {error.start}; use valid Unicode"
+        raise InvalidInput(problem) from None  # the cause would hold the text
+    return text
+
+
+def _schema(schema: object) -> Mapping[str, object]:
+    if not isinstance(schema, Mapping):
+        raise InvalidInput(f"json_schema must be a dict, not {type(schema).__name__}")
+    try:
+        return json.loads(json.dumps(schema, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"json_schema must be JSON: {error}") from error
+
+
+def _temperature(temperature: object) -> float:
+    number = temperature if isinstance(temperature, int | float) else math.nan
+    if 0 <= number <= MOST_TEMPERATURE and not isinstance(number, bool):  # NaN is not in between
+        return number
+    raise InvalidInput(f"temperature must be a number from 0 to 2, not {temperature!r}")
+
+
+def _stops(stop: object) -> tuple[str, ...]:
+    if isinstance(stop, str) or not isinstance(stop, Sequence):
+        raise InvalidInput(f"stop must be a list of texts, not {type(stop).__name__}")
+    listed = cast("Sequence[object]", stop)
+    if "" in listed:
+        raise InvalidInput("stop has an empty text, at which every answer would end")
+    return tuple(_text(text, f"stop[{at}]") for at, text in enumerate(listed))

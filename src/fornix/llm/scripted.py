@@ -1,0 +1,116 @@
+"""A language model for tests: it says what it was told to say, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import TypeAlias
+
+from fornix.errors import InvalidInput, ScriptEnded
+from fornix.llm.chat import ChatModel, ChatRequest, Message, Messages, Meter, Usage, checked_request
+
+Answer: TypeAlias = str | BaseException
+"""What `ScriptedChat` says, or raises."""
+
+
+class ScriptedChat(ChatModel):
+    """A `ChatModel` without a model: the same answers to the same calls, on every machine.
+
+    Its tokens are the words between spaces.
+
+    Args:
+        answers: What it says, one answer per call, in order; or a function that gives the answer
+            to the messages it is called with. An exception among them is raised instead.
+        name: What it is called.
+    """
+
+    def __init__(
+        self,
+        answers: Sequence[Answer] | Callable[[tuple[Message, ...]], Answer],
+        *,
+        name: str = "scripted",
+    ) -> None:
+        if isinstance(answers, str):
+            raise InvalidInput("answers must be a list of answers, or a function; not a str")
+        self._answers = answers if callable(answers) else tuple(answers)
+        self._name, self._meter = name, Meter()
+        self._lock, self._asked = Lock(), list[ChatRequest]()
+
+    def __repr__(self) -> str:
+        return f"ScriptedChat(name={self._name!r}, asked={len(self._asked)})"
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._name
+
+    @property
+    def usage(self) -> Usage:
+        """The answers it gave; what it raised is not among them."""
+        return self._meter.usage
+
+    @property
+    def asked(self) -> tuple[ChatRequest, ...]:
+        """What it was asked, in order, also where it raised."""
+        return tuple(self._asked)
+
+    def complete(
+        self,
+        messages: Messages,
+        *,
+        json_schema: Mapping[str, object] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """Return the next answer.
+
+        Raises:
+            InvalidInput: A message or an option cannot be used; it does not count as asked.
+            ScriptEnded: There is no answer left.
+        """
+        request = checked_request(
+            messages,
+            json_schema=json_schema,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            stop=stop,
+        )
+        answer = self._next(request)
+        if isinstance(answer, BaseException):
+            raise answer
+        if not isinstance(answer, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+            kind = type(answer).__name__
+            raise InvalidInput(f"an answer of ScriptedChat must be a str or an error, not {kind}")
+        words = sum(len(message["content"].split()) for message in request.messages)
+        self._meter.add(Usage(1, words, len(answer.split())))
+        return answer
+
+    def stream(
+        self,
+        messages: Messages,
+        *,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> Iterator[str]:
+        """Return the next answer word by word."""
+        answer = self.complete(messages, temperature=temperature, max_tokens=max_tokens, stop=stop)
+        return _pieces(answer)
+
+    def _next(self, request: ChatRequest) -> Answer:
+        with self._lock:
+            self._asked.append(request)
+            at = len(self._asked) - 1
+        if callable(self._answers):
+            return self._answers(request.messages)
+        if at >= len(self._answers):
+            raise ScriptEnded(self._name, answers=len(self._answers))
+        return self._answers[at]
+
+
+def _pieces(answer: str) -> Iterator[str]:
+    words = answer.split(" ")
+    for at, word in enumerate(words):
+        if piece := word if at == len(words) - 1 else f"{word} ":
+            yield piece

@@ -1,0 +1,148 @@
+"""What an import file says, entry by entry; and how ids, times and items are checked.
+
+Every entry is checked as far as that is possible without the store it goes to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from hashlib import blake2b
+from typing import TypeAlias, cast
+
+from fornix import wire
+from fornix.errors import InvalidInput
+from fornix.items import Item, text_of
+from fornix.records import as_passed
+from fornix.store import Definition, Node
+from fornix.transfer.export import LABELS
+from fornix.values import Path, Value, checked, checked_name, microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class SetLine:
+    """A set and its definition; *key* is None for a set of knowledge."""
+
+    key: str | None
+    set: str
+    definition: Definition
+
+
+@dataclass(frozen=True, slots=True)
+class ItemLine:
+    """An item of a set."""
+
+    key: str | None
+    set: str
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """A node of the exact tree of a key."""
+
+    key: str
+    path: Path
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that is left out on purpose, and why."""
+
+    reason: str
+
+
+Entry: TypeAlias = SetLine | ItemLine | NodeLine
+"""What is written."""
+
+
+def checked_item(item: Item) -> Item:
+    """Return *item* if every part of it can be stored; a store would refuse it later."""
+    checked_name(item.id, "an item's id")
+    as_passed(item)
+    if item.time is not None:
+        microseconds(item.time)
+    for name in LABELS:
+        if getattr(item, name) is not None:
+            checked_name(getattr(item, name), name)
+    if type(item.importance) not in (int, float) or not 0 <= item.importance <= 1:
+        raise InvalidInput(f"importance must be a number from 0 to 1, not {item.importance!r}")
+    if item.text is None and text_of(item.value) is None:
+        raise InvalidInput('the value has no text that search could read: add "text" ("" for none)')
+    return item
+
+
+def time_of(found: Value, zone: tzinfo | None = None) -> datetime | None:
+    """Return the time that *found* is: ISO 8601, or Unix time in seconds; None for None.
+
+    Args:
+        zone: Of a time that says none; without it, such a time is refused.
+    """
+    if found is None or (isinstance(found, (int, float)) and not isinstance(found, bool)):
+        try:
+            return None if found is None else datetime.fromtimestamp(found, UTC)
+        except (OverflowError, OSError, ValueError):
+            raise InvalidInput(
+                f"the time {found!r} is out of range; Unix time is in seconds"
+            ) from None
+    return read_time(found, zone)
+
+
+def read_time(text: object, zone: tzinfo | None = None) -> datetime:
+    """Return the time that *text* (ISO 8601 with a zone) names.
+
+    Args:
+        zone: Of a time that says none.
+
+    Raises:
+        InvalidInput: It cannot be read, or has no zone.
+    """
+    try:
+        time = datetime.fromisoformat(cast("str", text))
+    except (TypeError, ValueError):
+        like = "2025-02-05T19:42:00Z"
+        raise InvalidInput(f"the time {text!r} is not understood; write it like {like}") from None
+    if time.tzinfo is None and zone is None:
+        raise InvalidInput(f"the time {text!r} has no zone; add Z for UTC, or one like +01:00")
+    return time if time.tzinfo is not None else time.replace(tzinfo=zone)
+
+
+def texts_of(fields: dict[str, Value], name: str) -> tuple[str, ...]:
+    """Return the texts that a field lists; without the field, none."""
+    found = fields.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise InvalidInput(f'"{name}" must be a list of texts, not {found!r}')
+    return tuple(cast("list[str]", found))
+
+
+def object_of(fields: dict[str, Value], name: str) -> dict[str, Value]:
+    """Return the object that a field is; an empty one without the field."""
+    found = fields.get(name, {})
+    if not isinstance(found, dict):
+        raise InvalidInput(f'"{name}" must be an object, not {found!r}')
+    return found
+
+
+def objects_of(fields: dict[str, Value], name: str) -> list[dict[str, Value]]:
+    """Return the objects that a field lists."""
+    found = fields.get(name)
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise InvalidInput(f'"{name}" must be a list of objects')
+    return cast("list[dict[str, Value]]", found)
+
+
+class Ids:
+    """Makes ids from contents: the same file gives the same ones, an appended line a new one."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[bytes] = Counter()
+
+    def make(self, contents: Value) -> str:
+        """Return an id of *contents*, and of how often the same was there before."""
+        line = checked(contents, where="the line", nan=True)
+        digest = wire.digest(line, salt=b"fornix import")
+        self._seen[digest] += 1
+        numbered = digest + self._seen[digest].to_bytes(8)
+        return f"import-{blake2b(numbered, digest_size=12).hexdigest()}"

@@ -1,0 +1,230 @@
+"""Items of a LangGraph store: as JSON, and from the file of an `SqliteStore`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Generator, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import apsw
+
+from fornix.errors import InvalidInput, StoreBusy
+from fornix.items import Item, text_of
+from fornix.transfer.documents import Record
+from fornix.transfer.entries import ItemLine, Skipped, texts_of
+from fornix.transfer.foreign import Reader, label_of
+from fornix.transfer.source import Source
+from fornix.values import Value, checked_name
+
+EXPIRED = "had expired"
+PAGE = 500
+"""Rows that are read at once."""
+
+MAGIC = b"SQLite format 3\0"
+
+_SPECIAL = re.compile(r"[%/.]")
+
+
+class LangGraphReader(Reader):
+    """Reads items: their namespace, key and value."""
+
+    LISTS: ClassVar[frozenset[str]] = frozenset({"items"})
+
+    @classmethod
+    def knows(cls, record: Record) -> bool:
+        """Return whether it is an item."""
+        return isinstance(record.fields.get("namespace"), list) and {"key", "value"} <= set(
+            record.fields
+        )
+
+    def read(self, record: Record) -> Iterator[ItemLine | Skipped]:
+        """Yield the item."""
+        fields = record.fields
+        namespace = list(texts_of(fields, "namespace"))
+        key, value = checked_name(fields.get("key"), "an item's key"), fields.get("value")
+        if not isinstance(value, dict):
+            raise InvalidInput(f'the "value" of an item is an object, not {value!r:.40}')
+        if fields.get("expired"):
+            yield Skipped(EXPIRED)
+            return
+        metadata: dict[str, Value] = {"namespace": cast("Value", namespace), "key": key}
+        for name in ("updated_at", "expires_at"):
+            if fields.get(name) not in (None, fields.get("created_at")):
+                metadata[name] = fields[name]
+        item = Item(
+            value=value,
+            id=item_id(namespace, key),
+            text=_readable(value) if text_of(value) is None else None,
+            metadata=metadata,
+            role=label_of(value, "role") if isinstance(value.get("role"), str) else None,
+            time=self.when(("created_at",), fields, zone=UTC),
+        )
+        yield self.placed(item, fields, value)
+
+
+def item_id(namespace: Collection[str], key: str) -> str:
+    """Return the id of an item: its namespace, with dots between, a slash and its key."""
+    labels = (_SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", one) for one in namespace)
+    return f"{'.'.join(labels)}/{key}"
+
+
+def _readable(value: Value, name: str = "") -> str:
+    """Return the values in *value* that can be read, a line each, with their names."""
+    if isinstance(value, dict):
+        lines = [_readable(one, f"{name}.{key}" if name else key) for key, one in value.items()]
+    elif isinstance(value, list):
+        lines = [_readable(one, name) for one in value]
+    elif value is None or value == "":
+        lines = []
+    else:
+        shown = value if isinstance(value, str) else json.dumps(value)
+        lines = [f"{name}: {shown}" if name else shown]
+    return "\n".join(line for line in lines if line)
+
+
+# --- the file of an SqliteStore ---------------------------------------------------------------
+
+
+_ROWS = """
+SELECT prefix, key, value, created_at, updated_at, NULL FROM store
+ORDER BY created_at, prefix, key
+"""
+_ROWS_THAT_EXPIRE = """
+SELECT prefix, key, value, created_at, updated_at, expires_at FROM store
+ORDER BY created_at, prefix, key
+"""
+
+FORNIX = 0x666F726E
+"""The application id in the files of fornix itself."""
+
+
+class LangGraphFile(Source):
+    """The SQLite file of a LangGraph store; it is only read, and nothing is left beside it."""
+
+    def __init__(self, path: Path, db: apsw.Connection, *, unmoving: bool) -> None:
+        self.name = str(path)
+        self.unit = "row"
+        self._path, self._db, self._unmoving = path, db, unmoving
+        self._stat = _stat(path)
+        self._now = datetime.now(UTC)
+        self._columns = self._checked()
+
+    def records(self, lists: Collection[str]) -> Iterator[Record]:
+        """Yield the rows of the store, oldest first.
+
+        Raises:
+            InvalidInput: One cannot be read.
+            StoreBusy: Somebody wrote to the file meanwhile.
+        """
+        del lists
+        sql = _ROWS_THAT_EXPIRE if "expires_at" in self._columns else _ROWS
+        with self._translated():
+            cursor, number = self._db.execute(sql), 0
+            while rows := cast("list[tuple[Any, ...]]", list(islice(cursor, PAGE))):
+                self._check_unmoved()
+                for row in rows:
+                    number += 1
+                    yield Record(number, number, self._fields(number, row))
+
+    def _fields(self, number: int, row: tuple[Any, ...]) -> dict[str, Value]:
+        prefix, key, value, created, updated, expires = row
+        try:
+            found: Value = json.loads(value)
+            began, changed, until = (_moment(time) for time in (created, updated, expires))
+        except (ValueError, TypeError, RecursionError) as error:
+            problem = f"the item {prefix!r}, {key!r} cannot be read ({error})"
+            raise self.wrong(number, problem, "correct it and import again") from None
+        return {
+            "namespace": cast("Value", str(prefix).split(".")),
+            "key": key,
+            "value": found,
+            "created_at": began,
+            "updated_at": changed,
+            "expires_at": until,
+            "expired": until is not None and datetime.fromisoformat(until) <= self._now,
+        }
+
+    def _checked(self) -> set[str]:
+        with self._translated():
+            tables = {str(name) for (name,) in self._db.execute("SELECT name FROM sqlite_schema")}
+            columns = {
+                str(row[1]) for row in self._db.execute("SELECT * FROM pragma_table_info('store')")
+            }
+            mark = self._db.pragma("application_id")
+        if {"prefix", "key", "value", "created_at", "updated_at"} <= columns:
+            return columns
+        what = "no table of a LangGraph store in it"
+        if "checkpoints" in tables:
+            what = "checkpoints of LangGraph in it, but no store"
+        if mark == FORNIX:
+            raise InvalidInput(
+                f"{self.name} is a memory of fornix; open it (--db), or export it and import that"
+            )
+        raise InvalidInput(f"{self.name} is an SQLite file with {what}; name another file")
+
+    def _check_unmoved(self) -> None:
+        if self._unmoving and (_stat(self._path) != self._stat or _in_use(self._path)):
+            raise StoreBusy(f"{self.name} was written to while it was read; import it again")
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except apsw.BusyError as error:
+            raise StoreBusy(f"{self.name} is locked by somebody; import it again") from error
+        except apsw.Error as error:
+            raise InvalidInput(f"{self.name} cannot be read as an SQLite file: {error}") from error
+
+
+@contextmanager
+def langgraph_file(path: Path) -> Generator[LangGraphFile]:
+    """Open the file of an `SqliteStore`, unmoving while it is open.
+
+    Raises:
+        InvalidInput: It is no such file.
+    """
+    # Opened the ordinary way, a closed file in WAL mode would get a -wal and a -shm beside it that
+    # stay, and a lock would hold up who writes. So without a log it is read as unmoving, and looked
+    # at for changes; with one, in a transaction.
+    unmoving = not _in_use(path)
+    name = f"{path.absolute().as_uri()}?{'immutable=1' if unmoving else 'mode=ro'}"
+    try:
+        db = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    except apsw.Error as error:
+        raise InvalidInput(f"{path} cannot be opened as an SQLite file: {error}") from error
+    try:
+        db.execute("BEGIN")
+        yield LangGraphFile(path, db, unmoving=unmoving)
+    finally:
+        db.close(force=True)
+
+
+def is_sqlite(path: Path) -> bool:
+    """Return whether a file is one of SQLite. Not for a file that this process has open."""
+    with path.open("rb") as handle:
+        return handle.read(len(MAGIC)) == MAGIC
+
+
+def _in_use(path: Path) -> bool:
+    """Return whether there is a log beside the file, without which it may not be whole."""
+    wal, journal = (path.with_name(f"{path.name}-{kind}") for kind in ("wal", "journal"))
+    return wal.exists() or (journal.exists() and journal.stat().st_size > 0)
+
+
+def _stat(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
+
+
+def _moment(found: Any) -> str | None:  # noqa: ANN401 - a column of somebody else's table
+    """Return a time of SQLite, which is UTC and has no zone, as ISO 8601."""
+    if found is None:
+        return None
+    time = datetime.fromisoformat(found)
+    zoned = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return zoned.isoformat()

@@ -1,0 +1,83 @@
+"""The file of the reference memory server of MCP: entities, what was observed, relations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, cast
+
+from fornix.errors import InvalidInput
+from fornix.items import Item
+from fornix.transfer.documents import Record
+from fornix.transfer.entries import ItemLine, Skipped, texts_of
+from fornix.transfer.foreign import Reader, Target, inside
+from fornix.values import Value, checked_name
+
+UNKNOWN = "is a relation of an entity that is not there"
+
+
+class McpMemoryReader(Reader):
+    """Reads entities, each an item; relations go to the metadata of the entity they start from."""
+
+    LISTS: ClassVar[frozenset[str]] = frozenset({"entities", "relations"})
+    PREPARES: ClassVar[bool] = True
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self._relations: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
+        self._names: set[str] = set()
+
+    @classmethod
+    def knows(cls, record: Record) -> bool:
+        """Return whether it is an entity or a relation."""
+        return _kind(record) == "entity" or (
+            _kind(record) == "relation" and "relationType" in record.fields
+        )
+
+    def prepare(self, records: Iterable[Record]) -> None:
+        """Remember the relations, which come after the entities."""
+        for record in records:
+            if _kind(record) == "relation":
+                start, kind, end = (record.fields.get(n) for n in ("from", "relationType", "to"))
+                if isinstance(start, str) and isinstance(kind, str) and isinstance(end, str):
+                    self._relations[start][kind, end] = None
+            else:
+                self._names.add(str(record.fields.get("name")))
+
+    def read(self, record: Record) -> Iterator[ItemLine | Skipped]:
+        """Yield an entity."""
+        fields, kind = record.fields, _kind(record)
+        if kind == "relation":
+            start, *_ = (checked_name(fields.get(n), n) for n in ("from", "relationType", "to"))
+            if start not in self._names:
+                yield Skipped(UNKNOWN)
+            return
+        if kind != "entity":
+            raise InvalidInput(f'"type" is {fields.get("type")!r:.40}; it is entity or relation')
+        name = checked_name(fields.get("name"), "the name of an entity")
+        with inside(f"entity {name!r:.60}"):
+            item = self._item(name, fields)
+            yield self.placed(item, fields)
+
+    def _item(self, name: str, fields: dict[str, Value]) -> Item:
+        told = texts_of(fields, "observations")
+        sort = fields.get("entityType")
+        if not isinstance(sort, str):
+            raise InvalidInput(f'"entityType" must be a text, not {sort!r:.40}')
+        metadata: dict[str, Value] = {"entity": name, "entity_type": sort}
+        relations = self._relations.get(name)
+        if relations:
+            metadata["relations"] = [{"type": kind, "to": end} for kind, end in relations]
+        others = set(fields) - {"type", "name", "entityType", "observations"}
+        return Item(
+            value="\n".join([f"{name} ({sort})" if sort else name, *told]),
+            id=name,
+            metadata=metadata | {other: fields[other] for other in sorted(others)},
+            time=self.when((), fields),
+        )
+
+
+def _kind(record: Record) -> Value:
+    """Return what a record is: as it says itself, or as the list is named that it is in."""
+    under = {"entities": "entity", "relations": "relation"}.get(record.under)
+    return cast("Value", under) or record.fields.get("type")
