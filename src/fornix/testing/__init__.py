@@ -28,6 +28,7 @@ _LAWS = (
     "commits",
     "effects",
     "erasing",
+    "erasing_runs",
     "expiry",
     "finder",
     "groups",

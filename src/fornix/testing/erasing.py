@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fornix.errors import Forgotten, FornixError, KeyBusy, NotFound, StaleItem, StaleRun
 from fornix.store import (
+    SWEEP_AFTER_US,
     Add,
     Batch,
     Begin,
     Call,
     Commit,
     Compact,
+    Define,
+    Definition,
     Erased,
     Erasure,
     Input,
@@ -242,6 +247,21 @@ class ErasingLaws(Laws):
         write(store, Undo(NOTES, done.id))
         assert ids(store) == ["b", "c", "d"]
 
+    def test_what_was_made_of_a_purged_item_goes_still(self, store: Store) -> None:
+        """Its id is known of it; and it is said that it cannot be made again."""
+        write(store, Define(NOTES, Definition(retention="purge")), *map(add, "abc"))
+        live = store.get(NOTES, list("ab"))
+        retired = [(item.record.id, item.version) for item in live if item is not None]
+        made = replace(record("s"), sources=["a", "b"])
+        links = [Link(NOTES, "a"), Link(NOTES, "b")]
+        write(store, Compact(NOTES, retired, [Add(NOTES, made, links=links)], "{}"))
+        store.sweep(now=NOW + SECOND)
+        assert store.versions(NOTES, "a") == []
+        erased = forget(store, "a")
+        assert (erased.derived, erased.restored, erased.lost) == (1, 0, 1)
+        assert ids(store) == ["c"]
+        assert forget(store, "a", receipt="two").commit is None
+
     def test_what_was_deleted_does_not_come_back(self, store: Store) -> None:
         """Only what a compaction retired, and nothing became of since."""
         write(store, *(add(item_id) for item_id in "abc"))
@@ -270,6 +290,18 @@ class ErasingLaws(Laws):
         assert store.versions(NOTES, "s") == []
 
     # --- a whole key
+
+    def test_a_forgotten_key_has_no_past_that_was_pruned(self, store: Store) -> None:
+        """Of what it is from then on, all is kept."""
+        write(store, Put(("a",), 1))
+        write(store, Put(("a",), 2))
+        write(store, Put(("a",), 3), time=NOW + 3 * SWEEP_AFTER_US)
+        assert store.prune_history(before=NOW + SECOND)[0] == 1
+        assert store.floor(ADA) != (0, 0)
+        forget_key(store)
+        assert store.floor(ADA) == (0, 0)
+        write(store, Put(("b",), 1), time=NOW + 3 * SWEEP_AFTER_US)
+        assert store.floor(ADA) == (0, 0)
 
     def test_nothing_is_read_of_a_forgotten_key(self, store: Store) -> None:
         """Its name is listed nowhere; other keys and knowledge stay as they are."""
@@ -373,73 +405,7 @@ class ErasingLaws(Laws):
         assert (erased.unread, erased.delivered) == (2, 1)
         assert store.outputs("helper", "app", after=first) == []
 
-    # --- runs of items
-
-    def test_runs_that_wrote_or_read_an_item_lose_their_records(self, store: Store) -> None:
-        """Other runs keep theirs."""
-        looked = '{"items":[["notes",["i"]]],"searches":[]}'
-        write(store, add("i"))
-        reader, other = run_of(store, event='"1"'), run_of(store, event='"2"')
-        step(store, reader, looked=looked)
-        step(store, other, looked='{"short_term":[["i"]]}')
-        assert forget(store, "i").counts["runs"] == 1
-        assert [known(store, n).forgotten for n in (reader, other)] == [True, False]
-        erased = forget(store, f"by {other} 0", receipt="two")
-        assert erased.counts["steps"] == 1
-        assert known(store, other).forgotten
-        assert len(erased.puts) == 1
-        assert store.outputs("helper", "app") == []
-
-    def test_a_run_that_is_not_over_loses_them_once_it_is(self, store: Store) -> None:
-        """Until then the receipt says that it is open."""
-        run = run_of(store)
-        step(store, run, done=False)
-        with pytest.raises(KeyBusy):
-            forget(store, f"by {run} 0")
-        self.give_back(store)
-        erased = forget(store, f"by {run} 0")
-        assert tuple(erased.open) == (run,)
-        assert len(store.steps(run)) == 1
-        assert store.scrub(now=NOW)
-        kept = store.receipt("one")
-        assert kept is not None
-        assert (tuple(kept.open), kept.scrubbed) == ((run,), None)
-        step(store, run, 1)
-        assert store.scrub(now=NOW + SECOND) == []
-        assert store.steps(run) == []
-        kept = store.receipt("one")
-        assert kept is not None
-        assert (kept.state, kept.scrubbed, tuple(kept.open)) == ("scrubbed", NOW + SECOND, ())
-
-    def test_a_heir_of_a_run_that_was_not_over_loses_them_later(self, store: Store) -> None:
-        """Retrying what is parked does not save what was forgotten."""
-        run = run_of(store)
-        step(store, run, done=False)
-        store.commit(Batch(scope=ADA, time=NOW, run=Turn(run, "waiting", "parked", '"secret"')))
-        self.give_back(store)
-        assert tuple(forget(store, f"by {run} 0").open) == (run,)
-        heir = store.retry(run, last=True, time=NOW)
-        assert store.scrub(now=NOW)
-        assert [known(store, n).forgotten for n in (run, heir)] == [True, False]
-        step(store, heir)
-        assert store.scrub(now=NOW) == []
-        assert known(store, heir).forgotten
-
-    def give_back(self, store: Store) -> None:
-        """Have nobody run Ada's key."""
-        lease = store.lease(ADA, "worker")
-        assert lease is not None
-        store.release(lease)
-
-    def test_a_heir_of_an_input_loses_it_too(self, store: Store) -> None:
-        """A parked run whose input a later one took over has the same event."""
-        run = run_of(store)
-        write_turn = Turn(run, "waiting", "parked", '"secret"')
-        store.commit(Batch(scope=ADA, time=NOW, run=write_turn))
-        heir = store.retry(run, last=True, time=NOW)
-        step(store, heir)
-        forget(store, f"by {heir} 0")
-        assert [known(store, n).event for n in (run, heir)] == ["", ""]
+    # --- what else
 
     def test_scrubbing_changes_no_read(self, store: Store) -> None:
         """It completes receipts, and moves no number."""

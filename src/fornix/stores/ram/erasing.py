@@ -77,15 +77,17 @@ class RamForgetting(RamFinder):
             named = scope.key in self._keys.get(scope.space, [])
             if not named and (scope in self._hidden or scope not in self._leases):
                 return None
-            rows = [row for home in self._sets.of(scope) for row in home.rows]
+            rows, made = [row for home in self._sets.of(scope) for row in home.rows], []
         else:
             rows = [row for ref, ids in asked.items for row in self._versions_of(ref, ids)]
-            if not rows:
+            made = [row for ref, ids in asked.items for row in self._made_of(ref, ids)]
+            if not rows and not made:
                 return None
         owner, _ = self._leases.get(scope, (None, 0))
         if owner is not None and self._alive(owner):
             raise KeyBusy(scope.key or scope.space, wait_s=0)
-        plan = Plan(rows)
+        derived = [row for row in made if row not in rows]
+        plan = Plan([*rows, *derived], derived)
         self._add_derived(plan)
         self._add_sources(plan)
         if asked.whole:
@@ -105,6 +107,15 @@ class RamForgetting(RamFinder):
         home = self._sets.named(ref)
         for item_id in dict.fromkeys(ids):
             yield from [] if home is None else home.versions.get(item_id, [])
+
+    def _made_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
+        """Yield what compactions made of items that were purged since, and left no links."""
+        done = self._sets.lineage.compactions.values()
+        purged = {row for c in done if c.purged and c.set == ref for row in c.added}
+        home = self._sets.named(ref)
+        for row in [] if home is None else home.rows:
+            if row.first in purged and not set(ids).isdisjoint(row.record.sources):
+                yield row
 
     def _says(self, entry: Entry) -> bool:
         named = entry.commit.number in self._ops.values()

@@ -39,6 +39,14 @@ _LAST = (
     "WHERE set_id = ?1 AND id = ?2"
 )
 
+_PURGED_OF = """
+    SELECT set_id, added FROM compaction WHERE purged AND set_id = (SELECT memory_set.id
+        FROM memory_set JOIN scope ON scope.id = memory_set.scope
+        WHERE space = ?1 AND key = ?2 AND name = ?3)
+"""
+
+_MADE = "SELECT row, first, sources FROM item WHERE set_id = ? AND sources IS NOT NULL"
+
 _PURGED = """
     SELECT 1 FROM compaction JOIN json_each(added)
     WHERE compaction.id BETWEEN ?1 AND ?2 AND purged AND json_each.value = ?3
@@ -132,11 +140,13 @@ class Eraser:
         return self._done(number, derived, sources, restored, gone, shared=shared)
 
     def _some(self) -> Erased:
-        asked = [row for ref, ids in self._asked.items for row in self._named(ref, ids)]
-        if not asked:
+        items = self._asked.items
+        asked = [row for ref, ids in items for row in self._named(ref, ids)]
+        made = [row for ref, ids in items for row in self._made_of(ref, ids)]
+        if not asked and not made:
             return Erased(None, self._time)
         self._take_turn()
-        derived, sources = self._find(asked)
+        derived, sources = self._find(asked, made)
         gone = erased_runs.of_items(self._db, self._rows.values())
         begun = sorted({version.begun for version in self._rows.values()})
         self._count("commits", _FORGET_RESULTS, numbers(begun), self._number)
@@ -158,9 +168,20 @@ class Eraser:
         for item_id in dict.fromkeys(ids):
             yield from (row for (row,) in query(self._db, _OF_ID, *place, item_id, ref.name))
 
-    def _find(self, asked: Sequence[int]) -> tuple[list[int], _Sources]:
+    def _made_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
+        """Yield what compactions made of items that were purged since, and left no links."""
+        place = ref.scope.space, ref.scope.key or "", ref.name
+        purged = query(self._db, _PURGED_OF, *place)
+        firsts = {row for _, added in purged for row in json.loads(added)}
+        for number in {number for number, _ in purged}:
+            for row, begun, sources in query(self._db, _MADE, number):
+                if begun in firsts and not set(ids).isdisjoint(json.loads(sources)):
+                    yield row
+
+    def _find(self, asked: Sequence[int], made: Sequence[int] = ()) -> tuple[list[int], _Sources]:
         """Find all that goes; return what is derived of it, and what else that came from."""
-        gone, derived, new = set(asked), list[int](), list(asked)
+        gone = {*asked, *made}
+        derived, new = [row for row in made if row not in asked], list(gone)
         while new:
             found = (row for (row,) in query(self._db, _DERIVED, numbers(new)))
             new = [row for row in found if row not in gone]
