@@ -577,6 +577,9 @@ USES = {
     "quarantine show": ["x", "-k", "ada"],
     "quarantine release": ["x", "-k", "ada"],
     "quarantine discard": ["x", "-k", "ada"],
+    "forget": ["ada", "--yes"],
+    "scrub": [],
+    "receipts": [],
 }
 MAKE = {"add", "set", "run"}
 

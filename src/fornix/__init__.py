@@ -11,6 +11,7 @@ from fornix.durable_calls import durable
 from fornix.embed import Embedder
 from fornix.errors import FornixError
 from fornix.events import Event, InputEvent, OutputEvent
+from fornix.forgetting import OutOfReach, Receipt
 from fornix.items import Hit, Hits, Item
 from fornix.keys import KeyBatch, KeyMemory, KnowledgeMemory
 from fornix.llm import ChatModel, OpenAIChat, ScriptedChat
@@ -71,7 +72,9 @@ __all__ = [
     "MemoryStats",
     "Merge",
     "OpenAIChat",
+    "OutOfReach",
     "OutputEvent",
+    "Receipt",
     "Retain",
     "Retry",
     "RunBeginEvent",

@@ -179,6 +179,7 @@ class AsyncMemorySet:
     supersede = awaited(MemorySet.supersede)
     delete = awaited(MemorySet.delete)
     clear = awaited(MemorySet.clear)
+    forget = awaited(MemorySet.forget)
     redefine = awaited(MemorySet.redefine)
     compact = awaited(MemorySet.compact)
     compactions = awaited(MemorySet.compactions)
@@ -273,6 +274,8 @@ class AsyncKey(_AsyncSets):
     """A `KeyMemory` whose calls are awaited."""
 
     sync: KeyMemory
+
+    forget = awaited(KeyMemory.forget)
 
     @property
     def key(self) -> str:
@@ -392,6 +395,10 @@ class AsyncMemory:
     diff = awaited(Memory.diff)
     prune_history = awaited(Memory.prune_history)
     backup = awaited(Memory.backup)
+    forget = awaited(Memory.forget)
+    scrub = awaited(Memory.scrub)
+    receipts = awaited(Memory.receipts)
+    receipt = awaited(Memory.receipt)
 
     def subscribe(
         self,

@@ -161,6 +161,11 @@ class Alike:
         with self._mutex:
             self._known.pop(ref, None)
 
+    def clear(self) -> None:
+        """Know no more of any set: something of one was erased."""
+        with self._mutex:
+            self._known.clear()
+
     def _of(self, ref: SetRef) -> _Known | None:
         with self._mutex:
             known = self._known.get(ref)

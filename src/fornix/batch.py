@@ -177,6 +177,10 @@ class Draft(Reads):
             self._check(part)
         return change
 
+    def alone(self, what: str) -> Engine:
+        """See `Writer.alone`: nothing is, inside a batch."""
+        raise Unusable(f"{what} is a commit of its own; do it outside of the batch or action")
+
     def _check_open(self) -> None:
         if not self.open:
             raise Unusable("a batch is used inside its with block; ask for another one")

@@ -14,6 +14,7 @@ from fornix.block import BlockTree
 from fornix.commits import RoomyWriter, commit_draft
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, InvalidName, StoreReadOnly, Unusable
+from fornix.forgetting import Receipt, Scrub, forget_items, forget_key
 from fornix.items import Hits
 from fornix.moments import AsOf, Moment, ValidAt, check_tree
 from fornix.scope import HIDDEN
@@ -266,6 +267,27 @@ class KeyMemory(KeySets):
     def knowledge(self) -> KnowledgeMemory:
         """The knowledge shared by all keys."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
+
+    def forget(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Erase the whole key, for good; or *ids* of the set "default"; or, of all sets, *where*.
+
+        Of the whole key its tree, sets, runs and name: see `Memory.forget`. Of items: see
+        `MemorySet.forget`.
+        """
+        engine, scope = self._engine, self._scope
+        if ids is not None:
+            return self._default.forget(ids, where=where, scrub=scrub, dry_run=dry_run)
+        if where is None:
+            return forget_key(engine, scope, scrub=scrub, dry_run=dry_run)
+        refs = engine.store.every_set(scope) or [SetRef(scope, DEFAULT_SET)]
+        return forget_items(engine, refs, None, where, scrub=scrub, dry_run=dry_run)
 
     def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
         """Return a batch: what is done to it in a `with` block is committed when that ends.

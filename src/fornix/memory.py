@@ -15,16 +15,15 @@ from typing import Any, Literal, Self
 from fornix.admission import Rule, plans
 from fornix.alike import Alike
 from fornix.compaction import Compacted, Compactions, Site, Workshop
-from fornix.differences import Difference, difference
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import InvalidInput, Unsupported
 from fornix.ids import new_id
 from fornix.index import Index
+from fornix.keeping import Keeping
 from fornix.keys import KeyMemory, KnowledgeMemory
 from fornix.llm import ChatModel
 from fornix.memory_events import MemoryEvent
-from fornix.moments import AsOf
 from fornix.opening import check_settings, embedder_for, open_store, summariser_of, ticks_of
 from fornix.recall import Recall
 from fornix.records import Recorder
@@ -35,7 +34,7 @@ from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.connection import SCHEMA as STORE_SCHEMA
 from fornix.summarise import ExtractiveSummariser
 from fornix.upkeep import dimensions_of, sweep
-from fornix.values import checked_name, microseconds
+from fornix.values import checked_name
 from fornix.writer import Engine
 
 SCHEMA = STORE_SCHEMA
@@ -71,7 +70,7 @@ class MemoryStats:
     failure: str | None
 
 
-class Memory:
+class Memory(Keeping):
     """A store, opened for one space: the way to the memory of its keys, and to knowledge.
 
     Safe to share among threads; several processes may open one file. Not usable after a fork: the
@@ -393,54 +392,6 @@ class Memory:
         """
         self._index.tidy(dimensions=self.embedder.dimensions)
         return sweep(self._engine)
-
-    def diff(
-        self,
-        key: str,
-        a: AsOf,
-        b: AsOf | None = None,
-        *,
-        sets: Sequence[str] | None = None,
-        tree: Literal["show", "skip"] = "show",
-    ) -> Difference:
-        """Return what changed in the memory of *key* between two moments: commits, or times.
-
-        Args:
-            b: The later moment; None: now.
-            sets: Names of the sets to look at; by default all, ``[]`` for none.
-            tree: "skip" leaves out the exact tree.
-
-        Raises:
-            HistoryPruned: What was there at one of them is no longer kept.
-        """
-        scope, now = Scope(self._space, checked_name(key, "a key")), self._engine.clock()
-        if tree not in ("show", "skip"):
-            raise InvalidInput(f"tree must be 'show' or 'skip', not {tree!r}")
-        store = self._engine.store
-        return difference(store, scope, a, b, sets=sets, tree=tree == "show", now=now)
-
-    def prune_history(
-        self,
-        *,
-        before: datetime,
-        progress: Callable[[int], None] | None = None,
-    ) -> int:
-        """Remove what exact trees were before a time, for good; return how many versions went.
-
-        Of all keys of the store. What they are now stays, and so does what ended on the last day
-        and since a run that has not ended began. Sets have a retention of their own.
-
-        Args:
-            progress: Called with the number of versions that went since the last call.
-        """
-        until, removed = microseconds(before, "before"), 0
-        after: int | None = 0
-        while after is not None:
-            done, after = self._engine.store.prune_history(before=until, after=after)
-            removed += done
-            if progress is not None:
-                progress(done)
-        return removed
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy of the store, as it is now, to *path*; everything goes on meanwhile.

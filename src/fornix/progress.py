@@ -102,6 +102,7 @@ class Run:
         ended: When it was done, discarded or taken over.
         error: Wire: what parked it; None: nothing did.
         origin: The run whose input this one took over.
+        forgotten: Its records were erased: *event* is empty, and it has no steps or outputs.
     """
 
     id: int
@@ -116,6 +117,7 @@ class Run:
     ended: int | None = None
     error: str | None = None
     origin: int | None = None
+    forgotten: bool = False
 
 
 # --- what a batch may carry of a run -----------------------------------------------------------

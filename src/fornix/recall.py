@@ -363,6 +363,12 @@ class Recall:
             self._store.touch(firsts, time=now)
             self._shelf.touched(firsts, now)
 
+    def forget(self, set_numbers: Sequence[int]) -> None:
+        """Drop all that is kept of sets of which something was erased, on disk too."""
+        self._shelf.clear()
+        for number in set_numbers:
+            self._index.drop(number)
+
     def clear(self) -> None:
         """Free what is kept of items."""
         self._shelf.clear()

@@ -1,7 +1,6 @@
 """Where the changes of a memory go: the promise a set and a tree write to, and its plain keeper.
 
-`CommitWriter` makes each call a commit of its own. A batch (`fornix.batch`) and, inside an action,
-a run gather calls instead and commit them together.
+`CommitWriter` makes each call a commit; a batch and, in an action, a run gather calls instead.
 """
 
 from __future__ import annotations
@@ -173,6 +172,14 @@ class Writer(Protocol):
 
     def hidden(self, scope: Scope) -> list[str]:
         """Return the names of the sets of *scope* that fornix keeps for itself."""
+        ...
+
+    def alone(self, what: str) -> Engine:
+        """Return what does *what*, which is a commit of its own.
+
+        Raises:
+            Unusable: What is done here is committed together.
+        """
         ...
 
     def kept(self, compaction: Given) -> str | Plan:
@@ -426,14 +433,16 @@ class Reads:
     def _there(self, found: Sequence[Sequence[StoredItem]]) -> list[list[StoredItem]]:
         """Return those items that did not expire."""
         now = self._engine.clock()
-        return [
-            [s for s in items if s.record.expires is None or s.record.expires > now]
-            for items in found
-        ]
+        return [[s for s in items if not expired(s.record, now)] for items in found]
 
     def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
         """See `Writer.echoes`."""
         return self._engine.echoes.of(scope)
+
+    def alone(self, what: str) -> Engine:
+        """See `Writer.alone`."""
+        _ = what
+        return self._engine
 
 
 class CommitWriter(Reads):

@@ -15,6 +15,7 @@ from fornix.cli import (
     care,
     demo,
     exact,
+    forgetting,
     items,
     listing,
     moving,
@@ -152,6 +153,7 @@ for _command in (
     *(running.run, running.recover, runs.runs, replay.replay),
     *(tidy.compact, tidy.compactions, tidy.undo, tidy.lineage),
     *(moving.import_file, moving.export_file, listing.stats),
+    *(forgetting.forget, forgetting.scrub, forgetting.receipts),
     *(care.doctor, care.backup, care.restore, care.reindex, listing.version, completion),
     *(past.diff, past.prune_history),
 ):

@@ -150,6 +150,10 @@ def _contents(memory: Memory) -> Iterator[Finding]:
         yield Finding("runs", f"{runs}{look}", "note")
     else:
         yield Finding("runs", runs)
+    waits = sum(receipt.state == "pending" for receipt in memory.receipts())
+    if waits:
+        left = f"{waits:,} receipts are pending: it may be in the files still; run fornix scrub"
+        yield Finding("forgotten", left, "note")
     yield from _compaction(memory)
     owners = ", ".join(f"{lease.scope.key} ({lease.owner})" for lease in found.leases)
     yield Finding("leases", owners or "no key is being run")

@@ -7,7 +7,8 @@ from typing import Any, TypedDict, cast
 
 from fornix import wire
 from fornix.cli import show
-from fornix.looks import Looked
+from fornix.forgetting import refuse_forgotten
+from fornix.looked import Looked
 from fornix.memory import Memory
 from fornix.progress import ENDED
 from fornix.state import MemoryKind, Overlay, Places
@@ -71,6 +72,7 @@ class OpenStep(TypedDict):
 
 def input_of(row: Run) -> Value:
     """Return the data of the input of a run; of an `InputEvent` its value."""
+    refuse_forgotten(row)
     fields = _event(wire.decode(row.event))
     data = cast("dict[str, Value]", fields["data"])
     return data["input"] if fields["event"] == "InputEvent" else data

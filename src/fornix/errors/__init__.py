@@ -25,7 +25,8 @@
     │   └── CompareFailed                  compare-and-set found another value
     ├── NotFound (LookupError)         there is no such item, set, run or file
     │   ├── OutputsPruned                  outputs past a position are no longer kept
-    │   └── HistoryPruned                  a moment of the past is no longer kept
+    │   ├── HistoryPruned                  a moment of the past is no longer kept
+    │   └── Forgotten                      it was there, and was forgotten for good
     ├── RunFailed                      an action, or the code it calls, did not do its part
     │   ├── RunParked                      a run whose outputs were awaited failed, and waits
     │   ├── RunDiscarded                   a run whose outputs were awaited was given up
@@ -221,6 +222,10 @@ class NotAnObject(TreeConflict):
 
 class ObjectInTheWay(TreeConflict):
     """A value was to be put where an object is."""
+
+
+class Forgotten(NotFound):
+    """What was asked for by reference was there once, and was erased by a `forget`."""
 
 
 class HistoryPruned(NotFound):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -32,8 +32,18 @@ The rest of a hash, its document and its count then fit into one 64-bit number.
 """
 
 
-def seal(path: Path, features: Iterable[Feature], identity: Identity, **figures: object) -> None:
+def seal(
+    path: Path,
+    features: Iterable[Feature],
+    identity: Identity,
+    *,
+    check: Callable[[], None] = lambda: None,
+    **figures: object,
+) -> None:
     """Write *features*, all of them live, to *path*.
+
+    Args:
+        check: Called when all is written and nobody can see it yet; if it raises, none is left.
 
     Raises:
         OSError: The file cannot be written.
@@ -45,7 +55,9 @@ def seal(path: Path, features: Iterable[Feature], identity: Identity, **figures:
         taken = _Taken(_Terms(path.parent, open_files), dimensions)
         rows = taken.take(features)
         writer.stream("rows", rows, dtype=np.dtype(np.int8), shape=(dimensions,), block=block)
-        writer.finish(identity, {**taken.write(writer), **figures})
+        figures = {**taken.write(writer), **figures}
+        check()
+        writer.finish(identity, figures)
 
 
 class _Taken:

@@ -94,7 +94,12 @@ class SealedSets:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         seq = self._finder.seq()
         identity = Identity(self._store, number, dimensions, seq)
-        seal(path, self._finder.features(number), identity, witnesses=self._witnesses(seq))
+        witnesses = self._witnesses(seq)
+
+        def check() -> None:
+            self._refuse_removed(seq, number)
+
+        seal(path, self._finder.features(number), identity, check=check, witnesses=witnesses)
         self._unusable.discard(number)
         index = self._opened(Segment(path), number, dimensions)
         self._replay(seq, index, number)
@@ -134,6 +139,15 @@ class SealedSets:
                 return
             apply([c for c in changes if c.set_number == number], index, self._finder, number)
             seq = changes[-1].seq
+
+    def _refuse_removed(self, seq: int, number: int) -> None:
+        """Refuse to keep on disk what was forgotten while it was being written."""
+        while changes := self._finder.changes(seq):
+            if any(c.set_number == number and c.kind == "removed" for c in changes):
+                raise Outdated
+            seq = changes[-1].seq
+        if changes is None:
+            raise Outdated
 
     def change_share(self, index: SetIndex) -> float:
         """Return how much of the set is not as it is in its file; 1.0: it should have one."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from fornix import wire
-from fornix.errors import FornixError, NotFound, RunDiscarded, RunParked
+from fornix.errors import Forgotten, FornixError, NotFound, RunDiscarded, RunParked
 from fornix.events import Event
 from fornix.run import LiveRun, Shop
 from fornix.runner.lanes import LiveLane
@@ -97,7 +97,7 @@ class Desk:
         if row is not None and row.status == "waiting":
             return
         tickets = self._take(run)
-        if tickets and row is not None and row.status == "done":
+        if tickets and row is not None and row.status == "done" and not row.forgotten:
             _give(tickets, self._outlet.of(run))
             return
         for ticket in tickets:
@@ -107,6 +107,8 @@ class Desk:
         """Return the error that says why a run has no outputs."""
         if row is None:
             return NotFound(f"run {run} was pruned, and its outputs with it; see retain=")
+        if row.forgotten:
+            return Forgotten(f"run {run} was over, and what it was given and did was forgotten")
         key = row.scope.key or ""
         if row.status != "parked":
             return RunDiscarded(run, key, status=row.status)

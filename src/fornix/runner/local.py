@@ -273,7 +273,8 @@ class LocalRunner:
             run, number = answer.run or 0, answer.number
             row = Run(run, self.name, scope, number, "waiting", asked.event, asked.time)
             seen = not lane.add(row, first=answer.first)
-        if lane.state is State.IDLE:
+        lent = lane.state is State.PARKED and lane.lease is not None  # to be given back
+        if lane.state is State.IDLE or lent:
             floor.make_ready(lane, call=call)
         return seen
 

@@ -25,6 +25,7 @@ class RunRecord:
             it was parked, and a later run took its input over.
         input: The fields of its input event; of an `InputEvent`: ``{"input": …}``.
         error: What parked it: ``action``, ``type``, ``message``, ``traceback``; None: nothing did.
+        forgotten: Its records were erased by a `forget`; *input* is empty.
     """
 
     id: int
@@ -35,6 +36,7 @@ class RunRecord:
     accepted: datetime
     ended: datetime | None
     error: dict[str, str] | None
+    forgotten: bool = False
 
 
 class Runs:
@@ -137,7 +139,8 @@ def given_up(row: Run, time: int) -> Batch:
 
 
 def _record(row: Run) -> RunRecord:
-    stored = cast("tuple[str, str | None, int | None, dict[str, Any]]", wire.decode(row.event))
+    event = '["", null, null, {}]' if row.forgotten else row.event
+    stored = cast("tuple[str, str | None, int | None, dict[str, Any]]", wire.decode(event))
     return RunRecord(
         id=row.id,
         number=row.number,
@@ -147,4 +150,5 @@ def _record(row: Run) -> RunRecord:
         accepted=moment(row.accepted),
         ended=None if row.ended is None else moment(row.ended),
         error=None if row.error is None else cast("dict[str, str]", wire.decode(row.error)),
+        forgotten=row.forgotten,
     )

@@ -190,6 +190,7 @@ class Work:
         self._released(lane)
 
     def _released(self, lane: LiveLane) -> None:
+        lane.tree = None  # it holds under this lease only
         self.floor.put_down(lane)
         if lane.stuck is not None:
             self._listener.stuck(lane)

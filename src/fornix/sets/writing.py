@@ -23,6 +23,7 @@ from fornix.admission.verdicts import ACCEPT, Added, Verdict
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, StaleItem
 from fornix.filters import Filter
+from fornix.forgetting import Receipt, Scrub, forget_items
 from fornix.items import Item
 from fornix.records import as_passed, item_of
 from fornix.sets.asked import (
@@ -368,6 +369,30 @@ class SetWrites(SetReads):
     def clear(self, *, idempotency_key: str | None = None) -> int:
         """Retire every item; return how many there were. The set and its definition stay."""
         return self.delete(where={}, idempotency_key=idempotency_key)
+
+    def forget(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Erase items by id, or all of which a version matches *where*: for good.
+
+        Every version of them goes, what was derived from them, and the records of ended runs that
+        wrote or read them. Sources that only a summary now gone stood for come back.
+
+        Args:
+            scrub: "now": also remove what is left in files; "later": leave that to
+                `Memory.scrub`. None: now, if the store is under 200 MB.
+            dry_run: Only count.
+
+        Raises:
+            Unusable: Inside a batch or an action: it is a commit of its own.
+        """
+        engine = self._writer.alone("forget")
+        return forget_items(engine, [self._ref], ids, where, scrub=scrub, dry_run=dry_run)
 
     def redefine(  # noqa: PLR0913 - what a set is opened with, all by name
         self,

@@ -49,6 +49,7 @@ from fornix.changes import (
     unscreened,
 )
 from fornix.definition import Definition, Screened, SetInfo
+from fornix.erasures import Erased, Erasure, Kept, ReceiptState
 from fornix.progress import (
     Accepted,
     Begin,
@@ -90,10 +91,13 @@ __all__ = [
     "Definition",
     "Delete",
     "Effects",
+    "Erased",
+    "Erasure",
     "Feature",
     "Finder",
     "Input",
     "ItemChange",
+    "Kept",
     "Lanes",
     "Lease",
     "Ledger",
@@ -104,6 +108,7 @@ __all__ = [
     "Pending",
     "Progress",
     "Put",
+    "ReceiptState",
     "Record",
     "Refresh",
     "Replace",

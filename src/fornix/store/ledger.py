@@ -7,6 +7,7 @@ from typing import Protocol
 
 from fornix.changes import Batch, Commit, Compaction, Effects, Node, StoredItem, StoreStats
 from fornix.definition import SetInfo
+from fornix.erasures import Erased, Erasure, Kept
 from fornix.errors import FornixError
 from fornix.scope import Lease, Scope, SetRef
 from fornix.values import Path
@@ -34,6 +35,7 @@ class Ledger(Protocol):
             KeyBusy: It changes an exact tree outside a run, while somebody alive runs the key.
             NotFound: There is no such run, compaction or version, or no such source of an item.
             InvalidInput: The run is of another key, or its first step or call carries no begin.
+            Forgotten: The op was taken by a commit whose results were erased.
             StaleItem: An item to replace or retire has another live version, or none.
             DuplicateItem: An id to add or bring back is live.
             CompactionChanged: A compaction to undo was undone, or what it made was changed.
@@ -60,6 +62,7 @@ class Ledger(Protocol):
 
         Raises:
             IdempotencyConflict: It was taken by another request.
+            Forgotten: What that commit made was erased.
         """
         ...
 
@@ -209,6 +212,58 @@ class Ledger(Protocol):
         present are the same before and after, and the floors of a tree and a set tell of which
         past they are.
         """
+        ...
+
+    # --- forgetting
+
+    def erase(self, erasure: Erasure) -> Erased:
+        """Erase, in one commit: gone from every read of every time when this returns.
+
+        Of a whole key: its tree, sets, and records of runs; runs that wait are discarded, and no
+        event id or op of it is accepted again. Only its numbers go on, under a digest in place of
+        its name, which finds them when the key is used again. Of items: all versions, and the
+        records of ended runs that wrote or read one.
+
+        What was derived from erased items, to any depth, is erased with them; what it was derived
+        from besides comes back where only that compaction had retired it. Without anything to
+        erase, nothing is changed, and there is no commit and no receipt.
+
+        Raises:
+            KeyBusy: Somebody alive runs the key; what is under way may have read what is to go.
+            Unavailable: The store cannot be written now.
+        """
+        ...
+
+    def scrub(self, *, now: int) -> list[str]:
+        """Remove what erasures left in the files of the store; complete their receipts.
+
+        Before that, records of runs that were open when something of theirs was erased go, if
+        they have ended. Moves no commit number; costs time in proportion to the store.
+
+        Returns:
+            Who or what is in the way, in words; the receipts say so too, and a later call goes
+            on. Empty: nothing is left.
+        """
+        ...
+
+    def receipts(
+        self, owners: Sequence[str], *, before: int | None = None, limit: int = 100
+    ) -> list[Kept]:
+        """Return receipts by `owner_of`, the latest first, of commits below *before*."""
+        ...
+
+    def receipt(self, receipt: str) -> Kept | None:
+        """Return a receipt, or None if there is none of that id."""
+        ...
+
+    def kept(
+        self, ref: SetRef, *, after: tuple[str, int] | None = None, limit: int = 256
+    ) -> list[StoredItem]:
+        """Return every version of every item of a set, by (id, version), past *after*."""
+        ...
+
+    def every_set(self, scope: Scope) -> list[SetRef]:
+        """Return all sets of *scope*, those that no listing shows too, by name."""
         ...
 
     def stats(self) -> StoreStats:

@@ -23,10 +23,12 @@ for _needed in ("pytest", "hypothesis"):
 
 import pytest  # noqa: E402 - after saying what is missing
 
-_PLAYS = ("again", "game", "lane_reads", "machine", "replay")
+_PLAYS = ("again", "forgets", "game", "lane_reads", "machine", "replay")
 _LAWS = (
     "commits",
     "effects",
+    "erasing",
+    "erasing_runs",
     "expiry",
     "finder",
     "groups",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fornix.testing.commits import CommitLaws
 from fornix.testing.effects import EffectsLaws
+from fornix.testing.erasing import ErasingLaws
+from fornix.testing.erasing_runs import ErasingRunLaws
 from fornix.testing.expiry import ExpiryLaws
 from fornix.testing.finder import FinderLaws
 from fornix.testing.groups import GroupLaws
@@ -42,6 +44,8 @@ class StoreContract(
     GroupLaws,
     HandleLaws,
     ThreadLaws,
+    ErasingLaws,
+    ErasingRunLaws,
 ):
     """What every `fornix.store.Store` promises.
 

@@ -18,6 +18,7 @@ from fornix.store import Batch, Commit, Lease, Scope, Store
 from fornix.stores.ram import RamStore
 from fornix.testing.again import again
 from fornix.testing.batches import DAY, NOW, SECOND
+from fornix.testing.forgets import forget_some
 from fornix.testing.game import LaneGame
 from fornix.testing.play import SCOPES, Player, embed_some, vectors_of
 from fornix.testing.reads import Follower, differences, reads
@@ -64,7 +65,7 @@ class _Machine(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "memory.db"
         self.store = open_store(self.path)
         self.dead: set[str] = set()
-        self.model = RamStore(alive=lambda owner: owner not in self.dead)
+        self.model = RamStore(alive=lambda owner: owner not in self.dead, salt=self.store.salt())
         self.numbers = [(0, 0)]
         self.leases: list[tuple[Lease, Lease]] = []
         self.game = LaneGame(self.store, self.model, self.numbers, self.leases)
@@ -199,6 +200,20 @@ class _Machine(RuleBasedStateMachine):
             self.store.close()
             self.store = self.game.store = self.open(self.path)
             self.dead.update(map(self._name, OWNERS))
+
+    @rule(rng=CHANCE)
+    def forget(self, rng: Random) -> None:
+        """A key, or some items, are forgotten; or that is only rehearsed."""
+        if rng.random() < 0.3:  # else little would be left to compare
+            pair = forget_some(self.store, self.model, rng, clock=self.latest, runs=self.game.runs)
+            if pair is not None:
+                self.numbers.append(pair)
+
+    @rule()
+    def scrub(self) -> None:
+        """What was forgotten leaves the files; everything else is read as before."""
+        ours, theirs = (store.scrub(now=self.latest) for store in (self.store, self.model))
+        assert bool(ours) == bool(theirs), (ours, theirs)
 
     @rule(rng=CHANCE)
     def compare(self, rng: Random) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fornix import wire
+from fornix.erasures import NO_SPACE
 from fornix.store import Compaction, Effects, Feature, Node, Scope, SetRef, Store, StoredItem
 from fornix.testing.lane_reads import lane_reads
 from fornix.values import Path
@@ -149,7 +150,7 @@ def reads(
     for space in told["spaces"]:
         told[f"keys of {space}"] = store.keys(space)
     there = {e.scope for e in names.effects} | {ref.scope for ref, _ in names.versions}
-    for scope in sorted(there | set(scopes), key=repr):
+    for scope in sorted({s for s in there if s.space != NO_SPACE} | set(scopes), key=repr):
         commit, time = store.floor(scope)
         told[f"floor of {scope}"] = names.commits.get(commit), time
         told[f"head of {scope}"] = names.commits[store.head(scope)]

@@ -12,7 +12,7 @@ import pytest
 from fornix.agent import action
 from fornix.errors import RunParked, Unusable
 from fornix.events import Event, InputEvent, OutputEvent
-from fornix.looks import Looked
+from fornix.looked import Looked
 from fornix.state import MemoryObject, MemoryRef, Ttl
 from fornix.store import Scope, SetRef
 from fornix.task import RunnerContext

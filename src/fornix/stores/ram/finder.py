@@ -158,7 +158,8 @@ class RamFinder(RamLanes):
     def stage(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
         """Keep vectors beside those in use, as (set number, row, vectors)."""
         with self._ready():
-            self._vectors.staged.update({row: new for _, row, new in vectors})
+            there = {row: new for _, row, new in vectors if row in self._rows}
+            self._vectors.staged.update(there)
 
     def unstage(self) -> None:
         """Drop everything staged."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import RLock
 
 from fornix.errors import ForkedStore, NotFound, StaleRun, StoreClosed
@@ -35,6 +36,7 @@ class RamLanes:
         self._keys: dict[str, list[str]] = {}
         self._named: set[Scope] = set()
         self._leases: dict[Scope, tuple[str | None, int]] = {}
+        self._hidden: dict[Scope, Scope] = {}
         self._runs = Runs()
 
     def _ready(self) -> RLock:
@@ -50,6 +52,7 @@ class RamLanes:
         key = scope.key
         if key is None or scope in self._named:
             return
+        self._hidden.pop(scope, None)
         self._named.add(scope)
         keys = self._keys.get(scope.space)
         if keys is None:
@@ -73,6 +76,8 @@ class RamLanes:
         if holder != owner:
             epoch += 1
             undo.append(lambda: self._leases.update({scope: before}))
+            if scope in self._hidden:
+                self._name(scope)
             self._leases[scope] = (owner, epoch)
         return Lease(scope, owner, epoch)
 
@@ -124,7 +129,15 @@ class RamLanes:
     def run(self, run: int) -> Run | None:
         """Return a run, or None if there is none (any more)."""
         with self._ready():
-            return self._runs.get(run)
+            found = self._runs.get(run)
+            return None if found is None else self._seen(found)
+
+    def _seen(self, run: Run) -> Run:
+        """Return a run; of a key that was forgotten without the key's name."""
+        hidden = self._hidden.get(run.scope)
+        if hidden is None:
+            return run
+        return replace(run, scope=Scope(run.scope.space, hidden.key))
 
     def runs(
         self,
@@ -140,7 +153,7 @@ class RamLanes:
         with self._ready():
             found = [
                 run
-                for run in reversed(self._runs.every())
+                for run in map(self._seen, reversed(self._runs.every()))
                 if run.scope.space == space
                 and agent in (None, run.agent)
                 and key in (None, run.scope.key)

@@ -40,6 +40,13 @@ class Lineage:
         for source in sources:
             self.derived[source].remove(row)
 
+    def forget(self, row: int) -> None:
+        """Drop all links of a version that is removed."""
+        for source in self.sources.pop(row, []):
+            self.derived[source].remove(row)
+        for other in self.derived.pop(row, []):
+            self.sources[other].remove(row)
+
     def inherit(self, row: ItemRow, before: ItemRow, work: Work) -> None:
         """Give a later version the sources of an earlier one."""
         self.link(row.row, self.sources.get(before.row, []), work)
@@ -64,10 +71,7 @@ class Lineage:
 
     def purge(self, row: ItemRow) -> None:
         """Drop what is known of a version that is removed, whose set's compactions it was in."""
-        for source in self.sources.pop(row.row, []):
-            self.derived[source].remove(row.row)
-        for other in self.derived.pop(row.row, []):
-            self.sources[other].remove(row.row)
+        self.forget(row.row)
         for done in list(self.compactions.values()):
             if (done.set, done.commit) == (row.home.ref, row.ended):
                 self.compactions[done.id] = replace(done, purged=True)

@@ -15,8 +15,8 @@ from fornix.stores.ram.rows import ROW_BITS, Work
 
 Undo = list[Callable[[], object]]
 
-_COMMIT, _SENSORY = 1, 3
-"""Where the row of a step has its commit, and what it changed in sensory memory."""
+_COMMIT, _SENSORY, _LOOKED = 1, 3, 4
+"""Where the row of a step has its commit, what it changed in sensory memory, and what it read."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -81,7 +81,7 @@ def _moved(
 
 _FIELDS = attrgetter(
     "id", "agent", "scope.space", "scope.key", "number", "status", "event", "accepted", "now",
-    "actions", "ended", "error", "origin",
+    "actions", "ended", "error", "origin", "forgotten",
 )  # fmt: skip
 
 
@@ -131,6 +131,10 @@ class Runs:
         """Return all runs, by id."""
         runs = [*self._open.values(), *map(_run, self._ended.values())]
         return sorted(runs, key=attrgetter("id"))
+
+    def done(self, run: int) -> list[tuple[int, str | None]]:
+        """Return the commit of each step of a run, and what the step looked up."""
+        return [(row[_COMMIT], row[_LOOKED]) for row in self.steps.get(run, {}).values()]
 
     def waiting(self, number: int) -> Run:
         """Return a run that waits or is parked."""
@@ -298,6 +302,18 @@ class Runs:
             undo.append(lambda: steps.update(felt))
             for i, row in felt.items():
                 steps[i] = (*row[:_SENSORY], None, *row[_SENSORY + 1 :])
+
+    def forget(self, run: Run, *, time: int) -> None:
+        """Erase what hangs on a run, and what set it off; end it if it has not ended."""
+        home = self.of(run)
+        home.outputs = [row for row in home.outputs if row[1] != run.id]
+        self.steps.pop(run.id, None)
+        self.calls.pop(run.id, None)
+        if run.ended is None:
+            home.open[run.scope].remove(run.id)
+            del self._open[run.id]
+            run = replace(run, status="discarded", ended=time)
+        self._ended[run.id] = _FIELDS(replace(run, event="", error=None, forgotten=True))
 
     def drop(self, run: Run) -> None:
         """Remove a run that ended, and what hangs on it."""

@@ -8,7 +8,7 @@ millions of them, that took longer than the runs. Such tuples it leaves alone.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -182,6 +182,16 @@ class SetRows:
         self.versions[row.record.id].remove(row)
         self.floor = max(self.floor, row.ended or 0)
 
+    def erase(self, row: ItemRow) -> None:
+        """Take out a row, live or not, as if it had never been."""
+        if row.ended is None:
+            self.delist(row)
+        del self.rows[bisect_left(self.rows, row.row, key=number_of)]
+        versions = self.versions[row.record.id]
+        versions.remove(row)
+        if not versions:
+            del self.versions[row.record.id]
+
     def enlist(self, row: ItemRow) -> None:
         """Make a row one of the live ones."""
         row.ended = None
@@ -217,6 +227,7 @@ class Entry:
     removed: Sequence[tuple[Path, NodeRow]]
     begun: Sequence[ItemRow]
     ended: Sequence[ItemRow]
+    erased: int | None = None
 
 
 class Journal:
@@ -249,10 +260,34 @@ class Journal:
         # fmt: off
         self._rows.append((
             commit.time, commit.result, *batch.scope, batch.request, tuple(work.removed),
-            tuple(work.begun.values()), tuple(work.ended),
+            tuple(work.begun.values()), tuple(work.ended), None,
         ))
         # fmt: on
         self._put.extend(work.put.values())
+
+    def of(self, scope: Scope) -> list[int]:
+        """Return the numbers of the commits of a scope."""
+        return [i + 1 for i, row in enumerate(self._rows) if row[2:4] == (*scope,)]
+
+    def erase(self, number: int, erased: int | None) -> None:
+        """Take the request and the result out of a commit; *erased* is what did so, if it tells."""
+        time, _, space, key, _, *changed, _ = self._rows[number - 1]
+        self._rows[number - 1] = (time, None, space, key, None, *changed, erased)
+
+    def erase_tree(self, numbers: Collection[int]) -> None:
+        """Have commits say nothing of nodes, and of items that they ended."""
+        for number in numbers:
+            *before, _, begun, _, erased = self._rows[number - 1]
+            self._rows[number - 1] = (*before, (), begun, (), erased)
+        self._put = [row for row in self._put if row.begun not in numbers]
+
+    def erase_items(self, rows: Collection[ItemRow]) -> None:
+        """Have commits say nothing of versions of items."""
+        gone = {row.row for row in rows}
+        for number in {row.begun for row in rows} | {row.ended for row in rows if row.ended}:
+            *before, begun, ended, erased = self._rows[number - 1]
+            kept = (tuple(row for row in some if row.row not in gone) for some in (begun, ended))
+            self._rows[number - 1] = (*before, *kept, erased)
 
 
 def _begun(row: NodeRow) -> int:

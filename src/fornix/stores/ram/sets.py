@@ -62,6 +62,13 @@ class Sets:
         """Return all sets of the store."""
         return list(self._by_number.values())
 
+    def remove(self, home: SetRows) -> None:
+        """Take out a set of a key that is forgotten, and what is known of its compactions."""
+        del self._by_number[home.number], self._by_scope[home.ref.scope][home.ref.name]
+        compactions = self.lineage.compactions
+        for done in [c for c in compactions.values() if c.set == home.ref]:
+            del compactions[done.id]
+
     def apply(self, batch: Batch, work: Work) -> None:
         """Apply the definitions and item changes of *batch* in order, then hold what limits them.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
+from fornix.erasures import forgotten
 from fornix.errors import (
     FornixError,
     IdempotencyConflict,
@@ -30,6 +31,7 @@ from fornix.store import (
     Commit,
     Compaction,
     Effects,
+    Kept,
     Lease,
     Node,
     Scope,
@@ -38,7 +40,7 @@ from fornix.store import (
     StoreStats,
     refs_of,
 )
-from fornix.stores.ram.finder import RamFinder
+from fornix.stores.ram.erasing import RamForgetting
 from fornix.stores.ram.rows import ROW_BITS, Entry, Journal, SetRows, Work
 from fornix.stores.ram.tree import Tree
 from fornix.values import Path
@@ -53,22 +55,28 @@ def _told(entry: Entry) -> Commit:
     return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result), marks=())
 
 
-class RamStore(RamFinder):
+class RamStore(RamForgetting):
     """A `Store` in the memory of one process, for tests, trials and what need not last.
 
     Args:
         alive: Tells whether the owner of a lease still lives; by default every one does.
         log_lines: How many lines the change log keeps.
+        salt: Keys every digest; None: made at random.
     """
 
     location = ":memory:"
     read_only = False
 
     def __init__(
-        self, *, alive: Callable[[str], bool] = _everyone, log_lines: int = 100_000
+        self,
+        *,
+        alive: Callable[[str], bool] = _everyone,
+        log_lines: int = 100_000,
+        salt: bytes | None = None,
     ) -> None:
         super().__init__(alive, log_lines)
-        self._salt = secrets.token_bytes(16)
+        self._salt = secrets.token_bytes(16) if salt is None else salt
+        self._receipts: dict[str, Kept] = {}
         self._journal = Journal()
         self._ops: dict[bytes, int] = {}
         self._trees: dict[Scope, Tree] = {}
@@ -107,6 +115,8 @@ class RamStore(RamFinder):
             if number is None:
                 return None
             entry = self._journal[number - 1]
+            if entry.erased is not None:
+                raise forgotten(f"request {label!r}" if label else "this request")
             if request is not None and request != entry.request:
                 raise IdempotencyConflict(label)
             return _told(entry)
@@ -226,7 +236,7 @@ class RamStore(RamFinder):
             entry = self._journal[number - 1]
             return Effects(
                 replace(entry.commit, result=deepcopy(entry.commit.result), marks=()),
-                entry.scope,
+                self._hidden.get(entry.scope, entry.scope),
                 put=[(path, row.node()) for path, row in entry.put if not row.swept],
                 removed=[path for path, row in entry.removed if not row.swept],
                 begun=[self._stored(row) for row in entry.begun if row.row in self._rows],

@@ -32,7 +32,7 @@ from fornix.stores.sqlite.gathered import Gathered
 from fornix.stores.sqlite.items import Changes
 from fornix.stores.sqlite.journal import adopted
 from fornix.stores.sqlite.known import KnownLanes, KnownRun
-from fornix.stores.sqlite.scopes import scope_id
+from fornix.stores.sqlite.scopes import found_again, scope_id
 from fornix.stores.sqlite.staging import expect
 from fornix.stores.sqlite.tree import LiveNodes, apply_tree
 
@@ -203,7 +203,7 @@ class Transaction:
         """Return the row of a scope, which is made if there is none."""
         if scope in self._known.scopes:
             return self._known.scopes[scope]
-        found = scope_id(self._db, scope)
+        found = scope_id(self._db, scope) or found_again(self._db, scope)
         if found is None:
             self._db.execute(
                 "INSERT INTO scope (space, key) VALUES (?, ?)", (scope.space, scope.key or "")

@@ -7,6 +7,7 @@ import json
 import apsw
 
 from fornix import wire
+from fornix.erasures import forgotten
 from fornix.errors import IdempotencyConflict
 from fornix.store import Commit, Effects, Node, Scope, StoredItem
 from fornix.stores.sqlite import shapes
@@ -18,10 +19,13 @@ from fornix.values import Path
 
 def adopted(db: apsw.Connection, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
     """Return the commit that took *op*, or None; refuse another request."""
-    row = db.execute("SELECT n, time, request, result FROM journal WHERE op = ?", (op,)).get
+    sql = "SELECT n, time, request, result, erased FROM journal WHERE op = ?"
+    row = db.execute(sql, (op,)).get
     if row is None:
         return None
-    number, time, asked, result = row
+    number, time, asked, result, erased = row
+    if erased is not None:
+        raise forgotten(f"request {label!r}" if label else "this request")
     if request is not None and asked != request:
         raise IdempotencyConflict(label)
     stored = None if result is None else wire.decode(result)

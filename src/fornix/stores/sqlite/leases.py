@@ -8,6 +8,7 @@ from fornix.errors import KeyBusy, StaleRun
 from fornix.store import Batch, Lease, Scope
 from fornix.stores.sqlite.files import Owners
 from fornix.stores.sqlite.known import KnownLanes
+from fornix.stores.sqlite.scopes import found_again
 
 
 def holder(db: apsw.Connection, known: KnownLanes, scope: Scope) -> tuple[str | None, int]:
@@ -27,6 +28,9 @@ def take(
 ) -> Lease | None:
     """Give *owner* the lease, or None while somebody alive has it."""
     held, epoch = holder(db, known, scope)
+    if not epoch and found_again(db, scope) is not None:
+        del known.leases[scope]
+        held, epoch = holder(db, known, scope)
     if held is not None and held != owner and owners.is_alive(held):
         return None
     owners.enlist(owner)

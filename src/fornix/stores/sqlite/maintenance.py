@@ -51,7 +51,7 @@ def _forget_ops(db: apsw.Connection, *, until: int) -> None:
 def stats(db: apsw.Connection, path: Path) -> StoreStats:
     """Return figures of the store."""
     commits = db.execute("SELECT ifnull(max(n), 0) FROM journal").get
-    keys = db.execute("SELECT count(*) FROM scope WHERE key != ''").get
+    keys = db.execute("SELECT count(*) FROM scope WHERE key != '' AND space != ''").get
     sets, items = db.execute("SELECT count(*), ifnull(sum(items), 0) FROM memory_set").get
     pending, oldest = db.execute(
         "SELECT count(*), min(updated) FROM feature JOIN item ON item.row = feature.row "
@@ -147,6 +147,17 @@ def problems(db: apsw.Connection) -> list[str]:
         "WHERE item.set_id != compaction.set_id OR item.ended IS NOT compaction.id >> 20) "
         "OR EXISTS (SELECT 1 FROM json_each(added) AS a JOIN item ON item.row = a.value "
         "WHERE item.set_id != compaction.set_id OR item.begun != compaction.id >> 20)",
+        "forgotten runs that left something": "SELECT count(*) FROM run WHERE erased IS NOT NULL "
+        "AND (event != '' OR error IS NOT NULL OR ended IS NULL OR EXISTS (SELECT 1 FROM step "
+        "WHERE step.id BETWEEN run.id << 20 AND (run.id << 20) + 1048575) OR EXISTS (SELECT 1 "
+        "FROM durable_call WHERE step BETWEEN run.id << 20 AND (run.id << 20) + 1048575))",
+        "forgotten keys that left something": "SELECT count(*) FROM scope WHERE space = '' "
+        "AND (EXISTS (SELECT 1 FROM memory_set WHERE memory_set.scope = scope.id) "
+        "OR EXISTS (SELECT 1 FROM node WHERE node.scope = scope.id) "
+        "OR EXISTS (SELECT 1 FROM lane JOIN run ON run.lane = lane.id "
+        "WHERE lane.scope = scope.id AND run.erased IS NULL))",
+        "receipts without a commit": "SELECT count(*) FROM receipt WHERE NOT EXISTS "
+        "(SELECT 1 FROM journal WHERE journal.n = receipt.n)",
         "nodes whose parent is no object": "SELECT count(*) FROM node AS child "
         "WHERE ended IS NULL AND parent != '' AND NOT EXISTS (SELECT 1 FROM node "
         "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "

@@ -26,12 +26,17 @@ from fornix.store import (
 from fornix.stores.sqlite import history, journal, lineage, maintenance, shapes, staging
 from fornix.stores.sqlite.connection import Row, numbers, query, translated
 from fornix.stores.sqlite.handle import Durability, SqliteFile
-from fornix.stores.sqlite.scopes import scope_id
+from fornix.stores.sqlite.scopes import head_of, scope_id
 from fornix.stores.sqlite.tree import read_children, read_node
 from fornix.values import Path as TreePath
 
 VERSION = "PRAGMA data_version"
 """A number that a connection sees change whenever another one committed."""
+
+_SET = """
+    SELECT id FROM memory_set WHERE name = ?
+        AND scope = (SELECT id FROM scope WHERE space = ? AND key = ?)
+"""
 
 GLANCED = 10_000
 """Answers that a connection remembers."""
@@ -66,8 +71,7 @@ class SqliteReads(SqliteFile):
     def head(self, scope: Scope) -> int:
         """See `Ledger.head`."""
         with self._reader() as db:
-            sql = "SELECT head FROM scope WHERE space = ? AND key = ?"
-            return db.execute(sql, (scope.space, scope.key or "")).get or 0
+            return head_of(db, scope)
 
     @translated
     def node(self, scope: Scope, path: TreePath, *, at: int | None, now: int) -> Node | None:
@@ -146,7 +150,7 @@ class SqliteReads(SqliteFile):
     def spaces(self) -> list[str]:
         """See `Ledger.spaces`."""
         with self._reader() as db:
-            sql = "SELECT DISTINCT space FROM scope WHERE key != '' ORDER BY space"
+            sql = "SELECT DISTINCT space FROM scope WHERE key != '' AND space != '' ORDER BY space"
             return [space for (space,) in db.execute(sql)]
 
     @translated
@@ -191,15 +195,17 @@ class SqliteReads(SqliteFile):
         )
         return list(shapes.set_infos(rows, scope))
 
-    def _set_number(self, db: apsw.Connection, ref: SetRef) -> int | None:
+    def _set_numbers(self, db: apsw.Connection, ref: SetRef) -> Iterator[int]:
+        """Yield the number that a set is known by, and, if nothing is there, what it is by now.
+
+        Another process may have forgotten the set since, and somebody added to a new one.
+        """
         known = self._known.sets.get(ref)
         if known is not None:
-            return known[0]
-        return db.execute(
-            "SELECT id FROM memory_set WHERE name = ? AND scope = "
-            "(SELECT id FROM scope WHERE space = ? AND key = ?)",
-            (ref.name, ref.scope.space, ref.scope.key or ""),
-        ).get
+            yield known[0]
+        found = db.execute(_SET, (ref.name, ref.scope.space, ref.scope.key or "")).get
+        if found is not None and (known is None or found != known[0]):
+            yield found
 
     @translated
     def get(
@@ -207,10 +213,11 @@ class SqliteReads(SqliteFile):
     ) -> list[StoredItem | None]:
         """See `Ledger.get`."""
         with self._reader() as db:
-            number = self._set_number(db, ref)
-            if number is None:
-                return [None] * len(ids)
-            return [self._one(db, ref, number, item_id, at) for item_id in ids]
+            for number in self._set_numbers(db, ref):
+                found = [self._one(db, ref, number, item_id, at) for item_id in ids]
+                if any(found):
+                    return found
+        return [None] * len(ids)
 
     def _one(
         self, db: apsw.Connection, ref: SetRef, number: int, item_id: str, at: int | None
@@ -237,21 +244,23 @@ class SqliteReads(SqliteFile):
         """See `Ledger.page`."""
         sql = shapes.page_sql(newest_first=newest_first, at=at is not None, after=after is not None)
         with self._reader() as db:
-            number = self._set_number(db, ref)
-            if number is None:
-                return []
-            bindings = (number, limit, *(after or (None, None)), at)
-            used = 5 if at is not None else 4 if after is not None else 2
-            rows = db.execute(sql, bindings[:used])
-            return [self._stored(row, ref) for row in rows]
+            for number in self._set_numbers(db, ref):
+                bindings = (number, limit, *(after or (None, None)), at)
+                used = 5 if at is not None else 4 if after is not None else 2
+                found = [self._stored(row, ref) for row in db.execute(sql, bindings[:used])]
+                if found:
+                    return found
+        return []
 
     @translated
     def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
         """See `Ledger.versions`."""
         with self._reader() as db:
-            number = self._set_number(db, ref)
-            rows = db.execute(shapes.VERSIONS, (number, item_id))
-            return [self._stored(row, ref) for row in rows]
+            for number in self._set_numbers(db, ref):
+                rows = db.execute(shapes.VERSIONS, (number, item_id))
+                if found := [self._stored(row, ref) for row in rows]:
+                    return found
+        return []
 
     @translated
     def compactions(
@@ -259,8 +268,10 @@ class SqliteReads(SqliteFile):
     ) -> list[Compaction]:
         """See `Ledger.compactions`."""
         with self._reader() as db:
-            number = self._set_number(db, ref)
-            return [] if number is None else lineage.compactions(db, number, before, limit)
+            for number in self._set_numbers(db, ref):
+                if found := lineage.compactions(db, number, before, limit):
+                    return found
+        return []
 
     @translated
     def compaction(self, compaction: int) -> Compaction | None:

@@ -19,7 +19,7 @@ _POSITIONS = (1 << ROW_BITS) - 1
 # The order of joins is given: what narrows most comes first, and sorting is by its key.
 _COLUMNS = """
     SELECT run.id, agent.name, agent.space, scope.key, number, status, event, accepted, now,
-        actions, ended, error, origin
+        actions, ended, error, origin, run.erased
 """
 _JOINED = """
     CROSS JOIN agent ON agent.id = run.agent CROSS JOIN lane ON lane.id = run.lane
@@ -165,11 +165,11 @@ def _outputs(rows: Sequence[Row]) -> list[Output]:
 
 
 def _run(row: Row) -> Run:
-    number, agent, space, key, place, status, event, accepted, now, actions, *rest = row
+    number, agent, space, key, place, status, event, accepted, now, actions, *rest, erased = row
     names = None if actions is None else tuple(json.loads(actions))
     # fmt: off
     return Run(
         number, agent, Scope(space, key), place, STATUSES[int(status)], event, accepted, now, names,
-        *rest,
+        *rest, forgotten=erased is not None,
     )
     # fmt: on

@@ -9,7 +9,8 @@ CREATE TABLE note (            -- small facts: the salt, the embedder of each sp
     text TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE scope (           -- a key of a space; key '' is a knowledge (a key is never empty)
+CREATE TABLE scope (           -- a key of a space; key '' is a knowledge (a key is never empty);
+                               -- space '': a forgotten key, its name a digest
     id INTEGER PRIMARY KEY,
     space TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -34,7 +35,8 @@ CREATE TABLE journal (         -- one row per commit; what it changed is found b
     op BLOB,                   -- digest of its name, while repetitions are recognised
     request BLOB,              -- digest of what was asked
     result TEXT,               -- what a repetition is told
-    ended TEXT                 -- JSON: {"nodes": [id, …] removed, "items": [row, …] ended}
+    ended TEXT,                -- JSON: {"nodes": [id, …] removed, "items": [row, …] ended}
+    erased INTEGER             -- the commit that erased what this one says
 ) STRICT;
 
 CREATE UNIQUE INDEX journal_op ON journal (op) WHERE op IS NOT NULL;
@@ -224,7 +226,8 @@ CREATE TABLE run (
     actions TEXT,              -- JSON: what the event set off
     ended INTEGER,
     error TEXT,
-    origin INTEGER             -- the run whose input it took over
+    origin INTEGER,            -- the run whose input it took over
+    erased INTEGER             -- the commit that erased its event and all that it left
 ) STRICT;
 
 CREATE INDEX run_open ON run (agent, lane, id, status) WHERE ended IS NULL;
@@ -278,3 +281,17 @@ CREATE TABLE event_id (        -- ids of inputs, while repetitions are recognise
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX event_id_time ON event_id (agent, time);
+
+CREATE TABLE receipt (         -- what was forgotten: counts and digests, no content
+    id TEXT NOT NULL PRIMARY KEY,
+    n INTEGER NOT NULL REFERENCES journal,
+    owner TEXT NOT NULL,       -- the space or knowledge
+    asked TEXT NOT NULL,       -- JSON
+    erased TEXT NOT NULL,      -- JSON
+    state INTEGER NOT NULL,    -- 0 erased, 1 rewritten but for log and side files, 2 scrubbed
+    open TEXT NOT NULL,        -- JSON: runs whose records are to be erased once they have ended
+    held TEXT NOT NULL,        -- JSON: who was in the way when it was scrubbed last
+    scrubbed INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX receipt_of_owner ON receipt (owner, n);

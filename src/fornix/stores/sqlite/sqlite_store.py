@@ -18,12 +18,12 @@ from fornix.store import Batch, Commit, Scope
 from fornix.stores.sqlite import history, maintenance, repair, staging
 from fornix.stores.sqlite.apply import Known, Transaction
 from fornix.stores.sqlite.connection import translated
+from fornix.stores.sqlite.forgetting import SqliteForgetting
 from fornix.stores.sqlite.handle import Durability
-from fornix.stores.sqlite.lanes import SqliteLanes
 from fornix.stores.sqlite.queue import CommitQueue, R, Ticket
 
 
-class SqliteStore(SqliteLanes):
+class SqliteStore(SqliteForgetting):
     """See `fornix.store.Store`; opened by `SqliteStore.open`."""
 
     def __init__(

@@ -104,9 +104,11 @@ def put_note(db: apsw.Connection, name: str, text: str | None, expected: str | N
 
 
 def stage(db: apsw.Connection, vectors: Sequence[tuple[int, int, bytes]]) -> None:
-    """Keep vectors beside those in use."""
+    """Keep vectors beside those in use, of versions that are there."""
     rows = [(row, new) for _, row, new in vectors]
-    db.executemany("INSERT OR REPLACE INTO staged (row, vectors) VALUES (?, ?)", rows)
+    db.executemany(
+        "INSERT OR REPLACE INTO staged (row, vectors) SELECT row, ?2 FROM item WHERE row = ?1", rows
+    )
 
 
 def swap(

@@ -1,4 +1,5 @@
--- What items were derived from, compactions that can be undone, and items that have their time.
+-- What items were derived from, compactions that can be undone, items that have their time, and
+-- what was forgotten.
 
 ALTER TABLE scope ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE scope ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
@@ -63,3 +64,20 @@ CREATE TABLE compaction (
 ) STRICT;
 
 CREATE INDEX compaction_of_set ON compaction (set_id, id);
+
+ALTER TABLE journal ADD COLUMN erased INTEGER;
+ALTER TABLE run ADD COLUMN erased INTEGER;
+
+CREATE TABLE receipt (
+    id TEXT NOT NULL PRIMARY KEY,
+    n INTEGER NOT NULL REFERENCES journal,
+    owner TEXT NOT NULL,
+    asked TEXT NOT NULL,
+    erased TEXT NOT NULL,
+    state INTEGER NOT NULL,
+    open TEXT NOT NULL,
+    held TEXT NOT NULL,
+    scrubbed INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX receipt_of_owner ON receipt (owner, n);

@@ -1,0 +1,439 @@
+"""Laws of forgetting: gone from every read, with all that came of it; and it stays gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fornix.errors import Forgotten, FornixError, KeyBusy, NotFound, StaleItem, StaleRun
+from fornix.store import (
+    SWEEP_AFTER_US,
+    Add,
+    Batch,
+    Begin,
+    Call,
+    Commit,
+    Compact,
+    Define,
+    Definition,
+    Erased,
+    Erasure,
+    Input,
+    Link,
+    Put,
+    Replace,
+    Retire,
+    Run,
+    SetRef,
+    Step,
+    Store,
+    Turn,
+    Undo,
+)
+from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, add, batch, record, write
+from fornix.testing.laws import Laws
+from fornix.testing.reads import FAR, reads
+
+BOOK = SetRef(HANDBOOK, "book")
+
+
+def forget(store: Store, *ids: str, ref: SetRef = NOTES, receipt: str = "one") -> Erased:
+    """Erase items of a set."""
+    return store.erase(Erasure(ref.scope, NOW, receipt, items=[(ref, ids)]))
+
+
+def forget_key(store: Store, receipt: str = "one", *, rehearse: bool = False) -> Erased:
+    """Erase Ada."""
+    return store.erase(Erasure(ADA, NOW, receipt, whole=True, rehearse=rehearse))
+
+
+def sum_up(store: Store, made: str, *sources: str, ref: SetRef = NOTES) -> int:
+    """Compact *sources* into one item; return the id of the compaction."""
+    live = [item for item in store.get(ref, sources) if item is not None]
+    links = [Link(ref, item_id) for item_id in sources]
+    retired = [(item.record.id, item.version) for item in live]
+    how = '{"strategy":"sum","topic":"secret"}'
+    write(store, Compact(ref, retired, [Add(ref, record(made), links=links)], how), scope=ref.scope)
+    return store.compactions(ref)[0].id
+
+
+def ids(store: Store, ref: SetRef = NOTES) -> list[str]:
+    """Return what is live."""
+    return sorted(item.record.id for item in store.page(ref))
+
+
+def run_of(store: Store, *, event: str = '"secret"', agent: str = "helper") -> int:
+    """Accept an input of Ada's."""
+    accepted = store.accept(agent, [Input(ADA, event, NOW, event.encode(), b"asked", "it")])[0]
+    assert accepted.run is not None
+    return accepted.run
+
+
+def step(
+    store: Store, run: int, ordinal: int = 0, *, looked: str | None = None, done: bool = True
+) -> Commit:
+    """Commit a step of a run that adds an item, sends something, and puts something out."""
+    lease = store.lease(ADA, "worker")
+    assert lease is not None
+    told = Step(
+        run, ordinal, "greet", sent='["secret"]', sensory='["secret"]', looked=looked,
+        outputs=['"secret out"'], begin=Begin(NOW, ("greet",)), done=done,
+    )  # fmt: skip
+    made = Batch(
+        scope=ADA, time=NOW, epoch=lease.epoch, run=told, base=store.head(ADA), release=done,
+        state=[Put(("seen",), ordinal)], items=[add(f"by {run} {ordinal}")],
+    )  # fmt: skip
+    return store.commit(made)
+
+
+def known(store: Store, run: int) -> Run:
+    """Return a run that is there."""
+    found = store.run(run)
+    assert found is not None
+    return found
+
+
+class ErasingLaws(Laws):
+    """What is erased is gone from every read, and comes back by nothing."""
+
+    # --- items
+
+    def test_an_erased_item_is_in_no_read_of_any_time(self, store: Store) -> None:
+        """All of its versions, live or not; what else is there stays as it was."""
+        write(store, add("i"), add("j"))
+        write(store, Replace(NOTES, 1, record("i", "newer")))
+        write(store, Retire(NOTES, "i", 2))
+        rows = [item.row for item in store.versions(NOTES, "i")]
+        info = store.set_info(NOTES)
+        assert info is not None
+        erased = forget(store, "i")
+        assert erased.counts == {"items": 1, "versions": 2}
+        assert store.versions(NOTES, "i") == []
+        assert all(store.get(NOTES, ["i"], at=n) == [None] for n in range(1, 5))
+        assert store.stored(rows) == store.features_of(info.number, rows) == []
+        assert all(item.record.id == "j" for n in range(1, 5) for item in store.page(NOTES, at=n))
+        assert [item.record.id for item in store.kept(NOTES)] == ids(store) == ["j"]
+        found = [store.effects(n) for n in range(1, 5)]
+        assert [[i.record.id for i in e.begun] for e in found if e] == [["j"], [], [], []]
+        assert [len(e.ended) for e in found if e] == [0, 0, 0, 0]
+
+    def test_the_change_log_says_what_is_gone(self, store: Store) -> None:
+        """So that nobody's cache keeps it."""
+        write(store, add("i"))
+        row, seq = store.versions(NOTES, "i")[0].row, store.seq()
+        forget(store, "i")
+        assert [(c.row, c.kind) for c in store.changes(seq) or ()] == [(row, "removed")]
+
+    def test_nothing_to_erase_is_no_commit(self, store: Store) -> None:
+        """Nor a receipt; and a second time is nothing to erase."""
+        write(store, add("i"))
+        forget(store, "i")
+        before = reads(store, now=NOW)
+        assert forget(store, "i", "nobody", receipt="two") == Erased(None, NOW)
+        assert forget(store, "i", ref=SetRef(BOB, "notes"), receipt="two").commit is None
+        assert reads(store, now=NOW) == before
+        assert [kept.id for kept in store.receipts(["space app"])] == ["one"]
+
+    def test_an_erasure_is_a_commit_with_a_receipt(self, store: Store) -> None:
+        """The same erasure again is told the same."""
+        last = write(store, add("i")).number
+        erased = forget(store, "i")
+        assert erased.commit is not None
+        assert erased.commit > last
+        kept = store.receipt("one")
+        assert kept is not None
+        assert (kept.id, kept.owner, kept.erased, kept.state) == (
+            "one", "space app", erased, "erased",
+        )  # fmt: skip
+        assert forget(store, "i") == erased
+        assert store.receipts(["space other", "knowledge app"]) == []
+        assert store.receipt("two") is None
+        effects = store.effects(erased.commit)
+        assert effects is not None
+        assert (effects.put, effects.begun, effects.ended) == ([], [], [])
+
+    def test_a_rehearsal_changes_nothing(self, store: Store) -> None:
+        """And tells what the erasure then does."""
+        write(store, Put(("a",), 1), add("i"), add("j"))
+        sum_up(store, "s", "i", "j")
+        step(store, run_of(store))
+        before = reads(store, now=NOW)
+        asked = Erasure(ADA, NOW, "one", items=[(NOTES, ["i"])], rehearse=True)
+        some, whole = store.erase(asked), forget_key(store, rehearse=True)
+        assert reads(store, now=NOW) == before
+        assert store.receipts(["space app"]) == []
+        assert some.counts == forget(store, "i").counts
+        assert whole.commit is None
+        assert whole.counts["runs"] == 1
+
+    def test_an_id_may_be_used_again(self, store: Store) -> None:
+        """It begins anew, without a past."""
+        write(store, add("i", "old"))
+        forget(store, "i")
+        with pytest.raises(StaleItem):
+            write(store, Replace(NOTES, 1, record("i", "old and more")))
+        write(store, add("i", "new"))
+        assert [v.record.text for v in store.versions(NOTES, "i")] == ["new"]
+
+    def test_an_op_whose_result_was_erased_says_so(self, store: Store) -> None:
+        """It is not done again, and tells nothing of what it made."""
+        store.commit(batch(add("i"), op=b"op", request=b"asked", label="order", result=["i"]))
+        forget(store, "i")
+        with pytest.raises(Forgotten, match="order"):
+            store.commit(batch(add("i"), op=b"op", request=b"asked", label="order"))
+        with pytest.raises(Forgotten):
+            store.adopted(b"op", request=b"other", label="order")
+        effects = store.effects(1)
+        assert effects is not None
+        assert effects.commit.result is None
+
+    def test_vectors_of_what_is_gone_are_not_kept(self, store: Store) -> None:
+        """Whoever was just making them fills in nothing."""
+        write(store, add("i"), add("j"))
+        info = store.set_info(NOTES)
+        assert info is not None
+        gone, kept = (store.versions(NOTES, item_id)[0].row for item_id in ("i", "j"))
+        forget(store, "i")
+        store.stage([(info.number, gone, b"\1"), (info.number, kept, b"\1")])
+        store.embed([(info.number, gone, b"\1")])
+        store.swap([info.number], notes=[])
+        assert store.features_of(info.number, [gone]) == []
+        assert [f.vectors for f in store.features_of(info.number, [kept])] == [b"\1"]
+
+    # --- what was derived
+
+    def test_what_was_derived_goes_too(self, store: Store) -> None:
+        """To any depth, in knowledge as well; what it was derived from besides comes back."""
+        write(store, *(add(item_id) for item_id in "abcd"))
+        sum_up(store, "ab", "a", "b")
+        sum_up(store, "abc", "ab", "c")
+        write(store, Add(BOOK, record("lesson"), links=[Link(NOTES, "abc")]))
+        assert ids(store) == ["abc", "d"]
+        before = store.versions(NOTES, "b")[0]
+        erased = forget(store, "a")
+        assert (erased.derived, erased.restored, erased.lost) == (3, 2, 0)
+        assert ids(store) == ["b", "c", "d"]
+        assert ids(store, BOOK) == []
+        again = store.get(NOTES, ["b"])[0]
+        assert again is not None
+        assert (again.version, again.first, again.record) == (2, before.first, before.record)
+        assert tuple(erased.marks) == (NOTES,)
+
+    def test_a_compaction_counts_as_undone_by_it(self, store: Store) -> None:
+        """How it was done is gone with what it made."""
+        write(store, add("a"), add("b"))
+        done = sum_up(store, "s", "a", "b")
+        erased = forget(store, "a")
+        found = store.compaction(done)
+        assert found is not None
+        assert (found.undone, found.how, found.added) == (erased.commit, "{}", [])
+        with pytest.raises(FornixError, match="undone"):
+            write(store, Undo(NOTES, done))
+
+    def test_the_rest_of_a_compaction_can_still_be_undone(self, store: Store) -> None:
+        """What came back already is left as it is."""
+        write(store, *(add(item_id) for item_id in "abcd"))
+        live = store.get(NOTES, list("abcd"))
+        retired = [(item.record.id, item.version) for item in live if item is not None]
+        added = [
+            Add(NOTES, record("ab"), links=[Link(NOTES, "a"), Link(NOTES, "b")]),
+            Add(NOTES, record("cd"), links=[Link(NOTES, "c"), Link(NOTES, "d")]),
+        ]
+        write(store, Compact(NOTES, retired, added, "{}"))
+        done = store.compactions(NOTES)[0]
+        forget(store, "a")
+        assert ids(store) == ["b", "cd"]
+        write(store, Undo(NOTES, done.id))
+        assert ids(store) == ["b", "c", "d"]
+
+    def test_what_was_made_of_a_purged_item_goes_still(self, store: Store) -> None:
+        """Its id is known of it; and it is said that it cannot be made again."""
+        write(store, Define(NOTES, Definition(retention="purge")), *map(add, "abc"))
+        live = store.get(NOTES, list("ab"))
+        retired = [(item.record.id, item.version) for item in live if item is not None]
+        made = replace(record("s"), sources=["a", "b"])
+        links = [Link(NOTES, "a"), Link(NOTES, "b")]
+        write(store, Compact(NOTES, retired, [Add(NOTES, made, links=links)], "{}"))
+        store.sweep(now=NOW + SECOND)
+        assert store.versions(NOTES, "a") == []
+        erased = forget(store, "a")
+        assert (erased.derived, erased.restored, erased.lost) == (1, 0, 1)
+        assert ids(store) == ["c"]
+        assert forget(store, "a", receipt="two").commit is None
+
+    def test_what_was_deleted_does_not_come_back(self, store: Store) -> None:
+        """Only what a compaction retired, and nothing became of since."""
+        write(store, *(add(item_id) for item_id in "abc"))
+        write(store, Add(NOTES, record("s"), links=[Link(NOTES, i) for i in "abc"]))
+        write(store, Retire(NOTES, "b", 1))
+        erased = forget(store, "a")
+        assert (erased.derived, erased.restored) == (1, 0)
+        assert ids(store) == ["c"]
+
+    def test_a_source_that_is_live_again_stays_as_it_is(self, store: Store) -> None:
+        """After an undo there is nothing to bring back."""
+        write(store, add("a"), add("b"))
+        write(store, Undo(NOTES, sum_up(store, "s", "a", "b")))
+        assert forget(store, "a").restored == 0
+        assert [(v.version, v.ended is None) for v in store.versions(NOTES, "b")] == [
+            (1, False),
+            (2, True),
+        ]
+
+    def test_an_edited_summary_is_derived_still(self, store: Store) -> None:
+        """Every version of it goes."""
+        write(store, add("a"), add("b"))
+        sum_up(store, "s", "a", "b")
+        write(store, Replace(NOTES, 1, record("s", "edited")))
+        assert forget(store, "a").counts["versions"] == 3
+        assert store.versions(NOTES, "s") == []
+
+    # --- a whole key
+
+    def test_a_forgotten_key_has_no_past_that_was_pruned(self, store: Store) -> None:
+        """Of what it is from then on, all is kept."""
+        write(store, Put(("a",), 1))
+        write(store, Put(("a",), 2))
+        write(store, Put(("a",), 3), time=NOW + 3 * SWEEP_AFTER_US)
+        assert store.prune_history(before=NOW + SECOND)[0] == 1
+        assert store.floor(ADA) != (0, 0)
+        forget_key(store)
+        assert store.floor(ADA) == (0, 0)
+        write(store, Put(("b",), 1), time=NOW + 3 * SWEEP_AFTER_US)
+        assert store.floor(ADA) == (0, 0)
+
+    def test_nothing_is_read_of_a_forgotten_key(self, store: Store) -> None:
+        """Its name is listed nowhere; other keys and knowledge stay as they are."""
+        write(store, Put(("a",), 1), add("i"))
+        write(store, add("k", to=SetRef(BOB, "notes")), Put(("b",), 1), scope=BOB)
+        write(store, add("h", to=BOOK))
+        run = run_of(store)
+        step(store, run)
+        waits = run_of(store, event='"waits"')
+        erased = forget_key(store)
+        assert erased.counts.keys() >= {"nodes", "items", "sets", "commits", "runs", "steps"}
+        assert erased.shared == 1
+        assert store.keys("app") == ["bob"]
+        assert store.set_infos(ADA) == store.every_set(ADA) == []
+        last = store.commit_at(FAR)
+        for at in (None, *range(1, last + 1)):
+            assert store.children(ADA, (), at=at, now=NOW) == []
+            assert store.get(NOTES, ["i"], at=at) == [None]
+        assert ids(store, BOOK) == ["h"]
+        assert ids(store, SetRef(BOB, "notes")) == ["k"]
+        for number in (run, waits):
+            row = known(store, number)
+            assert (row.event, row.error, row.forgotten) == ("", None, True)
+            assert row.scope.key != "ada"
+            assert store.steps(number) == store.calls(number, 0) == store.outputs_of(number) == []
+        assert [known(store, n).status for n in (run, waits)] == ["done", "discarded"]
+        assert "'ada'" not in repr([store.effects(n) for n in range(1, last + 1)])
+        assert store.queue("helper", ADA) == store.lanes("helper", "app", past_parked=True) == []
+
+    def test_a_forgotten_key_may_be_used_again(self, store: Store) -> None:
+        """It finds nothing of before; the numbers of its runs and commits go on."""
+        write(store, Put(("a",), 1), add("i"))
+        run_of(store)
+        erased = forget_key(store)
+        assert store.head(ADA) == erased.commit
+        write(store, Put(("b",), 2), add("i", "new"))
+        assert store.keys("app") == ["ada"]
+        assert [name for name, _ in store.children(ADA, (), at=None, now=NOW)] == ["b"]
+        assert store.children(ADA, (), at=1, now=NOW) == []
+        accepted = store.accept("helper", [Input(ADA, '"next"', NOW)])[0]
+        assert accepted.number == 1
+        second = forget_key(store, "two")
+        assert second.commit is not None
+        assert forget_key(store, "three").commit is None
+
+    def test_what_was_accepted_does_not_run_again(self, store: Store) -> None:
+        """Its event id is remembered, though nothing else of it is."""
+        run = run_of(store)
+        forget_key(store)
+        again = store.accept("helper", [Input(ADA, '"secret"', NOW, b'"secret"', b"asked", "it")])[
+            0
+        ]
+        assert (again.repeated, again.run, again.number) == (True, run, 0)
+        assert store.queue("helper", ADA) == []
+
+    def test_a_zombie_brings_nothing_back(self, store: Store) -> None:
+        """What was begun before the key was forgotten is refused, in a run and outside."""
+        run = run_of(store)
+        lease = store.lease(ADA, "worker")
+        assert lease is not None
+        write(store, add("i"))
+        base = store.head(ADA)
+        self.kill_owner(store, "worker")
+        forget_key(store)
+        told = Step(run, 0, "greet", begin=Begin(NOW, ("greet",)), done=True)
+        late = Batch(scope=ADA, time=NOW, epoch=lease.epoch, run=told, items=[add("z")])
+        pending = Call(run, 0, 0, "fetch", "digest", "returned", '"secret"')
+        for refused in (
+            late,
+            Batch(scope=ADA, time=NOW, epoch=lease.epoch, run=pending),
+            Batch(scope=ADA, time=NOW, run=Turn(run, "waiting", "parked", '"secret"')),
+            Batch(scope=ADA, time=NOW, base=base, state=[Put(("z",), 1)]),
+        ):
+            with pytest.raises(StaleRun):
+                store.commit(refused)
+        store.release(lease)
+        assert store.keys("app") == []
+        assert store.set_infos(ADA) == []
+
+    def test_somebody_alive_is_not_robbed_of_a_key(self, store: Store) -> None:
+        """Whoever runs it finishes first."""
+        write(store, add("i"))
+        lease = store.lease(ADA, "worker")
+        assert lease is not None
+        with pytest.raises(KeyBusy):
+            forget_key(store)
+        store.release(lease)
+        assert forget_key(store).commit is not None
+        later = store.lease(ADA, "other")
+        assert later is not None
+        assert later.epoch > lease.epoch + 1
+
+    def test_outputs_nobody_will_read_are_counted(self, store: Store) -> None:
+        """And those that are in the world already."""
+        store.consumer("helper", "app", "mail")
+        for number in range(3):
+            step(store, run_of(store, event=f'"{number}"'))
+        first = store.outputs("helper", "app")[0].position
+        store.advance("helper", "app", "mail", first)
+        erased = forget_key(store)
+        assert (erased.unread, erased.delivered) == (2, 1)
+        assert store.outputs("helper", "app", after=first) == []
+
+    # --- what else
+
+    def test_scrubbing_changes_no_read(self, store: Store) -> None:
+        """It completes receipts, and moves no number."""
+        write(store, add("i"), add("j"), Put(("a",), 1))
+        forget(store, "i")
+        before = reads(store, now=NOW)
+        assert store.scrub(now=NOW) == []
+        assert reads(store, now=NOW) == before
+        kept = store.receipt("one")
+        assert kept is not None
+        assert (kept.state, kept.scrubbed, tuple(kept.held)) == ("scrubbed", NOW, ())
+        assert store.scrub(now=NOW) == []
+
+    def test_kept_versions_come_by_page(self, store: Store) -> None:
+        """By id and version, also those that ended."""
+        write(store, *(add(item_id) for item_id in "bac"))
+        write(store, Replace(NOTES, 1, record("a", "new")), Retire(NOTES, "c", 1))
+        places = [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
+        found = [(item.record.id, item.version) for item in store.kept(NOTES)]
+        assert found == places
+        for i, place in enumerate(places):
+            page = store.kept(NOTES, after=place, limit=2)
+            assert [(v.record.id, v.version) for v in page] == places[i + 1 : i + 3]
+        assert store.kept(SetRef(BOB, "notes")) == []
+
+    def test_no_such_source_is_no_forgotten_one(self, store: Store) -> None:
+        """Deriving from what is gone is refused like deriving from what never was."""
+        write(store, add("i"))
+        forget(store, "i")
+        with pytest.raises(NotFound):
+            write(store, Add(NOTES, record("s"), links=[Link(NOTES, "i")]))
