@@ -94,7 +94,7 @@ class SetLaws(Laws):
         strategy: dict[str, Value] = {"name": "merge", "at": [0.5]}
         rules: list[dict[str, Value]] = [{"name": "size", "most": 9}]
         made = Definition(capacity=9, compaction=strategy, admission=rules, retention=5)
-        write(store, Define(NOTES, made), add("i"))
+        write(store, Define(NOTES, made))
         strategy["at"] = []
         rules[0]["most"] = 1
         expected = Definition(

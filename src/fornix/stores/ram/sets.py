@@ -85,17 +85,21 @@ class Sets:
         for define in batch.define:
             self._define(define, work)
         self._hold_screens(batch)
+        bare = unscreened(batch)
         for change in batch.items:
+            self._refuse_bare(change, bare)
             self._change(change, work)
         for home in work.grown.values():
             _hold_capacity(home, work)
         self._hold_limits(batch, work)
 
+    def _refuse_bare(self, change: ItemChange, bare: set[SetRef]) -> None:
+        """Refuse a change of a set with rules to which something is added unchecked."""
+        home = self.named(change.set) if change.set in bare else None
+        if home is not None and home.definition.admission is not None:
+            raise SetMoved(change.set.name, what="rules")
+
     def _hold_screens(self, batch: Batch) -> None:
-        for ref in unscreened(batch):
-            home = self.named(ref)
-            if home is not None and home.definition.admission is not None:
-                raise SetMoved(ref.name, what="rules")
         for screened in batch.screened or ():
             home = self.named(screened.set)
             if not screened.knows(Definition() if home is None else home.definition):
