@@ -17,8 +17,6 @@ from typing import Protocol
 from fornix.changes import (
     Add,
     Batch,
-    Change,
-    ChangeKind,
     Clear,
     Commit,
     Compact,
@@ -27,12 +25,11 @@ from fornix.changes import (
     Define,
     Delete,
     Effects,
-    Feature,
     ItemChange,
     Limits,
     Link,
     Node,
-    Pending,
+    Past,
     Put,
     Record,
     Refresh,
@@ -48,6 +45,7 @@ from fornix.changes import (
     refs_of,
 )
 from fornix.definition import Definition, SetInfo
+from fornix.features import Change, ChangeKind, Feature, Pending
 from fornix.progress import (
     Accepted,
     Begin,
@@ -99,6 +97,7 @@ __all__ = [
     "Link",
     "Node",
     "Output",
+    "Past",
     "Pending",
     "Progress",
     "Put",

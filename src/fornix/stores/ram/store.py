@@ -122,6 +122,8 @@ class RamStore(RamFinder):
     def _guard(self, batch: Batch) -> None:
         self._expect(batch.expects)
         key = batch.scope.key or batch.scope.space
+        if batch.after is not None and batch.after != len(self._journal):
+            raise StaleRun(key, expected=batch.after, found=len(self._journal))
         owner, epoch = self._leases.get(batch.scope, (None, 0))
         if batch.epoch is not None and (owner is None or epoch != batch.epoch):
             raise StaleRun(key, expected=batch.epoch, found=epoch, what="epoch")
@@ -152,6 +154,7 @@ class RamStore(RamFinder):
             if tree is None:
                 tree = self._trees[batch.scope] = Tree()
             work.positions = tree.positions
+            work.undo.append(lambda: setattr(tree, "positions", work.positions))
             for delta in batch.state:
                 tree.apply(delta, work)
         if batch.define or batch.items:
@@ -164,7 +167,8 @@ class RamStore(RamFinder):
         commit = Commit(
             work.number, work.time, adopted=False, result=result, marks=tuple(work.marks)
         )
-        begun, put = tuple(work.begun.values()), tuple(work.put.items())
+        begun = tuple(work.begun.values())
+        put = tuple(sorted(work.put.items(), key=lambda pair: pair[1].position))
         removed, ended = tuple(work.removed), tuple(work.ended)
         entry = Entry(commit, batch.scope, batch.request, put, removed, begun, ended)
         self._journal.append(entry)
@@ -225,13 +229,18 @@ class RamStore(RamFinder):
             if not 0 < number <= len(self._journal):
                 return None
             entry = self._journal[number - 1]
+            put = [(path, row) for path, row in entry.put if not row.swept]
+            lineage = self._sets.lineage
             return Effects(
                 replace(entry.commit, result=deepcopy(entry.commit.result), marks=()),
                 entry.scope,
-                put=[(path, row.node()) for path, row in entry.put if not row.swept],
+                put=[(path, row.node()) for path, row in put],
                 removed=[path for path, row in entry.removed if not row.swept],
                 begun=[self._stored(row) for row in entry.begun],
                 ended=[self._stored(row) for row in entry.ended],
+                places=[row.position for _, row in put],
+                compactions=[self._as_kept(done) for done in lineage.done_by(number)],
+                undone=lineage.undone_by(number),
             )
 
     def commit_at(self, time: int) -> int:

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
-from fornix.stores.ram.rows import ATOMS, NodeRow, Work
+from fornix.stores.ram.rows import ATOMS, ROW_BITS, NodeRow, Work
 from fornix.values import Path, Value
 
 EVER = -(1 << 62)
@@ -62,7 +62,7 @@ class Tree:
         name = path[-1]
         there = parent.live.get(name)
         if there is None:
-            self.positions += 1
+            self.positions = max(self.positions + 1, work.number << ROW_BITS)
             row.position = self.positions
         elif not there.is_object:
             row.position = there.position

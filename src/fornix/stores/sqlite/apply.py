@@ -158,6 +158,8 @@ class Transaction:
 
     def _guard(self, batch: Batch, scope: int, number: int) -> None:
         key = batch.scope.key or batch.scope.space
+        if batch.after is not None and batch.after != number - 1:
+            raise StaleRun(key, expected=batch.after, found=number - 1)
         leases.guard(self._db, self._known.runs, self.owners, batch)
         progress.guard(self._db, self._known.runs, batch)
         for ref in refs_of(batch) if batch.define or batch.items else ():

@@ -54,3 +54,4 @@ CREATE TABLE compaction (
 ) STRICT;
 
 CREATE INDEX compaction_of_set ON compaction (set_id, id);
+CREATE INDEX compaction_undone ON compaction (undone) WHERE undone IS NOT NULL;

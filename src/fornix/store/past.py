@@ -1,0 +1,27 @@
+"""What every store asks of a past before it takes it in."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from fornix.changes import Past
+from fornix.errors import InvalidInput
+
+PLACE_BITS = 20
+"""A row is (commit number << 20 | place in the commit)."""
+
+
+def check_past(past: Past, number: int) -> None:
+    """Refuse a past that is not of commit *number*, or contradicts itself.
+
+    Raises:
+        InvalidInput: Rows or compactions are of another commit, or not in order.
+    """
+    rows = [item.row for item in past.begun]
+    begun = [*rows, *(done.id for done in past.compactions)]
+    if any(row >> PLACE_BITS != number for row in begun):
+        raise InvalidInput(f"a past of another commit than {number} cannot be taken in by it")
+    if any(after <= before for before, after in pairwise(rows)):
+        raise InvalidInput("versions of a past come in the order of their rows, each once")
+    if any(item.set != past.set for item in past.begun):
+        raise InvalidInput(f"a past of set {past.set.name!r} begins versions of that set alone")
