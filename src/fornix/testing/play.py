@@ -54,7 +54,7 @@ DEFINITIONS = (
     Definition(),
     Definition(capacity=2, compaction="reject"),
     Definition(capacity=3),
-    Definition(capacity=1, compaction="summarise"),
+    Definition(capacity=1, compaction={"name": "summarise"}),
     Definition(signals={"speaker": 0.5}),
 )
 STEPS = (0, 0, 1, SECOND, 3 * SECOND, 60 * SECOND)

@@ -23,6 +23,9 @@ LAST = (1 << 62) - 1
 
 LABELS = ("speaker", "role", "session")
 
+TIMES = ("until", "expire_at", "valid_from", "valid_to")
+"""Times of an item that most have not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -95,18 +98,8 @@ def _set_lines(store: Store, scope: Scope, selection: Selection, at: int) -> Ite
 
 
 def _set_fields(info: SetInfo) -> Value:
-    found = info.definition
     fields: dict[str, Value] = {"type": "set", "key": info.ref.scope.key, "set": info.ref.name}
-    if found.capacity is not None:
-        fields["capacity"] = found.capacity
-    if found.compaction != "trim":
-        plan = found.compaction
-        fields["compaction"] = plan if isinstance(plan, str) else dict(plan)
-    if found.item_type is not None:
-        fields["item_type"] = found.item_type
-    if found.signals is not None:
-        fields["signals"] = dict(sorted(found.signals.items()))
-    return fields
+    return fields | info.definition.to_json()
 
 
 def item_fields(item: Item, *, key: str | None) -> dict[str, Value]:
@@ -114,21 +107,18 @@ def item_fields(item: Item, *, key: str | None) -> dict[str, Value]:
     fields: dict[str, Value] = {"type": "item", "key": key, "set": item.set_name, "id": item.id}
     if item.time is not None:
         fields["time"] = stamp(item.time)
-    for name in LABELS:
-        if getattr(item, name) is not None:
-            fields[name] = getattr(item, name)
+    fields |= {n: getattr(item, n) for n in LABELS if getattr(item, n) is not None}
     fields["value"] = item.value
     if item.text != text_of(item.value):
         fields["text"] = item.text
-    if item.metadata:
-        fields["metadata"] = dict(item.metadata)
-    if item.importance:
-        fields["importance"] = item.importance
-    if item.sources:
-        fields["sources"] = list(item.sources)
-    if item.compacted:
-        fields["compacted"] = True
-    return fields
+    others: dict[str, Value] = {
+        "metadata": dict(item.metadata),
+        "importance": item.importance,
+        "sources": list(item.sources),
+        "compacted": item.compacted,
+    }
+    fields |= {name: value for name, value in others.items() if value}
+    return fields | {n: stamp(getattr(item, n)) for n in TIMES if getattr(item, n) is not None}
 
 
 def _node_fields(key: str, path: Path, node: Node) -> Value:

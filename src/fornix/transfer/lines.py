@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import cast
 
 from fornix.errors import InvalidInput
@@ -97,26 +98,15 @@ class FornixLines:
         return (None if key is None else checked_name(key, '"key"')), name
 
     def _set(self, fields: dict[str, Value]) -> Entry:
-        _only(fields, "type key set capacity compaction item_type signals")
         key, name = self._owner(fields)
-        capacity, item_type = fields.get("capacity"), fields.get("item_type")
-        compaction, weights = fields.get("compaction", "trim"), fields.get("signals")
-        if capacity is not None and (type(capacity) is not int or capacity < 1):
-            raise InvalidInput(f'"capacity" must be a whole number from 1, not {capacity!r}')
-        if compaction not in ("trim", "reject"):
-            raise InvalidInput(f'"compaction" must be "trim" or "reject", not {compaction!r}')
-        if weights is not None and not isinstance(weights, dict):
-            raise InvalidInput(f'"signals" must be an object, not {weights!r}')
-        signals = None if weights is None else Signals.from_json(cast("dict[str, float]", weights))
-        if item_type is not None:
-            checked_name(item_type, '"item_type"')
-        made = Definition(
-            capacity,
-            compaction,
-            cast("str | None", item_type),
-            signals and signals.to_json(),
+        made = Definition.from_json(
+            {name: told for name, told in fields.items() if name not in ("type", "key", "set")}
         )
-        if key is None and (capacity, compaction, signals) != (None, "trim", None):
+        if made.item_type is not None:
+            checked_name(made.item_type, '"item_type"')
+        signals = None if made.signals is None else Signals.from_json(made.signals)
+        made = replace(made, signals=signals and signals.to_json())
+        if key is None and made != Definition(item_type=made.item_type, admission=made.admission):
             raise InvalidInput("a set of knowledge has no capacity, compaction or signals")
         return SetLine(key, name, made)
 
@@ -124,7 +114,7 @@ class FornixLines:
         _only(
             fields,
             "type key set id time speaker role session value text metadata importance sources "
-            "compacted",
+            "compacted until expire_at valid_from valid_to",
         )
         key, name = self._owner(fields)
         if "value" not in fields:
@@ -141,6 +131,10 @@ class FornixLines:
             time=time_of(fields.get("time")),
             sources=texts_of(fields, "sources"),
             compacted=fields.get("compacted") is True,
+            until=time_of(fields.get("until")),
+            expire_at=time_of(fields.get("expire_at")),
+            valid_from=time_of(fields.get("valid_from")),
+            valid_to=time_of(fields.get("valid_to")),
         )
         return ItemLine(key, name, checked_item(item))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import apsw
 
@@ -204,7 +204,7 @@ class Transaction:
         ).get
         if row is None:
             return None
-        self._known.sets[ref] = (row[0], Definition(**json.loads(row[1])))
+        self._known.sets[ref] = (row[0], Definition.from_json(json.loads(row[1])))
         return self._known.sets[ref]
 
     def define(self, define: Define) -> None:
@@ -216,7 +216,7 @@ class Transaction:
                     define.set.name, asked=define.definition, found=known[1]
                 )
             return
-        text = json.dumps(asdict(define.definition))
+        text = json.dumps(define.definition.to_json())
         if known is None:
             self._db.execute(
                 "INSERT INTO memory_set (scope, name, definition) VALUES (?, ?, ?)",
