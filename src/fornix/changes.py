@@ -367,6 +367,7 @@ class Effects:
         put: Nodes, an object before its fields; fields of one object in their order.
         places: Of each: what its place among its siblings was made by, (commit << 20 | place in
             it); a value that replaces another keeps that one's.
+        ends: Of each: the commit that replaced or removed it; None: none did.
         compactions: That it did.
         undone: Ids of those that it undid.
     """
@@ -378,6 +379,7 @@ class Effects:
     begun: Sequence[StoredItem]
     ended: Sequence[StoredItem]
     places: Sequence[int] = ()
+    ends: Sequence[int | None] = ()
     compactions: Sequence[Compaction] = ()
     undone: Sequence[int] = ()
 

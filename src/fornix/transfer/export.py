@@ -10,7 +10,7 @@ from fornix import wire
 from fornix.items import Item, text_of
 from fornix.memory import Memory
 from fornix.records import item_of
-from fornix.store import Node, Scope, SetInfo, Store
+from fornix.store import Node, Scope, SetInfo, SetRef, Store, StoredItem
 from fornix.values import Path, Value, checked_name, microseconds, moment
 
 FORMAT = 1
@@ -55,7 +55,7 @@ def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator
         yield from _set_lines(store, scope, selection, at)
         if selection.trees:
             for path, node in walk_tree(store, scope, at=at, now=now):
-                yield wire.encode(_node_fields(key, path, node))
+                yield wire.encode(node_fields(key, path, node))
     if selection.knowledge:
         yield from _set_lines(store, Scope(memory.knowledge.name, None), selection, at)
 
@@ -87,17 +87,22 @@ def _infos(store: Store, scope: Scope, selection: Selection) -> list[SetInfo]:
 
 def _set_lines(store: Store, scope: Scope, selection: Selection, at: int) -> Iterator[str]:
     for info in _infos(store, scope, selection):
-        yield wire.encode(_set_fields(info))
-        after: tuple[int, int] | None = None
-        while page := store.page(info.ref, after=after, limit=PAGE, at=at):
-            for stored in page:
-                item = item_of(stored)
-                yield wire.encode(item_fields(item, key=scope.key))
-            time = page[-1].record.time
-            after = (page[-1].updated if time is None else time, page[-1].first)
+        yield wire.encode(set_fields(info))
+        for stored in set_items(store, info.ref, at=at):
+            yield wire.encode(item_fields(item_of(stored), key=scope.key))
 
 
-def _set_fields(info: SetInfo) -> Value:
+def set_items(store: Store, ref: SetRef, *, at: int) -> Iterator[StoredItem]:
+    """Yield the items of a set in order, as after commit *at*."""
+    after: tuple[int, int] | None = None
+    while page := store.page(ref, after=after, limit=PAGE, at=at):
+        yield from page
+        time = page[-1].record.time
+        after = (page[-1].updated if time is None else time, page[-1].first)
+
+
+def set_fields(info: SetInfo) -> dict[str, Value]:
+    """Return a set and its definition as an export writes them."""
     fields: dict[str, Value] = {"type": "set", "key": info.ref.scope.key, "set": info.ref.name}
     return fields | info.definition.to_json()
 
@@ -121,7 +126,8 @@ def item_fields(item: Item, *, key: str | None) -> dict[str, Value]:
     return fields | {n: stamp(getattr(item, n)) for n in TIMES if getattr(item, n) is not None}
 
 
-def _node_fields(key: str, path: Path, node: Node) -> Value:
+def node_fields(key: str, path: Path, node: Node) -> dict[str, Value]:
+    """Return a node of exact memory as an export writes it."""
     kind = "object" if node.is_object else "value"
     fields: dict[str, Value] = {"type": kind, "key": key, "path": list(path)}
     if not node.is_object:

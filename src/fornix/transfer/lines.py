@@ -53,10 +53,20 @@ def wrong(name: str, number: int, problem: str, remedy: str) -> InvalidInput:
     return InvalidInput(f"{name}:{number}: {problem}; {remedy}")
 
 
-def _only(fields: dict[str, Value], known: str) -> None:
+def only(fields: dict[str, Value], known: str) -> None:
+    """Refuse fields that a line of such a type has not."""
     unknown = sorted(set(fields).difference(known.split()))
     if unknown:
         raise InvalidInput(f"unknown fields {unknown}: a {fields['type']!r} line has {known}")
+
+
+def owner_of(fields: dict[str, Value]) -> tuple[str | None, str]:
+    """Return the key (None: knowledge) and the set that a line names."""
+    if "key" not in fields:
+        raise InvalidInput('"key" is missing; it is null for knowledge')
+    key = fields["key"]
+    name = checked_name(fields.get("set"), '"set"')
+    return (None if key is None else checked_name(key, '"key"')), name
 
 
 class FornixLines:
@@ -73,32 +83,31 @@ class FornixLines:
         """
         kind = fields.get("type")
         if kind == "fornix":
-            self._header(fields)
+            self.header(fields)
         elif kind == "set":
-            yield self._set(fields)
+            yield self.set(fields)
         elif kind == "item":
-            yield self._item(fields)
+            yield self.item(fields)
         elif kind in ("object", "value"):
-            yield self._node(fields)
+            yield self.node(fields)
         else:
             raise InvalidInput(f'"type" is {kind!r}; it is fornix, set, item, object or value')
 
-    def _header(self, fields: dict[str, Value]) -> None:
+    def end(self) -> Iterator[Entry]:
+        """Yield what the end of the file says: nothing."""
+        yield from ()
+
+    def header(self, fields: dict[str, Value]) -> None:
+        """Refuse the first line of a format that this fornix does not read."""
         if fields.get("format") != FORMAT:
             raise InvalidInput(
                 f"the format is {fields.get('format')!r}, this fornix reads {FORMAT}; "
                 "upgrade fornix, or export it again with this one"
             )
 
-    def _owner(self, fields: dict[str, Value]) -> tuple[str | None, str]:
-        if "key" not in fields:
-            raise InvalidInput('"key" is missing; it is null for knowledge')
-        key = fields["key"]
-        name = checked_name(fields.get("set"), '"set"')
-        return (None if key is None else checked_name(key, '"key"')), name
-
-    def _set(self, fields: dict[str, Value]) -> Entry:
-        key, name = self._owner(fields)
+    def set(self, fields: dict[str, Value]) -> SetLine:
+        """Return the set that a line defines."""
+        key, name = owner_of(fields)
         made = Definition.from_json(
             {name: told for name, told in fields.items() if name not in ("type", "key", "set")}
         )
@@ -110,13 +119,14 @@ class FornixLines:
             raise InvalidInput("a set of knowledge has no capacity, compaction or signals")
         return SetLine(key, name, made)
 
-    def _item(self, fields: dict[str, Value]) -> Entry:
-        _only(
+    def item(self, fields: dict[str, Value]) -> ItemLine:
+        """Return the item that a line is."""
+        only(
             fields,
             "type key set id time speaker role session value text metadata importance sources "
             "compacted until expire_at valid_from valid_to",
         )
-        key, name = self._owner(fields)
+        key, name = owner_of(fields)
         if "value" not in fields:
             raise InvalidInput('"value" is missing')
         item = Item(
@@ -138,8 +148,9 @@ class FornixLines:
         )
         return ItemLine(key, name, checked_item(item))
 
-    def _node(self, fields: dict[str, Value]) -> Entry:
-        _only(fields, "type key path value expires")
+    def node(self, fields: dict[str, Value]) -> NodeLine:
+        """Return the node of exact memory that a line is."""
+        only(fields, "type key path value expires")
         key, path = checked_name(fields.get("key"), '"key"'), texts_of(fields, "path")
         MemoryRef(MemoryKind.SHORT_TERM, path)
         if not path:

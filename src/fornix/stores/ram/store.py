@@ -239,6 +239,7 @@ class RamStore(RamFinder):
                 begun=[self._stored(row) for row in entry.begun],
                 ended=[self._stored(row) for row in entry.ended],
                 places=[row.position for _, row in put],
+                ends=[row.ended for _, row in put],
                 compactions=[self._as_kept(done) for done in lineage.done_by(number)],
                 undone=lineage.undone_by(number),
             )

@@ -87,6 +87,9 @@ class Tree:
             if row.position <= work.positions:
                 work.removed.append((place, _before(row, above.versions[place[-1]], work.number)))
             found.extend(((*place, name), below, row) for name, below in row.live.items())
+            if place != path:
+                work.undo.append(lambda row=row: setattr(row, "ended", None))
+                row.ended = work.number
         self._end(parent, path[-1], work)
 
     def _end(self, parent: NodeRow, name: str, work: Work) -> None:

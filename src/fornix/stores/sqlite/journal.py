@@ -47,13 +47,14 @@ def effects(db: apsw.Connection, number: int) -> Effects | None:
     return Effects(
         commit=Commit(number, time, adopted=False, result=stored),
         scope=Scope(space, key or None),
-        put=[(path, node) for path, node, _ in put],
-        removed=[path for path, _, _ in gone],
+        put=[(path, node) for path, node, _, _ in put],
+        removed=[path for path, *_ in gone],
         begun=_items(db, "item.row BETWEEN ? AND ?", *_range(number)),
         ended=_items(
             db, "item.row IN (SELECT value FROM carray(?))", numbers(ids.get("items", []))
         ),
-        places=[place for _, _, place in put],
+        places=[place for _, _, place, _ in put],
+        ends=[end for *_, end in put],
         compactions=lineage.done_by(db, number),
         undone=lineage.undone_by(db, number),
     )
@@ -63,15 +64,18 @@ def _range(number: int) -> tuple[int, int]:
     return number << ROW_BITS, (number + 1 << ROW_BITS) - 1
 
 
-def _nodes(db: apsw.Connection, where: str, *bindings: object) -> list[tuple[Path, Node, int]]:
-    sql = f"SELECT parent, name, value, expires, place FROM node WHERE {where}"  # noqa: S608 - ours
+def _nodes(
+    db: apsw.Connection, where: str, *bindings: object
+) -> list[tuple[Path, Node, int, int | None]]:
+    sql = f"SELECT parent, name, value, expires, place, ended FROM node WHERE {where}"  # noqa: S608 - ours
     return [
         (
             (*split(parent), *split(name)),
             Node(value is None, None if value is None else wire.decode(value), expires),
             place,
+            end,
         )
-        for parent, name, value, expires, place in query(db, sql, *bindings)
+        for parent, name, value, expires, place, end in query(db, sql, *bindings)
     ]
 
 
