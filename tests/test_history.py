@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+import pytest
+
 from fornix import Item, Memory
 from fornix.errors import FornixError
 from fornix.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
@@ -100,7 +102,7 @@ class Life:
             return
         ids = tuple(s.record.id for s in retired)
         item = replace(self.item(), sources=ids, compacted=True, until=None)
-        (record,) = engine.recorder.records([(f"sum {store.commit_at(1 << 61)}", item)], now=0)
+        (record,) = engine.recorder.records([(f"sum {store.commit_at(1 << 61)}", item)], now=microseconds(self.clock.now))
         add = Add(ref, record, links=[Link(ref, i) for i in ids])
         change = Compact(ref, [(s.record.id, s.version) for s in retired], [add], '{"by": "test"}')
         self.commit(ref, change)

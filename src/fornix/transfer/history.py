@@ -126,8 +126,10 @@ class _History:
 
     def _look_for_gone(self, found: Effects) -> None:
         """Note nodes that are no longer kept, where they made a place or replaced what is kept."""
-        for (path, _), place, end in zip(found.put, found.places, found.ends, strict=True):
+        for (path, node), place, end in zip(found.put, found.places, found.ends, strict=True):
             made = place >> PLACE_BITS
+            if node.expires == GONE:
+                self._stood.add((found.scope, path))
             if made != found.commit.number and path not in self._paths(made):
                 self._note_gone(made, place, found.scope, path)
             if end is not None and path not in self._paths(end):

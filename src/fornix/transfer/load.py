@@ -102,7 +102,6 @@ class Load:
         """
         if layout == "fornix" and has_history(source):
             done = Replay(self._memory, source, progress).run()
-            self._memory.sweep()  # what stands for nodes that are no longer kept
             self.done = Loaded(added=done.versions, commits=done.commits, commits_kept=done.kept)
             return self.done
         last, begun = 0, False

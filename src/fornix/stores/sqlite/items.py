@@ -53,8 +53,8 @@ _KEPT = """
 """
 
 _LAST_OF = """
-    SELECT id, ended, max(other.version), max(other.ended IS NULL)
-    FROM (SELECT id, ended FROM item WHERE row = ?2) JOIN item AS other USING (id)
+    SELECT id, this.ended, max(other.version), max(other.ended IS NULL)
+    FROM (SELECT id, ended FROM item WHERE row = ?2) AS this JOIN item AS other USING (id)
     WHERE other.set_id = ?1
 """
 
