@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 import pytest
 
 from fornix import Item, Memory
-from fornix.errors import FornixError
+from fornix.errors import Conflict, FornixError, InvalidInput
 from fornix.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
 from fornix.testing.reads import differences, reads
 from fornix.transfer import Load, Selection, Source, check, export_lines, history_lines
@@ -37,7 +41,8 @@ class Clock:
 class Life:
     """A memory that lives a random life, as of its clock."""
 
-    def __init__(self, memory, clock, rng):
+    def __init__(self, memory, clock, rng, *, lasting=False):
+        self.lasting = lasting
         self.memory, self.clock, self.rng = memory, clock, rng
 
     def live(self, steps):
@@ -102,7 +107,9 @@ class Life:
             return
         ids = tuple(s.record.id for s in retired)
         item = replace(self.item(), sources=ids, compacted=True, until=None)
-        (record,) = engine.recorder.records([(f"sum {store.commit_at(1 << 61)}", item)], now=microseconds(self.clock.now))
+        (record,) = engine.recorder.records(
+            [(f"sum {store.commit_at(1 << 61)}", item)], now=microseconds(self.clock.now)
+        )
         add = Add(ref, record, links=[Link(ref, i) for i in ids])
         change = Compact(ref, [(s.record.id, s.version) for s in retired], [add], '{"by": "test"}')
         self.commit(ref, change)
@@ -123,6 +130,7 @@ class Life:
         tree = self.memory.key(self.rng.choice(KEYS)).short_term
         field = self.rng.choice(FIELDS)
         ttl = self.rng.choice((None, None, timedelta(hours=2), timedelta(hours=60)))
+        ttl = None if self.lasting else ttl
         if field == "deep":
             tree.set(("deep", self.rng.choice(FIELDS)), self.rng.randrange(9), ttl=ttl)
         else:
@@ -159,7 +167,7 @@ def brought(memory, found):
 def told(store, now):
     """Return what a store answers, but for what history is not: results, heads, how many ops."""
     store.sweep(now=now)
-    found = reads(store, now=now)
+    found: Any = reads(store, now=now)
     commits = [(c[0], c[1], *c[3:]) for c in found["commits"]]
     kept = {n: v for n, v in found.items() if not n.startswith("head of")}
     refs = {item[0] for name in found if name.startswith("versions of ") for item in found[name]}
@@ -203,3 +211,57 @@ def test_a_life_is_the_same_elsewhere(seed, start, end, tmp_path):
         assert not found, "\n".join(line[:600] for line in found)
         assert brought(other, first).commits == 0
         assert list(export_lines(other, Selection())) == list(export_lines(memory, Selection()))
+
+
+def lived(place, clock, steps=60):
+    """A memory after a life."""
+    memory = opened(place, clock)
+    Life(memory, clock, Random(5), lasting=True).live(steps)
+    return memory
+
+
+def test_a_history_goes_only_where_it_is_the_past(tmp_path):
+    """A store that was written to later is refused, and nothing is written."""
+    clock = Clock()
+    with lived(":memory:", clock) as memory, opened(":memory:", clock) as other:
+        found = list(history_lines(memory))
+        other.key("zoe").add("later")
+        with pytest.raises(Conflict, match=r"written to after commit 1 of history\.jsonl"):
+            brought(other, found)
+        assert other.store.commit_at(1 << 61) == 1
+
+
+def test_a_history_that_was_cut_off_is_refused(tmp_path):
+    """The last line tells that it is whole."""
+    clock = Clock()
+    with lived(":memory:", clock) as memory, opened(":memory:", clock) as other:
+        found = list(history_lines(memory))
+        with pytest.raises(InvalidInput, match="breaks off"):
+            brought(other, found[:-1])
+        with pytest.raises(InvalidInput, match="a line is missing"):
+            brought(other, [line for line in found if '"commit":3,' not in line])
+        assert other.store.commit_at(1 << 61) == 0
+
+
+@pytest.mark.parametrize("number", range(max(2, COUNTS.kills // 6)))
+def test_an_import_of_history_that_is_killed_goes_on(tmp_path, number):
+    """Whenever it is killed, the same command again leaves the same history."""
+    clock = Clock()
+    with lived(":memory:", clock, 1500) as memory:
+        found = list(history_lines(memory))
+    (tmp_path / "life.jsonl").write_text("\n".join(found))
+    db = tmp_path / "new.db"
+    words = ["--db", str(db), "import", str(tmp_path / "life.jsonl"), "--embedder", "words"]
+    command = [sys.executable, "-m", "fornix.cli", *words]
+    log, size = tmp_path / "new.db-wal", Random(number).randrange(1_000_000)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+        deadline = time.monotonic() + 60
+        while child.poll() is None and time.monotonic() < deadline:
+            if log.exists() and log.stat().st_size >= size:
+                child.kill()
+                break
+            time.sleep(0.001)  # noqa: TID251 - a kill has to come in the middle of another process
+        child.communicate(timeout=60)
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    with Memory.open(db, mode="ro") as other:
+        assert list(history_lines(other)) == found

@@ -36,7 +36,7 @@ EVER = -(1 << 61)
 """A time at which nothing has expired, not even that."""
 
 
-def history_lines(memory: Memory, selection: Selection) -> Iterator[str]:
+def history_lines(memory: Memory, selection: Selection | None = None) -> Iterator[str]:
     """Yield the lines of an export of history, without line ends: one unmoving state.
 
     Commits that neither belong to the selection nor reach its sets are left out. What was erased
@@ -45,7 +45,7 @@ def history_lines(memory: Memory, selection: Selection) -> Iterator[str]:
     Raises:
         Conflict: Something was erased or purged meanwhile.
     """
-    yield from _History(memory, selection).lines()
+    yield from _History(memory, selection or Selection()).lines()
 
 
 class _History:
