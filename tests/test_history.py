@@ -169,9 +169,9 @@ def told(store, now):
     store.sweep(now=now)
     found: Any = reads(store, now=now)
     commits = [(c[0], c[1], *c[3:]) for c in found["commits"]]
-    kept = {n: v for n, v in found.items() if not n.startswith("head of")}
+    kept: Any = {n: v for n, v in found.items() if not n.startswith("head of")}
     refs = {item[0] for name in found if name.startswith("versions of ") for item in found[name]}
-    rows = {}
+    rows: Any = {}
     for ref in sorted(refs, key=repr):
         every = {v.row: (v.record.id, v.version) for i in IDS for v in store.versions(ref, i)}
         for done in store.compactions(ref):
