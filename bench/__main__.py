@@ -1,14 +1,15 @@
-"""`python -m bench [store|retrieval|state|runs] ...`; without a name it is `store`."""
+"""`python -m bench [store|retrieval|state|runs|lifecycle] ...`; without a name it is `store`."""
 
 import sys
 
-from bench import retrieval, runs, state, store
+from bench import lifecycle, retrieval, runs, state, store
 
 PROGRAMS = {
     "store": store.main,
     "retrieval": retrieval.main,
     "state": state.main,
     "runs": runs.main,
+    "lifecycle": lifecycle.main,
 }
 
 if __name__ == "__main__":

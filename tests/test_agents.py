@@ -251,8 +251,6 @@ def test_what_is_no_agent():
         (Agent("agent", actions=[outside], on_failed=cast("Any", "stop")), "on_failed must be"),
         (Agent("agent", actions=[outside], on_mismatch=cast("Any", 1)), "on_mismatch must be"),
         (Agent("agent", actions=[outside], retry=cast("Any", 3)), r"must be a Retry"),
-        (marked(lambda event, ctx: None, on_error="never"), "on_error must be"),
-        (marked(lambda event, ctx: None, retry=3), "must be a Retry"),
     ]
     for agent, says in cases:
         with pytest.raises(InvalidInput, match=says):
@@ -292,3 +290,65 @@ def test_which_errors_are_tried_again():
     for wrong in ({"attempts": 0}, {"wait_s": -1}, {"factor": 0.5}, {"jitter": 2}, {"most_s": -1}):
         with pytest.raises(InvalidInput):
             Retry(**cast("Any", wrong))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"when": 3}, {"when": "x"}, {"on_error": "no"}, {"on_error": [3]}, {"retry": 3},
+        {"adapt": 3}, {"retry": Retry(), "on_error": "skip"},
+    ],
+)  # fmt: skip
+def test_an_action_refuses_settings_that_make_no_sense(setting):
+    """Where it is marked, not when its first event comes."""
+    with pytest.raises(InvalidInput, match=next(iter(setting))):
+        action(InputEvent, **setting)
+
+
+def test_a_condition_is_not_async():
+    """What it returns would be true, whatever it says."""
+
+    async def condition(event):
+        return False
+
+    with pytest.raises(InvalidInput, match="plain function, not async"):
+        action(InputEvent, when=cast("Any", condition))
+
+
+@pytest.mark.parametrize("when", [lambda: True, lambda event, ctx: True])
+def test_a_condition_takes_the_event(when):
+    """Said when the agent is looked through, not when its first event comes."""
+
+    @action(InputEvent, when=when)
+    def work(event, ctx): ...
+
+    with pytest.raises(InvalidInput, match=r"the when= of action 'work' .* must take \(event\)"):
+        Plan.of(Agent("agent", actions=[work]))
+
+
+@pytest.mark.parametrize("name", ["", 3, "x" * 5000])
+def test_an_agent_that_is_given_a_name_has_one(name):
+    """An empty one does not stand for that of its class."""
+    with pytest.raises(InvalidInput, match="an agent's name"):
+        Agent(name, actions=[outside])
+    with pytest.raises(InvalidInput, match="an agent's name"):
+        names(Everywhere, name=name)
+
+
+@pytest.mark.parametrize("actions", [3, outside])
+def test_an_agent_takes_a_list_of_actions(actions):
+    with pytest.raises(InvalidInput, match="actions must be a list"):
+        Agent("one", actions=actions)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "3", 1 << 21])
+def test_the_tasks_of_a_run_are_a_number(limit):
+    """At most as many as a store can number."""
+    with pytest.raises(InvalidInput, match=r"Everywhere\.max_tasks must be a whole number"):
+        names(Everywhere(max_tasks=limit))
+
+
+@pytest.mark.parametrize("setting", ["short_term_ttl", "retry", "memory_events", "on_failed"])
+def test_an_agent_refuses_settings_of_another_type(setting):
+    with pytest.raises(InvalidInput, match=setting):
+        names(Everywhere(**{setting: cast("Any", 3)}))

@@ -386,7 +386,7 @@ def test_an_import_that_is_ended_goes_on(tmp_path, how):
     assert before % 500 == 0
     if how == signal.SIGINT:
         assert child.returncode == 130
-        assert "up to line" in err.decode()
+        assert "adds nothing twice" in err.decode()
         assert b"Traceback" not in err
     code, out, _ = run(*words, "--json", db=db)
     assert code == 0
@@ -558,6 +558,12 @@ USES = {
     "export": [],
     "stats": [],
     "doctor": [],
+    "diff": ["ada", "0"],
+    "prune-history": ["--before", "2025-01-01T00:00:00Z"],
+    "compact": [],
+    "compactions": ["-k", "ada"],
+    "undo": ["1", "-k", "ada"],
+    "lineage": ["x", "-k", "ada"],
     "backup": ["copy.db"],
     "reindex": ["--embedder", "words"],
     "run": ["cli_agent:Counter", "--input", "-"],
@@ -729,7 +735,7 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         (["run", "cli_agent:Counter", "-i", "nope.jsonl"], 1),
         (["run", "cli_agent:Counter", "-i", "."], 1),
         (["run", "cli_agent:Counter", "-i", "-", "--concurrency", "0"], 2),
-        (["run", "cli_agent:Counter", "-i", "-", "--name", ""], 0),
+        (["run", "cli_agent:Counter", "-i", "-", "--name", ""], 2),
         (["recover", "cli_agent:Nobody"], 1),
         (["runs"], 2),
         (["runs", "list", "--status", "lost"], 2),
@@ -785,7 +791,7 @@ def test_messages_say_what_to_do(filled, tmp_path):
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"role": "user", "content": "x"}\n{"role": "user"}\n')
     said = filled("import", str(bad), "-k", "ada", code=1).stderr
-    assert said.startswith(f"fornix: {bad}:2: a message has")
+    assert f"fornix: {bad}:2: a message has" in said
     assert "its sets: default" in filled("list", "-k", "ada", "-s", "nope", code=3).stderr
     assert "--key KEY" in filled("search", "x", code=2).stderr
 

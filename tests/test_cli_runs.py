@@ -183,6 +183,11 @@ def test_an_agent_that_cannot_be_loaded_is_told_with_its_place(shell, tmp_path, 
     )
     assert "broken.py:3 raised SyntaxError" in said(broken, "\n\ndef\n")
     assert "raised SystemExit" in said("broken:A", "raise SystemExit(0)\n")
+    odd = "class Odd(BaseException):\n    def __str__(self):\n        raise self\n\n"
+    assert "broken.py:5 raised Odd: (no message" in said(broken, f"{odd}raise Odd\n")
+    assert "broken.py:5 raised GeneratorExit" in said("broken:A", "\n" * 4 + "raise GeneratorExit")
+    makes = "import fornix\n\nclass A(fornix.Agent):\n    def __init__(self):\n        exit(3)\n"
+    assert "cannot be made" in said(broken, makes)
     assert "no Agent is in it" in said(broken, "x = 1\n")
     assert "A cannot be made: " in said(
         broken,
@@ -445,13 +450,18 @@ def test_replay_of_everything_an_action_can_do(shell, tmp_path):
     step, skipped, _ = map(json.loads, told(shell, "replay", "1", "--json").splitlines())
     assert {"path": ["a.b", "c"], "value": 1} in step["wrote"]["short_term"]
     assert {"path": "user", "object": True} in step["wrote"]["short_term"]
-    assert [i["knowledge"] for i in step["wrote"]["items"]] == [None, "default"]
+    assert [i["knowledge"] for i in step["wrote"]["items"]] == [None, "default", "default"]
     assert skipped["skipped"]["type"] == "RuntimeError"
     again, _ = map(json.loads, told(shell, "replay", "2", "--json").splitlines())
     assert {"path": "user", "removed": True} in again["wrote"]["short_term"]
     assert [i["change"] for i in again["wrote"]["items"]] == ["updated", "retired"]
     (search,) = again["read"]["searches"]
     assert (search["query"], search["hits"][0]["text"]) == ("tent", "A tent.")
+    told_apart = [(i["knowledge"], i["set"], i["text"]) for i in again["read"]["items"][:3]]
+    assert told_apart == [
+        (None, "notes", "A tent."), ("default", "handbook", "Open at 9."),
+        ("default", "notes", "Not of Ada."),
+    ]  # fmt: skip
     shown = shell("replay", "2").stdout
     for line in ("search notes: 'tent'", "retired", "failed, and was skipped", "user removed"):
         assert line in shown
@@ -478,10 +488,11 @@ class Busy(Agent):
             short.new_object("user")
             notes.add("A tent.", id="tent")
             handbook.add("Open at 9.", id="hours")
+            ctx.knowledge.set("notes").add("Not of Ada.", id="tent")
             return
         short.get("user")
         short.delete("user")
-        notes.get("tent"), handbook.get("hours")
+        notes.get("tent"), handbook.get("hours"), ctx.knowledge.set("notes").get("tent")
         notes.search("tent")
         notes.update("tent", "A big tent.")
         handbook.delete("hours")
@@ -498,3 +509,20 @@ class Busy(Agent):
 def dial():
     raise OSError("no line")
 """
+
+
+# --- mistakes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs", "show", "x"), ("runs", "show", "0"), ("runs", "show", "1.5"), ("replay", "x"),
+        ("runs", "show", "9" * 20), ("runs", "retry", "1", "x"), ("runs", "discard", "x"),
+        ("runs", "list", "-n", "0"), ("runs", "list", "-n", "x"), ("list", "-k", "a", "-n", "0"),
+        ("run", "json:x", "-i", "-", "--concurrency", "x"),
+    ],
+)  # fmt: skip
+def test_a_number_that_is_none_is_told_in_one_line(shell, words):
+    """With exit code 2, as every wrong word."""
+    assert "is not a whole number, " in shell(*words, code=2).stderr.splitlines()[0]

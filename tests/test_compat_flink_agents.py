@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ def test_a_chat_history_comes_back_as_it_was_given(memory: Memory) -> None:
     assert item.memory_set_name == "chat_history"
     assert item.value == tea
     assert item.compacted is False
+    assert isinstance(item.created_time, datetime)
     assert item.created_time <= item.last_accessed_time
     assert item.id == ids[0]
     assert history.search(query="favourite drink", limit=1)[0].value.content == "I like tea"
@@ -56,6 +58,7 @@ def test_a_search_is_an_access(memory: Memory) -> None:
     history.add("I like tea")
     history.search("tea", 1)
     item = history.get()[0]
+    assert isinstance(item.created_time, datetime)
     assert item.last_accessed_time > item.created_time
 
 

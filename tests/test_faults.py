@@ -32,6 +32,7 @@ from fornix.errors import (
 )
 from fornix.store import Scope
 from fornix.stores.sqlite import SqliteStore
+from fornix.stores.sqlite.connection import in_our_words
 from fornix.stores.sqlite.files import file_system, refuse_unsupported
 from hardship import DROP_RIGHTS, closed_folder, shut, small_disk
 
@@ -248,6 +249,13 @@ for _ in range(2):
         place.chmod(0o644)
         with Memory.open(place) as memory:
             assert texts(memory) == ["x"]
+
+
+def test_a_read_only_file_system_is_told_what_to_do_about() -> None:
+    """There nobody lacks rights: it is SQLite that cannot make its log beside the database."""
+    error = in_our_words(apsw.CantOpenError("unable to open database file"), "app.db")
+    assert isinstance(error, StoreReadOnly)
+    assert "let this process write its folder, or open it with mode='ro'" in str(error)
 
 
 def test_files_are_readable_by_their_owner_alone(path: Path) -> None:

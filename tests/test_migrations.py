@@ -10,6 +10,8 @@ import pytest
 
 from fornix import Memory
 from fornix.errors import NotAStore, StoreTooNew
+from fornix.store import Definition, Scope, SetRef
+from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.connection import (
     APPLICATION_ID,
     SCHEMA,
@@ -106,3 +108,55 @@ def test_a_file_of_another_program_is_refused(tmp_path: Path, mode) -> None:
     with pytest.raises(NotAStore, match=r"other\.db.*not a fornix store"):
         Memory.open(path, mode=mode)
     assert path.read_bytes() == before
+
+
+def as_schema_1(made: Path, path: Path) -> None:
+    """Write to *path* what a store of schema 1 would hold of what the store *made* does."""
+    db = apsw.Connection(str(path))
+    db.execute(sql(migrations()[1]))
+    db.execute("ATTACH ? AS made", (str(made),))
+    tables = [
+        name
+        for (name,) in db.execute(
+            "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+        )
+    ]
+    with db:
+        for table in tables:
+            names = ", ".join(row[1] for row in db.execute(f"PRAGMA main.table_xinfo({table})"))
+            db.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM made.{table}")  # noqa: S608 - ours
+    db.execute("DETACH made")
+    db.pragma("application_id", APPLICATION_ID)
+    db.pragma("user_version", 1)
+    db.close()
+
+
+def test_a_store_of_schema_1_is_what_it_was(tmp_path: Path) -> None:
+    """Live items and ended ones, texts and other values: counted, found and capable of all."""
+    made, path = tmp_path / "made.db", tmp_path / "app.db"
+    with Memory.open(made, embedder="words") as memory:
+        notes = memory.key("ada").set("notes", capacity=9)
+        notes.add("green tea in the morning", id="i")
+        notes.add({"text": "black coffee", "cups": 2}, id="j", metadata={"topic": "drinks"})
+        notes.add("gone by now", id="gone")
+        notes.update("i", "white tea in the morning")
+        notes.delete("gone")
+        memory.knowledge.set("handbook").add("tea is served at five")
+        expected = [hit.item.id for hit in notes.search("tea coffee")]
+    as_schema_1(made, path)
+    with Memory.open(path) as memory:
+        store = memory.store
+        assert isinstance(store, SqliteStore)
+        assert store.problems() == []
+        notes = memory.key("ada").set("notes")
+        assert [item.version for item in notes.list()] == [2, 1]
+        assert [hit.item.id for hit in notes.search("tea coffee")] == expected
+        info = store.set_info(SetRef(Scope("default", "ada"), "notes"))
+        assert info is not None
+        assert (info.items, info.tokens) == (2, sum(f.tokens for f in store.features(info.number)))
+        assert info.tokens > 4
+        assert (info.expiring, info.timed) == (None, False)
+        assert info.definition == Definition(capacity=9)
+        notes.delete("j")
+        notes.add("mint tea")
+        assert store.problems() == []

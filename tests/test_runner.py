@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from doors import Letters
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
 from fornix.errors import StoreClosed, StoreFull
 from fornix.stores.ram import RamStore
 from fornix.stores.sqlite import SqliteStore
@@ -218,3 +219,39 @@ def test_a_closed_runner_leaves_no_thread():
     for thread in left:
         thread.join(10)
     assert not any(thread.is_alive() for thread in left)
+
+
+class Noted(Event):
+    """What the action below sends to itself."""
+
+    left: int
+
+
+@action(InputEvent, Noted)
+def wander(event, ctx):
+    left = event.left if isinstance(event, Noted) else 2
+    for memory in (ctx.sensory_memory, ctx.short_term_memory):
+        memory.set("trip.stops", [*memory.get("trip.stops", []), left])
+        memory.increment("steps")
+        memory.delete("trip" if left == 1 else "map")
+    ctx.send_event(Noted(left - 1) if left else OutputEvent("home"))
+
+
+@pytest.mark.parametrize("place", [":memory:", "runs.db"])
+def test_a_run_leaves_nothing_to_the_garbage_collector(tmp_path, place):
+    """What it made goes as it ends: collecting circles would cost as much as the run did."""
+    found = place if place == ":memory:" else tmp_path / place
+    with (
+        Memory.open(found, embedder=Letters(), durability="normal") as memory,
+        LocalRunner(Agent("wanderer", actions=[wander]), memory) as runner,
+    ):
+        list(runner.map([("ada", n) for n in range(10)]))
+        gc.collect()
+        gc.disable()
+        try:
+            outputs = list(runner.map([("ada", n) for n in range(200)]))
+            left = gc.collect()
+        finally:
+            gc.enable()
+    assert outputs == [("home",)] * 200
+    assert left < 200

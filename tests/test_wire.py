@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -240,3 +241,12 @@ def test_a_name_that_is_no_wire_form_is_refused() -> None:
     """Rather than read as another name, which may be there too."""
     with pytest.raises(InvalidInput, match="second"):
         wire.decode('{"$defs": 1, "defs": 2}')
+
+
+@given(st.lists(st.tuples(st.text("ab,", max_size=5), st.integers(0, 1300)), max_size=4))
+@example([("a" * 599, 600)])
+@example([("a" * 601, 599), ("a", 600)])
+def test_a_long_number_is_found_wherever_it_stands(parts: list[tuple[str, int]]) -> None:
+    """Only every 600th character is looked at first."""
+    text = "".join(letters + "7" * digits for letters, digits in parts)
+    assert wire._has_long_int(text) == bool(re.search("[0-9]{600}", text))

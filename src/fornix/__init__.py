@@ -5,6 +5,8 @@ The way in is `Memory.open`; every name a user needs is here.
 
 from fornix.agent import Agent, action
 from fornix.aio import AsyncMemory
+from fornix.compaction import Compacted, CompactionPlan, Derived, Merge, Summarize, Trim
+from fornix.compactor import Compactor
 from fornix.durable_calls import durable
 from fornix.embed import Embedder
 from fornix.errors import FornixError
@@ -39,6 +41,10 @@ __all__ = [
     "Agent",
     "AsyncMemory",
     "ChatModel",
+    "Compacted",
+    "CompactionPlan",
+    "Compactor",
+    "Derived",
     "Embedder",
     "Event",
     "FornixError",
@@ -63,6 +69,7 @@ __all__ = [
     "MemoryRef",
     "MemorySet",
     "MemoryStats",
+    "Merge",
     "OpenAIChat",
     "OutputEvent",
     "Retain",
@@ -75,6 +82,8 @@ __all__ = [
     "ShortTermReadEvent",
     "ShortTermWriteEvent",
     "Signals",
+    "Summarize",
+    "Trim",
     "Ttl",
     "action",
     "durable",

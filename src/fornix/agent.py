@@ -25,9 +25,10 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 from fornix.errors import InvalidInput
 from fornix.events import Event, InputEvent, OutputEvent
 from fornix.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
+from fornix.progress import MOST
 from fornix.retries import ONCE, Retry
 from fornix.state import Ttl
-from fornix.values import checked_name
+from fornix.values import checked_name, counted
 
 OnError: TypeAlias = Literal["fail", "retry", "skip"]
 """What is done when an action raises: its run is parked; it is tried again; the run goes on
@@ -41,6 +42,9 @@ OnMismatch: TypeAlias = Literal["fail", "truncate"]
 
 Condition: TypeAlias = Callable[[Any], bool]
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any]")
+
+MAX_TASKS = 10_000
+"""Tasks of a run, unless its agent says more or less: far beyond what is meant."""
 
 _MARK = "__fornix_action__"
 
@@ -101,7 +105,7 @@ def action(
         adapt: For `fornix.compat`: makes what the function gets as its context.
 
     Raises:
-        InvalidInput: No event class, or something else than one.
+        InvalidInput: No event class, or something else than one; a setting that cannot be used.
     """
     if not events:
         raise InvalidInput("@action needs the classes of its events: @action(InputEvent)")
@@ -110,7 +114,8 @@ def action(
             raise InvalidInput(f"@action takes subclasses of Event, not {kind!r}")
         if kind is Event:
             raise InvalidInput("@action(Event): name a class of your own: class MyEvent(Event): …")
-    if retry is not None and on_error is None:
+    _check_settings(when, on_error, retry, adapt)
+    if retry is not None:
         on_error = "retry"
     marked = Marked(events, when, on_error, retry, adapt)
 
@@ -133,6 +138,21 @@ def action(
     return mark
 
 
+def _check_settings(when: object, on_error: object, retry: object, adapt: object) -> None:
+    """Raise `InvalidInput` for what an action could not be done with."""
+    for name, function in (("when", when), ("adapt", adapt)):
+        if function is not None and not callable(function):
+            raise InvalidInput(f"{name} must be a function, not {function!r}")
+    if inspect.iscoroutinefunction(when):
+        raise InvalidInput(f"when must be a plain function, not async as {when!r} is")
+    if on_error is not None and on_error not in _SETTINGS["on_error"]:
+        raise InvalidInput(f"on_error must be fail, retry or skip, not {on_error!r}")
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidInput(f"retry must be a Retry(…), not {retry!r}")
+    if retry is not None and on_error not in (None, "retry"):
+        raise InvalidInput(f"retry goes with on_error='retry', and not with {on_error!r}")
+
+
 class Agent:
     """Actions, and what holds for all of them. Subclass it, or give it functions.
 
@@ -144,6 +164,8 @@ class Agent:
         retry: How "retry" tries again, for actions that do not say.
         on_failed: "wait": later inputs of a key wait while a run is parked; "next": they go on,
             and a retry runs the input again behind them.
+        max_tasks: How many tasks a run may have before it is parked with `RunTooLong`: actions
+            that send each other events for ever come to an end.
         on_mismatch: "fail" parks a run whose task began anew and made other durable calls;
             "truncate" forgets the calls from there on, and makes the new ones.
         short_term_ttl: How long short-term values stay where a write does not say; None: what
@@ -156,6 +178,7 @@ class Agent:
     retry: Retry = Retry()
     on_failed: OnFailed = "wait"
     on_mismatch: OnMismatch = "fail"
+    max_tasks: int = MAX_TASKS
     short_term_ttl: Ttl | None = None
     memory_events: MemoryEvents = MemoryEvents()
 
@@ -168,6 +191,7 @@ class Agent:
         retry: Retry | None = None,
         on_failed: OnFailed | None = None,
         on_mismatch: OnMismatch | None = None,
+        max_tasks: int | None = None,
         short_term_ttl: Ttl | None = None,
         memory_events: MemoryEvents | None = None,
     ) -> None:
@@ -177,12 +201,17 @@ class Agent:
             "retry": retry,
             "on_failed": on_failed,
             "on_mismatch": on_mismatch,
+            "max_tasks": max_tasks,
             "short_term_ttl": short_term_ttl,
             "memory_events": memory_events,
         }
+        if name is not None:
+            checked_name(name, "an agent's name")
         for setting, value in given.items():
             if value is not None:
                 setattr(self, setting, value)
+        if not isinstance(actions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"actions must be a list of functions, not {actions!r}")
         self._given = tuple(actions)
 
 
@@ -230,7 +259,7 @@ class Plan:
         by_event = {
             kind: tuple(a for a in actions.values() if kind in a.events) for kind in types.values()
         }
-        chosen = checked_name(name or made.name or type(made).__name__, "an agent's name")
+        chosen = checked_name(_name(made) if name is None else name, "an agent's name")
         settings = made.memory_events
         told = settings.told(types.values())
         always = {
@@ -251,13 +280,29 @@ class Plan:
             return self.told
         return self.agent.memory_events.told({*self.types.values(), *listened})
 
+    def asks_for(self, kind: type[Event]) -> bool:
+        """Return whether an input of a class may set anything off."""
+        return bool(self.by_event.get(kind)) or bool(self.by_event.get(RunBeginEvent))
+
     def set_off(self, event: Event) -> tuple[str, ...]:
-        """Return the names of the actions that *event* sets off, in the order of definition."""
+        """Return the names of the actions that *event* sets off, in the order of definition.
+
+        Raises:
+            Exception: What a condition of theirs raised; a note says which one.
+        """
         always = self.always.get(type(event))
         if always is not None:
             return always
         found = self.by_event.get(type(event), ())
-        return tuple(a.name for a in found if a.when is None or a.when(event))
+        return tuple(a.name for a in found if a.when is None or _is_met(a, a.when, event))
+
+
+def _is_met(found: Action, when: Condition, event: Event) -> bool:
+    try:
+        return bool(when(event))
+    except Exception as error:
+        error.add_note(f"in the condition (when=) of action {found.name!r}, on {event.type}")
+        raise
 
 
 def _made(agent: Agent | type[Agent]) -> Agent:
@@ -277,6 +322,14 @@ def _made(agent: Agent | type[Agent]) -> Agent:
                 f"{_title(agent)}.{setting} must be one of {', '.join(values)}, not "
                 f"{getattr(agent, setting)!r}"
             )
+    counted(agent.max_tasks, f"{_title(agent)}.max_tasks", most=MOST)
+    ttl = agent.short_term_ttl
+    if ttl is not None and not isinstance(ttl, Ttl):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(
+            f"{_title(agent)}.short_term_ttl must be Ttl(after=…), or None, not {ttl!r}"
+        )
+    if not isinstance(agent.retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"{_title(agent)}.retry must be a Retry(…), not {agent.retry!r}")
     if not isinstance(agent.memory_events, MemoryEvents):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
             f"{_title(agent)}.memory_events must be MemoryEvents(…), not {agent.memory_events!r}"
@@ -284,8 +337,12 @@ def _made(agent: Agent | type[Agent]) -> Agent:
     return agent
 
 
+def _name(agent: Agent) -> str:
+    return type(agent).__name__ if agent.name == "" else agent.name
+
+
 def _title(agent: Agent) -> str:
-    return agent.name or type(agent).__name__
+    return str(_name(agent))
 
 
 def _actions(agent: Agent) -> Iterable[Action]:
@@ -313,25 +370,27 @@ def _plain(member: object) -> Any:
     return getattr(member, "__func__", member)
 
 
-def _action(agent: Agent, name: str, call: Callable[..., Any], inner: object) -> Action:
-    marked: Marked = getattr(inner, _MARK)
+def _check_takes(function: Callable[..., Any], *names: str, what: str) -> None:
     try:
-        inspect.signature(call).bind(None, None)
+        inspect.signature(function).bind(*names)
     except TypeError:
         raise InvalidInput(
-            f"action {name!r} of agent {_title(agent)} must take (event, ctx); it takes "
-            f"{inspect.signature(call)}"
+            f"{what} must take ({', '.join(names)}); it takes {inspect.signature(function)}"
         ) from None
+    except ValueError:
+        return  # of a function in C, which does not say
+
+
+def _action(agent: Agent, name: str, call: Callable[..., Any], inner: object) -> Action:
+    marked: Marked = getattr(inner, _MARK)
+    _check_takes(call, "event", "ctx", what=f"action {name!r} of agent {_title(agent)}")
+    if marked.when is not None:
+        what = f"the when= of action {name!r} of agent {_title(agent)}"
+        _check_takes(marked.when, "event", what=what)
     if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
         raise InvalidInput(f"action {name!r} must not yield; send events with ctx.send_event(…)")
     on_error = marked.on_error or agent.on_error
-    if on_error not in ("fail", "retry", "skip"):
-        raise InvalidInput(
-            f"action {name!r}: on_error must be fail, retry or skip, not {on_error!r}"
-        )
     retry = marked.retry or agent.retry
-    if not isinstance(retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"action {name!r}: retry must be a Retry(…), not {retry!r}")
     return Action(
         name=name,
         events=marked.events,

@@ -18,13 +18,14 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, cast
 
+from fornix.compaction import Compacted
 from fornix.embed import Embedder
 from fornix.errors import StoreClosed, Unusable, WrongLoop
 from fornix.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
 from fornix.memory import DEFAULT_SPACE, Memory
 from fornix.memory_events import MemoryEvent
+from fornix.moments import AsOf
 from fornix.sets import MemorySet
-from fornix.signals import Signals
 from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
 from fornix.store import Commit, Definition, Store
 from fornix.values import Value
@@ -117,6 +118,19 @@ def _default(
     return call
 
 
+def _opened(
+    method: Callable[Concatenate[S, P], MemorySet],
+) -> Callable[Concatenate[_Async, P], Awaitable[AsyncMemorySet]]:
+    """Make a call that gives a set."""
+
+    @wraps(method)
+    async def call(self: _Async, *args: P.args, **kwargs: P.kwargs) -> AsyncMemorySet:
+        made = await self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
+        return AsyncMemorySet(self.loop, made)
+
+    return call
+
+
 class AsyncMemoryObject:
     """A `MemoryObject` whose calls are awaited; objects it gives are of its kind."""
 
@@ -197,6 +211,10 @@ class AsyncMemoryObject:
         same = await self.loop.run(lambda: self.sync.once(idempotency_key))
         return AsyncMemoryObject(self.loop, same)
 
+    async def at(self, as_of: AsOf) -> AsyncMemoryObject:
+        """See `MemoryObject.at`."""
+        return AsyncMemoryObject(self.loop, await self.loop.run(lambda: self.sync.at(as_of)))
+
     def _shown(self, found: object) -> object:
         return AsyncMemoryObject(self.loop, found) if isinstance(found, MemoryObject) else found
 
@@ -215,9 +233,15 @@ class AsyncMemorySet:
     history = _awaited(MemorySet.history)
     search = _awaited(MemorySet.search)
     update = _awaited(MemorySet.update)
+    supersede = _awaited(MemorySet.supersede)
     delete = _awaited(MemorySet.delete)
     clear = _awaited(MemorySet.clear)
     redefine = _awaited(MemorySet.redefine)
+    compact = _awaited(MemorySet.compact)
+    compactions = _awaited(MemorySet.compactions)
+    undo = _awaited(MemorySet.undo)
+    sources = _awaited(MemorySet.sources)
+    lineage = _awaited(MemorySet.lineage)
     size = _awaited(MemorySet.__len__)
 
     @property
@@ -238,16 +262,12 @@ class AsyncKnowledge:
 
     search = _awaited(KnowledgeMemory.search)
     sets = _awaited(KnowledgeMemory.sets)
-    _set = _awaited(KnowledgeMemory.set)
+    set = _opened(KnowledgeMemory.set)
 
     @property
     def name(self) -> str:
         """See `KnowledgeMemory.name`."""
         return self.sync.name
-
-    async def set(self, name: str, *, item_type: str | None = None) -> AsyncMemorySet:
-        """See `KnowledgeMemory.set`."""
-        return AsyncMemorySet(self.loop, await self._set(name, item_type=item_type))
 
 
 class _AsyncSets:
@@ -258,7 +278,7 @@ class _AsyncSets:
 
     search = _awaited(KeySets.search)
     sets = _awaited(KeySets.sets)
-    _set = _awaited(KeySets.set)
+    set = _opened(KeySets.set)
     add = _default(MemorySet.add)
     add_many = _default(MemorySet.add_many)
     get = _default(MemorySet.get)
@@ -266,22 +286,8 @@ class _AsyncSets:
     recent = _default(MemorySet.recent)
     history = _default(MemorySet.history)
     update = _default(MemorySet.update)
+    supersede = _default(MemorySet.supersede)
     delete = _default(MemorySet.delete)
-
-    async def set(
-        self,
-        name: str,
-        *,
-        capacity: int | None = None,
-        compaction: str | None = None,
-        signals: Signals | None = None,
-        item_type: str | None = None,
-    ) -> AsyncMemorySet:
-        """See `KeyMemory.set`."""
-        made = await self._set(
-            name, capacity=capacity, compaction=compaction, signals=signals, item_type=item_type
-        )
-        return AsyncMemorySet(self.loop, made)
 
     async def get_memory_set(self, name: str) -> AsyncMemorySet:
         """Return a set; the name Flink Agents gives to `set`."""
@@ -377,6 +383,17 @@ class AsyncMemory:
         await asyncio.to_thread(Memory.restore, url, backup, wait_s=wait_s)
 
     @classmethod
+    async def repair(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        wait_s: float = 10,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[str]:
+        """See `Memory.repair`."""
+        return await asyncio.to_thread(Memory.repair, url, wait_s=wait_s, progress=progress)
+
+    @classmethod
     async def reindex(
         cls,
         url: str | os.PathLike[str],
@@ -412,6 +429,8 @@ class AsyncMemory:
     settle = _awaited(Memory.settle)
     stats = _awaited(Memory.stats)
     sweep = _awaited(Memory.sweep)
+    diff = _awaited(Memory.diff)
+    prune_history = _awaited(Memory.prune_history)
     backup = _awaited(Memory.backup)
 
     def subscribe(
@@ -422,6 +441,10 @@ class AsyncMemory:
     ) -> Callable[[], None]:
         """See `Memory.subscribe`; *listener* is called in a thread."""
         return self.sync.subscribe(listener, kinds=kinds)
+
+    def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
+        """See `Memory.on_compaction`; *listener* is called in a thread."""
+        return self.sync.on_compaction(listener)
 
     @property
     def space(self) -> str:

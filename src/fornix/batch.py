@@ -5,28 +5,27 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
+from fornix.compaction import Compacted, Given
 from fornix.errors import (
     Conflict,
     DuplicateItem,
     InvalidInput,
-    KeyBusy,
     NotFound,
     StaleItem,
     Unusable,
 )
 from fornix.items import Hits
+from fornix.moments import Moment, expired, holds
 from fornix.recall import Drafted, SearchOptions
 from fornix.state import Mark, Overlay
-from fornix.state.committed import Patience
 from fornix.state.paths import Place
 from fornix.state.tree import Expiry
 from fornix.store import (
     Add,
-    Batch,
-    Commit,
     Compact,
     Define,
     Definition,
@@ -40,7 +39,6 @@ from fornix.store import (
     SetInfo,
     SetRef,
     StoredItem,
-    TreeDelta,
     Undo,
     parts_of,
     records_of,
@@ -76,9 +74,11 @@ class Draft(Reads):
         self._versions: dict[tuple[SetRef, str], int] = {}
         self._next = AFTER_ALL
         self.open = False
-        self.before: int | None = None
+        self.before: Moment | None = None
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
+        self._tidying = False
+        self._rooms = engine.compactions.rooms(DraftView(self))
 
     def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
         """See `Writer.write`: kept until the batch commits."""
@@ -100,13 +100,52 @@ class Draft(Reads):
                 raise
             again = chain(tuple(made), iter(self._new_id, None))
             change = self._built(build, lambda: next(again))
+        self.keep(change.items, change.define)
         self.calls.append([call.name, call.arguments()])
-        self.define.extend(change.define)
-        for item in change.items:
-            self.items.append(item)
-            for part in parts_of(item):
-                self._take(part)
         return change.result
+
+    def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
+        """Gather changes, with what makes room for what they add; all of them, or none.
+
+        Raises:
+            SetFull: A set that is to make room can make none.
+            InvalidPlan, StrategyFailed: A user's strategy failed.
+        """
+        self._engine.compactions.relieve(items)
+        done, defined = len(self.items), self.define[:]
+        self.define.extend(define)
+        try:
+            for item in items:
+                self._rooms.follow(item.set, self.define)
+                if isinstance(item, Add):
+                    self._make_room(item)
+                    self._append(self._rooms.timed(item))
+                else:
+                    self._append(item)
+        except BaseException:
+            self._begin_anew(self.items[:done], defined)
+            raise
+
+    def _make_room(self, add: Add) -> None:
+        self._tidying = True
+        try:
+            for compact in self._rooms.made_for(add):
+                self._append(compact)
+        finally:
+            self._tidying = False
+
+    def _append(self, item: ItemChange) -> None:
+        self.items.append(item)
+        for part in parts_of(item):
+            self._take(part)
+
+    def _begin_anew(self, items: Sequence[ItemChange], define: Sequence[Define]) -> None:
+        self.items, self.define = [], list(define)
+        self._live, self._hidden, self._versions = {}, set(), {}
+        self._rooms.forget()
+        for item in items:
+            self._rooms.follow(item.set, self.define)
+            self._append(item)
 
     def _is_repetition(self) -> bool:
         """Return whether somebody committed this very batch while its block was under way.
@@ -117,7 +156,7 @@ class Draft(Reads):
             return False
         first = self._engine.store.adopted(self._op, request=None, label="")
         if first is not None:
-            self.before = first.number - 1
+            self.before = Moment(first.number - 1, first.time)
         return first is not None
 
     def _built(
@@ -157,6 +196,7 @@ class Draft(Reads):
         before = None if isinstance(change, Add) else self._found(change)
         if before is not None:
             self._hidden.add(before.row)
+        self._rooms.took(change, before)
         if isinstance(change, Retire):
             self._live[place] = None
         else:
@@ -170,7 +210,8 @@ class Draft(Reads):
         if place in self._versions or (isinstance(add, Add) and add.fresh):
             return self._versions.get(place, 0)
         past = self._engine.store.versions(*place)
-        seen = (s.version for s in past if self.before is None or s.begun <= self.before)
+        before = self.before
+        seen = (s.version for s in past if before is None or s.begun <= before.commit)
         return max(seen, default=0)
 
     def _stored(
@@ -193,13 +234,14 @@ class Draft(Reads):
 
     # --- reads that see the draft -------------------------------------------------------------
 
-    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
         self._check_open()
         found = super().get(ref, ids, at=self.before if at is None else at)
         if at is not None:
             return found
-        return [self._live.get((ref, i), stored) for i, stored in zip(ids, found, strict=True)]
+        own = [self._live.get((ref, i), stored) for i, stored in zip(ids, found, strict=True)]
+        return [None if s is None or self._is_gone(s, None) else s for s in own]
 
     def page(
         self,
@@ -208,11 +250,15 @@ class Draft(Reads):
         after: tuple[int, int] | None,
         limit: int,
         newest_first: bool,
-        at: int | None,
+        at: Moment | None,
     ) -> list[StoredItem]:
         """See `Writer.page`."""
         self._check_open()
-        drafted = [s for (r, _), s in self._live.items() if r == ref and s is not None]
+        drafted = [
+            stored
+            for (home, _), stored in self._live.items()
+            if home == ref and stored is not None and not self._is_gone(stored, None)
+        ]
         hidden = self._hidden if at is None else set[int]()
         page = super().page(
             ref,
@@ -230,6 +276,19 @@ class Draft(Reads):
         merged = heapq.merge(kept, own, key=_place, reverse=newest_first)
         return list(merged)[:limit]
 
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.versions`: the committed ones; of a repetition, those from before it."""
+        self._check_open()
+        found = super().versions(ref, item_id)
+        if self.before is None:
+            return found
+        last = self.before.commit
+        return [
+            (stored, None if stored.ended is not None and stored.ended > last else ended)
+            for stored, ended in found
+            if stored.begun <= last
+        ]
+
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `Writer.info`: its items are those that the batch sees."""
         self._check_open()
@@ -238,11 +297,26 @@ class Draft(Reads):
         if not drafted:
             return found
         committed = super().get(ref, list(drafted), at=self.before)
-        more = sum(s is not None for s in drafted.values()) - sum(s is not None for s in committed)
+        own = [s for s in drafted.values() if s is not None and not self._is_gone(s, None)]
+        more = len(own) - sum(s is not None for s in committed)
         if found is None:
             made = next((d.definition for d in self.define if d.set == ref), Definition())
             return SetInfo(0, ref, made, more, 0)
         return replace(found, items=found.items + more)
+
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """See `Writer.compact`; a batch makes room by itself, where its sets are "sync"."""
+        _ = compaction
+        raise Unusable(
+            f"inside a batch, or an action, set {ref.name!r} is not compacted by a call; give it "
+            'execution="sync", or compact it by itself'
+        )
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """See `Writer.sources`."""
+        if any(row >= AFTER_ALL for row in rows):
+            raise Unusable("an item of this batch has no lineage before the batch is committed")
+        return super().sources(rows)
 
     def sets(self, scope: Scope) -> list[str]:
         """See `Writer.sets`: with those that the batch adds to first."""
@@ -256,12 +330,27 @@ class Draft(Reads):
         if options.at is not None or not self.items:
             return super().search(sets, query, options)
         self._embed_own()
-        live = {s.row: s for s in self._live.values() if s is not None}
+        now, valid_at = options.instants(self.now())
+        live = {
+            stored.row: stored
+            for stored in self._live.values()
+            if stored is not None
+            and not expired(stored.record, now)
+            and (valid_at is None or holds(stored.record, valid_at))
+        }
         features: dict[SetRef, list[Feature]] = {}
         for stored in live.values():
             features.setdefault(stored.set, []).append(_feature(stored))
         drafted = Drafted(live, features, frozenset(self._hidden))
-        return self._engine.recall.search(sets, query, options, drafted)
+        return self._engine.recall.search(sets, query, options, drafted, now=now)
+
+    def committed_features(self, ref: SetRef, items: Sequence[StoredItem]) -> dict[int, Feature]:
+        """Return what search reads of items that are committed, by row."""
+        info = super().info(ref) if items else None
+        if info is None:
+            return {}
+        rows = [stored.row for stored in items]
+        return {f.row: f for f in self._engine.store.features_of(info.number, rows)}
 
     def _embed_own(self) -> None:
         """Give drafted items their vectors, which are then committed with them."""
@@ -279,6 +368,35 @@ class Draft(Reads):
             place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
             for place, stored in self._live.items()
         }
+
+
+class DraftView:
+    """Sets as a batch sees them, for what makes room in them; not noted as reads of an action."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `View.info`."""
+        return Draft.info(self._draft, ref)
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[StoredItem]:
+        """See `View.page`."""
+        return Draft.page(
+            self._draft, ref, after=after, limit=limit, newest_first=newest_first, at=None
+        )
+
+    def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
+        """See `View.features`."""
+        own = {stored.row: _feature(stored) for stored in items if stored.row >= AFTER_ALL}
+        return own | self._draft.committed_features(ref, [s for s in items if s.row not in own])
 
 
 class BlockTree(Overlay):
@@ -360,41 +478,3 @@ def _feature(stored: StoredItem) -> Feature:
         temporal=r.temporal,
         vectors=r.vectors,
     )
-
-
-def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
-    engine: Engine,
-    draft: Draft,
-    *,
-    op: bytes | None,
-    label: str,
-    base: int | None,
-    state: Sequence[TreeDelta],
-    calls: Sequence[Value],
-) -> Commit | None:
-    """Commit what was gathered; None if that is nothing. Waits for whoever runs the key."""
-    if not (draft.items or draft.define or state or op):
-        return None
-    request = None if op is None else engine.request(["batch", list(calls)])
-    batch = Batch(
-        scope=draft.scope,
-        time=engine.clock(),
-        op=op,
-        request=request,
-        label=label,
-        expects=engine.expects if draft.items else (),
-        base=base,
-        state=state,
-        define=draft.define,
-        items=draft.items,
-        limits=engine.limits,
-    )
-    patience = Patience(draft.scope, engine.wait_s)
-    while True:
-        try:
-            commit = engine.store.commit(batch)
-        except KeyBusy as error:
-            patience.wait(error)
-        else:
-            engine.written(draft.items)
-            return commit

@@ -17,7 +17,6 @@ from fornix.durable_calls import (
     Reconcile,
     arguments_digest,
     call_name,
-    checked_reconcile,
     options_of,
     raised,
     remade,
@@ -194,13 +193,15 @@ class Durable:
             name: What the record calls it; needed for a lambda.
             retry: How often it is called before its error is final.
             reconcile: Tells what became of a call that was under way when its process died.
+
+        Raises:
+            InvalidInput: The name or *retry* cannot be used.
+            TypeError: *reconcile* cannot be called without arguments.
         """
+        Options().but(name, retry, reconcile)
 
         def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-            own = options_of(function)
-            options = Options(
-                name or own.name, retry or own.retry, checked_reconcile(reconcile) or own.reconcile
-            )
+            options = options_of(function).but(name, retry, reconcile)
             return self._call(function, options, args, kwargs)
 
         return call

@@ -134,6 +134,8 @@ class Link:
 class Add:
     """Add an item; `DuplicateItem` if a live one has its id. *fresh*: the id was just made.
 
+    A live one that has expired by the time of the commit is ended by it.
+
     Attributes:
         links: What it was derived from, of its key or of knowledge; `NotFound` if there is no
             such item. They stay with every later version of the item.
@@ -193,6 +195,14 @@ class Compact:
     added: Sequence[Add]
     how: str
 
+    def __post_init__(self) -> None:
+        """Refuse what would stand elsewhere."""
+        for add in self.added:
+            if add.set != self.set:
+                raise InvalidInput(
+                    f"a compaction of set {self.set.name!r} adds to it, not to {add.set.name!r}"
+                )
+
 
 @frozen
 class Undo:
@@ -200,7 +210,8 @@ class Undo:
 
     Each comes back as the next version of its id, with everything the retired one had, but for
     those that were erased since. `CompactionChanged` if it was undone before, if one of those it
-    added is not as it was added, or if an id is live again.
+    added is not as it was added, or if an id is live again. What was compacted since, and brought
+    back by undoing that, is as it was added. `NotFound` for one of the same batch.
     """
 
     set: SetRef
@@ -209,7 +220,7 @@ class Undo:
 
 @frozen
 class Revive:
-    """Bring back the version of an item that was live last, as its next version.
+    """Bring back a version of an item that is not live, as its next version.
 
     `NotFound` if there is no such row, `DuplicateItem` if the id is live.
     """
@@ -414,8 +425,9 @@ class Compaction:
         id: Unique in the store, rising: the commit's number << 20 and its place in it.
         retired: Rows of the versions it retired, those that were erased since left out.
         added: Rows of the versions it added, likewise.
-        erased: How many of either were erased since.
+        erased: How many of either were erased or purged since.
         undone: The commit that undid it; None: none did.
+        purged: Its set keeps ended versions for a time only, which is over: it cannot be undone.
     """
 
     id: int
@@ -427,6 +439,7 @@ class Compaction:
     added: Sequence[int]
     erased: int
     undone: int | None
+    purged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,13 +81,14 @@ class Definition:
             )
         for name, value in told.items():
             _check(name, value)
-        made = cls(**told)  # pyright: ignore[reportArgumentType]  checked above
-        if made.low_water > made.high_water:
-            raise InvalidInput(
-                f"low_water must not be above high_water: {made.low_water:g} is above "
-                f"{made.high_water:g}"
-            )
-        return made
+        return cls(**told)  # pyright: ignore[reportArgumentType]  checked above
+
+    @property
+    def kept_us(self) -> int | None:
+        """How long ended versions are kept; None: for good."""
+        if isinstance(self.retention, int):
+            return self.retention
+        return 0 if self.retention == "purge" else None
 
     @property
     def bounded(self) -> bool:
@@ -203,6 +204,7 @@ class SetInfo:
         tokens: Of their texts, as words are counted.
         expiring: When the first of its items expires; None: none does.
         timed: Whether any of its live items is valid for a time only.
+        floor: The commit from which on its past is whole: versions that ended by then were purged.
     """
 
     number: int
@@ -213,3 +215,4 @@ class SetInfo:
     tokens: int = 0
     expiring: int | None = None
     timed: bool = False
+    floor: int = 0

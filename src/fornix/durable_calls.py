@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from fornix import wire
 from fornix.errors import DurableCallFailed, InvalidInput, InvalidValue
 from fornix.retries import ONCE, Retry
-from fornix.values import Value, checked
+from fornix.values import Value, checked, checked_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 Reconcile = Callable[[], Any]
@@ -44,6 +44,21 @@ class Options:
     retry: Retry = ONCE
     reconcile: Reconcile | None = None
 
+    def but(self, name: object, retry: object, reconcile: object) -> Options:
+        """Return these options, changed where something is given.
+
+        Raises:
+            InvalidInput: The name or *retry* cannot be used.
+            TypeError: *reconcile* cannot be called without arguments.
+        """
+        if retry is not None and not isinstance(retry, Retry):
+            raise InvalidInput(f"retry must be a Retry(…), not {retry!r}")
+        return Options(
+            self.name if name is None else checked_name(name, "the name of a durable call"),
+            retry or self.retry,
+            checked_reconcile(reconcile) or self.reconcile,
+        )
+
 
 def durable(
     *, name: str | None = None, retry: Retry | None = None, reconcile: Reconcile | None = None
@@ -51,12 +66,20 @@ def durable(
     """Say how a function is called by ``ctx.durable``; called plainly, it stays as it was.
 
     Raises:
+        InvalidInput: The name or *retry* cannot be used.
         TypeError: *reconcile* cannot be called without arguments.
     """
-    options = Options(name, retry or ONCE, checked_reconcile(reconcile))
+    options = Options().but(name, retry, reconcile)
 
     def mark(function: F) -> F:
-        setattr(function, _MARK, options)
+        if not callable(function):
+            raise InvalidInput(f"@durable marks functions, not {function!r}")
+        try:
+            setattr(function, _MARK, options)
+        except AttributeError:
+            raise InvalidInput(
+                f"{function!r} cannot be marked; put @durable on a function that calls it"
+            ) from None
         return function
 
     return mark
@@ -71,15 +94,15 @@ def checked_reconcile(reconcile: object) -> Reconcile | None:
     if reconcile is None:
         return None
     if not callable(reconcile):
-        raise _Misused(f"a reconciler must be callable, not {reconcile!r}")
+        raise InvalidReconciler(f"a reconciler must be callable, not {reconcile!r}")
     try:
         inspect.signature(reconcile).bind()
     except TypeError as error:
-        raise _Misused(f"a reconciler takes no arguments: {error}") from None
+        raise InvalidReconciler(f"a reconciler takes no arguments: {error}") from None
     return cast("Reconcile", reconcile)
 
 
-class _Misused(InvalidInput, TypeError):
+class InvalidReconciler(InvalidInput, TypeError):
     """A reconciler that cannot be called as one; a `TypeError`, as Flink Agents has it."""
 
 
@@ -94,6 +117,8 @@ def call_name(function: object, options: Options) -> str:
     Raises:
         InvalidInput: It is a lambda, or has no name of its own, and *options* gives none.
     """
+    if not callable(function):
+        raise InvalidInput(f"ctx.durable calls a function, not {function!r}")
     name = options.name or getattr(function, "__qualname__", None)
     if name is None or (options.name is None and name.endswith("<lambda>")):
         raise InvalidInput(
@@ -179,7 +204,9 @@ def message_of(error: BaseException) -> str:
     """Return what an error says, as text that can be stored."""
     try:
         return str(error).encode(errors="replace").decode()
-    except Exception as broken:  # noqa: BLE001 - a user's __str__: its run is parked all the same
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:  # noqa: BLE001 - a user's __str__: its run is parked all the same
         return f"(no message: its __str__ raised {type(broken).__name__})"
 
 

@@ -191,7 +191,10 @@ def restored(stored: Value, *, key: str, types: dict[str, type[Event]], **given:
     )
     kind = types.get(name)
     if kind is None:
-        raise AgentChanged(f"an event of type {name!r} is not known to the agent any more")
+        raise AgentChanged(
+            f"an event of type {name!r} is not known to the agent any more; bring back an action "
+            "that asks for it and retry the run, or discard it"
+        )
     if tuple(data) == kind.field_names or data.keys() == set(kind.field_names):
         made = object.__new__(kind)
         made.__dict__.update(data)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from datetime import timedelta
 from types import TracebackType
-from typing import Self, cast
+from typing import Literal, Self, cast
 
-from fornix.batch import BlockTree, Draft, commit_draft
+from fornix.batch import BlockTree, Draft
+from fornix.commits import RoomyWriter, commit_draft
+from fornix.compaction import Given
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.items import Hits
-from fornix.sets import KnowledgeSet, MemorySet, search_options
+from fornix.moments import AsOf, Moment, ValidAt, check_tree
+from fornix.sets import Execution, KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.signals import Signals
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
 from fornix.store import Commit, Scope, SetRef
 from fornix.values import checked_name
-from fornix.writer import AsOf, CommitWriter, Engine, Where, Writer
+from fornix.writer import Engine, Where, Writer
 
 DEFAULT_SET = "default"
 
@@ -40,7 +44,7 @@ class Sets:
         """Return the names of the sets that something was added to."""
         return self._writer.sets(self._scope)
 
-    def search(
+    def search(  # noqa: PLR0913 - as a set's search
         self,
         query: str,
         *,
@@ -49,6 +53,7 @@ class Sets:
         where: Where | None = None,
         as_of: AsOf | None = None,
         signals: Signals | None = None,
+        valid_at: ValidAt | None = None,
     ) -> Hits:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):
@@ -56,19 +61,26 @@ class Sets:
         names = [checked_name(n, "a set's name") for n in sets or ()]
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
         asked = self._scope if sets is None else refs
-        at = None if as_of is None else self._writer.commit_of(as_of)
-        return self._writer.search(asked, query, search_options(limit, where, at, signals))
+        at = None if as_of is None else self._writer.moment_of(as_of)
+        options = search_options(limit, where, at, signals, valid_at)
+        return self._writer.search(asked, query, options)
 
 
 class KeySets(Sets):
     """The long-term memory of one key."""
 
-    def set(
+    def set(  # noqa: PLR0913 - what a set may be opened with, all but its name by name
         self,
         name: str,
         *,
         capacity: int | None = None,
-        compaction: str | None = None,
+        compaction: Given | None = None,
+        capacity_tokens: int | None = None,
+        capacity_bytes: int | None = None,
+        high_water: float | None = None,
+        low_water: float | None = None,
+        execution: Execution | None = None,
+        retention: Literal["keep", "purge"] | timedelta | None = None,
         signals: Signals | None = None,
         item_type: str | None = None,
     ) -> MemorySet:
@@ -76,14 +88,31 @@ class KeySets(Sets):
 
         Args:
             capacity: Most items it holds.
-            compaction: At its capacity: "trim" retires the oldest, "reject" refuses the add.
+            compaction: At its capacity: "trim" retires the oldest, "reject" refuses, in the
+                commit of the add; or a strategy: a `Trim`, `Summarize`, `Merge`, or your own.
+            capacity_tokens, capacity_bytes: Most tokens of its texts, and bytes of all.
+            high_water, low_water: The share of a capacity at which a strategy begins (0.9; with
+                `n`: above 1), and which it brings the set down to (0.7).
+            execution: Who compacts: "background", a thread of this process; "sync", the add that
+                finds it full; "external", `fornix compact` or a `Compactor`.
+            retention: How long what was retired is kept, for history and undo.
             signals: Weights of its searches.
 
         Raises:
             SetDefinitionConflict: It exists, and is otherwise; `MemorySet.redefine` changes it.
         """
         return self._set(
-            name, capacity=capacity, compaction=compaction, signals=signals, item_type=item_type
+            name,
+            capacity=capacity,
+            compaction=None if compaction is None else self._writer.kept(compaction),
+            capacity_tokens=capacity_tokens,
+            capacity_bytes=capacity_bytes,
+            high_water=high_water,
+            low_water=low_water,
+            execution=execution,
+            retention=retention,
+            signals=signals,
+            item_type=item_type,
         )
 
     @property
@@ -117,6 +146,11 @@ class KeySets(Sets):
         return self._default.update
 
     @property
+    def supersede(self):  # noqa: ANN201 - the type of the method it gives
+        """Say what holds instead of an item of the set "default": `MemorySet.supersede`."""
+        return self._default.supersede
+
+    @property
     def delete(self):  # noqa: ANN201 - the type of the method it gives
         """Retire items of the set "default": `MemorySet.delete`."""
         return self._default.delete
@@ -142,7 +176,7 @@ class KnowledgeMemory(Sets):
     _make = KnowledgeSet
 
     def __init__(self, engine: Engine, scope: Scope, writer: Writer | None = None) -> None:
-        super().__init__(engine, writer or CommitWriter(engine, scope), scope)
+        super().__init__(engine, writer or RoomyWriter(engine, scope), scope)
 
     def __repr__(self) -> str:
         return f"<knowledge {self._scope.space!r}>"
@@ -152,8 +186,22 @@ class KnowledgeMemory(Sets):
         """What it is named; the space's name unless another was given."""
         return self._scope.space
 
-    def set(self, name: str, *, item_type: str | None = None) -> KnowledgeSet:
-        """Return a set. It changes only by explicit calls: it takes no capacity."""
+    def set(
+        self,
+        name: str,
+        *,
+        item_type: str | None = None,
+        capacity: int | None = None,
+        compaction: Given | None = None,
+        retention: Literal["keep", "purge"] | timedelta | None = None,
+    ) -> KnowledgeSet:
+        """Return a set. It changes only by explicit calls.
+
+        Raises:
+            InvalidInput: A capacity, compaction or retention is given: it takes none.
+        """
+        given = {"capacity": capacity, "compaction": compaction, "retention": retention}
+        refuse_upkeep(given)
         made = self._set(name, item_type=item_type)
         assert isinstance(made, KnowledgeSet)  # noqa: S101 - `_make` says so
         return made
@@ -163,7 +211,7 @@ class KeyMemory(KeySets):
     """All memory of one key: exact (`short_term`) and vague (its sets)."""
 
     def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
-        super().__init__(engine, CommitWriter(engine, scope), scope)
+        super().__init__(engine, RoomyWriter(engine, scope), scope)
         self._knowledge, self._ttl = knowledge, ttl
         self._live = CommittedTree(
             engine.store,
@@ -207,6 +255,7 @@ class KeyMemory(KeySets):
         Raises:
             StaleRun: At the end of the block: it changed the exact tree, and so did another.
             KeyBusy: The same, while somebody went on running the key for `wait_s`.
+            InvalidInput: The same, in an action of this very key.
             IdempotencyConflict: The key was used for another batch.
         """
         return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
@@ -248,7 +297,8 @@ class KeyBatch(KeySets):
         first = self._op and store.adopted(self._op, request=None, label=self._label)
         if first:  # a repetition reads what the first one read, so that it asks for the same
             self._base, now = first.number - 1, first.time
-            self._draft.before = self._base
+            self._draft.before = Moment(self._base, now)
+            check_tree(store, self._scope, self._draft.before)
         else:
             self._base = store.head(self._scope)
         overlay = BlockTree.of(

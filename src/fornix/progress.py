@@ -16,6 +16,9 @@ from fornix.frozen import frozen
 from fornix.scope import Lease, Scope
 from fornix.values import counted
 
+LARGEST = 2**63 - 1
+"""The largest number that a store can look for."""
+
 MOST = 1 << 20
 """Tasks of a run, durable calls of a task and outputs of a step: positions lie below this."""
 
@@ -157,7 +160,8 @@ class Step:
     def __post_init__(self) -> None:
         """Refuse what could not be numbered."""
         _placed(self.ordinal, "tasks of a run")
-        _placed(len(self.outputs) - 1 if self.outputs else 0, "outputs of a task")
+        if self.outputs:
+            _placed(len(self.outputs) - 1, "outputs of a task")
 
 
 CallStatus: TypeAlias = Literal["pending", "returned", "raised"]
@@ -286,7 +290,7 @@ class Retain:
             if not (right or (value is None and name == "age")):
                 raise InvalidInput(f"{name} must be a timedelta of 0 or more, not {value!r}")
         if self.count is not None:
-            counted(self.count, "count", least=0)
+            counted(self.count, "count", least=0, most=LARGEST)
 
     @property
     def age_us(self) -> int | None:

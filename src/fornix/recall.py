@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,13 @@ from fornix.errors import EmbedderConflict, InvalidInput, Unavailable
 from fornix.filters import Filter
 from fornix.index import Index, Quantised, SetIndex, quantised
 from fornix.items import Hit, Hits, Item
+from fornix.moments import EVER, Moment, check_set
 from fornix.records import item_of
 from fornix.search import Scored, rank
 from fornix.shelf import Shelf
 from fornix.signals import MAX_PARSED, Question, Signals
 from fornix.store import Feature, Scope, SetInfo, SetRef, Store, StoredItem
-from fornix.values import checked
+from fornix.values import checked, microseconds
 
 EMBED_FIRST = 64
 """Pending items in reach that a search embeds before it answers; more make it partial."""
@@ -42,12 +43,25 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How to search; see `MemorySet.search`."""
+    """How to search; see `MemorySet.search`.
+
+    Attributes:
+        valid_at: When facts have to hold, in microseconds; "any": whenever; None: at the moment
+            that is searched.
+    """
 
     limit: int = 10
     where: Filter | None = None
-    at: int | None = None
+    at: Moment | None = None
     signals: Signals | None = None
+    valid_at: int | Literal["any"] | None = None
+
+    def instants(self, now: int) -> tuple[int, int | None]:
+        """Return when items must not have expired, and when they have to hold; None: whenever."""
+        time = now if self.at is None else self.at.time
+        if self.valid_at == EVER:
+            return time, None
+        return time, time if self.valid_at is None else self.valid_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +79,33 @@ class Drafted:
         default_factory=dict[SetRef, Sequence[Feature]]
     )
     hidden: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is searched, for what, and as of when.
+
+    Attributes:
+        instants: See `SearchOptions.instants`.
+    """
+
+    infos: Sequence[SetInfo]
+    query: str
+    options: SearchOptions
+    instants: tuple[int, int | None]
+
+    def admits(self, item: Item) -> bool:
+        """Return whether an item has not expired, and holds."""
+        if item.expire_at is item.valid_from is item.valid_to is None:
+            return True
+        now, valid_at = self.instants
+        if item.expire_at is not None and microseconds(item.expire_at) <= now:
+            return False
+        since, to = item.valid_from, item.valid_to
+        return valid_at is None or (
+            (since is None or microseconds(since) <= valid_at)
+            and (to is None or valid_at < microseconds(to))
+        )
 
 
 class Recall:
@@ -93,8 +134,14 @@ class Recall:
         query: str,
         options: SearchOptions,
         drafted: Drafted | None = None,
+        *,
+        now: int | None = None,
     ) -> Hits:
-        """Return the best items of those sets that exist, or of all of a scope, best first."""
+        """Return the best items of those sets that exist, or of all of a scope, best first.
+
+        Args:
+            now: By which time it is judged what has expired and what holds; by default the clock's.
+        """
         if type(query) is not str:
             raise InvalidInput(f"a query must be a str, not {query!r}")
         checked(query, where="query")
@@ -102,31 +149,40 @@ class Recall:
         drafted = drafted if drafted is not None and (drafted.items or drafted.hidden) else None
         if not infos and drafted is None:
             return Hits()
+        instants = options.instants(self._clock() if now is None else now)
         if options.at is None:
-            return self._search_now(seq, infos, sets, query, options, drafted)
+            asked = _Asked(infos, query, options, instants)
+            return self._search_now(seq, sets, asked, drafted)
+        for info in infos:
+            check_set(self._store, info.ref, options.at)
+        commit = options.at.commit
         past = [
             SetIndex.build(
-                self._store.features(info.number, at=options.at),
-                dimensions=self._embedder.dimensions,
+                self._store.features(info.number, at=commit), dimensions=self._embedder.dimensions
             )
             for info in infos
         ]
+        time, valid_at = instants
+        out = [
+            self._store.out_of_time(info.number, now=time, valid_at=valid_at, at=commit)
+            for info in infos
+        ]
+        asked = _Asked(infos, query, options, instants)
         question = Question.of(query, speakers=_speakers(past))
-        scored, pending = self._rank(past, infos, question, options, None)
-        return self._hits(scored, {}, partial=pending > 0, touch=False)
+        scored, pending = self._rank(past, asked, question, out)
+        return self._hits(scored, {}, asked, partial=pending > 0, touch=False)
 
     def _search_now(
         self,
         seq: int | None,
-        infos: Sequence[SetInfo],
         sets: Sequence[SetRef] | Scope,
-        query: str,
-        options: SearchOptions,
+        asked: _Asked,
         drafted: Drafted | None,
     ) -> Hits:
-        numbers = [info.number for info in infos]
+        query = asked.query
+        numbers = [info.number for info in asked.infos]
         own = self._own(drafted, sets)
-        hidden = None if drafted is None else drafted.hidden
+        hidden = self._hidden(asked, drafted)
         ready = self._embedder.instant
 
         def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
@@ -135,7 +191,7 @@ class Recall:
             question = self._question(query, tuple(_speakers(found)))
             if not ready and self._is_slow(question.meaning):
                 return question.meaning
-            return self._rank(found, infos, question, options, hidden)
+            return self._rank(found, asked, question, hidden)
 
         def answer() -> tuple[list[Scored], int]:
             # A slow embedder is asked while no lock is held; the next look finds the vector.
@@ -152,7 +208,21 @@ class Recall:
                 self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
             scored, pending = answer()
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
-        return self._hits(scored, items, partial=pending > 0, touch=True)
+        return self._hits(scored, items, asked, partial=pending > 0, touch=True)
+
+    def _hidden(self, asked: _Asked, drafted: Drafted | None) -> list[Collection[int]]:
+        """Return the rows of each set that are not to be found; cheap where there are none."""
+        ended = frozenset[int]() if drafted is None else drafted.hidden
+        now, valid_at = asked.instants
+        hidden: list[Collection[int]] = []
+        for info in asked.infos:
+            expiring = info.expiring is not None and info.expiring <= now
+            if expiring or (info.timed and valid_at is not None):
+                out = self._store.out_of_time(info.number, now=now, valid_at=valid_at)
+                hidden.append(ended.union(out))
+            else:
+                hidden.append(ended)
+        return hidden
 
     def _read(
         self, numbers: Sequence[int], work: Callable[[list[SetIndex]], R], seq: int | None
@@ -200,21 +270,38 @@ class Recall:
     def _rank(
         self,
         sets: Sequence[SetIndex],
-        infos: Sequence[SetInfo],
+        asked: _Asked,
         question: Question,
-        options: SearchOptions,
-        hidden: frozenset[int] | None,
+        hidden: Sequence[Collection[int]],
     ) -> tuple[list[Scored], int]:
+        options, signals = asked.options, _signals(asked.options, asked.infos)
+        none: Collection[int] = ()
+        rows = [*hidden, *[none] * (len(sets) - len(hidden))]
         scored = rank(
             sets,
             question,
             self._vector(question.meaning),
             limit=options.limit,
-            signals=_signals(options, infos),
-            allowed=[_allowed(one, options.where, hidden) for one in sets],
-            now=self._clock(),
+            signals=signals,
+            allowed=[
+                _allowed(one, options.where, gone) for one, gone in zip(sets, rows, strict=True)
+            ],
+            now=asked.instants[0],
+            read=self._read_times(sets, asked) if signals.decay else None,
         )
         return scored, sum(one.pending for one in sets) if self._embedder.dimensions else 0
+
+    def _read_times(self, sets: Sequence[SetIndex], asked: _Asked) -> list[NDArray[np.int64]]:
+        """Return when the items of each set were last read; 0: never, or only drafted yet."""
+        times = [np.zeros(one.size, np.int64) for one in sets]
+        for info, one, own in zip(asked.infos, sets, times, strict=False):
+            rows = self._store.accessed(info.number)
+            if rows and one.size:
+                read = np.array(sorted(rows), np.int64)
+                places = np.minimum(read[:, 0].searchsorted(one.row), len(read) - 1)
+                there = read[places, 0] == one.row
+                own[there] = read[places[there], 1]
+        return times
 
     def _vector(self, text: str) -> Quantised | None:
         if not self._embedder.dimensions or not text.strip():
@@ -234,6 +321,7 @@ class Recall:
         self,
         scored: Sequence[Scored],
         drafted: Mapping[int, StoredItem],
+        asked: _Asked,
         *,
         partial: bool,
         touch: bool,
@@ -246,7 +334,11 @@ class Recall:
         else:
             items = self._from_store(rows, drafted, touch=touch)
         found = zip(items, scored, strict=True)
-        hits = [Hit(item, one.score, one.parts) for item, one in found if item is not None]
+        hits = [
+            Hit(item, one.score, one.parts)
+            for item, one in found
+            if item is not None and asked.admits(item)  # it may have come while this was asked
+        ]
         return Hits(hits, partial=partial)
 
     def _from_store(
@@ -275,7 +367,7 @@ def _speakers(sets: Sequence[SetIndex]) -> list[str]:
 
 
 def _allowed(
-    one: SetIndex, where: Filter | None, hidden: frozenset[int] | None
+    one: SetIndex, where: Filter | None, hidden: Collection[int]
 ) -> NDArray[np.bool_] | None:
     mask = None if where is None else one.mask(where)
     if hidden:

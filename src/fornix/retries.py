@@ -6,7 +6,10 @@ import random
 from dataclasses import dataclass
 
 from fornix.errors import InvalidInput
-from fornix.values import counted
+from fornix.values import counted, in_span
+
+LONGEST_S = 366.0 * 86_400
+"""The longest pause: more is a mistake, and at some point more than a system can wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,15 @@ class Retry:
     def __post_init__(self) -> None:
         """Refuse what could not be done."""
         counted(self.attempts, "attempts")
-        if not (self.wait_s >= 0 and self.factor >= 1 and self.most_s >= 0):
-            raise InvalidInput("a Retry waits at least 0 s, and its factor is at least 1")
-        if not 0 <= self.jitter <= 1:
-            raise InvalidInput(f"jitter must be from 0 to 1, not {self.jitter!r}")
+        in_span(self.wait_s, "wait_s", least=0)
+        in_span(self.factor, "factor", least=1)
+        in_span(self.most_s, "most_s", least=0, most=LONGEST_S)
+        in_span(self.jitter, "jitter", least=0, most=1)
+        kinds = self.on if isinstance(self.on, tuple) else (self.on,)  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+                raise InvalidInput(f"on must be a tuple of classes of errors, not {self.on!r}")
+        object.__setattr__(self, "on", kinds)
 
     def again(self, error: BaseException, tried: int) -> bool:
         """Return whether to try again after the *tried*-th try raised *error*."""

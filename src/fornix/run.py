@@ -18,9 +18,9 @@ from typing import cast
 
 from fornix import wire
 from fornix.agent import Action, Plan
-from fornix.calls import Calls, Recorder
+from fornix.calls import Calls
 from fornix.durable_calls import message_of
-from fornix.errors import AgentChanged, StaleRun
+from fornix.errors import AgentChanged, RunTooLong, StaleRun
 from fornix.events import Event, OutputEvent, plain, restored, written
 from fornix.memory_events import MemoryEvent, RunBeginEvent, silent
 from fornix.memory_notes import Notes, snapshot
@@ -28,7 +28,7 @@ from fornix.retries import ONCE
 from fornix.state import MemoryKind, Places, Ttl
 from fornix.state import deltas as state_deltas
 from fornix.state.held import HeldTree
-from fornix.store import Batch, Begin, Call, Progress, Run, RunStatus, Step, Turn
+from fornix.store import Batch, Begin, Call, Commit, Progress, Run, RunStatus, Step, Turn
 from fornix.task import Done, Place, RunnerContext, Task
 from fornix.values import Value
 from fornix.writer import Engine
@@ -79,11 +79,16 @@ class Finished:
 
 @dataclass(slots=True, eq=False)
 class Due:
-    """A task that is to be done."""
+    """A task that is to be done.
+
+    Attributes:
+        found: The action, once somebody asked for it.
+    """
 
     ordinal: int
     action: str
     event: Event
+    found: Action | None = None
 
 
 class LiveRun:
@@ -145,6 +150,11 @@ class LiveRun:
         )
         if row.actions is None:
             plan = self.shop.plan
+            if not plan.asks_for(type(event)):
+                raise AgentChanged(
+                    f"the input of run {row.id} is an {event.type}, for which agent {plan.name!r} "
+                    "no longer has an action; bring it back and retry the run, or discard it"
+                )
             actions = plan.set_off(event) if plan.run_begin == "off" else (RUN_BEGIN,)
             self._begin = Begin(self._now, actions)
             self._enqueue(event, actions)
@@ -180,8 +190,8 @@ class LiveRun:
 
     @property
     def next_action(self) -> str:
-        """The name of the action of the next task; empty: there is none."""
-        return self._due[0].action if self._due else ""
+        """The name of the action of the next task; empty: there is none, or it is not known."""
+        return self._due[0].action if self._due and self.prepared else ""
 
     @property
     def action(self) -> Action:
@@ -189,14 +199,23 @@ class LiveRun:
 
         Raises:
             AgentChanged: The agent lacks it.
+            RunTooLong: The run has done all that it may.
         """
-        due = self._due[0]
-        found = self.shop.plan.actions.get(due.action)
-        if due.action == RUN_BEGIN:
-            found = Action(RUN_BEGIN, (), self._tell_begin, None, "fail", ONCE, is_async=False)
+        due, limit = self._due[0], self.shop.plan.agent.max_tasks
+        if due.ordinal >= limit:
+            key = self.row.scope.key or ""
+            raise RunTooLong(self.row.id, key, action=due.action, limit=limit)
+        if due.found is None:
+            due.found = self._action_named(due.action)
+        return due.found
+
+    def _action_named(self, name: str) -> Action:
+        if name == RUN_BEGIN:
+            return Action(RUN_BEGIN, (), self._tell_begin, None, "fail", ONCE, is_async=False)
+        found = self.shop.plan.actions.get(name)
         if found is None:
             raise AgentChanged(
-                f"run {self.row.id} needs the action {due.action!r}, which agent "
+                f"run {self.row.id} needs the action {name!r}, which agent "
                 f"{self.shop.plan.name!r} no longer has; bring it back and retry the run, or "
                 "discard it"
             )
@@ -204,24 +223,15 @@ class LiveRun:
 
     # --- the next task ------------------------------------------------------------------------
 
-    def begin(self, recorder: Recorder) -> tuple[Task, Event, RunnerContext]:
-        """Return the next task, ready to be called: ``action.call(event, context)``."""
+    def begin(self, stopping: threading.Event) -> tuple[Task, Event, RunnerContext]:
+        """Return the next task, ready to be called: ``action.call(event, context)``.
+
+        Args:
+            stopping: Set when the task is not to wait any longer.
+        """
         due, action = self._due[0], self.action
+        calls = partial(self._calls_for, due.ordinal, action, stopping)
         self.attempt += 1
-
-        def calls() -> Calls:
-            return Calls(
-                self.row.id,
-                due.ordinal,
-                action.name,
-                self.shop.engine.store.salt(),
-                recorder,
-                on_mismatch=self.shop.plan.agent.on_mismatch,
-                is_async=action.is_async,
-                recorded={call.position: call for call in self._calls_of(due.ordinal)},
-                retried=self.failures > 0 or self._parked_at == due.ordinal,
-            )
-
         notes = None
         if self.shop.plan.told or self.shop.engine.listeners.kinds:
             notes = self._notes(due)
@@ -231,6 +241,20 @@ class LiveRun:
         self._task = task
         event = due.event if due.event.shared() else due.event.copied()
         return task, event, RunnerContext(task)
+
+    def _calls_for(self, ordinal: int, action: Action, stopping: threading.Event) -> Calls:
+        """Return the durable calls of a task, which most tasks never ask for."""
+        return Calls(
+            self.row.id,
+            ordinal,
+            action.name,
+            self.shop.engine.store.salt(),
+            RunRecorder(self, stopping),
+            on_mismatch=self.shop.plan.agent.on_mismatch,
+            is_async=action.is_async,
+            recorded={call.position: call for call in self._calls_of(ordinal)},
+            retried=self.failures > 0 or self._parked_at == ordinal,
+        )
 
     def _notes(self, due: Due) -> Notes | None:
         if due.action == RUN_BEGIN or silent(due.event):
@@ -357,8 +381,8 @@ class LiveRun:
         """Note that a batch of the run was committed: its beginning need not be told again."""
         self._begin = None
 
-    def committed(self, finished: Finished, number: int) -> None:
-        """Go on to the next task, now that the one before it was committed as *number*."""
+    def committed(self, finished: Finished, commit: Commit) -> None:
+        """Go on to the next task, now that the one before it was committed."""
         did = finished.did
         self._begin = None
         self._due.popleft()
@@ -367,7 +391,7 @@ class LiveRun:
         if did is None:
             return
         if did.short:
-            self._tree.changed(did.short, number)
+            self._tree.changed(did.short, commit.number)
         for event, actions in finished.follow:
             self._enqueue(event, actions)
         for event in did.sent:
@@ -376,7 +400,7 @@ class LiveRun:
         if self._due and did.sensory:
             self._place.feel(did.sensory)
         if did.draft is not None:
-            self.shop.engine.written(did.draft.items)
+            self.shop.engine.written(did.draft.items, commit)
         if self.shop.engine.listeners.kinds:
             self.shop.engine.listeners.tell(did.sent)
 

@@ -77,6 +77,7 @@ def rank(  # noqa: PLR0913 - who asks what, where, when: nothing here belongs to
     signals: Signals,
     allowed: Sequence[Mask | None] | None = None,
     now: int,
+    read: Sequence[NDArray[np.int64]] | None = None,
 ) -> list[Scored]:
     """Return the best docs of *sets* for *question*, best first; ties by id.
 
@@ -88,11 +89,13 @@ def rank(  # noqa: PLR0913 - who asks what, where, when: nothing here belongs to
         vector: Of `question.meaning`; None: search words only.
         allowed: By set, the docs that may be found; None: all.
         now: Microseconds since 1970, for recency and decay.
+        read: By set, when each doc was last read, for decay; 0: never. None: none ever was.
     """
     if limit < 1 or not sets:
         return []
     meaning = vector if signals.meaning else None
-    search = _Search(sets, question, meaning, limit, signals, now, allowed or [None] * len(sets))
+    every = allowed or [None] * len(sets)
+    search = _Search(sets, question, meaning, limit, signals, now, every, read)
     return _best(search.pages(), limit)
 
 
@@ -124,6 +127,7 @@ class _Search:
     signals: Signals
     now: int
     allowed: Sequence[Mask | None]
+    read: Sequence[NDArray[np.int64]] | None
 
     def pages(self) -> list[_Page]:
         """Return the scored docs of each set."""
@@ -243,7 +247,7 @@ class _Search:
             parts[name] = part
             score += part
         if self.signals.decay:
-            parts["decay"] = self._faded(index, docs) * np.maximum(score, 0.0)
+            parts["decay"] = self._faded(number, docs) * np.maximum(score, 0.0)
             score += parts["decay"]
         score *= _UNIT
         keys = np.rint(score, out=score)
@@ -297,9 +301,19 @@ class _Search:
         age = np.maximum(self.now - _of(index.time, docs), 0)
         return np.exp2(age * (-1 / (_DAY_US * self.signals.half_life_days)))
 
-    def _faded(self, index: SetIndex, docs: Docs | None) -> Numbers:
-        """Return the share of a score that age takes away, as a number from 0 down to -1."""
-        return self.signals.decay * (self._freshness(index, docs) - 1.0)
+    def _faded(self, number: int, docs: Docs | None) -> Numbers:
+        """Return the share of a score that fading takes away, as a number from 0 down to -1.
+
+        What is read stays: its age counts from then. What is grave fades more slowly: at an
+        importance of 1 its half-life is twice as long.
+        """
+        index = self.sets[number]
+        last = _of(index.time, docs)
+        if self.read is not None:
+            last = np.maximum(last, _of(self.read[number], docs))
+        age = np.maximum(self.now - last, 0)
+        half_life = _DAY_US * self.signals.half_life_days * (1.0 + _of(index.importance, docs))
+        return self.signals.decay * (np.exp2(-age / half_life) - 1.0)
 
 
 _Any = TypeVar("_Any", bound=np.generic)

@@ -42,7 +42,10 @@ class Signals:
         when: Of temporal words in the text, if the question asks for a time; two are enough.
         recency: Of being new: 1 now, half of it after `half_life_days`, and so on.
         importance: Of the item's own importance.
-        decay: Share of a score, 0..1, that age takes away in the end, with `half_life_days`.
+        decay: Share of a score, 0..1, that fading takes away in the end. Of a score it leaves
+            ``1 - decay * (1 - 2 ** (-age / half_life))``: *age* is the time since the item was
+            last read, or its own time if that is later; *half_life* is ``half_life_days * (1 +
+            importance)``, so that what is grave fades half as fast.
         half_life_days: Days in which recency halves, and half of the decay is done.
         k1: BM25: how fast repetitions of a word stop to count.
         b: BM25: how much a long text is held against it; .9 and .4 beat 1.2 and .75 by a point.

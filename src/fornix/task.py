@@ -20,11 +20,13 @@ from fornix.errors import InvalidInput, Unusable
 from fornix.events import Event
 from fornix.items import Hits
 from fornix.keys import KeySets, KnowledgeMemory
-from fornix.looks import Watched, looks, looks_in_wire
+from fornix.looks import Watched, looks, looks_in_wire, owner_of
 from fornix.memory_notes import NotedTree, Notes
+from fornix.moments import Moment
 from fornix.recall import SearchOptions
 from fornix.sets import clearing
 from fornix.state import MemoryObject, Overlay, Resolver, Ttl
+from fornix.state.overlay import Sealed
 from fornix.state.paths import Places
 from fornix.state.tree import Tree
 from fornix.store import Retire, Scope, SetRef, StoredItem, TreeDelta, parts_of
@@ -64,8 +66,13 @@ class RunDraft(Draft):
         self.searched: list[Value] = []
         self.open = True
         self.reason = ""
+        self.time: int | None = None
 
-    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
+    def now(self) -> int:
+        """See `Writer.now`: the run's own time."""
+        return super().now() if self.time is None else self.time
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
         found = super().get(ref, ids, at=at)
         self._note(ref, [s for s in found if s is not None])
@@ -78,7 +85,7 @@ class RunDraft(Draft):
         after: tuple[int, int] | None,
         limit: int,
         newest_first: bool,
-        at: int | None,
+        at: Moment | None,
     ) -> list[StoredItem]:
         """See `Writer.page`."""
         found = super().page(ref, after=after, limit=limit, newest_first=newest_first, at=at)
@@ -89,9 +96,17 @@ class RunDraft(Draft):
         """See `Writer.search`."""
         refs = self._named(sets)
         found = super().search(refs, query, options)
-        names: list[Value] = [ref.name for ref in refs]
-        ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in found]
-        self.searched.append([names, query, ids])
+        if refs:  # all of one owner
+            names: list[Value] = [ref.name for ref in refs]
+            ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in found]
+            self.searched.append([owner_of(refs[0]), names, query, ids])
+        return found
+
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.versions`."""
+        found = super().versions(ref, item_id)
+        if found:
+            self.read.append([owner_of(ref), ref.name, [item_id]])
         return found
 
     def _named(self, sets: Sequence[SetRef] | Scope) -> Sequence[SetRef]:
@@ -101,8 +116,8 @@ class RunDraft(Draft):
         return sets
 
     def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
-        if found:
-            self.read.append([ref.name, [stored.record.id for stored in found]])
+        if found and not self._tidying:
+            self.read.append([owner_of(ref), ref.name, [stored.record.id for stored in found]])
 
     def _check_open(self) -> None:
         if not self.open:
@@ -240,7 +255,7 @@ class Task:
     ) -> Overlay:
         self.check_open()
         watched = Watched(tree)
-        self._looks.append((paths.kind.value, watched))
+        self._looks.append((paths.kind, watched))
         make = Overlay if self._notes is None else NotedTree
         overlay = make(watched, kind=paths.kind, now=self.place.now, ttl=ttl, places=paths)
         if isinstance(overlay, NotedTree) and self._notes is not None:
@@ -259,6 +274,7 @@ class Task:
             else:
                 draft = self._draft = NotedDraft(place.engine, place.scope, ids)
                 draft.notes = self._notes
+            self._draft.time = place.now
         elif self.is_async:
             check_outside()
         return self._draft
@@ -301,9 +317,11 @@ class Task:
     def _end(self, reason: str) -> None:
         """Seal for good; what is no longer needed goes at once, not when its group is committed."""
         self._reason = reason
-        for overlay in (self._short, self._sensory):
-            if overlay is not None:
-                overlay.seal(reason)
+        sealed = Sealed(reason)
+        if self._short is not None:
+            self._short.end(sealed)
+        if self._sensory is not None:
+            self._sensory.end(sealed)
         if self._draft is not None:
             self._draft.open, self._draft.reason = False, reason
 

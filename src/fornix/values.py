@@ -193,6 +193,14 @@ def counted(number: object, what: str, *, least: int = 1, most: int | None = Non
     return number
 
 
+def in_span(number: object, what: str, *, least: float, most: float = math.inf) -> float:
+    """Return *number* if it is a number from *least* to *most*."""
+    if type(number) not in (int, float) or not least <= cast("float", number) <= most:
+        span = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,.10g}"
+        raise InvalidInput(f"{what} must be a number, {span}, not {number!r}")
+    return cast("float", number)
+
+
 def microseconds(time: datetime, what: str = "time") -> int:
     """Return *time* as microseconds since 1970 in UTC.
 

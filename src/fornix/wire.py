@@ -22,7 +22,7 @@ from fornix.values import Value
 _DIGITS = 600
 """Python refuses to parse ints of over 640 digits where its limit is set low."""
 
-_LONG_INT = re.compile(rf"\d{{{_DIGITS}}}")
+_RUN = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
 
 _BIG = 1 << 1900
 
@@ -57,9 +57,26 @@ def encode(value: Value) -> str:
         text = _compact(value)
     except (TypeError, ValueError):  # bytes, NaN, or a very large int
         return _compact(_escaped(value))
-    if '"$' in text or (len(text) > _DIGITS and _LONG_INT.search(text)):
+    if '"$' in text or (len(text) > _DIGITS and _has_long_int(text)):
         return _compact(_escaped(value))
     return text
+
+
+def _has_long_int(text: str) -> bool:
+    """Return whether *text* has `_DIGITS` digits in a row.
+
+    Of so many one stands at a multiple of their number: to look there takes a hundredth of the
+    time that reading all of it does, which is seconds for a value of 200 MB.
+    """
+    for step, char in enumerate(text[::_DIGITS]):
+        if "0" <= char <= "9":
+            at = step * _DIGITS
+            before = text[max(0, at - _DIGITS) : at]
+            run = _RUN.match(text, at)
+            after = 0 if run is None else run.end() - at
+            if len(before) - len(before.rstrip("0123456789")) + after >= _DIGITS:
+                return True
+    return False
 
 
 def decode(text: str) -> Value:

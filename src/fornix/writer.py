@@ -11,21 +11,26 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import blake2b
 from itertools import count
 from typing import Protocol, TypeAlias
 
 from fornix import wire
+from fornix.compaction import Compacted, Compactions, Given, kept
+from fornix.definition import Plan
 from fornix.embedding import EmbeddingWorker
 from fornix.errors import DuplicateItem, StaleItem
 from fornix.items import Hits, Item
 from fornix.memory_events import Listeners
+from fornix.moments import AsOf, Moment, check_set, expired, moment_of
 from fornix.recall import Recall, SearchOptions
 from fornix.records import Recorder
 from fornix.store import (
     Batch,
+    Commit,
+    Compaction,
     Define,
     ItemChange,
     Limits,
@@ -37,11 +42,9 @@ from fornix.store import (
     StoredItem,
     records_of,
 )
-from fornix.values import Value, checked_name, counted, microseconds, moment
+from fornix.values import Value, checked_name, moment
 
 Where: TypeAlias = Mapping[str, object]
-AsOf: TypeAlias = int | datetime
-"""A moment of the past: a commit number, or a time with a zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,8 @@ class Writer(Protocol):
         """Return what a store keeps of items."""
         ...
 
-    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
-        """Return live versions in the order asked."""
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
+        """Return live versions that have not expired, in the order asked."""
         ...
 
     def page(
@@ -89,25 +92,29 @@ class Writer(Protocol):
         after: tuple[int, int] | None,
         limit: int,
         newest_first: bool,
-        at: int | None,
+        at: Moment | None,
     ) -> list[StoredItem]:
-        """Return up to *limit* items by (time, first)."""
+        """Return up to *limit* items that have not expired, by (time, first)."""
         ...
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
-        """Return every version of an id, and when each was retired."""
+        """Return every version of an id, and when each was retired, or expired."""
         ...
 
     def info(self, ref: SetRef) -> SetInfo | None:
-        """Return the set as it is now."""
+        """Return the set as it is now; its items are those that have not expired."""
         ...
 
     def sets(self, scope: Scope) -> list[str]:
         """Return the names of the sets of *scope*, sorted."""
         ...
 
-    def commit_of(self, moment: AsOf) -> int:
-        """Return the commit number that *moment* means."""
+    def moment_of(self, as_of: AsOf) -> Moment:
+        """Return the moment that *as_of* means."""
+        ...
+
+    def now(self) -> int:
+        """Return the time by which it is judged what has expired and what holds."""
         ...
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
@@ -116,6 +123,30 @@ class Writer(Protocol):
 
     def touch(self, items: Sequence[StoredItem]) -> None:
         """Note that items were read."""
+        ...
+
+    def kept(self, compaction: Given) -> str | Plan:
+        """Return how a set keeps what it is compacted by."""
+        ...
+
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """Do one step of a set's compaction; None: there is nothing to do."""
+        ...
+
+    def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
+        """Return compactions of a set, the latest first."""
+        ...
+
+    def compaction(self, number: int) -> Compaction | None:
+        """Return a compaction, or None."""
+        ...
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what versions were derived from: (row, source's row)."""
+        ...
+
+    def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
+        """Return versions that are kept, and when each was retired."""
         ...
 
 
@@ -168,6 +199,7 @@ class Engine:
     recorder: Recorder
     recall: Recall
     worker: EmbeddingWorker
+    compactions: Compactions
     clock: Callable[[], int]
     limits: Limits | None
     wait_s: float
@@ -191,10 +223,11 @@ class Engine:
         """Return the lock of a key."""
         return self.lanes.setdefault(scope, threading.RLock())
 
-    def written(self, items: Sequence[ItemChange]) -> None:
-        """Have what waits for its vectors embedded, now that it is committed."""
+    def written(self, items: Sequence[ItemChange], commit: Commit) -> None:
+        """Have what waits for its vectors embedded, and what is full compacted, after a commit."""
         if any(record.vectors is None for item in items for record in records_of(item)):
             self.worker.notify()
+        self.compactions.committed(items, commit)
 
 
 class Reads:
@@ -203,13 +236,27 @@ class Reads:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    def now(self) -> int:
+        """See `Writer.now`."""
+        return self._engine.clock()
+
+    def _is_gone(self, stored: StoredItem, at: Moment | None) -> bool:
+        """Whether an item has expired; the clock is asked only where one can."""
+        if stored.record.expires is None:
+            return False
+        return expired(stored.record, self.now() if at is None else at.time)
+
     def records(self, items: Sequence[tuple[str, Item]]) -> list[Record]:
         """See `Writer.records`."""
         return self._engine.recorder.records(items, now=self._engine.clock())
 
-    def get(self, ref: SetRef, ids: Sequence[str], *, at: int | None) -> list[StoredItem | None]:
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
-        return self._engine.store.get(ref, ids, at=at)
+        store = self._engine.store
+        if at is not None:
+            check_set(store, ref, at)
+        found = store.get(ref, ids, at=None if at is None else at.commit)
+        return [None if s is None or self._is_gone(s, at) else s for s in found]
 
     def page(
         self,
@@ -218,39 +265,81 @@ class Reads:
         after: tuple[int, int] | None,
         limit: int,
         newest_first: bool,
-        at: int | None,
+        at: Moment | None,
     ) -> list[StoredItem]:
         """See `Writer.page`."""
-        return self._engine.store.page(
-            ref, after=after, limit=limit, newest_first=newest_first, at=at
-        )
+        store, commit = self._engine.store, None if at is None else at.commit
+        if at is not None:
+            check_set(store, ref, at)
+        kept: list[StoredItem] = []
+        while True:
+            wanted = limit - len(kept)
+            some = store.page(ref, after=after, limit=wanted, newest_first=newest_first, at=commit)
+            kept += [stored for stored in some if not self._is_gone(stored, at)]
+            if len(kept) >= limit or len(some) < wanted:
+                return kept
+            time = some[-1].record.time
+            after = some[-1].updated if time is None else time, some[-1].first
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
         """See `Writer.versions`."""
+        return self._retired(self._engine.store.versions(ref, item_id))
+
+    def _retired(self, found: Sequence[StoredItem]) -> list[tuple[StoredItem, datetime | None]]:
         store = self._engine.store
-        found: list[tuple[StoredItem, datetime | None]] = []
-        for stored in store.versions(ref, item_id):
-            end = None if stored.ended is None else store.effects(stored.ended)
-            found.append((stored, None if end is None else moment(end.commit.time)))
-        return found
+        commits = {s.ended for s in found if s.ended is not None}
+        times = {commit: store.time_of(commit) for commit in commits}
+        ends: list[tuple[StoredItem, datetime | None]] = []
+        for stored in found:
+            end = None if stored.ended is None else times[stored.ended]
+            if end is None and self._is_gone(stored, None):
+                end = stored.record.expires
+            ends.append((stored, None if end is None else moment(end)))
+        return ends
+
+    def kept(self, compaction: Given) -> str | Plan:
+        """See `Writer.kept`."""
+        return kept(compaction, self._engine.compactions.known)
+
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """See `Writer.compact`."""
+        return self._engine.compactions.step(ref, by="call", given=compaction)
+
+    def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
+        """See `Writer.compactions`."""
+        return self._engine.store.compactions(ref, before=before, limit=limit)
+
+    def compaction(self, number: int) -> Compaction | None:
+        """See `Writer.compaction`."""
+        return self._engine.store.compaction(number)
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """See `Writer.sources`."""
+        return self._engine.store.links(rows)
+
+    def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.rows`."""
+        return self._retired(self._engine.store.stored(rows))
 
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `Writer.info`."""
-        return self._engine.store.set_info(ref)
+        info = self._engine.store.set_info(ref)
+        if info is None or info.expiring is None or info.expiring > (now := self.now()):
+            return info
+        gone = self._engine.store.out_of_time(info.number, now=now, valid_at=None)
+        return replace(info, items=info.items - len(gone))
 
     def sets(self, scope: Scope) -> list[str]:
         """See `Writer.sets`."""
         return [info.ref.name for info in self._engine.store.set_infos(scope)]
 
-    def commit_of(self, moment: AsOf) -> int:
-        """See `Writer.commit_of`."""
-        if isinstance(moment, int):
-            return counted(moment, "as_of", least=0)
-        return self._engine.store.commit_at(microseconds(moment, "as_of"))
+    def moment_of(self, as_of: AsOf) -> Moment:
+        """See `Writer.moment_of`."""
+        return moment_of(self._engine.store, as_of, now=self.now())
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
-        return self._engine.recall.search(sets, query, options)
+        return self._engine.recall.search(sets, query, options, now=self.now())
 
     def touch(self, items: Sequence[StoredItem]) -> None:
         """See `Writer.touch`."""
@@ -291,10 +380,16 @@ class CommitWriter(Reads):
                 result=change.result if op is not None else None,
             )
             try:
-                commit = engine.store.commit(batch)
+                commit = self._commit(batch, deadline)
             except (StaleItem, DuplicateItem):
                 if not change.retry or time.monotonic() > deadline:
                     raise
                 continue
-            engine.written(change.items)
             return commit.result if commit.adopted else change.result
+
+    def _commit(self, batch: Batch, deadline: float) -> Commit:
+        """Commit one call; a writer that can make room in a full set does so first."""
+        _ = deadline
+        commit = self._engine.store.commit(batch)
+        self._engine.written(batch.items, commit)
+        return commit

@@ -16,6 +16,7 @@ import click
 
 from fornix import agent as agent_module
 from fornix.agent import Agent, Plan
+from fornix.durable_calls import message_of
 from fornix.errors import FornixError, InvalidInput, NotFound
 
 AGENT = click.argument("agent", metavar="AGENT")
@@ -28,11 +29,13 @@ def load(named: str, *, name: str | None) -> Plan:
         name: What its runner will be called, if not like the agent.
 
     Raises:
-        click.UsageError: No name is there.
+        click.UsageError: A name is missing, or empty.
         NotFound: There is no such file or module, or it has no such agent.
         InvalidInput: Importing it raised; the message says where. Or it is no agent, or one
             without actions.
     """
+    if name == "":
+        raise click.UsageError("--name is empty; leave it out (a shell variable may not be set)")
     place, colon, attribute = named.rpartition(":")
     if not colon or not place or not attribute:
         problem = f"{named!r} names no agent; write my_agent.py:Shop, or package.module:Shop"
@@ -47,7 +50,9 @@ def load(named: str, *, name: str | None) -> Plan:
         return Plan.of(found, name=name)
     except FornixError as error:
         raise InvalidInput(f"{place}: {error}") from error
-    except Exception as error:  # noqa: BLE001 - a user's __init__: told with its place
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a user's __init__: told with its place
         _refuse(f"{place}: {attribute}", error, "made")
 
 
@@ -105,7 +110,9 @@ def _import(place: str, folder: Path, run: Callable[[], Any]) -> Any:  # noqa: A
         if error.name is not None and f"{place}.".startswith(f"{error.name}."):
             raise
         _refuse(place, error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's module: told with its place
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a user's module: told with its place
         _refuse(place, error)
 
 
@@ -116,7 +123,7 @@ def _refuse(place: str, error: BaseException, done: str = "imported") -> NoRetur
         frames = traceback.extract_tb(error.__traceback__)
         theirs = [f for f in frames if not _is_machinery(f.filename)] or frames
         where = f"{theirs[-1].filename}:{theirs[-1].lineno}"
-    said = str(error) if not isinstance(error, SyntaxError) else error.msg
+    said = message_of(error) if not isinstance(error, SyntaxError) else error.msg
     raise InvalidInput(
         f"{place} cannot be {done}: {where} raised {type(error).__name__}: {said}"
     ) from error

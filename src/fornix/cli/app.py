@@ -11,7 +11,20 @@ from typing import Any, NoReturn
 import click
 
 from fornix import __version__
-from fornix.cli import care, demo, exact, items, listing, moving, replay, running, runs, show
+from fornix.cli import (
+    care,
+    demo,
+    exact,
+    items,
+    listing,
+    moving,
+    past,
+    replay,
+    running,
+    runs,
+    show,
+    tidy,
+)
 from fornix.cli.completion import completion
 from fornix.cli.options import session_of, shared
 from fornix.errors import FornixError
@@ -135,8 +148,10 @@ for _command in (
     *(demo.demo, items.add, items.search, items.get, items.list_items, items.recent),
     *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
     *(running.run, running.recover, runs.runs, replay.replay),
+    *(tidy.compact, tidy.compactions, tidy.undo, tidy.lineage),
     *(moving.import_file, moving.export_file, listing.stats),
     *(care.doctor, care.backup, care.restore, care.reindex, listing.version, completion),
+    *(past.diff, past.prune_history),
 ):
     fornix.add_command(_command)
 

@@ -17,10 +17,14 @@ import click
 from fornix.cli import show
 from fornix.cli.listing import versions
 from fornix.cli.options import FileName, command
-from fornix.cli.progress import progress
+from fornix.cli.progress import progress, settle
 from fornix.cli.session import Session
+from fornix.compaction import notes
+from fornix.compaction.executor import due
 from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound
 from fornix.memory import Memory
+from fornix.scope import Scope
+from fornix.store import Store
 from fornix.transfer import LAST, stamp
 from fornix.values import microseconds, moment
 
@@ -32,6 +36,9 @@ LONG_LOG = 64_000_000
 
 SKEW_US = 60_000_000
 """How far ahead a commit may lie: clocks of two boots, or of containers, differ a little."""
+
+MOST_NAMED = 20
+"""Sets that doctor names one by one."""
 
 ASIDE = (
     "name another file with --db; if this was a memory, move it away together with its -wal and "
@@ -60,13 +67,18 @@ class Examined(Protocol):
 
 
 @command("doctor")
-def doctor(session: Session) -> None:
+@click.option("--repair", is_flag=True, help="First make again what follows from the rest.")
+def doctor(session: Session, *, repair: bool) -> None:
     """Look at the memory and its surroundings; say what is wrong and what to do.
 
-    Reads only. Exit code 1 if something is wrong.
+    Reads only, unless --repair is given: then what search reads, vectors, counts of sets and the
+    files beside the memory are made again where they are missing or wrong, while no other program
+    has the memory open. Items, exact memory, runs and history are never touched; if the file
+    itself is damaged, nothing is. Exit code 1 if something is wrong.
     With --json: {"ok": …, "findings": [{"name": …, "says": …, "state": "ok" | "note" | "wrong"}]}.
     """
-    findings = [*_surroundings(), *_examined(session)]
+    repaired = list(_repaired(session)) if repair else []
+    findings = [*repaired, *_surroundings(), *_examined(session)]
     ok = not any(finding.state == "wrong" for finding in findings)
     if session.json:
         listed = [{"name": f.name, "says": f.says, "state": f.state} for f in findings]
@@ -77,6 +89,18 @@ def doctor(session: Session) -> None:
             click.echo(f"{mark} {finding.name.ljust(12)} {show.plain(finding.says)}")
     if not ok:
         click.get_current_context().exit(1)
+
+
+def _repaired(session: Session) -> Iterator[Finding]:
+    """Make again what can be; tell what was done."""
+    if not session.place.is_file():
+        raise NotFound(f"{session.place}: there is no memory here; --db names another file")
+    with progress(session, "repairing", total=None) as advance:
+        done = Memory.repair(session.place, progress=advance)
+    for what in done or ["nothing had to be"]:
+        yield Finding("repair", what)
+    with session.open() as memory:
+        settle(session, memory)
 
 
 def _surroundings() -> Iterator[Finding]:
@@ -126,10 +150,43 @@ def _contents(memory: Memory) -> Iterator[Finding]:
         yield Finding("runs", f"{runs}{look}", "note")
     else:
         yield Finding("runs", runs)
+    yield from _compaction(memory)
     owners = ", ".join(f"{lease.scope.key} ({lease.owner})" for lease in found.leases)
     yield Finding("leases", owners or "no key is being run")
     yield Finding("schema", str(store.details.get("schema", "unknown")))
     yield Finding("file system", str(store.details.get("file_system") or "unknown"))
+
+
+def _keys(store: Store, space: str) -> Iterator[str]:
+    after: str | None = None
+    while page := store.keys(space, after=after):
+        yield from page
+        after = page[-1]
+
+
+def _compaction(memory: Memory) -> Iterator[Finding]:
+    """Tell of sets that could not be compacted, and of those that overflow and nobody compacts."""
+    store, now = memory.store, microseconds(datetime.now(UTC))
+    failed = notes.failures(store)
+    overflowing = list[str]()
+    seen, told = notes.is_seen(store, now), False
+    for space in store.spaces():
+        for info in (i for key in _keys(store, space) for i in store.set_infos(Scope(space, key))):
+            name = f"set {info.ref.name!r} of key {info.ref.scope.key!r}"
+            kind, tries = failed.pop(info.number, ("", 0))
+            if tries and due(info):
+                told = True
+                says = f"{name} could not be compacted, {tries} times in a row: {kind}; see the log"
+                yield Finding("compaction", says, "wrong")
+            external = info.definition.execution == "external"
+            if external and not seen and due(info, notes.OVERFLOW):
+                overflowing.append(name)
+    told = told or bool(overflowing)
+    for name in overflowing[:MOST_NAMED]:
+        says = "holds more than half too much, and no compactor was seen lately"
+        yield Finding("compaction", f"{name} {says}; start one: fornix compact --watch", "note")
+    if not told:
+        yield Finding("compaction", "no set waits for one")
 
 
 def _clock(memory: Memory) -> Iterator[Finding]:
@@ -154,7 +211,8 @@ def _clock(memory: Memory) -> Iterator[Finding]:
 def _integrity(memory: Memory) -> Iterator[Finding]:
     problems = memory.store.problems() if isinstance(memory.store, Examined) else []
     for problem in problems:
-        yield Finding("integrity", f"{problem}; restore a backup: fornix restore BACKUP", "wrong")
+        mend = "fornix doctor --repair may mend it; else restore a backup: fornix restore BACKUP"
+        yield Finding("integrity", f"{problem}; {mend}", "wrong")
     if not problems:
         yield Finding("integrity", "every page and count is as it should be")
 

@@ -12,6 +12,7 @@ import click
 
 from fornix.cli import show
 from fornix.cli.options import (
+    Whole,
     command,
     key_option,
     knowledge_option,
@@ -25,6 +26,7 @@ from fornix.cli.progress import settle
 from fornix.cli.session import Owner, Session
 from fornix.items import Hits, Item
 from fornix.memory import Memory
+from fornix.moments import ValidAt
 from fornix.sets import MemorySet, OnExisting
 from fornix.transfer import read_time
 from fornix.values import Value
@@ -41,7 +43,20 @@ as_of_option = click.option(
     callback=parsed(read_moment),
     help="As it was: a commit number, or a time.",
 )
-limit_option = click.option("--limit", "-n", type=click.IntRange(min=1), help="At most so many.")
+
+
+def _read_valid(text: str) -> ValidAt:
+    """Return the time, or the word "any", that *text* is."""
+    return "any" if text == "any" else read_time(text)
+
+
+valid_at_option = click.option(
+    "--valid-at",
+    metavar="TIME",
+    callback=parsed(_read_valid),
+    help='Facts that hold then, or "any".  [default: now]',
+)
+limit_option = click.option("--limit", "-n", type=Whole(min=1), help="At most so many.")
 
 PAGE = 500
 
@@ -61,6 +76,15 @@ PAGE = 500
 @click.option("--session", "session_name", metavar="NAME", help="The conversation it belongs to.")
 @click.option(
     "--time", metavar="TIME", callback=parsed(read_time), help="When it happened.  [default: now]"
+)
+@click.option(
+    "--expire-at", metavar="TIME", callback=parsed(read_time), help="It is gone from then on."
+)
+@click.option(
+    "--valid-from", metavar="TIME", callback=parsed(read_time), help="When it begins to hold."
+)
+@click.option(
+    "--valid-to", metavar="TIME", callback=parsed(read_time), help="When it ends to hold."
 )
 @click.option(
     "--on-existing",
@@ -85,6 +109,9 @@ def add(  # noqa: PLR0913 - an option each, as click passes them
     role: str | None,
     session_name: str | None,
     time: datetime | None,
+    expire_at: datetime | None,
+    valid_from: datetime | None,
+    valid_to: datetime | None,
     on_existing: OnExisting,
     idempotency_key: str | None,
     no_wait: bool,
@@ -111,6 +138,9 @@ def add(  # noqa: PLR0913 - an option each, as click passes them
                 role=role,
                 session=session_name,
                 time=time,
+                expire_at=expire_at,
+                valid_from=valid_from,
+                valid_to=valid_to,
                 on_existing=on_existing,
                 idempotency_key=idempotency_key,
             )
@@ -128,6 +158,7 @@ class _Question:
     limit: int
     where: dict[str, Value] | None
     as_of: int | datetime | None
+    valid_at: ValidAt | None
 
     def ask(self, memory: Memory) -> Hits:
         return self.owner.of(memory).search(
@@ -136,6 +167,7 @@ class _Question:
             limit=self.limit,
             where=self.where,
             as_of=self.as_of,
+            valid_at=self.valid_at,
         )
 
 
@@ -147,13 +179,14 @@ class _Question:
 @click.option(
     "--limit",
     "-n",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     default=10,
     show_default=True,
     help="At most so many.",
 )
 @where_option
 @as_of_option
+@valid_at_option
 @click.option("--explain", is_flag=True, help="Show what each score is made of.")
 def search(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
@@ -165,6 +198,7 @@ def search(  # noqa: PLR0913 - an option each, as click passes them
     limit: int,
     where: dict[str, Value] | None,
     as_of: int | datetime | None,
+    valid_at: ValidAt | None,
     explain: bool,
 ) -> None:
     """Find the items that answer QUERY best, by words and meaning.
@@ -172,7 +206,8 @@ def search(  # noqa: PLR0913 - an option each, as click passes them
     Prints a line per hit: score, time, who and what, id. Scores compare within one search only.
     With --json: {"partial": …, "hits": [{"score": …, "parts": {…}, "item": {…}}, …]}.
     """
-    question = _Question(Owner(key, knowledge), set_names, query, limit, where, as_of)
+    owner = Owner(key, knowledge)
+    question = _Question(owner, set_names, query, limit, where, as_of, valid_at)
     with session.open(knowledge=knowledge, mode="ro") as memory:
         question.owner.require(session, memory, set_names)
         hits = question.ask(memory)
@@ -295,11 +330,10 @@ def _print(session: Session, found: Iterable[Item]) -> None:
 @key_option
 @knowledge_option
 @set_option
-@click.option(
-    "--limit", "-n", type=click.IntRange(min=1), default=10, show_default=True, help="How many."
-)
+@click.option("--limit", "-n", type=Whole(min=1), default=10, show_default=True, help="How many.")
 @as_of_option
-def recent(
+@valid_at_option
+def recent(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
     key: str | None,
@@ -307,6 +341,7 @@ def recent(
     set_name: str,
     limit: int,
     as_of: int | datetime | None,
+    valid_at: ValidAt | None,
 ) -> None:
     """Show the last items of a set, the latest at the end.
 
@@ -316,4 +351,4 @@ def recent(
     with session.open(knowledge=knowledge, mode="ro") as memory:
         owner.require(session, memory, (set_name,))
         chosen: MemorySet = owner.of(memory).set(set_name)
-        _print(session, chosen.recent(limit, as_of=as_of))
+        _print(session, chosen.recent(limit, as_of=as_of, valid_at=valid_at))

@@ -51,6 +51,24 @@ class FileName(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Whole(click.IntRange):
+    """A whole number in a range; what is none is refused in words."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return *value* as a number."""
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = None
+        least, most = self.min or 0, self.max
+        if number is None or number < least or (most is not None and number > most):
+            span = f"at least {least}" if most is None else f"from {least} to {most:,}"
+            self.fail(f"{str(value)[:CUT]!r} is not a whole number, {span}", param, ctx)
+        return number
+
+
 def shared(*, hidden: bool) -> list[click.Parameter]:
     """Return the options that every command takes: before its name, or (hidden) after it."""
     flags = {

@@ -19,7 +19,7 @@ from fornix.cli import show
 from fornix.cli.agents import AGENT, load
 from fornix.cli.events import Line, Lines, batches_of_stdin, count
 from fornix.cli.files import sink
-from fornix.cli.options import command
+from fornix.cli.options import Whole, command
 from fornix.cli.progress import progress
 from fornix.cli.session import Session
 from fornix.errors import FornixError, InvalidInput, NotFound, RunFailed, RunParked
@@ -43,7 +43,7 @@ name_option = click.option(
 )
 concurrency_option = click.option(
     "--concurrency",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     default=CONCURRENCY,
     show_default=True,
     help="Keys at work at once.",

@@ -10,11 +10,12 @@ import click
 
 from fornix import wire
 from fornix.cli import names, show
-from fornix.cli.options import command, shared
+from fornix.cli.options import Whole, command, shared
 from fornix.cli.session import Session
 from fornix.cli.trace import Step, Trace, input_of
 from fornix.errors import StaleRun
 from fornix.memory import Memory
+from fornix.progress import LARGEST
 from fornix.runner.records import given_up, overtaken
 from fornix.store import Run, RunStatus
 from fornix.transfer import stamp
@@ -24,8 +25,8 @@ STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "re
 
 PAGE = 500
 
-RUN = click.argument("number", metavar="RUN", type=click.IntRange(1, 1 << 62))
-RUNS = click.argument("numbers", metavar="RUN…", nargs=-1, type=click.IntRange(1, 1 << 62))
+RUN = click.argument("number", metavar="RUN", type=Whole(1, LARGEST))
+RUNS = click.argument("numbers", metavar="RUN…", nargs=-1, type=Whole(1, LARGEST))
 
 agent_option = click.option("--agent", "-a", metavar="NAME", help="Only runs of this agent.")
 key_option = click.option(
@@ -53,7 +54,7 @@ def runs() -> None:
 @key_option
 @click.option("--status", "-s", type=click.Choice(STATUSES), help="Only runs that are so.")
 @click.option(
-    "--limit", "-n", type=click.IntRange(1, 1_000_000), default=100, show_default=True,
+    "--limit", "-n", type=Whole(1, 1_000_000), default=100, show_default=True,
     help="Most runs shown.",
 )  # fmt: skip
 def list_runs(

@@ -12,6 +12,7 @@ import click
 from fornix.cli import show
 from fornix.errors import InvalidInput, NotFound
 from fornix.keys import KeyMemory, KnowledgeMemory
+from fornix.llm import ChatModel
 from fornix.memory import DEFAULT_SPACE, Memory
 
 NOTHING_FOUND = 3
@@ -59,11 +60,13 @@ class Session:
         mode: Literal["rw", "ro"] = "rw",
         knowledge: str | None = None,
         make: bool = False,
+        model: ChatModel | None = None,
     ) -> Memory:
         """Open the memory.
 
         Args:
             make: Make its file if there is none; else that is an error.
+            model: A language model, for summaries.
 
         Raises:
             NotFound: There is none.
@@ -80,7 +83,12 @@ class Session:
         if self.db is None and make:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Memory.open(
-            place, space=self.space, knowledge=knowledge, embedder=self.embedder, mode=mode
+            place,
+            space=self.space,
+            knowledge=knowledge,
+            embedder=self.embedder,
+            model=model,
+            mode=mode,
         )
 
     # --- what is printed ----------------------------------------------------------------------

@@ -76,6 +76,10 @@ def item_fields(item: Item) -> dict[str, Json]:
         "accessed": _stamp(item.accessed),
         "sources": list(item.sources),
         "compacted": item.compacted,
+        "until": _stamp(item.until),
+        "expire_at": _stamp(item.expire_at),
+        "valid_from": _stamp(item.valid_from),
+        "valid_to": _stamp(item.valid_to),
         "version": item.version,
         "retired": _stamp(item.retired),
     }

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, cast
 
 from fornix import wire
 from fornix.cli import show
+from fornix.looks import Looked
 from fornix.memory import Memory
 from fornix.progress import ENDED
 from fornix.state import MemoryKind, Overlay, Places
 from fornix.state import deltas as state_deltas
 from fornix.state.paths import spelled
-from fornix.store import Call, Effects, Node, Run, Scope, SetRef, StepDone, StoredItem
+from fornix.store import Call, Effects, Node, Run, SetRef, StepDone, StoredItem
 from fornix.transfer import stamp
 from fornix.values import Path, Value, moment
 
@@ -21,9 +22,10 @@ Fields = dict[str, Json]
 
 
 class Search(TypedDict):
-    """What a step asked for, and what it found."""
+    """What a step asked for, and what it found; knowledge is None for the sets of the key."""
 
     sets: list[str]
+    knowledge: str | None
     query: str
     hits: list[Fields]
 
@@ -79,7 +81,6 @@ class Trace:
 
     def __init__(self, memory: Memory, row: Run) -> None:
         self._store, self._row = memory.store, row
-        self._knowledge = Scope(memory.knowledge.name, None)
         self._steps = self._store.steps(row.id)
         self._outputs = self._store.outputs_of(row.id)
 
@@ -107,7 +108,7 @@ class Trace:
         sensory = Overlay(None, kind=MemoryKind.SENSORY, now=now, places=places)
         for step in self._steps:
             effects = self._store.effects(step.commit)
-            looked = cast("dict[str, Any]", wire.decode(step.looked) if step.looked else {})
+            looked = Looked.of(step.looked, self._row.scope)
             changed = cast("list[Any]", wire.decode(step.sensory)) if step.sensory else []
             yield Step(
                 step=step.ordinal,
@@ -133,40 +134,39 @@ class Trace:
 
     # --- what was read ------------------------------------------------------------------------
 
-    def _read(self, looked: dict[str, Any], step: StepDone, sensory: Overlay, now: int) -> Read:
+    def _read(self, looked: Looked, step: StepDone, sensory: Overlay, now: int) -> Read:
         scope, before = self._row.scope, step.commit - 1
-        tree = [tuple(path) for path in looked.get("short_term", ())]
-        own = [tuple(path) for path in looked.get("sensory", ())]
         return Read(
             short_term=[
                 _node(path, self._store.node(scope, path, at=before, now=now) if path else _ROOT)
-                for path in tree
+                for path in looked.short_term
             ],
             sensory=[
                 {"path": _path(path)} if self._over else _node(path, sensory.node(path, now))
-                for path in own
+                for path in looked.sensory
             ],
-            items=[
-                fields
-                for name, ids in looked.get("items", ())
-                for fields in self._texts(name, ids, before)
-            ],
+            items=[fields for ref, ids in looked.items for fields in self._texts(ref, ids, before)],
             searches=[
-                Search(sets=sets, query=query, hits=self._hits(ids, before))
-                for sets, query, ids in looked.get("searches", ())
+                Search(
+                    sets=[ref.name for ref in search.sets],
+                    knowledge=_knowledge(search.sets[0]),
+                    query=search.query,
+                    hits=[f for ref, one in search.hits for f in self._texts(ref, [one], before)],
+                )
+                for search in looked.searches
             ],
         )
 
-    def _hits(self, ids: Iterable[tuple[str, str]], at: int) -> list[Fields]:
-        return [fields for name, one in ids for fields in self._texts(name, [one], at)]
-
-    def _texts(self, name: str, ids: Sequence[str], at: int) -> Iterator[Fields]:
-        """Yield items of a set of the key, or of knowledge, as they were."""
-        own = self._store.get(SetRef(self._row.scope, name), ids, at=at)
-        shared = self._store.get(SetRef(self._knowledge, name), ids, at=at)
-        for item_id, mine, common in zip(ids, own, shared, strict=True):
-            found = mine or common
-            yield {"set": name, "id": item_id, "text": None if found is None else _text(found)}
+    def _texts(self, ref: SetRef, ids: Sequence[str], at: int) -> Iterator[Fields]:
+        """Yield items of a set, as they were."""
+        for item_id, found in zip(ids, self._store.get(ref, ids, at=at), strict=True):
+            text = None if found is None else _text(found)
+            yield {
+                "set": ref.name,
+                "knowledge": _knowledge(ref),
+                "id": item_id,
+                "text": text,
+            }
 
 
 # --- as JSON ----------------------------------------------------------------------------------
@@ -219,15 +219,18 @@ def _items(effects: Effects) -> Iterator[Fields]:
 
 
 def _item(change: str, stored: StoredItem) -> Fields:
-    knowledge = stored.set.scope.space if stored.set.scope.key is None else None
     return {
         "change": change,
         "set": stored.set.name,
-        "knowledge": knowledge,
+        "knowledge": _knowledge(stored.set),
         "id": stored.record.id,
         "version": stored.version,
         "text": _text(stored),
     }
+
+
+def _knowledge(ref: SetRef) -> str | None:
+    return ref.scope.space if ref.scope.key is None else None
 
 
 def _text(stored: StoredItem) -> Json:

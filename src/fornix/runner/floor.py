@@ -11,13 +11,13 @@ import heapq
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 
-from fornix.runner.lanes import LiveLane, Pending, State
+from fornix.runner.lanes import REST_S, LiveLane, Pending, State
 from fornix.scope import Lease, Scope
 
 LANES = 1000
@@ -204,21 +204,6 @@ class Floor:
         lane.state, lane.worker = State.TAKEN, threading.get_ident()
         self._taken += 1
 
-    def is_at(self, scope: Scope) -> bool:
-        """Return whether the calling thread is at work on a key."""
-        lane = self.lanes.get(scope)
-        return (
-            lane is not None and lane.state is State.TAKEN and lane.worker == threading.get_ident()
-        )
-
-    def is_inside(self) -> bool:
-        """Return whether the calling thread is at work on any key."""
-        me = threading.get_ident()
-        with self.lock:
-            return any(
-                lane.state is State.TAKEN and lane.worker == me for lane in self.lanes.values()
-            )
-
     def begin_slow(self, shift: Shift) -> None:
         """Call another worker if lanes are ready: the calling one is held up from now on."""
         with self.lock:
@@ -253,6 +238,13 @@ class Floor:
             else:
                 lane.state = state
 
+    def leave_ready(self, lanes: Sequence[LiveLane]) -> None:
+        """Put lanes down that have more to do."""
+        with self.lock:
+            self._taken -= len(lanes)
+            for lane in lanes:
+                self.make_ready(lane)
+
     def put_down(self, lane: LiveLane) -> None:
         """Put a lane down whose lease was given back, unless it has more to do by now."""
         with self.lock:
@@ -265,6 +257,13 @@ class Floor:
                 self.make_ready(lane)
             else:
                 lane.state, lane.idle_since = State.IDLE, time.monotonic()
+
+    def rest(self, lane: LiveLane) -> None:
+        """Put a lane down whose lease was given back for others to have it, though it has more."""
+        with self.lock:
+            if lane.lease is not None and lane.lease.epoch <= lane.returned:
+                lane.lease = None
+        self.put_off(lane, REST_S)
 
     def put_off(self, lane: LiveLane, pause_s: float) -> None:
         """Put a lane down, to be ready again after *pause_s*."""
@@ -316,7 +315,8 @@ class Floor:
             threads = list(self._threads)
         others = [thread for thread in threads if thread is not threading.current_thread()]
         for thread in others:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            left_s = max(0.0, deadline - time.monotonic())
+            thread.join(min(left_s, threading.TIMEOUT_MAX))
         return not (self._taken or self._away or any(thread.is_alive() for thread in others))
 
     def leases(self) -> list[Lease]:

@@ -23,7 +23,7 @@ def input_of(shop: Shop, key: str, value: object, event_id: str | None) -> Input
     """
     scope = Scope(shop.space, checked_name(key, "a key"))
     event = value if isinstance(value, Event) else InputEvent(value)
-    if type(event) not in shop.plan.by_event:
+    if not shop.plan.asks_for(type(event)):
         raise InvalidInput(
             f"agent {shop.plan.name!r} has no action for {event.type}; mark one with "
             f"@action({event.type})"
@@ -50,6 +50,12 @@ def checked_wait(wait_s: float | None) -> None:
     raise InvalidInput(
         f"wait_s must be a number of seconds, or None for as long as it takes, not {wait_s!r}"
     )
+
+
+def checked_stop(stop: object) -> None:
+    """Raise unless *stop* is None or an event to wait for, of threads or of processes."""
+    if stop is not None and not (hasattr(stop, "is_set") and hasattr(stop, "wait")):
+        raise InvalidInput(f"stop must be a threading.Event, not {stop!r}")
 
 
 def parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:

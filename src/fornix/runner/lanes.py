@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import time
+import uuid
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from threading import Lock
-from typing import Literal, TypeAlias
+from threading import Event, Lock
+from typing import Literal, Protocol, TypeAlias
 
 from fornix.agent import OnFailed
 from fornix.run import Finished, LiveRun
 from fornix.scope import Lease, Scope
 from fornix.state.held import HeldTree
-from fornix.store import Batch, Ledger, Run, Store
+from fornix.store import Ledger, Run, Store
+from fornix.writer import Engine
+
+
+def owner_name(engine: Engine) -> str:
+    """Return a name to hold leases under, which no other runner that is open has."""
+    try:
+        return engine.owners.pop()
+    except IndexError:
+        return f"{os.getpid()}-{uuid.uuid4().hex}"
 
 
 class State(Enum):
@@ -44,11 +56,13 @@ class Pending:
     finished: Finished
     error: BaseException | None = None
 
-    @property
-    def batch(self) -> Batch:
-        """What is to be committed."""
-        return self.finished.batch
 
+TURN_S = (1.0, 8.0)
+"""How long a key is kept at least and at most while its queue is never empty. Then its lease is
+given back with a commit: others, who look every `watch.POLL_S`, may be waiting for the key."""
+
+REST_S = 0.12
+"""How long whoever gave way leaves the key alone: twice the longest pause of those who wait."""
 
 PAGE = 100
 """Waiting runs that are read at once."""
@@ -73,6 +87,7 @@ class LiveLane:
         stuck: The parked run that the others wait behind.
         failure: What an async action raised, until it is decided what becomes of it.
         tree: What is known of the key's tree under the lease.
+        gave_way: The epoch of the last lease that was given back though there was more to do.
     """
 
     scope: Scope
@@ -92,6 +107,8 @@ class LiveLane:
     stuck: Run | None = None
     failure: BaseException | None = None
     tree: HeldTree | None = None
+    gave_way: int = 0
+    _turn: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def add(self, row: Run, *, first: bool) -> bool:
         """Note a run that was just accepted; *first*: no earlier one waits or is parked.
@@ -115,6 +132,28 @@ class LiveLane:
         """Note a lease, unless it is one that was given back."""
         if lease is not None and lease.epoch > self.returned:
             self.lease = lease
+
+    def gives_way(self, epoch: int) -> bool:
+        """Return whether the lease of this epoch was had so long that it is given back.
+
+        If nobody came the last time, the next turn is twice as long.
+        """
+        now, (shortest, longest) = time.monotonic(), TURN_S
+        known, began, length = self._turn
+        if epoch != known:
+            nobody_came = epoch == self.gave_way + 1
+            length = max(shortest, min(2 * length, longest)) if nobody_came else shortest
+            self._turn = epoch, now, length
+            return False
+        if now - began < length:
+            return False
+        self.gave_way = epoch
+        return True
+
+    @property
+    def rests(self) -> bool:
+        """Whether the key is left to others for a moment."""
+        return self.state is State.LATER and self.gave_way == self.returned != 0
 
     def held(self, ledger: Ledger, epoch: int) -> HeldTree:
         """Return the tree of the key, with what is known of it under this lease."""
@@ -159,3 +198,29 @@ class LiveLane:
                 break
         if rows:
             self.known = rows[-1].number
+
+
+class Listener(Protocol):
+    """Who is told what became of runs.
+
+    Attributes:
+        stir: Set when something is to be looked after.
+    """
+
+    stir: Event
+
+    def ended(self, run: LiveRun) -> None:
+        """A run is over: its last task is committed."""
+        ...
+
+    def parked(self, row: Run, error: BaseException) -> None:
+        """A run is parked."""
+        ...
+
+    def stuck(self, lane: LiveLane) -> None:
+        """A lane waits behind a parked run, or behind somebody else's lease."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """The store cannot be used any more; nothing will end."""
+        ...

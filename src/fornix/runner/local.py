@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import os
 import threading
 import time
-import uuid
+import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
+from math import inf
 from types import TracebackType
 from typing import Literal, Self, overload
 
 from fornix.agent import Agent, Plan
+from fornix.at_work import refuse_own_run, refuse_own_runner
 from fornix.errors import (
     FornixError,
     InvalidInput,
@@ -33,17 +34,16 @@ from fornix.errors import (
 from fornix.memory import Memory
 from fornix.run import Shop
 from fornix.runner.desk import Desk
-from fornix.runner.intake import checked_wait, input_of, parts
-from fornix.runner.lanes import LiveLane, State
+from fornix.runner.intake import checked_stop, checked_wait, input_of, parts
+from fornix.runner.lanes import LiveLane, State, owner_name
 from fornix.runner.outlet import Outlet, Output
 from fornix.runner.records import Runs
 from fornix.runner.tickets import LOOK_S, Outputs, Ticket
-from fornix.runner.watch import Watch
+from fornix.runner.watch import Watch, forget, prune
 from fornix.runner.work import Work
 from fornix.scope import Scope
 from fornix.store import Accepted, Input, Retain, Run
 from fornix.values import counted
-from fornix.writer import Engine
 
 CONCURRENCY = 16
 """Keys at work at once: as many threads for plain actions, as many async actions on the loop."""
@@ -53,9 +53,6 @@ PAUSE_S = 0.002
 
 CHUNK = 256
 """Inputs of `map` that are accepted in one commit."""
-
-
-_LOG = logging.getLogger(__name__)
 
 
 class LocalRunner:
@@ -91,7 +88,7 @@ class LocalRunner:
         ttl = plan.agent.short_term_ttl or memory.short_term_ttl
         self._shop = Shop(memory.engine, plan, memory.space, memory.knowledge.name, ttl)
         self._store = memory.engine.store
-        self.owner = _owner(memory.engine)
+        self.owner = owner_name(memory.engine)
         self._closing = threading.Event()
         self._outlet = Outlet(self._shop, self._closing)
         self._desk = Desk(self._shop, self._outlet)
@@ -101,7 +98,9 @@ class LocalRunner:
         if retain is not None and not isinstance(retain, Retain):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"retain must be a Retain(…), not {retain!r}")
         self._retain = retain or Retain()
-        self._watch = Watch(self._shop, self._work, self._desk, self.prune)
+        self._watch = Watch(
+            self._shop, self._work, self._desk, partial(prune, self._shop, self._retain)
+        )
         self._lock = threading.Lock()
         self._started = self._closed = False
 
@@ -151,16 +150,9 @@ class LocalRunner:
         """
         checked_wait(wait_s)
         asked = input_of(self._shop, key, value, event_id)
-        self._refuse_own(asked.scope)
+        refuse_own_run(self._store, asked.scope)
         ticket = self._accept([asked], call=False)[0]
         return ticket.result(wait_s)
-
-    def _refuse_own(self, scope: Scope) -> None:
-        if self._work.floor.is_at(scope):
-            raise InvalidInput(
-                f"an action of key {scope.key!r} cannot wait for another run of that key, which "
-                "comes after its own; send an event, or submit the input and do not wait"
-            )
 
     @overload
     def map(
@@ -193,6 +185,8 @@ class LocalRunner:
         """
         if errors not in ("raise", "return"):
             raise InvalidInput(f"errors must be 'raise' or 'return', not {errors!r}")
+        if not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"map takes inputs, (key, value) each, not {inputs!r}")
         return self._mapped(inputs, errors)
 
     def _mapped(
@@ -223,7 +217,9 @@ class LocalRunner:
 
     def _accept(self, inputs: list[Input], *, call: bool = True) -> list[Ticket]:
         self.start()
-        accepted = self._store.accept(self.name, inputs, owner=self.owner)
+        rests = any(self._rests(asked.scope) for asked in inputs)
+        owner = None if rests else self.owner
+        accepted = self._store.accept(self.name, inputs, owner=owner)
         pairs = list(zip(inputs, accepted, strict=True))
         tickets = [self._ticket(asked, answer) for asked, answer in pairs]
         self._desk.add([ticket for ticket in tickets if not ticket.done])
@@ -242,6 +238,10 @@ class LocalRunner:
         elif len(inputs) > 1:
             self._work.floor.attend()
         return tickets
+
+    def _rests(self, scope: Scope) -> bool:
+        lane = self._work.floor.lanes.get(scope)
+        return lane is not None and lane.rests
 
     def _ticket(self, asked: Input, answer: Accepted) -> Ticket:
         ticket = Ticket(
@@ -290,7 +290,7 @@ class LocalRunner:
         checked_wait(wait_s)
         deadline = None if wait_s is None else time.monotonic() + wait_s
         floor, scope = self._work.floor, Scope(self._shop.space, ticket.key)
-        self._refuse_own(scope)
+        refuse_own_run(self._store, scope)
         while not ticket.done:
             lane = floor.lanes.get(scope)
             if deadline is None and lane is not None and self._work.on(lane):
@@ -304,7 +304,9 @@ class LocalRunner:
     def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
         """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
         self._desk.stir.set()
-        lane = self._work.floor.lanes.get(Scope(self._shop.space, ticket.key))
+        scope = Scope(self._shop.space, ticket.key)
+        refuse_own_run(self._store, scope)
+        lane = self._work.floor.lanes.get(scope)
         stuck = None if lane is None else lane.stuck
         if stuck is not None and stuck.number < ticket.number and (wait_s is None or left_s <= 0):
             row = self._store.run(stuck.id)
@@ -332,6 +334,7 @@ class LocalRunner:
 
         Raises:
             OutputsPruned: Outputs past *after* are no longer kept.
+            InvalidInput: *after* with a consumer, or an argument that cannot be used.
         """
         return self._outlet.stream(consumer, after, wait_s)
 
@@ -352,6 +355,7 @@ class LocalRunner:
             if not self._started and not self._closed:
                 self._watch.pull()
                 self._watch.start()
+                self._forgotten = weakref.finalize(self, forget, self._watch, repr(self))
                 self._started = True
 
     def run_until_idle(self) -> None:
@@ -360,8 +364,7 @@ class LocalRunner:
         Also waits for what other processes are at. Runs that are parked, and what waits behind
         them, are left.
         """
-        if self._work.floor.is_inside():
-            raise InvalidInput("an action cannot wait until all is done: it is not done itself")
+        refuse_own_runner(self.owner, "wait until all is done")
         self.start()
         while True:
             if self._desk.failure is not None:
@@ -376,6 +379,7 @@ class LocalRunner:
 
     def serve(self, *, stop: threading.Event | None = None) -> None:
         """Pull from the inbox, whoever fills it, until *stop* is set or the runner is closed."""
+        checked_stop(stop)
         self._watch.serving = True
         self.start()
         self._desk.stir.set()
@@ -392,34 +396,29 @@ class LocalRunner:
 
         Done in the background by itself, bit by bit.
         """
-        return self._store.prune(
-            self.name, self._shop.space, self._retain, now=self._shop.engine.clock()
-        )
+        return prune(self._shop, self._retain)
 
     # --- the end ------------------------------------------------------------------------------
 
-    def close(self, wait_s: float = 10) -> None:
-        """Let tasks that are at work end, up to *wait_s*, and give the keys back; twice is fine.
+    def close(self, wait_s: float | None = 10) -> None:
+        """Let tasks at work end, up to *wait_s*, and give the keys back; twice is fine.
 
+        Without a *wait_s* that takes as long as they do.
         What is still to be done stays in the inbox.
+
+        Raises:
+            InvalidInput: *wait_s* is no number of seconds; or an action of its own calls this.
         """
+        checked_wait(wait_s)
+        refuse_own_runner(self.owner, "close its runner: set the stop= of serve()")
         with self._lock:
             if self._closed:
                 return
             self._closed = True
+            if self._started:
+                self._forgotten.detach()
         self._closing.set()
-        ended = self._work.stop(wait_s)
-        if not ended:
-            _LOG.warning("an action did not end in time; what it does now is not kept")
-        self._watch.stop()
-        with contextlib.suppress(StoreClosed):
-            for lease in self._work.floor.leases():
-                self._store.release(lease)
-            if ended:
-                self._shop.engine.owners.append(self.owner)
-        self._desk.dismiss(
-            lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
-        )
+        self._watch.end(inf if wait_s is None else wait_s)
 
     def __enter__(self) -> Self:
         self.start()
@@ -461,6 +460,7 @@ class LocalRunner:
         wait_s: float | None = None,
     ) -> Outputs:
         """Accept an input, and return the outputs of its run; see `handle`."""
+        checked_wait(wait_s)
         ticket = await self.asubmit(key, value, event_id=event_id)
         return await ticket.aresult(wait_s)
 
@@ -468,7 +468,7 @@ class LocalRunner:
         """Work until no input waits any more; see `run_until_idle`."""
         await asyncio.to_thread(self.run_until_idle)
 
-    async def aclose(self, wait_s: float = 10) -> None:
+    async def aclose(self, wait_s: float | None = 10) -> None:
         """Close; see `close`."""
         await asyncio.to_thread(self.close, wait_s)
 
@@ -483,11 +483,3 @@ class LocalRunner:
         trace: TracebackType | None,
     ) -> None:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
-
-
-def _owner(engine: Engine) -> str:
-    """Return a name to hold leases under, which no other runner that is open has."""
-    try:
-        return engine.owners.pop()
-    except IndexError:
-        return f"{os.getpid()}-{uuid.uuid4().hex}"

@@ -11,10 +11,13 @@ from functools import cached_property
 from typing import Any
 
 from fornix import wire
+from fornix.errors import InvalidInput
 from fornix.events import Event, OutputEvent, restored
+from fornix.progress import LARGEST
 from fornix.run import Shop
+from fornix.runner.intake import checked_wait
 from fornix.store import Output as StoredOutput
-from fornix.values import checked_name, moment
+from fornix.values import checked_name, counted, moment
 
 POLL_S = 0.05
 """How often is looked for more."""
@@ -54,9 +57,18 @@ class Outlet:
 
     def stream(self, consumer: str | None, after: int, wait_s: float | None) -> Iterator[Output]:
         """Yield outputs in order; see `LocalRunner.outputs`."""
+        checked_wait(wait_s)
+        counted(after, "after", least=0, most=LARGEST)
+        if consumer is not None:
+            checked_name(consumer, "a consumer")
+            if after:
+                raise InvalidInput("a consumer goes on where it was; name it, or say after=")
+        return self._stream(consumer, after, wait_s)
+
+    def _stream(self, consumer: str | None, after: int, wait_s: float | None) -> Iterator[Output]:
         name, space, store = self._shop.plan.name, self._shop.space, self._shop.engine.store
         if consumer is not None:
-            after = store.consumer(name, space, checked_name(consumer, "a consumer"))
+            after = store.consumer(name, space, consumer)
         began = time.monotonic()
         while True:
             rows = store.outputs(name, space, after=after)

@@ -43,9 +43,9 @@ class Pace:
     def worked(self, action: str) -> float | None:
         """Return how long the process has worked so far, if `acted` needs to know that.
 
-        Asking takes longer than a quick action does: it is left out until one took long.
+        Asking takes longer than a quick action does: for those it is left out until one took long.
         """
-        if action in self._doubted or not self.is_quick(action):
+        if action in self._doubted or self._idle.get(action, 1.0) > QUICK_S:
             return time.process_time()
         return None
 

@@ -9,13 +9,10 @@ from typing import Any, cast, get_args
 
 from fornix import wire
 from fornix.errors import InvalidInput, NotFound, StaleRun
-from fornix.progress import ENDED
+from fornix.progress import ENDED, LARGEST
 from fornix.run import Shop
 from fornix.store import Batch, Run, RunStatus, Store, Turn
-from fornix.values import counted, moment
-
-LARGEST = 2**63 - 1
-"""The largest number that a store can look for."""
+from fornix.values import checked_name, counted, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +51,8 @@ class Runs:
             raise InvalidInput(
                 f"status must be one of {', '.join(get_args(RunStatus))}, not {status!r}"
             )
+        if key is not None:
+            checked_name(key, "a key")
         counted(limit, "limit", least=0, most=LARGEST)
         name, space = self._shop.plan.name, self._shop.space
         rows = self._store.runs(space, agent=name, key=key, status=status, limit=limit)

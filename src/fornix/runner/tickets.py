@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from fornix.events import Event, OutputEvent
+from fornix.runner.intake import checked_wait
 
 LOOK_S = 0.05
 """How often whoever waits looks whether it waits in vain."""
@@ -102,12 +103,14 @@ class Ticket:
             NotFound: It was pruned.
             RunPending: It was not over in time; it goes on all the same.
         """
+        checked_wait(wait_s)
         if not self.done:
             self._waiter.wait(self, wait_s)
         return self._answer()
 
     async def aresult(self, wait_s: float | None = None) -> Outputs:
         """Return the outputs of the run, once it is over; see `result`."""
+        checked_wait(wait_s)
         loop = asyncio.get_running_loop()
         came = asyncio.Event()
 

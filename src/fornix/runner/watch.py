@@ -6,9 +6,11 @@ elsewhere, a worker that is held up; the inbox, while a runner serves; runs to b
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 
@@ -18,6 +20,7 @@ from fornix.runner.desk import Desk
 from fornix.runner.lanes import LiveLane, State
 from fornix.runner.work import Work
 from fornix.scope import Scope
+from fornix.store import Retain
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,16 +32,39 @@ REST_S = 5.0
 
 PRUNE_EVERY_S = 60.0
 
+FORGOTTEN_S = 10.0
+"""How long tasks may take to end once their runner was forgotten."""
+
+
+def forget(watch: Watch, name: str) -> None:
+    """Have the threads of a runner end that nobody can close any more.
+
+    This may be done anywhere, with any lock held: by the garbage collector. So the watch is only
+    marked, and does the rest when it looks next.
+    """
+    watch.forgotten = True
+    warnings.warn(
+        f"{name} was never closed; use it in a with block, or call its close()",
+        ResourceWarning,
+        stacklevel=2,
+    )
+
+
+def prune(shop: Shop, retain: Retain) -> int:
+    """Remove what *retain* gives up of runs that ended; return how many runs went."""
+    return shop.engine.store.prune(shop.plan.name, shop.space, retain, now=shop.engine.clock())
+
 
 class Watch:
     """A thread that looks after what waits.
 
     Attributes:
         serving: Also pull from the inbox.
+        forgotten: The runner is gone, and was not closed.
     """
 
     def __init__(self, shop: Shop, work: Work, desk: Desk, prune: Callable[[], int]) -> None:
-        self.serving = False
+        self.serving = self.forgotten = False
         self._shop, self._work, self._desk, self._prune = shop, work, desk, prune
         self._store = shop.engine.store
         self._pruned, self._prunes = time.monotonic(), False
@@ -49,6 +75,21 @@ class Watch:
     def start(self) -> None:
         """Begin to look."""
         self._thread.start()
+
+    def end(self, wait_s: float) -> None:
+        """End all work, wait up to *wait_s* for tasks that are at work, and give the keys back."""
+        ended = self._work.stop(wait_s)
+        if not ended:
+            _LOG.warning("an action did not end in time; what it does now is not kept")
+        self.stop()
+        with contextlib.suppress(StoreClosed):
+            for lease in self._work.floor.leases():
+                self._store.release(lease)
+            if ended:
+                self._shop.engine.owners.append(self._work.owner)
+        self._desk.dismiss(
+            lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
+        )
 
     def stop(self) -> None:
         """Look no more."""
@@ -68,6 +109,9 @@ class Watch:
         shortest, longest = POLL_S
         pause = shortest
         while not self._closing.is_set() and self._desk.failure is None:
+            if self.forgotten:
+                self.end(FORGOTTEN_S)
+                return
             due, left = self._work.floor.look_after()
             try:
                 self._work.settle(deque(left))

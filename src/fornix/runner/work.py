@@ -11,16 +11,20 @@ import inspect
 import logging
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Sequence
 from math import inf
-from typing import Protocol
 
+from fornix.at_work import AtWork
+from fornix.calls import Slot
 from fornix.errors import (
     ForkedStore,
     FornixError,
     InvalidInput,
     KeyBusy,
+    RunTooLong,
+    SetFull,
     StaleItem,
     StaleRun,
     StoreBusy,
@@ -28,12 +32,12 @@ from fornix.errors import (
     StoreFull,
     StoreReadOnly,
 )
-from fornix.run import Finished, Interrupted, LiveRun, RunRecorder, Shop
+from fornix.run import Finished, Interrupted, LiveRun, Shop
 from fornix.runner.floor import Floor, Shift, drained
-from fornix.runner.lanes import Kind, LiveLane, Pending, State
+from fornix.runner.lanes import Kind, Listener, LiveLane, Pending, State
 from fornix.runner.loop import Loop
 from fornix.runner.pace import Pace
-from fornix.store import Commit, Run
+from fornix.store import Commit
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,36 +55,6 @@ _HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
 
 _GONE = (StoreClosed, ForkedStore)
 """What ends all work of this process on the store."""
-
-_FAILURES = (Exception, SystemExit, asyncio.CancelledError)
-"""What an action may raise to fail. In a thread or on a loop that is not its own, leaving the
-program means nothing, and nobody but the runner cancels it from outside."""
-
-
-class Listener(Protocol):
-    """Who is told what became of runs.
-
-    Attributes:
-        stir: Set when something is to be looked after.
-    """
-
-    stir: threading.Event
-
-    def ended(self, run: LiveRun) -> None:
-        """A run is over: its last task is committed."""
-        ...
-
-    def parked(self, row: Run, error: BaseException) -> None:
-        """A run is parked."""
-        ...
-
-    def stuck(self, lane: LiveLane) -> None:
-        """A lane waits behind a parked run, or behind somebody else's lease."""
-        ...
-
-    def failed(self, error: BaseException) -> None:
-        """The store cannot be used any more; nothing will end."""
-        ...
 
 
 class Work:
@@ -222,14 +196,18 @@ class Work:
     def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Pending | None:
         """Do the next task of a run; what is slow keeps no finished task of the group waiting."""
         action = run.action
-        if not self.pace.is_quick(action.name):
+        worked = self.pace.worked(action.name)
+        if worked is not None and not self.pace.is_quick(action.name):
             self.settle(shift.group)
             self.floor.begin_slow(shift)
-        worked = self.pace.worked(action.name)
+            worked = self.pace.worked(action.name)
         shift.since = began = time.perf_counter()
         try:
-            task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
-            answer = action.call(event, context if action.adapt is None else action.adapt(context))
+            task, event, context = run.begin(self.floor.stopping)
+            with AtWork(self.shop.engine.store, lane.scope, self.owner):
+                answer = action.call(
+                    event, context if action.adapt is None else action.adapt(context)
+                )
             if answer is not None:
                 _refuse_awaitable(answer, action.name)
             finished = run.done(task, release=lambda: self._may_release(lane))
@@ -237,7 +215,9 @@ class Work:
             run.drop()
             self._abandon(lane)
             return None
-        except _FAILURES as error:  # the user's code: recorded, and its run parked
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the user's code: its run is parked
             run.drop()
             return self._refused(lane, error)
         finally:
@@ -254,7 +234,10 @@ class Work:
     def _may_release(self, lane: LiveLane) -> bool:
         """Return whether the lease goes back with the commit that ends the run."""
         with self.floor.lock:
-            if lane.waiting or not lane.complete or lane.lease is None:
+            if lane.lease is None:
+                return False
+            more = lane.waiting or not lane.complete
+            if more and not lane.gives_way(lane.lease.epoch):
                 return False
             lane.returned = lane.lease.epoch
             return True
@@ -275,16 +258,17 @@ class Work:
             self.fail(error)
             self.floor.leave(lane, State.IDLE)
             return None
-        if isinstance(error, _HINDERED) or run is None:
+        if run is None or (isinstance(error, _HINDERED) and self._is_from_store(error)):
             self._hindered(lane, error)
             return None
         if isinstance(error, StaleRun) and run.fenced:
             self._lost(lane)
             return None
-        if isinstance(error, StaleItem) and self._begins_anew(lane):
+        if _moved_on(error) and self._begins_anew(lane):
             return None
         run.failures += 1
-        action = None if run.over else self.shop.plan.actions.get(run.next_action)
+        ended = run.over or isinstance(error, RunTooLong)
+        action = None if ended else self.shop.plan.actions.get(run.next_action)
         if action is not None and action.retry.again(error, run.failures):
             self._wait(lane, action.retry.pause_s(run.failures))
             return None
@@ -296,6 +280,15 @@ class Work:
         pending = self._pending(lane, "parked", Finished(run.turned("parked", error)))
         pending.error = error
         return pending
+
+    def _is_from_store(self, error: BaseException) -> bool:
+        """Return whether it was the runner's own store that raised an error, not one of an action.
+
+        It then came through a call of the store, or of what writes durable calls down in it.
+        """
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        callees = [frame.f_locals.get("self") for frame in frames]
+        return any(c is self.shop.engine.store or isinstance(c, Slot) for c in callees)
 
     def _is_gone(self) -> bool:
         """Return whether it is the runner's own store that was closed, not one of an action."""
@@ -345,7 +338,9 @@ class Work:
             return
         began = time.perf_counter()
         try:
-            answers = self.shop.engine.store.commit_many([p.batch for p in group])
+            answers = self.shop.engine.store.commit_many(
+                [pending.finished.batch for pending in group]
+            )
         except _HINDERED as error:
             for pending in group:
                 self._hindered(pending.lane, error)
@@ -356,14 +351,17 @@ class Work:
                 self.floor.leave(pending.lane, State.IDLE)
             return
         self.pace.committed(time.perf_counter() - began)
+        go_on: list[LiveLane] = []
         for pending, answer in zip(group, answers, strict=True):
             pending.lane.pending = None
-            if isinstance(answer, Commit):
-                self._committed(pending, answer)
-            else:
+            if not isinstance(answer, Commit):
                 self._not_committed(pending, answer)
+            elif self._committed(pending, answer):
+                go_on.append(pending.lane)
+        self.floor.leave_ready(go_on)
 
-    def _committed(self, pending: Pending, answer: Commit) -> None:
+    def _committed(self, pending: Pending, answer: Commit) -> bool:
+        """Take note of a commit; return whether the lane goes on, and is still to be put down."""
         lane, run = pending.lane, pending.lane.run
         assert run is not None  # noqa: S101 - it was what was committed
         if pending.kind == "parked":
@@ -374,33 +372,33 @@ class Work:
             self._listener.parked(run.row, pending.error)
             lane.complete = lane.complete and lane.stuck is None
             self._released(lane)
-            return
+            return False
         if answer.adopted:
-            self._adopted(pending)
-            return
+            return self._adopted(pending)
         lane.conflicts = lane.hindered = 0
         if pending.kind == "step":
-            run.committed(pending.finished, answer.number)
+            run.committed(pending.finished, answer)
         if not run.over:
-            self.floor.leave(lane, State.READY)
-            return
+            return True
         lane.run = None
-        if pending.batch.release:
+        batch = pending.finished.batch
+        if batch.release and lane.gave_way == batch.epoch:
+            self.floor.rest(lane)
+            self._listener.stuck(lane)
+        elif batch.release:
             self._released(lane)
-        else:
-            self.floor.leave(lane, State.READY)
         self._listener.ended(run)
+        return not batch.release
 
-    def _adopted(self, pending: Pending) -> None:
+    def _adopted(self, pending: Pending) -> bool:
         """Look at a lane anew: its step was committed before, and the answer to that was lost."""
         lane = pending.lane
         with self.floor.lock:
             lane.run = None
             lane.refresh()
-        if pending.batch.release:  # by now somebody else may have the key
+        if pending.finished.batch.release:  # by now somebody else may have the key
             self._released(lane)
-        else:
-            self.floor.leave(lane, State.READY)
+        return not pending.finished.batch.release
 
     def _not_committed(self, pending: Pending, error: FornixError) -> None:
         lane, run = pending.lane, pending.lane.run
@@ -433,14 +431,15 @@ class Work:
         assert run is not None  # noqa: S101 - the lane was sent away with it
         action = run.action
         try:
-            task, event, context = run.begin(RunRecorder(run, self.floor.stopping))
-            await action.call(event, context if action.adapt is None else action.adapt(context))
+            task, event, context = run.begin(self.floor.stopping)
+            with AtWork(self.shop.engine.store, lane.scope, self.owner):
+                await action.call(event, context if action.adapt is None else action.adapt(context))
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
             self._abandon_async(lane, run)
-        except GeneratorExit:
-            raise
-        except BaseException as error:  # noqa: BLE001 - nobody is above it on the loop: it is parked
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and self.floor.stopping.is_set():
+                raise  # it was thrown away unfinished, with its loop
             if isinstance(error, asyncio.CancelledError) and self.floor.stopping.is_set():
                 self._abandon_async(lane, run)
                 return
@@ -474,6 +473,11 @@ class Work:
         ended = self.floor.join(wait_s)
         self._loop.stop()
         return ended
+
+
+def _moved_on(error: BaseException) -> bool:
+    """Return whether others changed items meanwhile, so that the task reads and makes room anew."""
+    return isinstance(error, StaleItem) or (isinstance(error, SetFull) and error.compacts)
 
 
 def _refuse_awaitable(answer: object, action: str) -> None:

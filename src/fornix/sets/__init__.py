@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from fornix.sets.asked import clearing, definition, search_options
-from fornix.sets.writing import OnExisting, SetWrites
+from fornix.sets.asked import (
+    Execution,
+    clearing,
+    definition,
+    refuse_upkeep,
+    search_options,
+)
+from fornix.sets.tidying import SetTidying
+from fornix.sets.validity import Superseding
+from fornix.sets.writing import OnExisting
 
-__all__ = ["KnowledgeSet", "MemorySet", "OnExisting", "clearing", "definition", "search_options"]
+__all__ = [
+    "Execution",
+    "KnowledgeSet",
+    "MemorySet",
+    "OnExisting",
+    "clearing",
+    "definition",
+    "refuse_upkeep",
+    "search_options",
+]
 
 
-class MemorySet(SetWrites):
+class MemorySet(Superseding, SetTidying):
     """A named set of items: added to, searched by meaning, bounded if it is told so.
 
     Opening one writes nothing; the set comes to be with its first add.
@@ -22,3 +39,5 @@ class KnowledgeSet(MemorySet):
 
     It changes only by explicit calls: it has no capacity and is never compacted.
     """
+
+    _upkeep = False

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Literal, TypeAlias, cast, get_args
 
 from fornix.errors import InvalidInput
 from fornix.filters import Filter
+from fornix.moments import Moment, ValidAt, valid_time
 from fornix.recall import SearchOptions
 from fornix.records import facts_of
 from fornix.signals import Signals
@@ -15,6 +19,11 @@ from fornix.store import (
 )
 from fornix.values import Value, checked_name, counted
 from fornix.writer import Where
+
+Execution: TypeAlias = Literal["background", "sync", "external"]
+
+EXECUTIONS: tuple[str, ...] = get_args(Execution)
+"""Who compacts a set; see `Definition.execution`."""
 
 
 def position(stored: StoredItem) -> tuple[int, int]:
@@ -49,26 +58,107 @@ def listed(value: Value) -> list[Value]:
 
 
 def search_options(
-    limit: int, where: Where | None, at: int | None, signals: Signals | None
+    limit: int,
+    where: Where | None,
+    at: Moment | None,
+    signals: Signals | None,
+    valid_at: ValidAt | None = None,
 ) -> SearchOptions:
     """Check what a search was asked with."""
     if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"signals must be a Signals, not {signals!r}")
-    return SearchOptions(counted(limit, "limit", most=1000), Filter.parse(where), at, signals)
+    count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
+    return SearchOptions(count, chosen, at, signals, valid_time(valid_at))
 
 
 def definition(given: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen
-    """Return *start* with what was given, checked."""
-    capacity = given.get("capacity", start.capacity)
-    if "capacity" in given:
-        capacity = counted(capacity, "capacity", least=0) or None
-    compaction = given.get("compaction", start.compaction)
-    if compaction not in ("trim", "reject"):
-        raise InvalidInput(f"compaction must be 'trim' or 'reject', not {compaction!r}")
-    signals = given.get("signals")
-    return Definition(
-        capacity=capacity if isinstance(capacity, int) else None,
-        compaction=str(compaction),
-        item_type=str(given["item_type"]) if "item_type" in given else start.item_type,
-        signals=signals.to_json() if isinstance(signals, Signals) else start.signals,
-    )
+    """Return *start* with what was given, checked.
+
+    A capacity of 0 lifts it; the compaction is given as a set keeps it.
+    """
+    changed = {name: _CHECKS[name](value, name) for name, value in given.items()}
+    made = replace(start, **changed)  # pyright: ignore[reportArgumentType]  checked above
+    plan = made.compaction
+    counts = isinstance(plan, Mapping) and "n" in plan
+    if counts and "compaction" in given and "high_water" not in given:
+        made = replace(made, high_water=1.0)  # it says itself how much room is made
+    _check_marks(made)
+    return made
+
+
+def _check_marks(made: Definition) -> None:
+    if made.low_water > made.high_water:
+        raise InvalidInput(
+            f"low_water must not be above high_water: {made.low_water:g} is above "
+            f"{made.high_water:g}"
+        )
+    plan = made.compaction
+    limit = plan.get("limit") if isinstance(plan, Mapping) else None
+    if isinstance(limit, int) and made.capacity is not None and limit >= made.capacity:
+        raise InvalidInput(
+            f"Summarize's limit must be below the capacity: {limit} summaries do not fit into "
+            f"{made.capacity} items with room for more"
+        )
+
+
+def _capacity(given: object, what: str) -> int | None:
+    return counted(given, what, least=0) or None
+
+
+def _share(given: object, what: str) -> float:
+    if type(given) not in (int, float) or not 0 < cast("float", given) <= 1:
+        raise InvalidInput(f"{what} must be a share above 0 and up to 1, not {given!r}")
+    return float(cast("float", given))
+
+
+def _execution(given: object, what: str) -> object:
+    if given not in EXECUTIONS:
+        raise InvalidInput(f"{what} must be one of {', '.join(EXECUTIONS)}, not {given!r}")
+    return given
+
+
+def _retention(given: object, what: str) -> str | int:
+    if given in ("keep", "purge"):
+        return str(given)
+    if isinstance(given, timedelta) and given > timedelta(0):
+        return given // timedelta(microseconds=1)
+    raise InvalidInput(f"{what} must be 'keep', 'purge' or a timedelta above 0, not {given!r}")
+
+
+def _signals(given: object, what: str) -> Mapping[str, float]:
+    if not isinstance(given, Signals):
+        raise InvalidInput(f"{what} must be a Signals, not {given!r}")
+    return given.to_json()
+
+
+def _as_kept(given: object, what: str) -> object:
+    _ = what
+    return given
+
+
+_CHECKS: Mapping[str, Callable[[object, str], object]] = {
+    "capacity": _capacity,
+    "capacity_tokens": _capacity,
+    "capacity_bytes": _capacity,
+    "high_water": _share,
+    "low_water": _share,
+    "execution": _execution,
+    "retention": _retention,
+    "compaction": _as_kept,
+    "signals": _signals,
+    "item_type": _as_kept,
+}
+
+
+def refuse_upkeep(given: Mapping[str, object]) -> None:
+    """Refuse what would let a knowledge set change by itself.
+
+    Raises:
+        InvalidInput: Something is given.
+    """
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidInput(
+                f"a knowledge set takes no {name}: it changes only by explicit calls, so that "
+                "nobody who shares it loses what others rely on; use a set of a key"
+            )

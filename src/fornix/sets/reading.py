@@ -10,6 +10,7 @@ from typing import overload
 from fornix.errors import NotFound, SetDefinitionConflict
 from fornix.filters import Filter
 from fornix.items import Hits, Item
+from fornix.moments import EVER, AsOf, Moment, ValidAt, holds, valid_time
 from fornix.records import item_of
 from fornix.sets.asked import checked_ids, definition, fits, position, search_options
 from fornix.signals import Signals
@@ -20,13 +21,20 @@ from fornix.store import (
     StoredItem,
 )
 from fornix.values import checked_name, counted
-from fornix.writer import AsOf, Where, Writer
+from fornix.writer import Where, Writer
 
 PAGE = 256
 
 
+def _is_timed(stored: StoredItem) -> bool:
+    return not stored.record.valid_from is stored.record.valid_to is None
+
+
 class SetReads:
     """A set as it can be read: opening one writes nothing."""
+
+    _upkeep = True
+    """Whether it may have a capacity, and be compacted."""
 
     def __init__(self, writer: Writer, ref: SetRef, asked: Mapping[str, object]) -> None:
         self._writer, self._ref = writer, ref
@@ -109,13 +117,18 @@ class SetReads:
         after: str | None = None,
         newest_first: bool = False,
         as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
     ) -> builtins.list[Item]:
         """Return all items (that match *where*), by time; nothing is cut unless *limit* says so.
 
         Args:
             after: Id of the last item of the page before.
+            valid_at: Only facts that held then; by default all, whenever they hold.
+
+        Raises:
+            HistoryPruned: What was there at *as_of* is no longer kept.
         """
-        chosen, at = Filter.parse(where), self._at(as_of)
+        chosen, at, when = Filter.parse(where), self._at(as_of), valid_time(valid_at)
         if limit is not None:
             limit = counted(limit, "limit", least=0)
         start = None
@@ -129,24 +142,41 @@ class SetReads:
         for stored in self._walk(newest_first=newest_first, at=at, after=start):
             if limit is not None and len(found) >= limit:
                 break
-            if fits(stored, chosen):
+            if fits(stored, chosen) and (not isinstance(when, int) or holds(stored.record, when)):
                 found.append(item_of(stored))
         return found
 
-    def recent(self, n: int = 10, *, as_of: AsOf | None = None) -> builtins.list[Item]:
-        """Return the last *n* items by time, oldest first; 0 gives none."""
+    def recent(
+        self, n: int = 10, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
+    ) -> builtins.list[Item]:
+        """Return the last *n* items by time, oldest first; 0 gives none.
+
+        Facts that do not hold are left out.
+
+        Args:
+            valid_at: When they have to hold, by default now (or at *as_of*); "any": whenever.
+
+        Raises:
+            HistoryPruned: What was there at *as_of* is no longer kept.
+        """
         counted(n, "n", least=0)
-        if n == 0:
-            return []
-        newest = self._writer.page(
-            self._ref, after=None, limit=n, newest_first=True, at=self._at(as_of)
-        )
+        at, when = self._at(as_of), valid_time(valid_at)
+        newest: builtins.list[StoredItem] = []
+        for stored in self._walk(newest_first=True, at=at, page=min(n, PAGE)) if n else ():
+            if when != EVER and _is_timed(stored):
+                if when is None:
+                    when = self._writer.now() if at is None else at.time
+                if not holds(stored.record, when):
+                    continue
+            newest.append(stored)
+            if len(newest) == n:
+                break
         return [item_of(stored) for stored in reversed(newest)]
 
     def history(self, id: str) -> builtins.list[Item]:
-        """Return every version of an item, oldest first, also after it was deleted.
+        """Return every version of an item that is kept, oldest first, also after it was deleted.
 
-        The last one has `retired` set if the item is gone.
+        The last one has `retired` set if the item is gone, or has expired.
         """
         rows = self._writer.versions(self._ref, checked_name(id, "an item's id"))
         return [replace(item_of(stored), retired=retired) for stored, retired in rows]
@@ -159,29 +189,43 @@ class SetReads:
         where: Where | None = None,
         as_of: AsOf | None = None,
         signals: Signals | None = None,
+        valid_at: ValidAt | None = None,
     ) -> Hits:
         """Return the items that answer *query* best, by words, meaning and signals.
 
-        Deterministic; ties by id. A filter hides items, it never changes a score.
+        Deterministic; ties by id. A filter hides items, it never changes a score; so does time:
+        what does not hold is left out.
+
+        Args:
+            as_of: Search what was there at a moment of the past.
+            valid_at: When facts have to hold, by default now (or at *as_of*); "any": whenever.
 
         Raises:
+            HistoryPruned: What was there at *as_of* is no longer kept.
             InvalidFilter: *where* cannot be understood.
             InvalidInput: *query* is not a str, or *limit* not 1..1,000.
         """
-        options = search_options(limit, where, self._at(as_of), signals)
+        options = search_options(limit, where, self._at(as_of), signals, valid_at)
         return self._writer.search([self._ref], query, options)
 
-    def _at(self, as_of: AsOf | None) -> int | None:
-        return None if as_of is None else self._writer.commit_of(as_of)
+    def _at(self, as_of: AsOf | None) -> Moment | None:
+        return None if as_of is None else self._writer.moment_of(as_of)
 
     def _walk(
-        self, *, newest_first: bool, at: int | None, after: tuple[int, int] | None = None
+        self,
+        *,
+        newest_first: bool,
+        at: Moment | None,
+        after: tuple[int, int] | None = None,
+        page: int = PAGE,
     ) -> Iterator[StoredItem]:
-        while page := self._writer.page(
-            self._ref, after=after, limit=PAGE, newest_first=newest_first, at=at
+        while found := self._writer.page(
+            self._ref, after=after, limit=page, newest_first=newest_first, at=at
         ):
-            yield from page
-            after = position(page[-1])
+            yield from found
+            if len(found) < page:
+                return
+            after = position(found[-1])
 
     def _live(self, item_id: str) -> StoredItem:
         stored = self._writer.get(self._ref, [checked_name(item_id, "an item's id")], at=None)[0]

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import EllipsisType
 from typing import Literal, TypeAlias
 
+from fornix.compaction import Given
 from fornix.errors import InvalidInput, StaleItem
 from fornix.filters import Filter
 from fornix.items import Item
 from fornix.records import as_passed, item_of
-from fornix.sets.asked import checked_ids, definition, fits, listed
+from fornix.sets.asked import (
+    Execution,
+    checked_ids,
+    definition,
+    fits,
+    listed,
+    refuse_upkeep,
+)
 from fornix.sets.reading import SetReads
 from fornix.signals import Signals
 from fornix.store import (
@@ -46,12 +54,20 @@ class SetWrites(SetReads):
         speaker: str | None = None,
         role: str | None = None,
         session: str | None = None,
+        expire_at: datetime | None = None,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
         on_existing: OnExisting = "error",
         idempotency_key: str | None = None,
     ) -> str:
         """Add one item; return its id.
 
         With an *idempotency_key* a second call changes nothing and returns the first one's id.
+
+        Args:
+            expire_at: From then on it is in no read of the present.
+            valid_from: When what it says begins to hold; None: it always did.
+            valid_to: When that ends to hold; None: it does not.
 
         Raises:
             DuplicateItem: The id is taken, and *on_existing* is "error".
@@ -62,7 +78,20 @@ class SetWrites(SetReads):
         item = (
             value
             if isinstance(value, Item)
-            else Item(value, id, text, metadata or {}, importance, speaker, role, session, time)
+            else Item(
+                value,
+                id,
+                text,
+                metadata or {},
+                importance,
+                speaker,
+                role,
+                session,
+                time,
+                expire_at=expire_at,
+                valid_from=valid_from,
+                valid_to=valid_to,
+            )
         )
         return self._add([item], on_existing, idempotency_key)[0]
 
@@ -135,6 +164,9 @@ class SetWrites(SetReads):
         speaker: str | EllipsisType | None = ...,
         role: str | EllipsisType | None = ...,
         session: str | EllipsisType | None = ...,
+        expire_at: datetime | EllipsisType | None = ...,
+        valid_from: datetime | EllipsisType | None = ...,
+        valid_to: datetime | EllipsisType | None = ...,
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> Item:
@@ -155,8 +187,12 @@ class SetWrites(SetReads):
             "speaker": speaker,
             "role": role,
             "session": session,
+            "expire_at": expire_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
         }
         changes = {name: new for name, new in given.items() if new is not ...}
+        made: list[Item] = []
         if "value" in changes and "text" not in changes:
             changes["text"] = None
 
@@ -170,11 +206,15 @@ class SetWrites(SetReads):
             if if_version is not None and stored.version != if_version:
                 raise StaleItem(id, expected=if_version, found=stored.version)
             item = replace(item_of(stored), **changes)
+            made[:] = [replace(item, version=stored.version + 1)]
             record = self._writer.records([(id, item)])[0]
             change = Replace(self._ref, stored.version, record)
             return Change([change], id, retry=if_version is None)
 
         self._writer.write(Call("update", arguments, idempotency_key), build)
+        if made and made[0].expire_at is not None:  # it may be over by now, and then is not found
+            now = self._writer.get(self._ref, [id], at=None)[0]
+            return made[0] if now is None else item_of(now)
         return item_of(self._live(id))
 
     def delete(
@@ -213,19 +253,37 @@ class SetWrites(SetReads):
         """Retire every item; return how many there were. The set and its definition stay."""
         return self.delete(where={}, idempotency_key=idempotency_key)
 
-    def redefine(
+    def redefine(  # noqa: PLR0913 - what a set is opened with, all by name
         self,
         *,
         capacity: int | None = None,
-        compaction: str | None = None,
+        compaction: Given | None = None,
+        capacity_tokens: int | None = None,
+        capacity_bytes: int | None = None,
+        high_water: float | None = None,
+        low_water: float | None = None,
+        execution: Execution | None = None,
+        retention: Literal["keep", "purge"] | timedelta | None = None,
         signals: Signals | None = None,
     ) -> Definition:
         """Change the definition of a set; what is left out stays. A capacity of 0 lifts it.
 
         What is over a smaller capacity is dealt with by the next add.
         """
-        given = {"capacity": capacity, "compaction": compaction, "signals": signals}
+        given = {
+            "capacity": capacity,
+            "compaction": None if compaction is None else self._writer.kept(compaction),
+            "capacity_tokens": capacity_tokens,
+            "capacity_bytes": capacity_bytes,
+            "high_water": high_water,
+            "low_water": low_water,
+            "execution": execution,
+            "retention": retention,
+            "signals": signals,
+        }
         chosen = {name: value for name, value in given.items() if value is not None}
+        if not self._upkeep:
+            refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
 
         def build(_new_id: Callable[[], str]) -> Change:
             new = definition(chosen, start=self.definition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Final, cast
+from typing import Any, Final
 
 from fornix.errors import ObjectInTheWay, TreeConflict
 from fornix.state.paths import Place, key_of
@@ -64,6 +64,9 @@ class Fields:
 class Cell:
     """What is known of one path.
 
+    It does not know its parent: what holds each other in a circle is left to the garbage
+    collector, and an action makes many of these.
+
     Attributes:
         base: What the base has here and a store would have to be told about; None: nothing.
         cut: What of *base* was removed.
@@ -73,12 +76,10 @@ class Cell:
     """
 
     __slots__ = (
-        "base", "change", "cut", "dirty", "expires", "fields", "name", "parent", "size", "state",
-        "value",
+        "base", "change", "cut", "dirty", "expires", "fields", "size", "state", "value",
     )  # fmt: skip
 
-    def __init__(self, name: str, parent: Cell | None) -> None:
-        self.name, self.parent = name, parent
+    def __init__(self) -> None:
         self.state = UNKNOWN
         self.value: Value = None
         self.expires: int | None = None
@@ -100,70 +101,43 @@ class Cell:
             self.state = OBJECT
         if node is not None:
             self.value, self.expires = node.value, node.expires
-            if node.expires is not None:
-                self.show_mortal()
 
     def become(self, state: int, value: Value, expires: int | None) -> None:
         """Be a new object, or a value; it is attached already."""
         self.state, self.value, self.expires = state, value, expires
-        self.change, self.size = WRITTEN, 0
+        self.change, self.size, self.dirty = WRITTEN, 0, True
         self.fields = Fields(based=False) if state == OBJECT else None
-        if expires is not None:
-            self.show_mortal()
-        self.mark()
 
     def move(self, expires: int | None) -> None:
         """Have another expiry."""
-        self.expires = expires
+        self.expires, self.dirty = expires, True
         if self.change == KEPT:
             self.change = MOVED
-        if expires is not None:
-            self.show_mortal()
-        self.mark()
 
     def vanish(self) -> None:
-        """Be nothing, and be listed no more; in the base it is cut."""
-        parent = self.parent
-        if parent is None or parent.fields is None:
-            return
+        """Be nothing; in the base it is cut."""
         self.state, self.value, self.expires, self.fields = NOTHING, None, None, None
-        self.change = KEPT
-        parent.fields.added.pop(self.name, None)
-        if parent.fields.kept:
-            parent.fields.kept.pop(self.name, None)
+        self.change, self.dirty = KEPT, True
         if self.base is not None:
             self.cut = CUT_WHOLE
-        self.mark()
 
     def empty(self) -> None:
         """Be an object without fields."""
         if self.fields is not None and self.fields.below is not self.fields.added:
             self.cut = CUT_BELOW
-        self.fields = Fields(based=False)
-        self.mark()
-
-    def mark(self) -> None:
-        """Note, up to the root, that something changed."""
-        cell: Cell | None = self
-        while cell is not None and not cell.dirty:
-            cell.dirty = True
-            cell = cell.parent
+        self.fields, self.dirty = Fields(based=False), True
 
     def fill(self, branch: Branch, expires: int | None) -> None:
         """Be an object with these fields; it is a new one without any."""
-        added = cast("Fields", self.fields).added
+        fields: Any = self.fields
+        fields.mortal = expires is not None
         for name, inner in branch.fields:
-            cell = added[name] = Cell(name, self)
+            cell = fields.added[name] = Cell()
             if isinstance(inner, Branch):
                 cell.become(OBJECT, None, expires)
                 cell.fill(inner, expires)
             else:
                 cell.become(VALUE, inner, expires)
-
-    def show_mortal(self) -> None:
-        """Note in the parent that one of its fields can expire."""
-        if self.parent is not None and self.parent.fields is not None:
-            self.parent.fields.mortal = True
 
     def deltas(self, path: Path, now: int, found: list[TreeDelta]) -> None:
         """Add to *found* what leads from the base to this cell, at *path*, and all below it.
@@ -202,19 +176,26 @@ def copied(value: Value) -> Value:
 class Cells:
     """All cells of one overlay. Not safe for threads.
 
+    Args:
+        now: The time, or what tells it; decides what has expired.
+
     Attributes:
         root: The cell of the root.
         plain: By key: values that need no copy and never expire; the fast path to them.
-        clock: Tells the time that decides what has expired.
     """
 
-    __slots__ = ("_tree", "clock", "plain", "root")
+    __slots__ = ("_now", "_tree", "plain", "root")
 
-    def __init__(self, tree: Tree | None, clock: Callable[[], int]) -> None:
-        self._tree, self.clock = tree, clock
-        self.root = Cell("", None)
+    def __init__(self, tree: Tree | None, now: int | Callable[[], int]) -> None:
+        self._tree, self._now = tree, now
+        self.root = Cell()
         self.root.state, self.root.fields = OBJECT, Fields(based=tree is not None)
         self.plain: dict[str, Cell] = {}
+
+    def clock(self) -> int:
+        """Return the time that decides what has expired."""
+        now = self._now
+        return now if isinstance(now, int) else now()
 
     # --- finding ---
 
@@ -228,6 +209,7 @@ class Cells:
     def known(self, path: Path) -> Cell | None:
         """Return the cell of what is at *path*, expired or not; asks the tree at most once."""
         cell = self.root
+        fields: Any = cell.fields
         for name in path:
             fields = cell.fields
             if fields is None:
@@ -238,26 +220,33 @@ class Cells:
             if below is None:
                 if fields.kept is not None:
                     return None
-                below = fields.below[name] = Cell(name, cell)
+                below = fields.below[name] = Cell()
             cell = below
         if cell.state == UNKNOWN:
-            self._ask(cell, path)
+            self._ask(cell, path, fields)
         return None if cell.state == NOTHING else cell
 
-    def _ask(self, cell: Cell, path: Path) -> None:
-        cell.take(None if self._tree is None else self._tree.node(path, EVER))
+    def _ask(self, cell: Cell, path: Path, beside: Fields) -> None:
+        """Have a cell, one of the fields *beside* it, know what the tree has."""
+        if self._tree is None:
+            cell.take(None)
+            return
+        cell.take(self._tree.node(path, EVER))
+        if cell.expires is not None:
+            beside.mortal = True
 
     def listed(self, cell: Cell, path: Path) -> Fields:
         """Return the fields of an object, once all that the tree has of them are known."""
-        fields = cast("Fields", cell.fields)
+        fields: Any = cell.fields
         if fields.kept is None and self._tree is not None:
             kept: dict[str, Cell] = {}
             for name, node in self._tree.children(path, EVER):
                 known = fields.below.get(name)
                 if known is None:
-                    known = fields.below[name] = Cell(name, cell)
+                    known = fields.below[name] = Cell()
                 if known.state == UNKNOWN:
                     known.take(node)
+                    fields.mortal = fields.mortal or node.expires is not None
                 if known.state != NOTHING and name not in fields.added:
                     kept[name] = known
             fields.kept = kept
@@ -273,6 +262,18 @@ class Cells:
 
     # --- changing ---
 
+    def _mark(self, path: Path, expires: int | None) -> None:
+        """Note from the root down to *path* that something changed, which may expire now."""
+        cell = self.root
+        cell.dirty = True
+        fields: Any = cell.fields
+        for name in path:
+            fields = cell.fields
+            cell = fields.below[name]
+            cell.dirty = True
+        if expires is not None:
+            fields.mortal = True
+
     def place_value(self, place: Place, value: Value, expires: int | None) -> None:
         """Put a checked value at *place*; raise `TreeConflict` where it cannot be."""
         cell = self.alive(place.path)
@@ -281,8 +282,9 @@ class Cells:
         elif cell.state == OBJECT:
             raise in_the_way(place)
         elif _later(expires, cell.expires):
-            self.outlive(cell.parent, place.path[:-1], expires)
+            self.outlive(place.path[:-1], expires)
         cell.become(VALUE, value, expires)
+        self._mark(place.path, expires)
         if expires is None and type(value) in ATOMS:
             self.plain[place.key] = cell
         else:
@@ -292,21 +294,26 @@ class Cells:
         """Return the object at *place*, made where nothing or a value is."""
         cell = self.alive(place.path)
         if cell is not None and cell.state == OBJECT:
-            self.outlive(cell, place.path, expires)
+            self.outlive(place.path, expires)
             return cell
         if cell is None:
             cell = self._grown(place, expires)
         elif _later(expires, cell.expires):
-            self.outlive(cell.parent, place.path[:-1], expires)
+            self.outlive(place.path[:-1], expires)
         cell.become(OBJECT, None, expires)
+        self._mark(place.path, expires)
         self.plain.pop(place.key, None)
         return cell
 
     def _grown(self, place: Place, expires: int | None) -> Cell:
         """Return a cell at *place*, where nothing is, in objects that last until *expires*."""
         path = place.path
-        have = len(path) - 1
-        while (cell := self.alive(path[:have])) is None:
+        have, cell = len(path) - 1, self.root
+        while have:
+            found = self.alive(path[:have])
+            if found is not None:
+                cell = found
+                break
             have -= 1
         if cell.state != OBJECT:
             blocker = ".".join(path[:have])
@@ -315,35 +322,47 @@ class Cells:
                 f"{blocker!r} holds a value ({type(cell.value).__name__}), which has no fields; "
                 f"new_object({blocker!r}, overwrite=True) replaces it by an object",
             )
-        self.outlive(cell, path[:have], expires)
+        if have:
+            self.outlive(path[:have], expires)
         for depth in range(have + 1, len(path)):
             cell = self._attached(cell, path[:depth])
             cell.become(OBJECT, None, expires)
+            self._mark(path[:depth], expires)
         return self._attached(cell, path)
 
     def _attached(self, parent: Cell, path: Path) -> Cell:
         """Return a cell for a new field of *parent*, last in its order."""
-        fields, name = cast("Fields", parent.fields), path[-1]
+        fields: Any = parent.fields
+        name = path[-1]
         cell = fields.below.get(name)
         if cell is None:
-            cell = fields.below[name] = Cell(name, parent)
+            cell = fields.below[name] = Cell()
         elif cell.state != NOTHING:  # it expired
-            self.bury(cell, key_of(path))
+            self.bury(cell, path, key_of(path))
             fields.below[name] = cell
         fields.added[name] = cell
         return cell
 
-    def bury(self, cell: Cell | None, key: str) -> None:
-        """Remove what is there, and all below it."""
-        if cell is not None:
-            self._forget(cell, key)
-            cell.vanish()
+    def bury(self, cell: Cell | None, path: Path, key: str) -> None:
+        """Remove what is there, and all below it; it is listed no more."""
+        if cell is None or not path:
+            return
+        self._forget(cell, key)
+        cell.vanish()
+        self._mark(path, None)
+        fields: Any = self.root.fields
+        for name in path[:-1]:
+            fields = fields.below[name].fields
+        fields.added.pop(path[-1], None)
+        if fields.kept:
+            fields.kept.pop(path[-1], None)
 
-    def clear(self, cell: Cell | None, key: str) -> None:
+    def clear(self, cell: Cell | None, path: Path, key: str) -> None:
         """Remove all below an object."""
         if cell is not None and cell.state == OBJECT:
             self._forget(cell, key)
             cell.empty()
+            self._mark(path, None)
 
     def _forget(self, cell: Cell, key: str) -> None:
         """Drop the fast path to *cell* and all below it."""
@@ -354,21 +373,35 @@ class Cells:
                 inner = key_of((name,))
                 self._forget(below, f"{key}.{inner}" if key else inner)
 
-    def move(self, cell: Cell | None, key: str, expires: int | None) -> None:
+    def move(self, cell: Cell | None, path: Path, key: str, expires: int | None) -> None:
         """Give what is there another expiry."""
-        if cell is not None and cell.parent is not None:
+        if cell is not None and path:
             self.plain.pop(key, None)
             cell.move(expires)
+            self._mark(path, expires)
 
-    def outlive(self, cell: Cell | None, path: Path, expires: int | None) -> None:
+    def renew(self, cell: Cell, path: Path, expires: int) -> None:
+        """Let what is there, and the objects it is in, last until *expires*, which is later."""
+        cell.move(expires)
+        self._mark(path, expires)
+        self.outlive(path[:-1], expires)
+
+    def outlive(self, path: Path, expires: int | None) -> None:
         """Let the object at *path*, and those it is in, last at least until *expires*."""
-        while cell is not None and path:
+        way: list[tuple[Cell, Fields]] = []
+        fields: Any = self.root.fields
+        for name in path:
+            cell = fields.below[name]
+            way.append((cell, fields))
+            fields = cell.fields
+        for depth in range(len(path), 0, -1):
+            cell, fields = way[depth - 1]
             if cell.state == UNKNOWN:
-                self._ask(cell, path)
+                self._ask(cell, path[:depth], fields)
             if not _later(expires, cell.expires):
                 return  # and those it is in last longer still
             cell.move(expires)
-            cell, path = cell.parent, path[:-1]
+            self._mark(path[:depth], expires)
 
 
 def _later(expires: int | None, than: int | None) -> bool:

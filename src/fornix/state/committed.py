@@ -10,7 +10,9 @@ from functools import partial
 from typing import NoReturn, Protocol, TypeVar, cast
 
 from fornix import wire
+from fornix.at_work import refuse_own_tree
 from fornix.errors import KeyBusy, StaleRun, StoreReadOnly, Unavailable
+from fornix.moments import FOREVER, AsOf, check_tree, moment_of
 from fornix.state.cells import copied
 from fornix.state.objects import MemoryObject
 from fornix.state.overlay import Overlay
@@ -120,6 +122,12 @@ class CommittedTree:
         """Equal for all handles of this memory."""
         return id(self.ledger), self.scope
 
+    def past(self, as_of: AsOf) -> PastTree:
+        """Return the memory as it was at a moment; `HistoryPruned` where that is not kept."""
+        then = moment_of(self.ledger, as_of, now=self.clock(), what="at")
+        check_tree(self.ledger, self.scope, then)
+        return PastTree(self.ledger, self.scope, then.commit, then.time, resolver=self.resolver)
+
     # --- reading ---
 
     def has(self, place: Place) -> bool:
@@ -158,9 +166,11 @@ class CommittedTree:
 
         Raises:
             KeyBusy: Others wrote to the key for longer than `wait_s`.
+            InvalidInput: It is called by an action of this very key.
             IdempotencyConflict: The idempotency key was used for another request.
             Unavailable: The store cannot be written now.
         """
+        refuse_own_tree(self.ledger, self.scope)
         patience = Patience(self.scope, self.wait_s)
         asked = self._digest([checked(part, nan=True) for part in request]) if self.op else None
         with self._held():
@@ -291,6 +301,13 @@ class PastTree:
             f"{what}: this is the memory of key {self.scope.key!r} as it was after commit "
             f"{self.at}; write to the memory of the present"
         )
+
+    def past(self, as_of: AsOf) -> PastTree:
+        """Return the memory as it was at another moment."""
+        latest = max(self.now, self.ledger.time_of(FOREVER))
+        then = moment_of(self.ledger, as_of, now=latest, what="at")
+        check_tree(self.ledger, self.scope, then)
+        return replace(self, at=then.commit, now=then.time)
 
     def once(self, idempotency_key: str) -> NoReturn:
         """Raise `StoreReadOnly`."""

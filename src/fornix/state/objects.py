@@ -6,13 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from fornix.errors import (
-    CompareFailed,
-    InvalidInput,
-    InvalidPath,
-    ObjectInTheWay,
-    TreeConflict,
-)
+from fornix.errors import CompareFailed, InvalidInput, InvalidPath, ObjectInTheWay, TreeConflict
+from fornix.moments import AsOf
 from fornix.state.paths import MemoryKind, MemoryRef, Place, Places, Resolver, Spelling
 from fornix.state.tree import MISSING, Branch, Expiry, Mark, asked, lasting
 from fornix.values import Value, microseconds
@@ -74,6 +69,10 @@ class ExactMemory(Protocol):
 
     def once(self, idempotency_key: str) -> ExactMemory:
         """Return the same memory, for one change that is done once whatever happens."""
+        ...
+
+    def past(self, as_of: AsOf) -> ExactMemory:
+        """Return the same memory as it was at a moment."""
         ...
 
 
@@ -372,6 +371,17 @@ class MemoryObject:
             IdempotencyConflict: By the change: the key was used for another one.
         """
         return MemoryObject(self._memory.once(idempotency_key), self._place)
+
+    def at(self, as_of: AsOf) -> MemoryObject:
+        """Return this place as it was after a commit, or at a time, to be read only.
+
+        What had expired by then is not there.
+
+        Raises:
+            HistoryPruned: What was there is no longer kept.
+            Unsupported: Inside a batch or an action.
+        """
+        return MemoryObject(self._memory.past(as_of), self._place)
 
     def __setitem__(self, path: Spelling, value: object) -> None:
         self.set(path, value)

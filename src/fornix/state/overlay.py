@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import NoReturn, TypeGuard, TypeVar, cast
 
 from fornix.errors import InvalidValue, NotAnObject, TreeConflict, Unsupported, Unusable
+from fornix.moments import AsOf
 from fornix.state.cells import ATOMS, OBJECT, VALUE, WRITTEN, Cell, Cells, copied, in_the_way
 from fornix.state.objects import MemoryObject
 from fornix.state.paths import MemoryKind, Place, Places, Resolver, names_of
@@ -102,7 +103,7 @@ class Overlay:
         self.patience_us = 1
         self.calls: list[Value] = []
         self.noting = False
-        self._cells = Cells(tree, now if callable(now) else lambda: now)
+        self._cells: Cells = Cells(tree, now)
         self._limits = limits or _LIMITS
         self._ttl = ttl
 
@@ -114,6 +115,13 @@ class Overlay:
     def unseal(self, cells: Cells) -> None:
         """Be usable again."""
         self._cells = cells
+
+    def end(self, sealed: Sealed) -> None:
+        """Have every later use raise `Unusable` for good, and let go of all that it held.
+
+        Its resolver holds it in turn, and circles are left to the garbage collector.
+        """
+        self._cells = self.resolver = sealed  # pyright: ignore[reportAttributeAccessIssue] - it stands for both
 
     @classmethod
     def of(
@@ -168,19 +176,19 @@ class Overlay:
     def apply(self, deltas: Iterable[TreeDelta]) -> None:
         """Do what another overlay's *deltas* say, as a store would."""
         for delta in deltas:
-            root, path = self.places.root, delta.path
+            cells, root, path = self._cells, self.places.root, delta.path
             place = root.below.get(path) or self.places.find(root, path)
             match delta:
                 case Put():
-                    self._cells.place_value(place, copied(delta.value), delta.expires)
+                    cells.place_value(place, copied(delta.value), delta.expires)
                 case Create():
-                    self._cells.place_object(place, delta.expires)
+                    cells.place_object(place, delta.expires)
                 case Delete():
-                    self._cells.bury(self._cells.known(place.path), place.key)
+                    cells.bury(cells.known(path), path, place.key)
                 case Clear():
-                    self._cells.clear(self._cells.known(place.path), place.key)
+                    cells.clear(cells.known(path), path, place.key)
                 case Refresh():
-                    self._cells.move(self._cells.known(place.path), place.key, delta.expires)
+                    cells.move(cells.known(path), path, place.key, delta.expires)
 
     # --- reads ---
 
@@ -221,6 +229,13 @@ class Overlay:
         """Raise `Unsupported`: whose writes these are, an action or a batch, happens once."""
         raise Unsupported(
             f"idempotency key {idempotency_key!r}: here every write happens once without one"
+        )
+
+    def past(self, as_of: AsOf) -> NoReturn:
+        """Raise `Unsupported`: an action or a batch reads one state of its memory."""
+        raise Unsupported(
+            f"at({as_of!r}): inside a batch or an action the past is not read; read it outside, "
+            "with memory.key(…).short_term.at(…)"
         )
 
     def read(self, place: Place) -> Value | Mark:
@@ -321,12 +336,12 @@ class Overlay:
     def delete(self, place: Place) -> bool:
         """Remove what is at *place* and all below it; return whether something was there."""
         cell = self._cells.alive(place.path)
-        self._cells.bury(cell, place.key)
+        self._cells.bury(cell, place.path, place.key)
         return cell is not None
 
     def clear(self, place: Place) -> None:
         """Remove all below the object at *place*, or raise `NotAnObject`."""
-        self._cells.clear(self.object_at(place), place.key)
+        self._cells.clear(self.object_at(place), place.path, place.key)
 
     def append(self, place: Place, value: object, expiry: Expiry = None) -> None:
         """Add *value* to the end of the list at *place*; begin one where nothing is.
@@ -449,8 +464,7 @@ class Overlay:
             return
         until = self.now + lasting(ttl.after)
         if until - cell.expires >= self.patience_us:
-            cell.move(until)
-            self._cells.outlive(cell.parent, path[:-1], until)
+            self._cells.renew(cell, path, until)
 
 
 def _is_atom(cell: Cell) -> bool:
@@ -460,10 +474,8 @@ def _is_atom(cell: Cell) -> bool:
 
 def _small(value: object) -> TypeGuard[Value]:
     """Say whether *value* can be stored as it is, without a closer look."""
-    kind = type(value)
-    if kind is int:
-        return -(1 << 63) < cast("int", value) < 1 << 63
-    if kind is str:
-        text = cast("str", value)
-        return len(text) < _SHORT and text.isascii()
-    return kind in _FLAGS
+    if type(value) is int:
+        return -(1 << 63) < value < 1 << 63
+    if type(value) is str:
+        return len(value) < _SHORT and value.isascii()
+    return type(value) in _FLAGS

@@ -64,11 +64,12 @@ from fornix.progress import (
 from fornix.scope import Lease, Scope, SetRef
 from fornix.store.finder import Finder
 from fornix.store.lanes import Lanes
-from fornix.store.ledger import OP_RETENTION_US, SWEEP_AFTER_US, Ledger
+from fornix.store.ledger import OP_RETENTION_US, SWEEP_AFTER_US, SWEPT_AT_ONCE, Ledger
 
 __all__ = [
     "OP_RETENTION_US",
     "SWEEP_AFTER_US",
+    "SWEPT_AT_ONCE",
     "Accepted",
     "Add",
     "Batch",

@@ -53,6 +53,13 @@ class Finder(Protocol):
         """
         ...
 
+    def accessed(self, set_number: int) -> list[tuple[int, int]]:
+        """Return (row, when it was last read) of live items of a set that ever were.
+
+        Costs time in proportion to the set; as of `Ledger.touch`, it may lag.
+        """
+        ...
+
     def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:
         """Return versions that wait for their vectors, live ones and earlier ones first."""
         ...

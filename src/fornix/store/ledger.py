@@ -18,6 +18,10 @@ SWEEP_AFTER_US = 24 * 3600 * 1_000_000
 """How long an expired node stays for work that began while it was there."""
 
 
+SWEPT_AT_ONCE = 2_000
+"""Ended versions of items that one sweep removes of a set at most."""
+
+
 class Ledger(Protocol):
     """What was committed. Every method may be called from any thread."""
 
@@ -86,6 +90,32 @@ class Ledger(Protocol):
 
     def commit_at(self, time: int) -> int:
         """Return the number of the last commit at or before *time*; 0: none."""
+        ...
+
+    def time_of(self, number: int) -> int:
+        """Return the time of commit *number*, or of the last one before it; 0: there is none."""
+        ...
+
+    def floor(self, scope: Scope) -> tuple[int, int]:
+        """Return the commit and the time from which on the past of the tree of *scope* is whole.
+
+        What `prune_history` and `sweep` removed was there before; (0, 0): nothing was removed.
+        """
+        ...
+
+    def prune_history(
+        self, *, before: int, after: int = 0, limit: int = 10_000
+    ) -> tuple[int, int | None]:
+        """Remove versions of nodes that ended before the time *before*, in bounded steps.
+
+        Of trees alone; what work under way may need stays: what ended within `SWEEP_AFTER_US` of
+        the last commit, or since a run that has not ended began. Looks at *limit* versions past
+        *after*; returns how many went, and where to go on; None: it was all. Moves no number.
+        """
+        ...
+
+    def expired(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
+        """Return live items of any set that have expired by *now*."""
         ...
 
     def set_info(self, ref: SetRef) -> SetInfo | None:
@@ -174,7 +204,11 @@ class Ledger(Protocol):
     def sweep(self, *, now: int) -> int:
         """Remove what expired `SWEEP_AFTER_US` ago, and names of ops past `OP_RETENTION_US`.
 
-        Returns how much was removed. Moves no commit number; reads are the same before and after.
+        And, up to `SWEPT_AT_ONCE` of a set, versions of items that ended longer ago than its
+        retention, with their features and links; but for those that ended since a run that has
+        not ended began. Returns how much was removed. Moves no commit number; reads of the
+        present are the same before and after, and the floors of a tree and a set tell of which
+        past they are.
         """
         ...
 

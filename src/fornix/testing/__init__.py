@@ -23,7 +23,7 @@ for _needed in ("pytest", "hypothesis"):
 
 import pytest  # noqa: E402 - after saying what is missing
 
-_PLAYS = ("game", "lane_reads", "machine", "replay")
+_PLAYS = ("again", "game", "lane_reads", "machine", "replay")
 _LAWS = (
     "commits",
     "effects",
@@ -33,10 +33,12 @@ _LAWS = (
     "handle",
     "items",
     "lanes",
+    "lineage",
     "ops",
     "outputs",
     "persistence",
     "progress",
+    "retention",
     "runner_async",
     "runner_durable",
     "runner_failures",

@@ -10,10 +10,12 @@ from fornix.testing.groups import GroupLaws
 from fornix.testing.handle import HandleLaws
 from fornix.testing.items import ItemLaws
 from fornix.testing.lanes import LaneLaws
+from fornix.testing.lineage import LineageLaws
 from fornix.testing.ops import OpLaws
 from fornix.testing.outputs import OutputLaws
 from fornix.testing.persistence import PersistenceLaws
 from fornix.testing.progress import ProgressLaws
+from fornix.testing.retention import RetentionLaws
 from fornix.testing.sets import SetLaws
 from fornix.testing.staging import StagingLaws
 from fornix.testing.threads import ThreadLaws
@@ -28,6 +30,8 @@ class StoreContract(
     ExpiryLaws,
     ItemLaws,
     SetLaws,
+    LineageLaws,
+    RetentionLaws,
     FinderLaws,
     StagingLaws,
     LaneLaws,

@@ -55,7 +55,7 @@ def said(found: object) -> object:
     if isinstance(found, FornixError):
         return type(found)
     if isinstance(found, Commit):
-        return found.time, found.adopted, wire.encode(found.result)
+        return found.time, found.adopted, wire.encode(found.result), list(found.marks)
     if isinstance(found, Accepted):
         return found.run is None, found.number, found.repeated, found.lease is None, found.first
     return found

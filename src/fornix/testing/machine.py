@@ -16,6 +16,7 @@ from fornix import wire
 from fornix.errors import FornixError
 from fornix.store import Batch, Commit, Lease, Scope, Store
 from fornix.stores.ram import RamStore
+from fornix.testing.again import again
 from fornix.testing.batches import DAY, NOW, SECOND
 from fornix.testing.game import LaneGame
 from fornix.testing.play import SCOPES, Player, embed_some, vectors_of
@@ -141,6 +142,14 @@ class _Machine(RuleBasedStateMachine):
         for store in (self.store, self.model):
             store.sweep(now=self.latest)
 
+    @rule(age=st.sampled_from((0, SECOND, 2 * DAY)), limit=st.integers(1, 40))
+    def prune(self, age: int, limit: int) -> None:
+        """What trees were long ago goes for good, in steps."""
+        for store in (self.store, self.model):
+            after: int | None = 0
+            while after is not None:
+                _, after = store.prune_history(before=self.latest - age, after=after, limit=limit)
+
     @rule(position=st.integers(0, 5), scope=st.sampled_from(SCOPES))
     def touch(self, position: int, scope: Scope) -> None:
         """A live item is read."""
@@ -216,7 +225,7 @@ class _Machine(RuleBasedStateMachine):
         return f"{owner} {sum(name.startswith(owner) for name in self.dead)}"
 
     def _commit(self, rng: Random) -> None:
-        player = Player(rng, self.clock)
+        player = Player(rng, self.clock, purges=True)
         batch = player.batch(self.model)
         self.clock = player.clock
         self.latest = max(self.latest, self.clock)
@@ -235,7 +244,7 @@ class _Machine(RuleBasedStateMachine):
     def _both(self, batch: Batch, rng: Random) -> tuple[Batch, Batch]:
         """Return *batch*, made for the model, for each of the two stores."""
         base = next((ours for ours, theirs in self.numbers if theirs == batch.base), None)
-        ours, theirs = replace(batch, base=base), batch
+        ours, theirs = replace(again(batch, of=self.model, on=self.store), base=base), batch
         if rng.random() < 0.1:
             expects = [("n", rng.choice(("one", "two")))]
             ours, theirs = replace(ours, expects=expects), replace(theirs, expects=expects)
@@ -261,5 +270,5 @@ def _answer(store: Store, batch: Batch) -> Commit | FornixError:
         return error
 
 
-def _told(commit: Commit) -> tuple[int, bool, str]:
-    return commit.time, commit.adopted, wire.encode(commit.result)
+def _told(commit: Commit) -> tuple[object, ...]:
+    return commit.time, commit.adopted, wire.encode(commit.result), list(commit.marks)

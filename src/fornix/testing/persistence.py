@@ -12,11 +12,13 @@ from fornix.errors import KeyBusy, NotFound, StaleRun
 from fornix.store import (
     Add,
     Call,
+    Compact,
     Create,
     Define,
     Definition,
     Delete,
     Input,
+    Link,
     Put,
     Replace,
     Retain,
@@ -24,6 +26,7 @@ from fornix.store import (
     Step,
     Store,
     Turn,
+    Undo,
 )
 from fornix.testing.batches import ADA, HANDBOOK, NOTES, NOW, SECOND, add, batch, record, write
 from fornix.testing.finder import waiting
@@ -40,6 +43,8 @@ def furnish(store: Store) -> None:
     write(store, Define(NOTES, Definition(capacity=9)), add("i"), Add(NOTES, waiting("w")))
     write(store, Delete(("a",)), Replace(NOTES, 1, record("i", "new")), add("page", to=BOOK))
     store.commit(batch(Retire(BOOK, "page", 1), scope=HANDBOOK, op=b"op", result=[1]))
+    summary = Add(NOTES, record("sum"), links=[Link(NOTES, "c"), Link(NOTES, "i")], accessed=NOW)
+    write(store, add("c"), Compact(NOTES, [("c", 1)], [summary], '{"by": "hand"}'))
     store.put_note("n", "noted", expected=None)
 
 
@@ -68,6 +73,20 @@ class PersistenceLaws(Laws):
         assert commit.time == NOW + SECOND
         assert only(again, "new").row > row
         assert again.seq() > seq
+        again.close()
+
+    def test_a_compaction_is_undone_after_a_close(self, store: Store, path: Path) -> None:
+        """What it retired and what was derived is there, and comes back as it was."""
+        furnish(store)
+        was, done = store.versions(NOTES, "c")[0], store.compactions(NOTES)[0]
+        store.close()
+        again = self.open(path)
+        assert again.compactions(NOTES) == [done]
+        assert [row for row, _ in again.derived([was.row])] == list(done.added)
+        write(again, Undo(NOTES, done.id))
+        found = only(again, "c")
+        assert replace(was, row=0, version=2, begun=0, ended=None) == replace(found, row=0, begun=0)
+        assert again.get(NOTES, ["sum"]) == [None]
         again.close()
 
     def test_an_op_is_known_after_a_close(self, store: Store, path: Path) -> None:

@@ -9,21 +9,25 @@ from fornix.store import (
     Add,
     Batch,
     Clear,
+    Compact,
     Create,
     Define,
     Definition,
     Delete,
     ItemChange,
     Limits,
+    Link,
     Put,
     Record,
     Refresh,
     Replace,
     Retire,
+    Revive,
     Scope,
     SetRef,
     Store,
     TreeDelta,
+    Undo,
 )
 from fornix.testing.batches import DAY, SECOND
 from fornix.values import Path, Value
@@ -56,6 +60,11 @@ DEFINITIONS = (
     Definition(capacity=3),
     Definition(capacity=1, compaction={"name": "summarise"}),
     Definition(signals={"speaker": 0.5}),
+    Definition(capacity=4, compaction={"name": "merge", "at": [0.5]}, admission=[{"name": "a"}]),
+    Definition(capacity=3, compaction={"name": "merge"}, execution="sync"),
+    Definition(capacity_tokens=300),
+    Definition(capacity_bytes=60),
+    Definition(capacity_bytes=90, capacity_tokens=3, compaction="reject", low_water=0.5),
 )
 STEPS = (0, 0, 1, SECOND, 3 * SECOND, 60 * SECOND)
 """How far time moves from one batch to the next."""
@@ -71,10 +80,12 @@ class Player:
     Args:
         rng: Where chance comes from.
         clock: What time it really is.
+        purges: Also define sets that keep ended versions for a time only.
     """
 
     rng: Random
     clock: int
+    purges: bool = False
 
     def batch(self, store: Store) -> Batch:
         """Return a batch that *store* takes more often than not."""
@@ -119,7 +130,11 @@ class Player:
 
     def _definition(self, scope: Scope) -> Define:
         replaces = self.rng.random() < 0.7
-        return Define(self._set(scope), self.rng.choice(DEFINITIONS), replace=replaces)
+        definition = self.rng.choice(DEFINITIONS)
+        if self.purges:
+            kept = self.rng.choice(("keep", "purge", SECOND, 60 * SECOND))
+            definition = replace(definition, retention=kept)
+        return Define(self._set(scope), definition, replace=replaces)
 
     def _path(self) -> Path:
         return tuple(self.rng.choice(OBJECTS[:2]) for _ in range(self.rng.choice((0, 0, 0, 1, 2))))
@@ -155,8 +170,40 @@ class Player:
             Replace(home, version, self._record(item_id)),
             Replace(home, version, self._record(item_id)),
             Add(home, self._record(self.rng.choice(IDS))),
+            self._derived(scope, home, self.rng.choice(IDS)),
+            self._compact(store, scope, home),
+            self._bring_back(store, home),
         )
         return self.rng.choice(changes)
+
+    def _derived(self, scope: Scope, home: SetRef, item_id: str) -> Add:
+        places = [home, home, self._set(scope)]
+        links = [Link(self.rng.choice(places), self.rng.choice(IDS)) for _ in range(self._few())]
+        accessed = self.rng.choice((None, self.clock - DAY))
+        return Add(home, self._record(item_id), links=links, accessed=accessed)
+
+    def _compact(self, store: Store, scope: Scope, home: SetRef) -> Compact:
+        live = [(item.record.id, item.version) for item in store.page(home, limit=5)]
+        retired = self.rng.sample(live, min(len(live), self._few()))
+        if self._rarely():
+            retired.append((self.rng.choice(IDS), self.rng.choice((1, 2))))
+        names = [item_id for item_id, _ in retired] or list(IDS)
+        added = [
+            replace(
+                self._derived(scope, home, self.rng.choice((*names, *IDS))),
+                links=[Link(home, name) for name in names],
+            )
+            for _ in range(self.rng.choice((0, 1, 1, 2)))
+        ]
+        return Compact(home, retired, added, self.rng.choice(('{"by": "chance"}', "{}")))
+
+    def _bring_back(self, store: Store, home: SetRef) -> ItemChange:
+        """Return an undo, or a revival of a version, of a set that has them."""
+        done = store.compactions(home, limit=3)
+        if done and self.rng.random() < 0.8:
+            return Undo(home, self.rng.choice(done).id)
+        versions = store.versions(home, self.rng.choice(IDS))
+        return Revive(home, self.rng.choice(versions).row if versions else 0)
 
     def _record(self, item_id: str) -> Record:
         made = Record(
@@ -170,6 +217,10 @@ class Player:
             time=self.rng.choice((None, self.clock, self.clock - DAY)),
             vectors=self.rng.choice((None, b"", b"\1\2")),
         )
+        if self._rarely():
+            made = replace(made, until=self.clock + SECOND, expires=self._expiry())
+        if self._rarely():
+            made = replace(made, valid_from=self.clock - SECOND, valid_to=self._expiry())
         if self._rarely():
             return replace(made, speaker="Ada", role="user", session="s1")
         return replace(made, terms=b"\1\0\0\0\1", tokens=1, temporal=self.rng.choice((0, 255)))

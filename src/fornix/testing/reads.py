@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fornix import wire
-from fornix.store import Effects, Feature, Node, Scope, SetRef, Store, StoredItem
+from fornix.store import Compaction, Effects, Feature, Node, Scope, SetRef, Store, StoredItem
 from fornix.testing.lane_reads import lane_reads
 from fornix.values import Path
 
@@ -98,6 +98,22 @@ class _Names:
         told = feature._replace(row=0, first=first, begun=begun, ended=ended)
         return (self.row(feature.row), told)
 
+    def compaction(self, done: Compaction) -> tuple[object, ...]:
+        return (
+            done.set,
+            self.commits[done.commit],
+            done.time,
+            done.how,
+            [self.row(row) for row in done.retired if row in self.rows],
+            [self.row(row) for row in done.added if row in self.rows],
+            done.erased,
+            None if done.undone is None else self.commits[done.undone],
+            done.purged,
+        )
+
+    def pairs(self, pairs: Sequence[tuple[int, int]]) -> list[object]:
+        return [(self.row(row), self.row(source)) for row, source in pairs]
+
     def commit(self, effects: Effects) -> tuple[object, ...]:
         return (
             effects.scope,
@@ -127,11 +143,15 @@ def reads(
     wanted = range(1, len(names.numbers) + 1) if at is None else sorted(at)
     told: dict[str, object] = {"commits": [names.commit(e) for e in names.effects]}
     told["times"] = [names.commits[store.commit_at(e.commit.time)] for e in names.effects]
+    told["clock"] = [store.time_of(n) for n in names.numbers] + [store.time_of(0)]
+    told["expired"] = sorted((names.item(i) for i in store.expired(now=now)), key=repr)
     told["spaces"] = store.spaces()
     for space in told["spaces"]:
         told[f"keys of {space}"] = store.keys(space)
     there = {e.scope for e in names.effects} | {ref.scope for ref, _ in names.versions}
     for scope in sorted(there | set(scopes), key=repr):
+        commit, time = store.floor(scope)
+        told[f"floor of {scope}"] = names.commits.get(commit), time
         told[f"head of {scope}"] = names.commits[store.head(scope)]
         told[f"tree of {scope}"] = tree(store, scope, now=now)
         for i in wanted:
@@ -141,15 +161,25 @@ def reads(
                 info.definition,
                 info.items,
                 info.bytes,
+                info.tokens,
+                info.expiring,
+                info.timed,
+                names.commits.get(info.floor),
                 store.set_info(info.ref) == info,
                 store.glance([info.ref]) == (store.seq(), [info]),
                 info in store.glance(scope)[1],
             )
             for i in [None, *wanted]:
                 told[f"{info.ref} at {i}"] = _set_reads(store, names, info.ref, info.number, i)
+                told[f"out of time of {info.ref} at {i}"] = _out_of_time(
+                    store, names, info.number, now, i
+                )
+            told[f"compactions of {info.ref}"] = _compactions(store, names, info.ref)
     for key, versions in names.versions.items():
         told[f"versions of {key}"] = [names.item(version) for version in versions]
         told[f"get {key}"] = [item and names.item(item) for item in store.get(key[0], [key[1]])]
+    told["links"] = names.pairs(store.links(sorted(names.rows)))
+    told["derived"] = sorted(names.pairs(store.derived(sorted(names.rows))), key=repr)
     told["stored"] = [names.item(i) for i in store.stored(sorted(names.rows))]
     told["pending"] = [(names.row(p.row), p.text, p.metadata) for p in store.pending(limit=FAR)]
     numbers = [info.number for scope in there for info in store.set_infos(scope)]
@@ -171,6 +201,28 @@ def _set_reads(store: Store, names: _Names, ref: SetRef, number: int, i: int | N
         [item and names.item(item) for item in again],
         [names.feature(feature) for feature in store.features(number, at=at)],
     )
+
+
+def _out_of_time(store: Store, names: _Names, number: int, now: int, i: int | None) -> list[object]:
+    """Return what is out of time, at moments near which it often changes."""
+    at = None if i is None else names.numbers[i - 1]
+    moments = (None, now, now - 1_000_000)
+    return [
+        [names.row(row) for row in store.out_of_time(number, now=now, valid_at=valid_at, at=at)]
+        for valid_at in moments
+    ]
+
+
+def _compactions(store: Store, names: _Names, ref: SetRef) -> list[object]:
+    """Return the compactions of a set, read page by page, and each by itself."""
+    found: list[Compaction] = []
+    before = None
+    while page := store.compactions(ref, before=before, limit=PAGE):
+        found += page
+        before = page[-1].id
+    if [store.compaction(done.id) for done in found] != found:
+        raise AssertionError(f"compactions of {ref} are not what they are one by one")
+    return [names.compaction(done) for done in found]
 
 
 def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]:

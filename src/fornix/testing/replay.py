@@ -11,6 +11,7 @@ from fornix import wire
 from fornix.errors import FornixError
 from fornix.store import Accepted, Batch, Begin, Commit, Input, Put, Step, Store
 from fornix.stores.ram import RamStore
+from fornix.testing.again import again as told_again
 from fornix.testing.batches import NOW
 from fornix.testing.game import AGENTS, LaneGame, answer, said
 from fornix.testing.play import SCOPES, Player, embed_some, vectors_of
@@ -68,9 +69,10 @@ def play_beside(store: Store, *, batches: int, seed: int) -> None:
         latest = max(latest, player.clock)
         if rng.random() < 0.8:  # whoever runs a key keeps others out of its tree
             game.release(batch.scope)
+        same = told_again(batch, of=model, on=store)
         theirs = answer(lambda batch=batch: model.commit(batch))
         base = batch.base and next(mine for mine, yours in reversed(pairs) if yours == batch.base)
-        ours = answer(lambda batch=batch, base=base: store.commit(replace(batch, base=base)))
+        ours = answer(lambda batch=same, base=base: store.commit(replace(batch, base=base)))
         assert said(ours) == said(theirs), (batch, ours, theirs)
         new = isinstance(theirs, Commit) and not theirs.adopted
         if isinstance(ours, Commit) and isinstance(theirs, Commit) and new:
@@ -154,7 +156,8 @@ def replay(store: Store, played: Played) -> None:
     numbers, runs = {0: 0}, _accept_again(model, played.accepted)
     for batch, commit in _in_order(played.answered):
         base = None if batch.base is None else numbers[batch.base]
-        again = _commit_again(model, replace(batch, base=base), runs)
+        same = told_again(replace(batch, base=base), of=store, on=model)
+        again = _commit_again(model, same, runs)
         assert not again.adopted, batch
         assert again.time == commit.time, (batch, commit, again)
         assert wire.encode(again.result) == wire.encode(commit.result), (batch, commit, again)

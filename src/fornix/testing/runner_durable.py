@@ -314,6 +314,23 @@ class DurableLaws(RunnerLaws):
 
         assert hall.serve(work).handle("ada", 0) == (3,)
 
+    def test_an_error_that_the_action_lived_with_is_not_made_again(self, hall: Hall) -> None:
+        """Only the last call may be what a task that is tried again failed with."""
+        world, failed = World(), list[str]()
+
+        @action(InputEvent, retry=Retry(attempts=2, wait_s=0))
+        def work(event: InputEvent, ctx: RunnerContext) -> None:
+            with pytest.raises(KeyError):
+                ctx.durable(world.failing, "key")
+            twice = ctx.durable(world.double, 1)
+            if not failed:
+                failed.append("once")
+                raise TimeoutError
+            ctx.send_event(OutputEvent(twice))
+
+        assert hall.serve(work).handle("ada", 0) == (2,)
+        assert world.calls == ["key", 1]
+
     # --- other calls than before
 
     def test_other_calls_than_before_park_the_run(self, hall: Hall) -> None:

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from fornix import wire
-from fornix.agent import action
+from fornix.agent import OnError, action
 from fornix.errors import FornixError, RunDiscarded, RunParked, StoreClosed
 from fornix.events import Event, InputEvent, OutputEvent
 from fornix.retries import Retry
 from fornix.store import Run
 from fornix.task import RunnerContext
-from fornix.testing.runner_laws import LONG_S, SHORT_S, Gate, Hall, RunnerLaws
+from fornix.testing.runner_laws import LONG_S, SHORT_S, Hall, RunnerLaws
 
 AT_ONCE = Retry(attempts=3, wait_s=0)
 
@@ -287,7 +287,9 @@ class FailureLaws(RunnerLaws):
     # --- what counts as a failure
 
     @pytest.mark.parametrize("is_async", [False, True])
-    @pytest.mark.parametrize("kind", [Broken, SystemExit, asyncio.CancelledError, StoreClosed])
+    @pytest.mark.parametrize(
+        "kind", [Broken, SystemExit, GeneratorExit, asyncio.CancelledError, StoreClosed]
+    )
     def test_whatever_an_action_raises_parks_its_run(
         self, hall: Hall, kind: type[BaseException], *, is_async: bool
     ) -> None:
@@ -333,13 +335,15 @@ class FailureLaws(RunnerLaws):
             ctx.send_event(OutputEvent(ctx.short_term_memory.get("n")))
 
         runner = hall.serve(first, then)
-        with pytest.raises(RunParked, match="Broken"):
+        with pytest.raises(RunParked, match="is parked before its next action, by Broken"):
             runner.handle("ada", 0)
         trouble.end()
         (run,) = hall.parked()
         hall.retry(run.id)
         runner.run_until_idle()
-        assert [error_of(again)["action"] for again in hall.parked()] == ["first"]
+        (error,) = [error_of(again) for again in hall.parked()]
+        assert error["action"] == "first"
+        assert "in the condition (when=) of action 'then'" in error["traceback"]
         assert hall.memory.key("ada").short_term.get("n") is None
 
     def test_an_action_is_not_begun_twice_by_being_awaitable(self, hall: Hall) -> None:
@@ -355,35 +359,7 @@ class FailureLaws(RunnerLaws):
         with pytest.raises(RunParked, match="async def"):
             hall.serve(work).handle("ada", 0)
 
-    # --- an agent that changed
-
-    def test_a_run_waits_for_an_action_that_is_gone(self, hall: Hall) -> None:
-        """It is parked as `AgentChanged`; once the action is back, a retry goes on."""
-        gate = Gate()
-
-        @action(InputEvent)
-        def first(event: InputEvent, ctx: RunnerContext) -> None:
-            ctx.send_event(Next())
-
-        @action(Next)
-        def then(event: Next, ctx: RunnerContext) -> None:
-            gate.stop()
-            ctx.send_event(OutputEvent("done"))
-
-        runner = hall.serve(first, then)
-        runner.submit("ada", 0)
-        gate.reached()
-        hall.crash(runner)
-        with hall.serve(first) as changed:
-            changed.run_until_idle()
-        gate.open()
-        (run,) = hall.parked()
-        assert error_of(run)["type"] == "AgentChanged"
-        assert "then" in error_of(run)["message"] or "Next" in error_of(run)["message"]
-        hall.retry(run.id)
-        whole = hall.serve(first, then)
-        whole.run_until_idle()
-        assert [output.value for output in whole.outputs()] == ["done"]
+    # --- waits, and circles
 
     def test_a_pause_between_tries_ends_with_the_runner(self, hall: Hall) -> None:
         """Closing waits for nobody who waits for another try; the next runner tries again."""
@@ -407,3 +383,36 @@ class FailureLaws(RunnerLaws):
         following = hall.serve(work)
         following.run_until_idle()
         assert [output.value for output in following.outputs()] == ["done"]
+
+    # --- without end
+
+    @pytest.mark.parametrize("on_error", ["fail", "retry", "skip"])
+    def test_a_run_that_goes_round_in_a_circle_is_parked(
+        self, hall: Hall, on_error: OnError
+    ) -> None:
+        """After as many tasks as its agent says, whatever it does with errors; what they did stays.
+
+        Once the agent may do more, a retry goes on where it was.
+        """
+        trouble = Trouble()
+
+        @action(InputEvent, Next)
+        def work(event: Event, ctx: RunnerContext) -> None:
+            count = ctx.short_term_memory.increment("n")
+            if trouble.left:
+                ctx.send_event(Next())
+            ctx.send_event(OutputEvent(count))
+
+        runner = hall.serve(work, max_tasks=20, on_error=on_error, retry=AT_ONCE)
+        with pytest.raises(RunParked, match="RunTooLong") as parked:
+            runner.handle("ada", 0)
+        assert "has done 20 tasks" in error_of(hall.run(parked.value.run))["message"]
+        assert hall.memory.key("ada").short_term.get("n") == 20
+        runner.close()
+        trouble.end()
+        more = hall.serve(work, max_tasks=21)
+        hall.retry(parked.value.run)
+        more.run_until_idle()
+        assert hall.run(parked.value.run).status == "done"
+        assert [output.value for output in more.outputs()] == list(range(1, 22))
+        assert more.handle("bob", 0) == (1,)

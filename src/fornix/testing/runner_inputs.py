@@ -145,7 +145,7 @@ class InputLaws(RunnerLaws):
         runner = hall.serve(count, ordered)
         runner.handle("ada", 1, event_id="e1")
         for key, value in (("ada", 2), ("bob", 1), ("ada", 1.0), ("ada", Ordered("1"))):
-            with pytest.raises(IdempotencyConflict):
+            with pytest.raises(IdempotencyConflict, match="event id 'e1' was used before"):
                 runner.submit(key, value, event_id="e1")
         with pytest.raises(IdempotencyConflict):
             list(runner.map([("cy", 1, "e2"), ("ada", 2, "e1")]))
@@ -196,6 +196,20 @@ class InputLaws(RunnerLaws):
         answer = runner.handle("ada", 1)
         assert (answer, answer.number, hall.run(answer.run).status) == ((), 0, "done")
         assert runner.handle("ada", 6) == (6,)
+
+    def test_the_classes_that_are_always_there_are_refused_too(self, hall: Hall) -> None:
+        """A value is an `InputEvent`; an agent without an action for it would do nothing."""
+
+        @action(Ordered)
+        def order(event: Ordered, ctx: RunnerContext) -> None:
+            ctx.send_event(OutputEvent(event.tent))
+
+        runner = hall.serve(order)
+        with pytest.raises(InvalidInput, match="no action for InputEvent"):
+            runner.submit("ada", "K2")
+        with pytest.raises(InvalidInput, match="no action for OutputEvent"):
+            runner.submit("ada", OutputEvent("K2"))
+        assert runner.handle("ada", Ordered("K2")) == ("K2",)
 
     def test_a_value_that_cannot_be_stored_is_refused(self, hall: Hall) -> None:
         """The message says where in it and how to convert; nothing is run."""

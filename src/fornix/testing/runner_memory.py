@@ -12,7 +12,9 @@ import pytest
 from fornix.agent import action
 from fornix.errors import RunParked, Unusable
 from fornix.events import Event, InputEvent, OutputEvent
+from fornix.looks import Looked
 from fornix.state import MemoryObject, MemoryRef, Ttl
+from fornix.store import Scope, SetRef
 from fornix.task import RunnerContext
 from fornix.testing.runner_laws import LONG_S, SHORT_S, Gate, Hall, RunnerLaws
 
@@ -58,6 +60,21 @@ class RunMemoryLaws(RunnerLaws):
         hall.serve(write, read).handle("ada", 0)
         one = [(1, 2), ("window seat", ["i"]), (["window seat"], ["k"])]
         assert seen == [["handbook"], *one, *one]
+
+    def test_an_action_that_runs_twice_in_a_run_adds_two_items(self, hall: Hall) -> None:
+        """Ids of items follow from the task, which is not its action alone."""
+
+        @action(InputEvent)
+        def send(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.send_event(Next("same"))
+            ctx.send_event(Next("same"))
+
+        @action(Next)
+        def keep(event: Next, ctx: RunnerContext) -> None:
+            ctx.long_term_memory.add(event.given)
+
+        hall.serve(send, keep).handle("ada", 0)
+        assert hall.texts("ada") == ["same", "same"]
 
     def test_others_see_writes_after_the_commit(self, hall: Hall) -> None:
         """Nothing of an action is there before it has returned; then all of it is."""
@@ -352,6 +369,44 @@ class RunMemoryLaws(RunnerLaws):
             ctx.send_event(OutputEvent([follow(ctx, ref) for ref in event.given]))
 
         assert hall.serve(write, read).handle("ada", 0) == ([1, 2],)
+
+    # --- what is kept of it
+
+    def test_a_step_keeps_which_items_it_looked_at(self, hall: Hall) -> None:
+        """By owner, set and id, which name an item of a key or of any knowledge in the store."""
+
+        @action(InputEvent)
+        def work(event: InputEvent, ctx: RunnerContext) -> None:
+            own, shared = ctx.long_term_memory.set("notes"), ctx.knowledge.set("notes")
+            if event.input == "add":
+                own.add("A red tent.", id="one")
+                shared.add("A blue tent.", id="one")
+                shared.add("A stove.", id="two")
+                return
+            own.get("one")
+            shared.get(["two", "none"])
+            shared.list()
+            shared.history("one")
+            own.search("tent")
+            shared.search("tent")
+
+        runner = hall.serve(work)
+        runner.handle("ada", "add")
+        run = hall.run(runner.submit("ada", "look").run)
+        runner.run_until_idle()
+        (step,) = hall.memory.store.steps(run.id)
+        looked = Looked.of(step.looked, run.scope)
+        own = SetRef(run.scope, "notes")
+        shared = SetRef(Scope(hall.memory.knowledge.name, None), "notes")
+        assert [(ref, list(ids)) for ref, ids in looked.items] == [
+            (own, ["one"]), (shared, ["two"]), (shared, ["one", "two"]), (shared, ["one"])
+        ]  # fmt: skip
+        mine, others = looked.searches
+        assert (mine.sets, mine.query, mine.hits) == ([own], "tent", [(own, "one")])
+        assert (others.sets, others.hits[0]) == ([shared], (shared, "one"))
+        found = hall.memory.store.get(shared, ["one"], at=None)[0]
+        assert found is not None
+        assert (found.set, found.record.id) in set(looked.found())
 
 
 def follow(ctx: RunnerContext, reference: Any) -> object:

@@ -287,3 +287,29 @@ class OrderLaws(RunnerLaws):
         assert (stopped.done, behind.done) == (False, False)
         gate.open()
         assert (stopped.result(LONG_S), behind.result(LONG_S)) == (("long",), (1,))
+
+    def test_a_queue_that_never_ends_leaves_its_key_to_others_at_times(self, hall: Hall) -> None:
+        """To another agent's runs, and to writes from outside; its own order stays."""
+        seen, served = list[int](), threading.Event()
+
+        @action(InputEvent)
+        def hog(event: InputEvent, ctx: RunnerContext) -> None:
+            seen.append(event.input)
+            if not served.is_set():
+                runners[0].submit(ctx.key, event.input + 2)
+
+        @action(InputEvent)
+        def guest(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.send_event(OutputEvent(len(seen)))
+
+        runners = [hall.serve(hog, name="hog"), hall.serve(guest, name="guest")]
+        for n in range(2):
+            runners[0].submit("ada", n)
+        try:
+            (before,) = runners[1].handle("ada", 1, wait_s=LONG_S)
+            hall.memory.key("ada").short_term.set("from", "outside")
+        finally:
+            served.set()
+        runners[0].run_until_idle()
+        assert 0 < before < len(seen)
+        assert seen == list(range(len(seen)))

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from fornix.agent import action
+from fornix.agent import OnError, action
+from fornix.errors import RunParked
 from fornix.events import Event, InputEvent, OutputEvent
+from fornix.retries import Retry
 from fornix.task import RunnerContext
+from fornix.testing.runner_failures import Next, Trouble, error_of
 from fornix.testing.runner_laws import LONG_S, Gate, Hall, RunnerLaws
 from fornix.testing.runner_walk import walk_runs
 
@@ -186,6 +189,100 @@ class RecoveryLaws(RunnerLaws):
         assert [output.value for output in following.outputs()] == [
             ["stop", 0], *([n, n + 1] for n in range(5)), ["new", 6]
         ]  # fmt: skip
+
+    # --- an agent that changed
+
+    def test_a_run_waits_for_an_action_that_is_gone(self, hall: Hall) -> None:
+        """It is parked as `AgentChanged`; once the action is back, a retry goes on."""
+        gate = Gate()
+
+        @action(InputEvent)
+        def first(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.send_event(Next())
+
+        @action(Next)
+        def then(event: Next, ctx: RunnerContext) -> None:
+            gate.stop()
+            ctx.send_event(OutputEvent("done"))
+
+        runner = hall.serve(first, then)
+        runner.submit("ada", 0)
+        gate.reached()
+        hall.crash(runner)
+        with hall.serve(first) as changed:
+            changed.run_until_idle()
+        gate.open()
+        (run,) = hall.parked()
+        assert error_of(run)["type"] == "AgentChanged"
+        assert "then" in error_of(run)["message"] or "Next" in error_of(run)["message"]
+        hall.retry(run.id)
+        whole = hall.serve(first, then)
+        whole.run_until_idle()
+        assert [output.value for output in whole.outputs()] == ["done"]
+
+    @pytest.mark.parametrize("on_error", ["retry", "skip"])
+    def test_a_run_that_cannot_be_taken_up_blames_no_action(
+        self, hall: Hall, on_error: OnError
+    ) -> None:
+        """What is tried again or skipped for it would be another action, and the rest be lost."""
+        trouble = Trouble()
+
+        @action(InputEvent)
+        def first(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.send_event(Next())
+
+        @action(InputEvent)
+        def beside(event: InputEvent, ctx: RunnerContext) -> None:
+            trouble.meet()
+            ctx.send_event(OutputEvent("beside"))
+
+        @action(Next)
+        def then(event: Next, ctx: RunnerContext) -> None:
+            ctx.send_event(OutputEvent("then"))
+
+        with hall.serve(first, beside, then) as runner, pytest.raises(RunParked):
+            runner.handle("ada", 0)
+        trouble.end()
+        hall.retry(hall.parked()[0].id)
+        retry = Retry(attempts=2, wait_s=0)
+        with hall.serve(first, beside, on_error=on_error, retry=retry) as changed:
+            changed.run_until_idle()
+        (run,) = hall.parked()
+        assert (error_of(run)["type"], error_of(run)["action"]) == ("AgentChanged", "")
+        hall.retry(run.id)
+        whole = hall.serve(first, beside, then)
+        whole.run_until_idle()
+        assert [output.value for output in whole.outputs()] == ["beside", "then"]
+
+    def test_an_input_waits_for_an_action_that_is_gone(self, hall: Hall) -> None:
+        """It is not taken for done because nobody asks for it any more."""
+        gate = Gate()
+
+        @action(InputEvent)
+        def first(event: InputEvent, ctx: RunnerContext) -> None:
+            gate.stop()
+            ctx.send_event(OutputEvent(event.input))
+
+        @action(Next)
+        def then(event: Next, ctx: RunnerContext) -> None: ...
+
+        runner = hall.serve(first)
+        runner.submit("ada", 1)
+        gate.reached()
+        second = runner.submit("ada", 2)
+        runner.runs.discard(runner.runs.list(status="waiting")[-1].id)
+        hall.crash(runner)
+        with hall.serve(then) as changed:
+            changed.run_until_idle()
+        gate.open()
+        (run,) = hall.parked()
+        assert (run.id, error_of(run)["type"]) == (second.run, "AgentChanged")
+        hall.retry(run.id)
+        whole = hall.serve(first)
+        whole.run_until_idle()
+        assert [output.value for output in whole.outputs()] == [2]
+
+    # --- all of it
 
     @pytest.mark.parametrize("seed", range(3))
     def test_a_random_walk_ends_as_its_model(self, hall: Hall, seed: int) -> None:

@@ -23,6 +23,7 @@ from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, add, 
 from fornix.testing.items import ids
 from fornix.testing.laws import Laws
 from fornix.testing.tree import WORDS
+from fornix.values import Value
 
 BOOK = SetRef(HANDBOOK, "book")
 TRIM = Definition(capacity=2)
@@ -89,6 +90,26 @@ class SetLaws(Laws):
         assert isinstance(found, dict)
         found["date"] = 1.0
         assert info(store).definition.signals == {"speaker": 0.5}
+
+    def test_a_strategy_is_copied_in_and_out(self, store: Store) -> None:
+        """To any depth; and so are rules of admission."""
+        strategy: dict[str, Value] = {"name": "merge", "at": [0.5]}
+        rules: list[dict[str, Value]] = [{"name": "size", "most": 9}]
+        made = Definition(capacity=9, compaction=strategy, admission=rules, retention=5)
+        write(store, Define(NOTES, made), add("i"))
+        strategy["at"] = []
+        rules[0]["most"] = 1
+        expected = Definition(
+            capacity=9,
+            compaction={"name": "merge", "at": [0.5]},
+            admission=[{"name": "size", "most": 9}],
+            retention=5,
+        )
+        assert info(store).definition == expected
+        found = info(store).definition.compaction
+        assert isinstance(found, dict)
+        found["at"] = []
+        assert info(store).definition == expected
 
     def test_sets_are_listed_by_name(self, store: Store) -> None:
         """Those of the scope alone."""

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
+from fornix.compaction.own import as_kept
 from fornix.errors import InvalidInput
 from fornix.items import Item
+from fornix.sets import definition
 from fornix.signals import Signals
 from fornix.state import MemoryKind, MemoryRef
 from fornix.store import Definition, Node
@@ -27,6 +29,9 @@ from fornix.values import Value, checked, checked_name, microseconds
 
 KINDS = ("fornix", "set", "item", "object", "value")
 """What the lines of an export are of."""
+
+OWNER = ("type", "key", "set")
+"""What a set's line has before its definition."""
 
 
 def numbered(name: str, raw: Iterable[bytes], *, past: int = 0) -> Iterator[tuple[int, str]]:
@@ -108,13 +113,14 @@ class FornixLines:
     def set(self, fields: dict[str, Value]) -> SetLine:
         """Return the set that a line defines."""
         key, name = owner_of(fields)
-        made = Definition.from_json(
-            {name: told for name, told in fields.items() if name not in ("type", "key", "set")}
-        )
+        told = {what: found for what, found in fields.items() if what not in OWNER}
+        if told.get("compaction") is not None:
+            told["compaction"] = as_kept(told["compaction"])
+        made = Definition.from_json({what: one for what, one in told.items() if one is not None})
         if made.item_type is not None:
             checked_name(made.item_type, '"item_type"')
-        signals = None if made.signals is None else Signals.from_json(made.signals)
-        made = replace(made, signals=signals and signals.to_json())
+        signals = None if made.signals is None else Signals.from_json(made.signals).to_json()
+        made = definition({}, replace(made, signals=signals))
         if key is None and made != Definition(item_type=made.item_type, admission=made.admission):
             raise InvalidInput("a set of knowledge has no capacity, compaction or signals")
         return SetLine(key, name, made)

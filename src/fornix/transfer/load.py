@@ -107,8 +107,9 @@ class Load:
         last, begun = 0, False
         try:
             for number, chunk in _chunks(entries(source, layout, target), mixed=layout != "fornix"):
+                begun = True  # what is interrupted in here may have been committed
                 self.done = self.done.plus(self._commit(chunk))
-                last, begun = number or last, True
+                last = number or last
                 progress(len(chunk))
         except BaseException as error:
             if begun:

@@ -160,13 +160,13 @@ class Replay:
             batches.append(self._batch(line, heads))
             if batches[-1].state:
                 heads[batches[-1].scope] = self._number(line.number)
-        for line, answer in zip(lines, self._store.commit_many(batches), strict=True):
+        answers = self._store.commit_many(batches)
+        for line, batch, answer in zip(lines, batches, answers, strict=True):
             if isinstance(answer, FornixError):
                 raise answer
             self._commits += 1
             self._versions += sum(isinstance(part, Begun) for part in line.parts)
-        for batch in batches:
-            self._memory.engine.written(batch.items)
+            self._memory.engine.written(batch.items, answer)
 
     def _batch(self, line: CommitLine, heads: dict[Scope, int]) -> Batch:
         scope = self._scope(line.key)

@@ -7,9 +7,11 @@ from Flink Agents".
 """
 
 from fornix.agent import Agent
+from fornix.compaction import Summarize, Trim
 from fornix.compat.flink_agents.runs import RunnerContext, action, memory_events
 from fornix.compat.flink_agents.sets import (
     ChatMessage,
+    DatetimeRange,
     Knowledge,
     KnowledgeSet,
     KnowledgeSetItem,
@@ -36,6 +38,7 @@ __all__ = [
     "Agent",
     "AgentRunBeginEvent",
     "ChatMessage",
+    "DatetimeRange",
     "Event",
     "InputEvent",
     "Knowledge",
@@ -57,6 +60,8 @@ __all__ = [
     "SensoryWriteEvent",
     "ShortTermReadEvent",
     "ShortTermWriteEvent",
+    "Summarize",
+    "Trim",
     "action",
     "memory_events",
 ]

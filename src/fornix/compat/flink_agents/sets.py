@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, cast
 
+from fornix.compaction import Given
 from fornix.errors import InvalidInput, InvalidValue
 from fornix.items import Item, text_of
 from fornix.keys import KeySets, KnowledgeMemory
+from fornix.sets import Execution
 from fornix.sets import KnowledgeSet as _KnowledgeSet
 from fornix.sets import MemorySet as _MemorySet
 from fornix.values import Value
@@ -23,6 +25,14 @@ class ChatMessage:
     content: str
 
 
+@dataclass(frozen=True, slots=True)
+class DatetimeRange:
+    """The span of time that a compacted item stands for."""
+
+    start: datetime
+    end: datetime
+
+
 Metadata: TypeAlias = Mapping[str, Value]
 
 _TYPES: dict[str, type] = {"str": str, "ChatMessage": ChatMessage}
@@ -30,13 +40,13 @@ _TYPES: dict[str, type] = {"str": str, "ChatMessage": ChatMessage}
 
 @dataclass(frozen=True, slots=True)
 class MemorySetItem:
-    """An item of a memory set, as Flink Agents shows it."""
+    """An item of a memory set, as Flink Agents shows it; a compacted one has a range of times."""
 
     memory_set_name: str
     id: str
     value: Any
     compacted: bool
-    created_time: datetime
+    created_time: datetime | DatetimeRange
     last_accessed_time: datetime
     additional_metadata: Metadata
 
@@ -116,7 +126,8 @@ class _Adapted:
 
     def _value(self, item: Item) -> object:
         if self.item_type is ChatMessage:
-            return ChatMessage(**item.value)
+            # What stands for messages of several roles has none; a summary is told by the user.
+            return ChatMessage(**{"role": "user", **item.value})
         return item.value
 
     def _found(self, ids: str | Sequence[str] | None) -> list[Item]:
@@ -149,14 +160,18 @@ class MemorySet(_Adapted):
         return [self._shown(hit.item) for hit in self._inner.search(query, limit=limit)]
 
     def _shown(self, item: Item) -> MemorySetItem:
-        created = cast("datetime", item.created)
+        created, last = cast("datetime", item.created), item.accessed
+        shown: datetime | DatetimeRange = created
+        if item.compacted and item.until is not None:
+            shown = DatetimeRange(cast("datetime", item.time), item.until)
+            created = item.until
         return MemorySetItem(
             memory_set_name=self.name,
             id=str(item.id),
             value=self._value(item),
             compacted=item.compacted,
-            created_time=created,
-            last_accessed_time=item.accessed or created,
+            created_time=shown,
+            last_accessed_time=last or created,
             additional_metadata=item.metadata,
         )
 
@@ -192,9 +207,13 @@ class LongTermMemory:
         name: str,
         item_type: type | None = None,
         capacity: int | None = None,
-        compaction_strategy: str | None = None,
+        compaction_strategy: Given | None = None,
+        execution: Execution = "sync",
     ) -> MemorySet:
         """Return a set; if nothing was added to it yet, it will have this definition.
+
+        With a strategy, the add that finds it full compacts it first, unless *execution* says
+        otherwise.
 
         Raises:
             SetDefinitionConflict: It holds items under another definition.
@@ -203,6 +222,7 @@ class LongTermMemory:
             name,
             capacity=capacity,
             compaction=compaction_strategy,
+            execution=None if compaction_strategy in (None, "trim", "reject") else execution,
             item_type=_type_name(item_type),
         )
         return MemorySet(made)

@@ -128,6 +128,14 @@ class RamFinder(RamLanes):
             there = [row for row in rows if row.timed() and row.lives(at)]
             return sorted(row.row for row in there if _out_of_time(row.record, now, valid_at))
 
+    def accessed(self, set_number: int) -> list[tuple[int, int]]:
+        """Return (row, when it was last read) of live items of a set that ever were."""
+        with self._ready():
+            home = self._sets.numbered(set_number)
+            live = {} if home is None else home.live
+            found = [(row.row, self._accessed.get(first)) for first, row in live.items()]
+            return [(row, time) for row, time in found if time is not None]
+
     def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:
         """Return versions that wait for their vectors, live ones and earlier ones first."""
         with self._ready():

@@ -33,6 +33,7 @@ class RamLanes:
         self._process = os.getpid()
         self._closed = False
         self._keys: dict[str, list[str]] = {}
+        self._named: set[Scope] = set()
         self._leases: dict[Scope, tuple[str | None, int]] = {}
         self._runs = Runs()
 
@@ -47,8 +48,9 @@ class RamLanes:
     def _name(self, scope: Scope) -> None:
         """Take note that there is a key."""
         key = scope.key
-        if key is None:
+        if key is None or scope in self._named:
             return
+        self._named.add(scope)
         keys = self._keys.get(scope.space)
         if keys is None:
             keys = self._keys[scope.space] = []
@@ -107,7 +109,7 @@ class RamLanes:
             run = self._runs.begin(agent, given, undo)
             number = run.number
         else:
-            run, number = self._runs.runs.get(earlier.run), earlier.number
+            run, number = self._runs.get(earlier.run), earlier.number
         lease = None
         if run is not None and run.status == "waiting" and owner is not None:
             lease = self._take(run.scope, owner, undo)
@@ -122,7 +124,7 @@ class RamLanes:
     def run(self, run: int) -> Run | None:
         """Return a run, or None if there is none (any more)."""
         with self._ready():
-            return self._runs.runs.get(run)
+            return self._runs.get(run)
 
     def runs(
         self,
@@ -138,7 +140,7 @@ class RamLanes:
         with self._ready():
             found = [
                 run
-                for run in reversed(list(self._runs.runs.values()))
+                for run in reversed(self._runs.every())
                 if run.scope.space == space
                 and agent in (None, run.agent)
                 and key in (None, run.scope.key)
@@ -154,7 +156,7 @@ class RamLanes:
         """Return the runs of a lane that wait or are parked, in order."""
         with self._ready():
             numbers = self._agent(agent, scope.space).open.get(scope, [])
-            return [self._runs.runs[number] for number in numbers[:limit]]
+            return [self._runs.waiting(number) for number in numbers[:limit]]
 
     def lanes(self, agent: str, space: str, *, past_parked: bool, limit: int = 1000) -> list[Scope]:
         """Return the scopes of an agent's lanes where a run waits, by its id."""
@@ -162,14 +164,15 @@ class RamLanes:
             found: list[tuple[int, Scope]] = []
             for scope, numbers in self._agent(agent, space).open.items():
                 reach = numbers if past_parked else numbers[:1]
-                waiting = [n for n in reach if self._runs.runs[n].status == "waiting"]
+                waiting = [n for n in reach if self._runs.waiting(n).status == "waiting"]
                 found.extend((number, scope) for number in waiting[:1])
             return [scope for _, scope in sorted(found, key=lambda pair: pair[0])][:limit]
 
     def steps(self, run: int) -> list[StepDone]:
         """Return the tasks of a run that are done, by ordinal."""
         with self._ready():
-            return [step for _, step in sorted(self._runs.steps.get(run, {}).items())]
+            rows = sorted(self._runs.steps.get(run, {}).items())
+            return [StepDone(run, ordinal, *row) for ordinal, row in rows]
 
     def calls(self, run: int, ordinal: int) -> list[Call]:
         """Return the durable calls of a task, by position."""
@@ -180,7 +183,7 @@ class RamLanes:
     def retry(self, run: int, *, last: bool, time: int) -> int:
         """Let a parked run wait again, or a new one in its place; see `Lanes.retry`."""
         with self._ready():
-            found = self._runs.runs.get(run)
+            found = self._runs.get(run)
             if found is None:
                 raise NotFound(f"there is no run {run} (any more)")
             if found.status != "parked":
@@ -203,9 +206,8 @@ class RamLanes:
     def outputs_of(self, run: int) -> list[Output]:
         """Return the outputs of one run, in order."""
         with self._ready():
-            found = self._runs.runs.get(run)
-            outputs = [] if found is None else self._runs.of(found).outputs
-            return [output for output in outputs if output.run == run]
+            found = self._runs.get(run)
+            return [] if found is None else self._runs.of(found).of(run)
 
     def consumer(self, agent: str, space: str, name: str) -> int:
         """Return the position up to which a consumer has read; a new one is at the floor."""
@@ -230,18 +232,19 @@ class RamLanes:
         """Remove ended runs in the order they ended; see `Lanes.prune`."""
         with self._ready():
             home = self._agent(agent, space)
-            ended = [(r.ended, r) for r in self._runs.runs.values() if r.ended is not None]
-            mine = sorted((t, r.id) for t, r in ended if (r.scope.space, r.agent) == (space, agent))
+            ended = [(r.ended, r) for r in self._runs.every() if r.ended is not None]
+            mine = [(t, r) for t, r in ended if (r.scope.space, r.agent) == (space, agent)]
+            mine.sort(key=lambda pair: (pair[0], pair[1].id))
             spare = 0 if retain.count is None else len(mine) - retain.count
             read = min(home.consumers.values(), default=None)
             done = 0
-            for place, (time, number) in enumerate(mine[:limit]):
+            for place, (time, run) in enumerate(mine[:limit]):
                 old = retain.age_us is not None and time <= now - retain.age_us
-                outputs = [o.position for o in home.outputs if o.run == number]
+                outputs = [output.position for output in home.of(run.id)]
                 unread = read is not None and max(outputs, default=0) > read
                 if unread or not (old or place < spare):
                     break
-                self._runs.drop(self._runs.runs[number])
+                self._runs.drop(run)
                 done += 1
             self._forget(home, now - retain.dedupe_us, limit)
             return done
@@ -252,13 +255,13 @@ class RamLanes:
             (known.time, event_id)
             for event_id, known in home.events.items()
             if known.time <= until
-            and ((run := self._runs.runs.get(known.run)) is None or run.ended is not None)
+            and ((run := self._runs.get(known.run)) is None or run.ended is not None)
         )
         for _, event_id in going[:limit]:
             del home.events[event_id]
 
     def _counts(self) -> tuple[int, int, int]:
         """Return how many runs wait, are parked, and have ended."""
-        found = [run.status for run in self._runs.runs.values()]
+        found = [run.status for run in self._runs.every()]
         waiting, parked = found.count("waiting"), found.count("parked")
         return waiting, parked, len(found) - waiting - parked

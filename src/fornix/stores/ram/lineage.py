@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fornix.store import Compaction, SetRef
 from fornix.stores.ram.rows import ItemRow, Work
@@ -69,6 +70,18 @@ class Lineage:
     def undone_by(self, number: int) -> list[int]:
         """Return the ids of those that it undid."""
         return [done.id for done in self.compactions.values() if done.undone == number]
+
+    def purge(self, row: ItemRow) -> None:
+        """Drop what is known of a version that is removed, whose set's compactions it was in."""
+        for source in self.sources.pop(row.row, []):
+            self.derived[source].remove(row.row)
+        for other in self.derived.pop(row.row, []):
+            self.sources[other].remove(row.row)
+        for done in list(self.compactions.values()):
+            if (done.set, done.commit) == (row.home.ref, row.ended):
+                self.compactions[done.id] = replace(done, purged=True)
+        if all(other.first != row.first for other in row.home.rows):
+            self.accessed.pop(row.first, None)
 
     def of(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
         """Return compactions of a set, the latest first."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
+from typing import Any
 
 from fornix.errors import IdempotencyConflict, InvalidInput, NotFound, OutputsPruned, StaleRun
 from fornix.progress import ENDED, MOST, Begin, Input, RunStatus
-from fornix.store import Batch, Call, Output, Run, Scope, Step, StepDone
+from fornix.store import Batch, Call, Output, Run, Scope, Step
 from fornix.stores.ram.rows import ROW_BITS, Work
 
 Undo = list[Callable[[], object]]
+
+_COMMIT, _SENSORY = 1, 3
+"""Where the row of a step has its commit, and what it changed in sensory memory."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,28 +31,33 @@ class EventId:
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """All lanes of an agent: next numbers and unfinished runs by scope; its outputs and readers."""
+    """All lanes of an agent: next numbers and unfinished runs by scope; its outputs and readers.
+
+    Attributes:
+        outputs: Rows: the fields of an `Output`, in order.
+        scopes: The one of each lane that its runs refer to.
+    """
 
     name: str
     space: str
     floor: int = 0
+    scopes: dict[Scope, Scope] = field(default_factory=dict[Scope, Scope])
     next: dict[Scope, int] = field(default_factory=dict[Scope, int])
     open: dict[Scope, list[int]] = field(default_factory=dict[Scope, list[int]])
     events: dict[bytes, EventId] = field(default_factory=dict[bytes, EventId])
-    outputs: list[Output] = field(default_factory=list[Output])
+    outputs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     consumers: dict[str, int] = field(default_factory=dict[str, int])
 
     def past(self, after: int, limit: int) -> list[Output]:
         """Return outputs past a position."""
         if after < self.floor:
             raise OutputsPruned(self.name, after=after, floor=self.floor)
-        start = bisect_right(self.outputs, after, key=position_of)
-        return self.outputs[start : start + limit]
+        start = bisect_right(self.outputs, after, key=itemgetter(0))
+        return [Output(*row) for row in self.outputs[start : start + limit]]
 
-
-def position_of(output: Output) -> int:
-    """Return what outputs are ordered by."""
-    return output.position
+    def of(self, run: int) -> list[Output]:
+        """Return outputs of a run."""
+        return [Output(*row) for row in self.outputs if row[1] == run]
 
 
 def _moved(
@@ -69,15 +79,38 @@ def _moved(
     # fmt: on
 
 
+_FIELDS = attrgetter(
+    "id", "agent", "scope.space", "scope.key", "number", "status", "event", "accepted", "now",
+    "actions", "ended", "error", "origin",
+)  # fmt: skip
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    """Return the run that `_FIELDS` were read of."""
+    number, agent, space, key, *rest = row
+    return Run(number, agent, Scope(space, key), *rest)
+
+
 class Runs:
-    """Every run of a store, and the steps and calls of each. What fails is taken back by *undo*."""
+    """Every run of a store, and the steps and calls of each. What fails is taken back by *undo*.
+
+    Attributes:
+        steps: Rows by run and ordinal: the other fields of a `StepDone`, in order.
+    """
 
     def __init__(self) -> None:
         self.agents: dict[tuple[str, str], Agent] = {}
-        self.runs: dict[int, Run] = {}
-        self.steps: dict[int, dict[int, StepDone]] = {}
+        self.steps: dict[int, dict[int, tuple[Any, ...]]] = {}
+        self._open: dict[int, Run] = {}
+        self._ended: dict[int, tuple[Any, ...]] = {}
         self.calls: dict[int, dict[tuple[int, int], tuple[Call, int]]] = {}
         self._made = 0
+
+    def needed(self) -> int:
+        """Return the first commit of a run that has not ended; a large number: there is none."""
+        steps = [step[1] for n in self._open for step in self.steps.get(n, {}).values()]
+        calls = [made for n in self._open for _, made in self.calls.get(n, {}).values()]
+        return min([1 << 62, *steps, *calls])
 
     def agent(self, name: str, space: str) -> Agent:
         """Return an agent, with nothing in it if it is new."""
@@ -85,6 +118,23 @@ class Runs:
         if found is None:
             found = self.agents[space, name] = Agent(name, space)
         return found
+
+    def get(self, number: int) -> Run | None:
+        """Return a run, or None if there is none (any more)."""
+        run = self._open.get(number)
+        if run is None:
+            row = self._ended.get(number)
+            run = None if row is None else _run(row)
+        return run
+
+    def every(self) -> list[Run]:
+        """Return all runs, by id."""
+        runs = [*self._open.values(), *map(_run, self._ended.values())]
+        return sorted(runs, key=attrgetter("id"))
+
+    def waiting(self, number: int) -> Run:
+        """Return a run that waits or is parked."""
+        return self._open[number]
 
     def of(self, run: Run) -> Agent:
         """Return the agent of a run."""
@@ -103,37 +153,31 @@ class Runs:
             return None
         found = home.events.get(given.event_id)
         if found is not None and found.request != given.request:
-            raise IdempotencyConflict(given.label)
+            raise IdempotencyConflict(given.label, what="event id")
         return found
 
     def begin(self, agent: str, given: Input, undo: Undo, *, origin: int | None = None) -> Run:
         """Put a run at the end of its lane."""
         home = self.agent(agent, given.scope.space)
-        number = home.next.get(given.scope, 0)
+        scope = home.scopes.setdefault(given.scope, given.scope)
+        number = home.next.get(scope, 0)
         self._made += 1
         run = Run(
-            self._made,
-            agent,
-            given.scope,
-            number,
-            "waiting",
-            given.event,
-            given.time,
-            origin=origin,
+            self._made, agent, scope, number, "waiting", given.event, given.time, origin=origin
         )
         if given.event_id is not None:
             event_id = given.event_id
             home.events[event_id] = EventId(run.id, number, given.request, given.time)
             undo.append(lambda: home.events.pop(event_id))
-        home.next[given.scope] = number + 1
-        waiting = home.open.setdefault(given.scope, [])
+        home.next[scope] = number + 1
+        waiting = home.open.setdefault(scope, [])
         waiting.append(run.id)
-        self.runs[run.id] = run
+        self._open[run.id] = run
         undo.append(
             lambda: (
-                home.next.update({given.scope: number}),
+                home.next.update({scope: number}),
                 waiting.remove(run.id),
-                self.runs.pop(run.id),
+                self._open.pop(run.id),
             )
         )
         return run
@@ -145,8 +189,8 @@ class Runs:
         told = batch.run
         if isinstance(told, Step):
             steps = self.steps.get(told.run)
-            step = None if steps is None else steps.get(told.ordinal)
-            return None if step is None else step.commit
+            row = None if steps is None else steps.get(told.ordinal)
+            return None if row is None else row[_COMMIT]
         if isinstance(told, Call) and not told.truncate:
             found = self.calls.get(told.run, {}).get((told.ordinal, told.position))
             return None if found is None or found[0].status == "pending" else found[1]
@@ -157,7 +201,7 @@ class Runs:
         told = batch.run
         if told is None:
             return
-        run = self.runs.get(told.run)
+        run = self.get(told.run)
         if run is None:
             raise NotFound(f"there is no run {told.run} (any more)")
         if run.scope != batch.scope:
@@ -187,29 +231,29 @@ class Runs:
             self.turn(told.run, told.status, told.error, work.time, work.undo)
 
     def _begun(self, number: int, begin: Begin, undo: Undo) -> None:
-        run = self.runs[number]
+        run = self._open[number]
         if run.now is None:
             self._put(
                 _moved(run, now=begin.now, actions=tuple(begin.actions), error=run.error), undo
             )
 
     def _put(self, run: Run, undo: Undo) -> None:
-        before = self.runs[run.id]
-        undo.append(lambda: self.runs.update({run.id: before}))
-        self.runs[run.id] = run
+        before = self._open[run.id]
+        undo.append(lambda: self._open.update({run.id: before}))
+        if run.ended is None:
+            self._open[run.id] = run
+            return
+        undo.append(lambda: self._ended.pop(run.id))
+        self._ended[run.id] = _FIELDS(run)
+        del self._open[run.id]
 
     def _step(self, step: Step, work: Work) -> None:
-        run = self.runs[step.run]
-        # fmt: off
-        done = StepDone(
-            step.run, step.ordinal, step.action, work.number, step.sent, step.sensory, step.looked,
-            step.skipped,
-        )
-        # fmt: on
+        run = self._open[step.run]
+        row = (step.action, work.number, step.sent, step.sensory, step.looked, step.skipped)
         steps = self.steps.get(step.run)
         if steps is None:
             steps = self.steps[step.run] = {}
-        steps[step.ordinal] = done
+        steps[step.ordinal] = row
         work.undo.append(lambda: steps.pop(step.ordinal))
         if step.outputs:
             self._put_out(run, step, work)
@@ -220,10 +264,9 @@ class Runs:
         outputs = self.of(run).outputs
         count = len(outputs)
         start, key = work.number << ROW_BITS, run.scope.key or ""
-        outputs.extend(
-            Output(start + i, run.id, run.number, step.ordinal, key, event, work.time)
-            for i, event in enumerate(step.outputs)
-        )
+        for i, event in enumerate(step.outputs):
+            row = (start + i, run.id, run.number, step.ordinal, key, event, work.time)
+            outputs.append(row)
         work.undo.append(lambda: outputs.__delitem__(slice(count, None)))
 
     def _call(self, call: Call, work: Work) -> None:
@@ -240,7 +283,7 @@ class Runs:
         self, number: int, status: RunStatus, error: str | None, time: int, undo: Undo
     ) -> None:
         """Change the status of a run that has not ended."""
-        run = self.runs[number]
+        run = self._open[number]
         kept = None if status == "done" else run.error if error is None else error
         if status not in ENDED:
             self._put(_moved(run, status=status, error=kept), undo)
@@ -250,17 +293,18 @@ class Runs:
         waiting.remove(number)
         undo.append(lambda: insort(waiting, number))
         steps = self.steps.get(number, {})
-        felt = {i: step for i, step in steps.items() if step.sensory is not None}
+        felt = {i: row for i, row in steps.items() if row[_SENSORY] is not None}
         if felt:
             undo.append(lambda: steps.update(felt))
-            steps.update({i: replace(step, sensory=None) for i, step in felt.items()})
+            for i, row in felt.items():
+                steps[i] = (*row[:_SENSORY], None, *row[_SENSORY + 1 :])
 
     def drop(self, run: Run) -> None:
         """Remove a run that ended, and what hangs on it."""
         home = self.of(run)
-        last = max((o.position for o in home.outputs if o.run == run.id), default=0)
+        last = max((output.position for output in home.of(run.id)), default=0)
         home.floor = max(home.floor, last)
-        home.outputs = [o for o in home.outputs if o.run != run.id]
+        home.outputs = [row for row in home.outputs if row[1] != run.id]
         self.steps.pop(run.id, None)
         self.calls.pop(run.id, None)
-        del self.runs[run.id]
+        del self._ended[run.id]

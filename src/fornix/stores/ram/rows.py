@@ -1,4 +1,9 @@
-"""What a `RamStore` is made of: versions of nodes and items, sets, and a commit on its way."""
+"""What a `RamStore` is made of: versions of nodes and items, sets, and a commit on its way.
+
+What is kept of every run and commit is kept as plain tuples of texts and numbers. As long as an
+object that could hold others is there, the garbage collector goes through it again and again: with
+millions of them, that took longer than the runs. Such tuples it leaves alone.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,12 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fornix.frozen import frozen
 from fornix.records import is_meant
 from fornix.store import (
+    Batch,
     Commit,
     Definition,
     Feature,
@@ -32,13 +39,15 @@ class NodeRow:
     """One version of a node. What stands below an object, or stood there, hangs on its row."""
 
     __slots__ = (
-        "begun", "ended", "expires", "is_object", "live", "position", "swept", "value", "versions",
+        "begun", "ended", "expires", "is_object", "live", "path", "position", "swept", "value",
+        "versions",
     )  # fmt: skip
 
     def __init__(
         self, begun: int, *, is_object: bool, value: Value = None, expires: int | None = None
     ) -> None:
         self.begun, self.is_object, self.value, self.expires = begun, is_object, value, expires
+        self.path: Path = ()
         self.position = 0
         self.ended: int | None = None
         self.swept = False
@@ -101,6 +110,19 @@ class ItemRow:
         r = self.record
         return not r.expires is r.valid_from is r.valid_to is None
 
+    def expired(self, now: int) -> bool:
+        """Whether it has expired by *now*."""
+        return self.record.expires is not None and self.record.expires <= now
+
+    def is_again(self, row: ItemRow) -> bool:
+        """Whether it is live and says what *row* does: it is that, or what brought it back."""
+        unread = {"terms": b"", "vectors": b""}
+        return (
+            self.ended is None
+            and (self.first, self.updated) == (row.first, row.updated)
+            and replace(self.record, **unread) == replace(row.record, **unread)
+        )
+
     def bytes(self) -> int:
         """Return what it counts for in the size of its set."""
         texts = (self.record.value, self.record.text, self.record.metadata)
@@ -135,6 +157,7 @@ class SetRows:
     timed: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
     bytes: int = 0
     tokens: int = 0
+    floor: int = 0
 
     def last(self, item_id: str) -> ItemRow | None:
         """Return the last version of an id, live or ended."""
@@ -162,6 +185,12 @@ class SetRows:
         self.delist(row)
         del self.rows[bisect_left(self.rows, row.row, key=number_of)]
         self.versions[row.record.id].remove(row)
+
+    def purge(self, row: ItemRow) -> None:
+        """Take out a row that has ended, for good."""
+        del self.rows[bisect_left(self.rows, row.row, key=number_of)]
+        self.versions[row.record.id].remove(row)
+        self.floor = max(self.floor, row.ended or 0)
 
     def enlist(self, row: ItemRow) -> None:
         """Make a row one of the live ones."""
@@ -198,6 +227,50 @@ class Entry:
     removed: Sequence[tuple[Path, NodeRow]]
     begun: Sequence[ItemRow]
     ended: Sequence[ItemRow]
+
+
+class Journal:
+    """Entries, in the order of their commits; a sequence that begins with commit 1.
+
+    Attributes:
+        time: Of the last commit; None: there is none.
+    """
+
+    def __init__(self) -> None:
+        self.time: int | None = None
+        self._rows: list[tuple[Any, ...]] = []
+        self._put: list[NodeRow] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, place: int) -> Entry:
+        time, result, space, key, request, *rest = self._rows[place]
+        number = place + 1
+        commit = Commit(number, time, adopted=False, result=result)
+        begin = bisect_left(self._put, number, key=_begun)
+        end = bisect_right(self._put, number, key=_begun)
+        put = [(row.path, row) for row in self._put[begin:end]]
+        return Entry(commit, Scope(space, key), request, put, *rest)
+
+    def append(self, commit: Commit, batch: Batch, work: Work) -> None:
+        """Keep a commit, and what it did."""
+        self.time = commit.time
+        # fmt: off
+        self._rows.append((
+            commit.time, commit.result, *batch.scope, batch.request, tuple(work.removed),
+            tuple(work.begun.values()), tuple(work.ended),
+        ))
+        # fmt: on
+        self._put.extend(sorted(work.put.values(), key=_position))
+
+
+def _begun(row: NodeRow) -> int:
+    return row.begun
+
+
+def _position(row: NodeRow) -> int:
+    return row.position
 
 
 class Work:

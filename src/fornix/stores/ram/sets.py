@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 from fornix.errors import (
@@ -139,7 +140,9 @@ class Sets:
         home = self.named(add.set)
         last = None if home is None else home.last(add.record.id)
         if last is not None and last.ended is None:
-            raise DuplicateItem(add.record.id, set_name=add.set.name)
+            if not last.expired(work.time):
+                raise DuplicateItem(add.record.id, set_name=add.set.name)
+            work.end(last)
         home = home or self._make(add.set, Definition(), work)
         work.grown[add.set] = home
         sources = [self._source(link) for link in add.links]
@@ -159,9 +162,10 @@ class Sets:
 
     def _compact(self, change: Compact, work: Work) -> None:
         home = self.named(change.set)
-        retired = [self._live(change.set, item_id, n) for item_id, n in change.retired]
-        for row in retired:
-            work.end(row)
+        retired: list[ItemRow] = []
+        for item_id, version in change.retired:
+            retired.append(self._live(change.set, item_id, version))
+            work.end(retired[-1])
         if home is None:
             raise NotFound(f"there is no set {change.set.name!r} to compact")
         added = [self._add(add, work) for add in change.added]
@@ -185,17 +189,21 @@ class Sets:
     def _undo(self, change: Undo, work: Work) -> None:
         done = self.lineage.compactions.get(change.compaction)
         home = self.named(change.set)
-        if done is None or home is None or done.set != change.set:
+        early = done is not None and done.commit == work.number
+        if done is None or home is None or done.set != change.set or early:
             raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
         if done.undone is not None:
             raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
+        if done.purged:
+            raise CompactionChanged(done.id, "what it retired was purged: see the set's retention")
         retired, added = home.kept(done.retired), home.kept(done.added)
         if not retired:
             raise CompactionChanged(done.id, "nothing that it retired is kept")
         for row in added:
-            if row.ended is not None:
+            live = home.last(row.record.id)
+            if live is None or not live.is_again(row):
                 raise CompactionChanged(done.id, f"item {row.record.id!r} has changed since")
-            work.end(row)
+            work.end(live)
         for row in retired:
             if home.versions[row.record.id][-1].ended is None:
                 raise CompactionChanged(done.id, f"an item {row.record.id!r} is live again")
@@ -251,6 +259,9 @@ class Sets:
 
 def _hold_capacity(home: SetRows, work: Work) -> None:
     definition = home.definition
+    if definition.bounded:
+        for row in [row for row in home.timed.values() if row.expired(work.time)]:
+            work.end(row)
     held = len(home.live), home.tokens, home.bytes
     if definition.at_mark(*held):
         work.marks.append(home.ref)
@@ -258,15 +269,18 @@ def _hold_capacity(home: SetRows, work: Work) -> None:
     if over is None:
         return
     if definition.refuses:
-        raise SetFull(home.ref.name, capacity=over[1], what=over[0])
+        compacts = definition.compaction != "reject"
+        raise SetFull(home.ref.name, capacity=over[1], what=over[0], compacts=compacts)
     if definition.compaction == "trim":
         while home.live and definition.over(len(home.live), home.tokens, home.bytes):
             work.end(home.live[home.order[0][1]])
 
 
 def _copied(definition: Definition) -> Definition:
-    signals = definition.signals
-    return replace(definition, signals=None if signals is None else dict(signals))
+    signals, compaction, admission = deepcopy(
+        (definition.signals, definition.compaction, definition.admission)
+    )
+    return replace(definition, signals=signals, compaction=compaction, admission=admission)
 
 
 def info_of(found: SetRows) -> SetInfo:
@@ -282,4 +296,5 @@ def info_of(found: SetRows) -> SetInfo:
         found.tokens,
         expiring=min((r.expires for r in records if r.expires is not None), default=None),
         timed=any(not r.valid_from is r.valid_to is None for r in records),
+        floor=found.floor,
     )

@@ -25,6 +25,7 @@ from fornix.errors import (
 from fornix.store import (
     OP_RETENTION_US,
     SWEEP_AFTER_US,
+    SWEPT_AT_ONCE,
     Batch,
     Commit,
     Compaction,
@@ -38,7 +39,7 @@ from fornix.store import (
     refs_of,
 )
 from fornix.stores.ram.finder import RamFinder
-from fornix.stores.ram.rows import ROW_BITS, Entry, Work
+from fornix.stores.ram.rows import ROW_BITS, Entry, Journal, SetRows, Work
 from fornix.stores.ram.tree import Tree
 from fornix.values import Path
 
@@ -68,8 +69,8 @@ class RamStore(RamFinder):
     ) -> None:
         super().__init__(alive, log_lines)
         self._salt = secrets.token_bytes(16)
-        self._journal: list[Entry] = []
-        self._ops: dict[bytes, Entry] = {}
+        self._journal = Journal()
+        self._ops: dict[bytes, int] = {}
         self._trees: dict[Scope, Tree] = {}
 
     # --- writing
@@ -87,8 +88,9 @@ class RamStore(RamFinder):
         taken = self._runs.adopted(batch)
         if taken is not None:
             return _told(self._journal[taken - 1])
-        last = self._journal[-1].commit.time if self._journal else batch.time
-        work = Work(len(self._journal) + 1, max(batch.time, last))
+        last = self._journal.time
+        time = batch.time if last is None or batch.time > last else last
+        work = Work(len(self._journal) + 1, time)
         try:
             self._guard(batch)
             self._apply(batch, work)
@@ -101,9 +103,10 @@ class RamStore(RamFinder):
     def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
         """Return the commit that took *op*, or None; see `Ledger.adopted`."""
         with self._ready():
-            entry = self._ops.get(op)
-            if entry is None:
+            number = self._ops.get(op)
+            if number is None:
                 return None
+            entry = self._journal[number - 1]
             if request is not None and request != entry.request:
                 raise IdempotencyConflict(label)
             return _told(entry)
@@ -164,26 +167,21 @@ class RamStore(RamFinder):
     def _finish(self, batch: Batch, work: Work) -> Commit:
         """Write the journal row and the change log; nothing here can fail."""
         result = None if batch.result is None else deepcopy(batch.result)
-        commit = Commit(
-            work.number, work.time, adopted=False, result=result, marks=tuple(work.marks)
-        )
-        begun = tuple(work.begun.values())
-        put = tuple(sorted(work.put.items(), key=lambda pair: pair[1].position))
-        removed, ended = tuple(work.removed), tuple(work.ended)
-        entry = Entry(commit, batch.scope, batch.request, put, removed, begun, ended)
-        self._journal.append(entry)
+        marks = tuple(work.marks)
+        commit = Commit(work.number, work.time, adopted=False, result=result, marks=marks)
+        self._journal.append(commit, batch, work)
         if batch.op is not None:
-            self._ops[batch.op] = entry
+            self._ops[batch.op] = work.number
         if batch.state:
             self._trees[batch.scope].head = work.number
         if batch.release and batch.epoch is not None:
             self._leases[batch.scope] = (None, batch.epoch)
         self._name(batch.scope)
-        for row in begun:
+        for row in work.begun.values():
             self._rows[row.row] = row
             self._vectors.begin(row)
             self._line(row, "added")
-        for row in ended:
+        for row in work.ended:
             self._line(row, "ended")
         return commit if result is None else replace(commit, result=deepcopy(result))
 
@@ -236,8 +234,8 @@ class RamStore(RamFinder):
                 entry.scope,
                 put=[(path, row.node()) for path, row in put],
                 removed=[path for path, row in entry.removed if not row.swept],
-                begun=[self._stored(row) for row in entry.begun],
-                ended=[self._stored(row) for row in entry.ended],
+                begun=[self._stored(row) for row in entry.begun if row.row in self._rows],
+                ended=[self._stored(row) for row in entry.ended if row.row in self._rows],
                 places=[row.position for _, row in put],
                 ends=[row.ended for _, row in put],
                 compactions=[self._as_kept(done) for done in lineage.done_by(number)],
@@ -248,6 +246,34 @@ class RamStore(RamFinder):
         """Return the number of the last commit at or before *time*; 0: none."""
         with self._ready():
             return bisect_right(self._journal, time, key=lambda entry: entry.commit.time)
+
+    def time_of(self, number: int) -> int:
+        """Return the time of commit *number*, or of the last one before it; 0: there is none."""
+        with self._ready():
+            last = min(number, len(self._journal))
+            return self._journal[last - 1].commit.time if last > 0 else 0
+
+    def floor(self, scope: Scope) -> tuple[int, int]:
+        """Return from which commit and time on the past of a tree is whole."""
+        with self._ready():
+            return self._tree(scope).floor
+
+    def prune_history(
+        self, *, before: int, after: int = 0, limit: int = 10_000
+    ) -> tuple[int, int | None]:
+        """Remove versions of nodes that ended before *before*, all at once."""
+        with self._ready():
+            del after, limit
+            last = self._journal[-1].commit.time if self._journal else 0
+            until = self.commit_at(min(before - 1, last - SWEEP_AFTER_US))
+            until = min(until, self._runs.needed() - 1)
+            return sum(tree.prune(until) for tree in self._trees.values()), None
+
+    def expired(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
+        """Return live items of any set that have expired by *now*."""
+        with self._ready():
+            rows = [row for home in self._sets.every() for row in home.timed.values()]
+            return [self._stored(row) for row in rows if row.expired(now)][:limit]
 
     def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
         """Return keys of *space* that were ever committed to, in order, past *after*."""
@@ -362,12 +388,32 @@ class RamStore(RamFinder):
         """Remove what has expired, and names of ops past their retention; return how much."""
         with self._ready():
             oldest = now - OP_RETENTION_US
-            late = [op for op, entry in self._ops.items() if entry.commit.time <= oldest]
+            done = self._journal
+            late = [op for op, n in self._ops.items() if done[n - 1].commit.time <= oldest]
             for op in late:
                 del self._ops[op]
-            return len(late) + sum(
-                tree.sweep(now - SWEEP_AFTER_US) for tree in self._trees.values()
+            purged = sum(self._purge(home, now) for home in self._sets.every())
+            return (
+                len(late)
+                + purged
+                + sum(tree.sweep(now - SWEEP_AFTER_US) for tree in self._trees.values())
             )
+
+    def _purge(self, home: SetRows, now: int) -> int:
+        """Remove versions of items that ended longer ago than their set keeps them."""
+        kept = home.definition.kept_us
+        if kept is None:
+            return 0
+        until = min(self.commit_at(now - kept), self._runs.needed() - 1)
+        ended = [row for row in home.rows if row.ended is not None and row.ended <= until]
+        gone = sorted(ended, key=lambda row: (row.ended, row.row))[:SWEPT_AT_ONCE]
+        for row in gone:
+            home.purge(row)
+            del self._rows[row.row]
+            self._sets.lineage.purge(row)
+            self._vectors.drop(row.row)
+            self._line(row, "removed")
+        return len(gone)
 
     def stats(self) -> StoreStats:
         """Return figures of the store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
@@ -18,6 +19,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.head = 0
+        self.floor = (0, 0)
         self.root = NodeRow(begun=0, is_object=True)
         self.positions = 0
 
@@ -59,7 +61,7 @@ class Tree:
         if parent is None or not parent.is_object:
             what = "nothing" if parent is None else "a value"
             raise NotAnObject(".".join(path[:-1]), f"an object was needed, but {what} is here")
-        name = path[-1]
+        name, row.path = path[-1], path
         there = parent.live.get(name)
         if there is None:
             self.positions = max(self.positions + 1, work.number << ROW_BITS)
@@ -97,33 +99,49 @@ class Tree:
         row = parent.live.pop(name)
         versions = parent.versions[name]
         row.ended = work.number
-        if row.begun == work.number:
+        never = row.begun == work.number
+        if never:
             versions.pop()
 
         def take_back() -> None:
             row.ended = None
             parent.live[name] = row
-            if row.begun == work.number:
+            if never:
                 versions.append(row)
 
         work.undo.append(take_back)
 
     def sweep(self, now: int) -> int:
         """Remove every version that expired, with what is below it; return how many."""
-        swept = 0
+        gone = self._remove(lambda row: row.expired(now))
+        expired = [row.expires for row in gone if row.expires is not None]
+        commit, time = self.floor
+        self.floor = commit, max([time, *(e for e in expired if e <= now)])
+        return len(gone)
+
+    def prune(self, until: int) -> int:
+        """Remove every version that ended by commit *until*, with what is below it."""
+        gone = self._remove(lambda row: row.ended is not None and row.ended <= until)
+        commit, time = self.floor
+        self.floor = max([commit, *(row.ended for row in gone if row.ended)]), time
+        return len(gone)
+
+    def _remove(self, goes: Callable[[NodeRow], bool]) -> list[NodeRow]:
+        """Remove the versions that go, with what is below them; return them all."""
+        removed: list[NodeRow] = []
         stack = [(self.root, False)]
         while stack:
             row, gone = stack.pop()
             for versions in row.versions.values():
-                stack.extend((version, gone or version.expired(now)) for version in versions)
+                stack.extend((version, gone or goes(version)) for version in versions)
             if gone:
-                swept += 1
+                removed.append(row)
                 row.swept = True
                 continue
-            row.live = {n: r for n, r in row.live.items() if not r.expired(now)}
-            kept = {n: [v for v in vs if not v.expired(now)] for n, vs in row.versions.items()}
+            row.live = {n: r for n, r in row.live.items() if not goes(r)}
+            kept = {n: [v for v in vs if not goes(v)] for n, vs in row.versions.items()}
             row.versions = {n: vs for n, vs in kept.items() if vs}
-        return swept
+        return removed
 
     def size(self) -> int:
         """Return the number of live nodes."""

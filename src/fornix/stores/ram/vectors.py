@@ -40,6 +40,11 @@ class Vectors:
                 self._put(row, new)
                 yield row
 
+    def drop(self, row: int) -> None:
+        """Drop what is known of a version that is removed."""
+        self.staged.pop(row, None)
+        self._waiting.pop(row, None)
+
     def unstaged(self, homes: Sequence[SetRows], limit: int) -> list[Pending]:
         """Return versions that meaning can read and that have no staged vectors."""
         return _first([row for row in _meant(homes) if row.row not in self.staged], limit)

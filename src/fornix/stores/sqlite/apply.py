@@ -31,12 +31,18 @@ from fornix.stores.sqlite.files import Owners
 from fornix.stores.sqlite.gathered import Gathered
 from fornix.stores.sqlite.items import Changes
 from fornix.stores.sqlite.journal import adopted
-from fornix.stores.sqlite.known import KnownLanes
+from fornix.stores.sqlite.known import KnownLanes, KnownRun
 from fornix.stores.sqlite.scopes import scope_id
 from fornix.stores.sqlite.staging import expect
-from fornix.stores.sqlite.tree import apply_tree
+from fornix.stores.sqlite.tree import LiveNodes, apply_tree
 
 _EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND begun <= ? LIMIT 1"
+
+NODES = 64
+"""Live nodes that are known of one tree at most."""
+
+TREES = 4096
+"""Trees of which nodes are known at most."""
 
 
 @dataclass
@@ -47,6 +53,7 @@ class Known:
         version: SQLite's number of the state that it was read of; None: of no state.
         number: The last commit; None: not looked up.
         time: When that was.
+        nodes: Live nodes by scope; also dropped when a sweep may have removed some.
     """
 
     version: int | None = None
@@ -54,11 +61,19 @@ class Known:
     time: int = 0
     scopes: dict[Scope, int] = field(default_factory=dict[Scope, int])
     heads: dict[int, int] = field(default_factory=dict[int, int])
+    nodes: dict[int, LiveNodes] = field(default_factory=dict[int, LiveNodes])
     notes: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     sets: dict[SetRef, tuple[int, Definition]] = field(
         default_factory=dict[SetRef, tuple[int, Definition]]
     )
     runs: KnownLanes = field(default_factory=KnownLanes)
+
+    def trim(self, scope: int) -> None:
+        """Drop the nodes of a scope, or of all, where there are too many."""
+        if len(self.nodes[scope]) > NODES:
+            del self.nodes[scope]
+        if len(self.nodes) > TREES:
+            self.nodes.clear()
 
 
 class Transaction:
@@ -115,18 +130,23 @@ class Transaction:
             return earlier
         time = max(batch.time, self._known.time)
         scope = self.scope(batch.scope)
-        expect(self._db, batch.expects, known=self._known.notes)
-        self._guard(batch, scope, number)
+        if batch.expects:
+            expect(self._db, batch.expects, known=self._known.notes)
+        run = self._guard(batch, scope, number)
         ended: dict[str, list[int]] = {}
         marks: Sequence[SetRef] = ()
         if batch.state:
-            ended["nodes"] = apply_tree(self._db, self.gathered, scope, batch.state, number=number)
+            live = self._known.nodes.setdefault(scope, {})
+            ended["nodes"] = apply_tree(
+                self._db, self.gathered, scope, batch.state, number=number, live=live
+            )
+            self._known.trim(scope)
         if batch.items or batch.define:
             changes = Changes(self, batch, number, time)
             ended["items"], marks = changes.run(), tuple(changes.marks)
-        if batch.run is not None:
+        if batch.run is not None and run is not None:
             runs, gathered = self._known.runs, self.gathered
-            progress.apply(self._db, runs, gathered, batch.run, number=number, time=time)
+            progress.apply(self._db, runs, gathered, run, batch.run, number=number, time=time)
         if batch.release and batch.epoch is not None:
             leases.drop(self._db, self._known.runs, batch.scope, batch.epoch)
         self.gathered.add_commit(
@@ -137,9 +157,7 @@ class Transaction:
                 batch.op,
                 batch.request,
                 None if batch.result is None else wire.encode(batch.result),
-                json.dumps({what: rows for what, rows in ended.items() if rows})
-                if any(ended.values())
-                else None,
+                _ended(ended) if ended else None,
             ),
         )
         self._known.number, self._known.time = number, time
@@ -156,12 +174,13 @@ class Transaction:
             return progress.take_place(self._db, runs, batch.run, number, self.gathered)
         return None
 
-    def _guard(self, batch: Batch, scope: int, number: int) -> None:
+    def _guard(self, batch: Batch, scope: int, number: int) -> KnownRun | None:
+        """Return the run that the batch is about, if it is about one; refuse what may not be."""
         key = batch.scope.key or batch.scope.space
         if batch.after is not None and batch.after != number - 1:
             raise StaleRun(key, expected=batch.after, found=number - 1)
         leases.guard(self._db, self._known.runs, self.owners, batch)
-        progress.guard(self._db, self._known.runs, batch)
+        run = progress.guard(self._db, self._known.runs, batch)
         for ref in refs_of(batch) if batch.define or batch.items else ():
             if ref.scope.key is not None and ref.scope != batch.scope:
                 raise InvalidInput(
@@ -171,15 +190,17 @@ class Transaction:
         if batch.state and batch.base is None:
             raise InvalidInput("a batch that changes the exact tree needs a base")
         if batch.base is None:
-            return
+            return run
         head = self._known.heads.get(scope)
         if head is None:
             head = self._db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
             self._known.heads[scope] = head
         if head != batch.base:
+            key = batch.scope.key or batch.scope.space
             raise StaleRun(key, expected=batch.base, found=head)
         if batch.state:
             self._known.heads[scope] = self.gathered.heads[scope] = number
+        return run
 
     def scope(self, scope: Scope) -> int:
         """Return the row of a scope, which is made if there is none."""
@@ -219,13 +240,16 @@ class Transaction:
         text = json.dumps(define.definition.to_json())
         if known is None:
             self._db.execute(
-                "INSERT INTO memory_set (scope, name, definition) VALUES (?, ?, ?)",
-                (self.scope(define.set.scope), define.set.name, text),
+                "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?)",
+                (self.scope(define.set.scope), define.set.name, text, define.definition.kept_us),
             )
             number = self._db.last_insert_rowid()
         else:
             number = known[0]
-            self._db.execute("UPDATE memory_set SET definition = ? WHERE id = ?", (text, number))
+            self._db.execute(
+                "UPDATE memory_set SET definition = ?, retention = ? WHERE id = ?",
+                (text, define.definition.kept_us, number),
+            )
         self._known.sets[define.set] = (number, define.definition)
 
     def _duplicate(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
@@ -249,3 +273,9 @@ class Transaction:
     def connection(self) -> apsw.Connection:
         """The connection whose transaction this is."""
         return self._db
+
+
+def _ended(found: dict[str, list[int]]) -> str | None:
+    """Return, as JSON, the rows that a commit ended."""
+    rows = {what: numbers for what, numbers in found.items() if numbers}
+    return json.dumps(rows) if rows else None

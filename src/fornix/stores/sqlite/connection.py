@@ -52,6 +52,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+_CANNOT_OPEN = (
+    "its files cannot be opened; let this process write its folder, or open it with mode='ro'"
+)
+
+
 def translated(function: Callable[P, R]) -> Callable[P, R]:
     """Make *function* raise fornix's errors in place of SQLite's."""
 
@@ -79,7 +84,7 @@ def in_our_words(error: apsw.Error | OSError | UnicodeDecodeError, place: str) -
     kinds: list[tuple[type[Exception], type[FornixError], str]] = [
         (apsw.FullError, StoreFull, "the disk is full; free some room and try again"),
         (apsw.ReadOnlyError, StoreReadOnly, "the store cannot be written; mode='ro' only reads"),
-        (apsw.CantOpenError, StoreReadOnly, "the store's files cannot be opened"),
+        (apsw.CantOpenError, StoreReadOnly, _CANNOT_OPEN),
         (apsw.PermissionsError, StoreReadOnly, "the store's files may not be opened"),
         (apsw.AuthError, StoreReadOnly, "the store may not be opened"),
         (PermissionError, StoreReadOnly, "its files may not be written; mode='ro' only reads"),

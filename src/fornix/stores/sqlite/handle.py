@@ -251,6 +251,7 @@ class SqliteFile:
         """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
         with writer:
             maintenance.sweep(writer, now=self._known.time)
+        self._known.nodes.clear()
         with suppress(apsw.BusyError):
             writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         self._wal_pages = 0

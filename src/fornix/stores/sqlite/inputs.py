@@ -112,7 +112,7 @@ class Intake:
             (self._agent, event_id),
         ).get
         if request != given.request:
-            raise IdempotencyConflict(given.label)
+            raise IdempotencyConflict(given.label, what="event id")
         self._flush()
         status = self._db.execute("SELECT status FROM run WHERE id = ?", (run,)).get
         waits = status is not None and STATUSES[int(status)] == "waiting"
@@ -144,7 +144,7 @@ def retry(tx: Transaction, run: int, *, last: bool, time: int) -> int:
     db, known = tx.connection, tx.known.runs
     found = run_known(db, known, run)
     expect_status(run, found, "parked")
-    turn(db, known, tx.gathered, run, "retried" if last else "waiting", None, time=time)
+    turn(db, known, tx.gathered, found, run, "retried" if last else "waiting", time=time)
     tx.gathered.flush()
     if not last:
         return run

@@ -21,6 +21,7 @@ from fornix.store import (
     Add,
     Batch,
     Compact,
+    Compaction,
     Define,
     Definition,
     ItemChange,
@@ -40,8 +41,13 @@ from fornix.stores.sqlite.past import apply_past
 from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 
 _LAST = """
-    SELECT version, ended IS NULL FROM item WHERE set_id = ?1 AND id = ?2
+    SELECT version, ended IS NULL, row, expires FROM item WHERE set_id = ?1 AND id = ?2
     ORDER BY version DESC LIMIT 1
+"""
+
+_EXPIRED = """
+    SELECT row FROM item
+    WHERE set_id = ? AND ended IS NULL AND expires IS NOT NULL AND expires <= ?
 """
 
 _LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id = ?2 ORDER BY version DESC LIMIT 1"
@@ -53,9 +59,20 @@ _KEPT = """
 """
 
 _LAST_OF = """
-    SELECT id, this.ended, max(other.version), max(other.ended IS NULL)
-    FROM (SELECT id, ended FROM item WHERE row = ?2) AS this JOIN item AS other USING (id)
-    WHERE other.set_id = ?1
+    SELECT one.id, one.ended, max(other.version), max(other.ended IS NULL)
+    FROM item AS one JOIN item AS other ON other.set_id = ?1 AND other.id = one.id
+    WHERE one.row = ?2
+"""
+
+_SAME = """
+    SELECT other.row FROM item AS one JOIN item AS other
+        ON other.set_id = one.set_id AND other.id = one.id AND other.ended IS NULL
+    WHERE one.row = ?1 AND (other.first, other.updated, other.value, other.text, other.metadata,
+        other.importance, other.speaker, other.role, other.session, other.time, other.sources,
+        other.compacted, other.until, other.expires, other.valid_from, other.valid_to)
+    IS (one.first, one.updated, one.value, one.text, one.metadata,
+        one.importance, one.speaker, one.role, one.session, one.time, one.sources,
+        one.compacted, one.until, one.expires, one.valid_from, one.valid_to)
 """
 
 _REVIVE_ITEM = """
@@ -193,9 +210,11 @@ class Changes:
         if (number, item_id) in self._gathered.names:
             self._gathered.flush()
         if not add.fresh and (self._taken is None or (number, item_id) in self._taken):
-            last, live = first(self._db, _LAST, number, item_id) or (0, 0)
-            if live:
+            last, live, row, expires = first(self._db, _LAST, number, item_id) or (0, 0, 0, None)
+            if live and (expires is None or expires > self._time):
                 raise DuplicateItem(item_id, set_name=add.set.name)
+            if live:
+                self._end(number, row)
             version = last + 1
         sources = self._sources(add.links) if add.links else ()
         row = self._insert(number, add.record, version=version, first=None, created=None)
@@ -230,9 +249,10 @@ class Changes:
     # --- compactions
 
     def _compact(self, number: int, change: Compact) -> None:
-        retired = [self._live(number, item_id, version)[0] for item_id, version in change.retired]
-        for row in retired:
-            self._end(number, row)
+        retired: list[int] = []
+        for item_id, version in change.retired:  # one by one: an id that is there twice is stale
+            retired.append(self._live(number, item_id, version)[0])
+            self._end(number, retired[-1])
         added = [self._add(number, add) for add in change.added]
         self._db.execute(
             "INSERT INTO compaction (id, set_id, how, retired, added) VALUES (?, ?, ?, ?, ?)",
@@ -246,19 +266,27 @@ class Changes:
         )
         self._compacted += 1
 
-    def _undo(self, number: int, change: Undo) -> None:
-        self._gathered.flush()
+    def _to_undo(self, change: Undo) -> Compaction:
+        """Return a compaction that is there, and was not undone or purged."""
         done = lineage.compaction(self._db, change.compaction)
         if done is None or done.set != change.set:
             raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
         if done.undone is not None:
             raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
+        if done.purged:
+            raise CompactionChanged(done.id, "what it retired was purged: see the set's retention")
         if not done.retired:
             raise CompactionChanged(done.id, "nothing that it retired is kept")
-        for row, item_id, ended, _ in self._kept(number, done.added):
-            if ended is not None:
+        return done
+
+    def _undo(self, number: int, change: Undo) -> None:
+        self._gathered.flush()
+        done = self._to_undo(change)
+        for row, item_id, _, _ in self._kept(number, done.added):
+            same = first(self._db, _SAME, row)  # it may have been compacted, and brought back
+            if same is None:
                 raise CompactionChanged(done.id, f"item {item_id!r} has changed since")
-            self._end(number, row)
+            self._end(number, same)
         for _, item_id, _, live in self._kept(number, done.retired):
             if live:
                 raise CompactionChanged(done.id, f"an item {item_id!r} is live again")
@@ -361,6 +389,8 @@ class Changes:
             return
         definition = known[1]
         self._gathered.flush()
+        for (row,) in query(self._db, _EXPIRED, number, self._time):
+            self._end(number, row)
         held = self._db.execute(
             "SELECT items, tokens, bytes FROM memory_set WHERE id = ?", (number,)
         ).get
@@ -370,7 +400,8 @@ class Changes:
         if over is None:
             return
         if definition.refuses:
-            raise SetFull(ref.name, capacity=over[1], what=over[0])
+            compacts = definition.compaction != "reject"
+            raise SetFull(ref.name, capacity=over[1], what=over[0], compacts=compacts)
         if definition.compaction == "trim":
             self._trim(number, definition, held)
 

@@ -65,9 +65,9 @@ def guard(db: apsw.Connection, known: KnownLanes, owners: Owners, batch: Batch) 
     if batch.epoch is None and not batch.state:
         return
     owner, epoch = holder(db, known, batch.scope)
-    key = batch.scope.key or batch.scope.space
     if batch.epoch is None:
         if owner is not None and owners.is_alive(owner):
-            raise KeyBusy(key, wait_s=0)
+            raise KeyBusy(batch.scope.key or batch.scope.space, wait_s=0)
     elif owner is None or epoch != batch.epoch:
+        key = batch.scope.key or batch.scope.space
         raise StaleRun(key, expected=batch.epoch, found=epoch, what="epoch")

@@ -17,7 +17,7 @@ Pairs: TypeAlias = list[tuple[int, int]]
 """(row of a version, row of one it was derived from)."""
 
 _DONE = """
-    SELECT compaction.id, set_id, how, retired, added, undone, time
+    SELECT compaction.id, set_id, how, retired, added, undone, purged, time
     FROM compaction JOIN journal ON journal.n = compaction.id >> 20
 """
 
@@ -51,7 +51,7 @@ def undone_by(db: apsw.Connection, number: int) -> list[int]:
 
 
 def _compaction(db: apsw.Connection, row: Row) -> Compaction:
-    number, set_id, how, retired, added, undone, time = row
+    number, set_id, how, retired, added, undone, purged, time = row
     listed: tuple[list[int], list[int]] = json.loads(retired), json.loads(added)
     kept = [_kept(db, rows) for rows in listed]
     return Compaction(
@@ -64,6 +64,7 @@ def _compaction(db: apsw.Connection, row: Row) -> Compaction:
         added=kept[1],
         erased=sum(map(len, listed)) - sum(map(len, kept)),
         undone=undone,
+        purged=bool(purged),
     )
 
 

@@ -10,7 +10,7 @@ import apsw
 
 from fornix.errors import NotFound
 from fornix.store import OP_RETENTION_US, SWEEP_AFTER_US, Lease, Scope, StoreStats
-from fornix.stores.sqlite import journal
+from fornix.stores.sqlite import history, journal
 from fornix.stores.sqlite.connection import check, connect, first, query
 from fornix.stores.sqlite.files import file_system
 from fornix.stores.sqlite.staging import put_note
@@ -25,11 +25,11 @@ BACKUP_PAGES = 2_000
 
 
 def sweep(db: apsw.Connection, *, now: int) -> int:
-    """Remove expired nodes, names of old ops and old lines of the change log."""
+    """Remove expired nodes, what sets keep no longer, names of old ops and old changes."""
+    done = history.expire(db, now=now - SWEEP_AFTER_US) + history.purge(db, now=now)
     before = db.total_changes()
-    db.execute("DELETE FROM node WHERE expires <= ?", (now - SWEEP_AFTER_US,))
     _forget_ops(db, until=journal.commit_at(db, now - OP_RETENTION_US))
-    done = db.total_changes() - before
+    done += db.total_changes() - before
     db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))
     return done
 
@@ -91,6 +91,15 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
+def damage(db: apsw.Connection) -> str | None:
+    """Return the first thing that SQLite finds wrong with the file; None: nothing."""
+    try:
+        found = [str(line) for (line,) in query(db, "PRAGMA integrity_check")]
+    except apsw.CorruptError as error:
+        return str(error)
+    return None if found == ["ok"] else found[0]
+
+
 def problems(db: apsw.Connection) -> list[str]:
     """Return what is wrong with the file; empty: nothing."""
     found = [str(row[0]) for row in db.execute("PRAGMA integrity_check") if row[0] != "ok"]
@@ -120,6 +129,24 @@ def problems(db: apsw.Connection) -> list[str]:
         "sets whose size is wrong": "SELECT count(*) FROM memory_set WHERE bytes != "
         "(SELECT ifnull(sum(ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0) "
         "+ octet_length(metadata)), 0) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
+        "sets whose tokens are wrong": "SELECT count(*) FROM memory_set WHERE tokens != "
+        "(SELECT ifnull(sum(tokens), 0) FROM item WHERE set_id = memory_set.id "
+        "AND ended IS NULL)",
+        "items whose tokens are not those of their features": "SELECT count(*) FROM item "
+        "JOIN feature ON feature.set_id = item.set_id AND feature.row = item.row "
+        "AND feature.ended = ifnull(item.ended, 0) WHERE feature.tokens != item.tokens",
+        "links of versions that are not there": "SELECT count(*) FROM link WHERE NOT EXISTS "
+        "(SELECT 1 FROM item WHERE item.row = link.row) "
+        "OR NOT EXISTS (SELECT 1 FROM item WHERE item.row = link.source)",
+        "compactions without a commit or a set": "SELECT count(*) FROM compaction "
+        "WHERE NOT EXISTS (SELECT 1 FROM journal WHERE journal.n = compaction.id >> 20) "
+        "OR NOT EXISTS (SELECT 1 FROM memory_set WHERE memory_set.id = set_id) "
+        "OR undone IS NOT NULL AND NOT EXISTS (SELECT 1 FROM journal WHERE n = undone)",
+        "compactions of versions that they did not change": "SELECT count(*) FROM compaction "
+        "WHERE EXISTS (SELECT 1 FROM json_each(retired) AS r JOIN item ON item.row = r.value "
+        "WHERE item.set_id != compaction.set_id OR item.ended IS NOT compaction.id >> 20) "
+        "OR EXISTS (SELECT 1 FROM json_each(added) AS a JOIN item ON item.row = a.value "
+        "WHERE item.set_id != compaction.set_id OR item.begun != compaction.id >> 20)",
         "nodes whose parent is no object": "SELECT count(*) FROM node AS child "
         "WHERE ended IS NULL AND parent != '' AND NOT EXISTS (SELECT 1 FROM node "
         "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "
@@ -164,14 +191,19 @@ def restore(db: apsw.Connection, source: Path, *, side_files: Path) -> None:
     copy = connect(source, read_only=True, immutable=not Path(f"{source}-wal").exists())
     try:
         check(copy, source)
-        if side_files.exists():
-            shutil.rmtree(side_files)
-            _flush(side_files.parent)
+        drop_side_files(side_files)
         with db.backup("main", copy, "main") as work:
             while not work.done:
                 work.step(BACKUP_PAGES)
     finally:
         copy.close()
+
+
+def drop_side_files(folder: Path) -> None:
+    """Remove what was made from the contents of a store, for good."""
+    if folder.exists():
+        shutil.rmtree(folder)
+        _flush(folder.parent)
 
 
 def _flush(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
 import apsw
 
@@ -112,11 +113,14 @@ def expect_status(number: int, run: KnownRun, expected: RunStatus) -> None:
         raise StaleRun(key, expected=expected, found=run.status, what=f"run {number}")
 
 
-def guard(db: apsw.Connection, known: KnownLanes, batch: Batch) -> None:
-    """Refuse a batch about a run that is not there, is another key's, or has moved on."""
+def guard(db: apsw.Connection, known: KnownLanes, batch: Batch) -> KnownRun | None:
+    """Return the run that a batch is about; None: about none.
+
+    Refuse a batch about one that is not there, is another key's, or has moved on.
+    """
     told = batch.run
     if told is None:
-        return
+        return None
     run = run_known(db, known, told.run)
     if run.scope != batch.scope:
         raise InvalidInput(f"run {told.run} is of {run.scope}, its batch of {batch.scope}")
@@ -124,22 +128,22 @@ def guard(db: apsw.Connection, known: KnownLanes, batch: Batch) -> None:
     expect_status(told.run, run, "waiting" if takes_part else told.expected)
     if takes_part and not run.begun and told.begin is None:
         raise InvalidInput(f"the first commit of run {told.run} says when and how it began")
+    return run
 
 
-def apply(
+def apply(  # noqa: PLR0913 - where to, and what
     db: apsw.Connection,
     known: KnownLanes,
     gathered: Gathered,
+    run: KnownRun,
     told: Progress,
     *,
     number: int,
     time: int,
 ) -> None:
     """Keep what a batch tells of a run, which was guarded, and whose step has its place."""
-    run = run_known(db, known, told.run)
     if told.begin is not None and not run.begun:
-        actions = json.dumps(told.begin.actions, ensure_ascii=False)
-        gathered.begun.append((told.begin.now, actions, told.run))
+        gathered.begun.append((told.begin.now, _names(tuple(told.begin.actions)), told.run))
         run.begun = True
     if isinstance(told, Step):
         run.felt = run.felt or (told.sensory is not None and not told.done)
@@ -148,11 +152,17 @@ def apply(
             rows = [(run.agent, start + i, place, event) for i, event in enumerate(told.outputs)]
             gathered.outputs.extend(rows)
         if told.done:
-            turn(db, known, gathered, told.run, "done", None, time=time)
+            turn(db, known, gathered, run, told.run, "done", time=time)
     elif isinstance(told, Call):
         _insert_call(db, told, number)
     else:
-        turn(db, known, gathered, told.run, told.status, told.error, time=time)
+        turn(db, known, gathered, run, told.run, told.status, error=told.error, time=time)
+
+
+@lru_cache
+def _names(actions: tuple[str, ...]) -> str:
+    """Return names of actions as JSON; the same few come again and again."""
+    return json.dumps(actions, ensure_ascii=False)
 
 
 def _insert_call(db: apsw.Connection, call: Call, number: int) -> None:
@@ -179,14 +189,14 @@ def turn(  # noqa: PLR0913 - where to, and what
     db: apsw.Connection,
     known: KnownLanes,
     gathered: Gathered,
+    run: KnownRun,
     number: int,
     status: RunStatus,
-    error: str | None,
     *,
     time: int,
+    error: str | None = None,
 ) -> None:
     """Change the status of a run that has not ended."""
-    run = run_known(db, known, number)
     code = STATUSES.index(status)
     if status not in ENDED:
         db.execute(

@@ -23,7 +23,7 @@ from fornix.store import (
     StoredItem,
     StoreStats,
 )
-from fornix.stores.sqlite import journal, lineage, maintenance, shapes, staging
+from fornix.stores.sqlite import history, journal, lineage, maintenance, shapes, staging
 from fornix.stores.sqlite.connection import Row, numbers, query, translated
 from fornix.stores.sqlite.handle import Durability, SqliteFile
 from fornix.stores.sqlite.scopes import scope_id
@@ -148,6 +148,27 @@ class SqliteReads(SqliteFile):
         with self._reader() as db:
             sql = "SELECT DISTINCT space FROM scope WHERE key != '' ORDER BY space"
             return [space for (space,) in db.execute(sql)]
+
+    @translated
+    def time_of(self, number: int) -> int:
+        """See `Ledger.time_of`."""
+        with self._reader() as db:
+            return history.time_of(db, number)
+
+    @translated
+    def floor(self, scope: Scope) -> tuple[int, int]:
+        """See `Ledger.floor`."""
+        with self._reader() as db:
+            return history.floor(db, scope)
+
+    def expired(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
+        """See `Ledger.expired`."""
+        return self.stored(self._expired(now, limit))
+
+    @translated
+    def _expired(self, now: int, limit: int) -> list[int]:
+        with self._reader() as db:
+            return history.expired(db, now=now, limit=limit)
 
     @translated
     def set_info(self, ref: SetRef) -> SetInfo | None:
@@ -365,6 +386,15 @@ class SqliteReads(SqliteFile):
             else:
                 rows = db.execute(shapes.OUT_OF_TIME_AT, (*asked, at))
             return [row for (row,) in rows]
+
+    @translated
+    def accessed(self, set_number: int) -> list[tuple[int, int]]:
+        """See `Finder.accessed`."""
+        with self._reader() as db:
+            rows = query(db, shapes.ACCESSED, set_number)
+        lately = self._touched
+        found = [(row, max(time or 0, lately.get(first, 0))) for row, first, time in rows]
+        return [(row, time) for row, time in found if time]
 
     @translated
     def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:

@@ -14,6 +14,8 @@ CREATE TABLE scope (           -- a key of a space; key '' is a knowledge (a key
     space TEXT NOT NULL,
     key TEXT NOT NULL,
     head INTEGER NOT NULL DEFAULT 0,   -- the last commit that changed its exact tree
+    floor INTEGER NOT NULL DEFAULT 0,  -- the commit, and the time, from which on the past of
+    since INTEGER NOT NULL DEFAULT 0,  -- the tree is whole: what was removed was there before
     UNIQUE (space, key)
 ) STRICT;
 
@@ -62,8 +64,12 @@ CREATE TABLE memory_set (
                                            -- what ends by triggers
     bytes INTEGER NOT NULL DEFAULT 0,
     tokens INTEGER NOT NULL DEFAULT 0,
+    retention INTEGER,         -- how long ended versions are kept; NULL: for good
+    floor INTEGER NOT NULL DEFAULT 0,      -- the last commit whose ended versions were purged
     UNIQUE (scope, name)
 ) STRICT;
+
+CREATE INDEX set_retention ON memory_set (id) WHERE retention IS NOT NULL;
 
 CREATE TABLE item (            -- one version of one item
     row INTEGER PRIMARY KEY,
@@ -131,7 +137,8 @@ CREATE TABLE compaction (
     how TEXT NOT NULL,         -- JSON: the strategy, and who did it
     retired TEXT NOT NULL,     -- JSON: rows of versions; those erased since are not there
     added TEXT NOT NULL,
-    undone INTEGER             -- the commit that undid it
+    undone INTEGER,            -- the commit that undid it
+    purged INTEGER NOT NULL DEFAULT 0      -- whether what it retired is no longer kept
 ) STRICT;
 
 CREATE INDEX compaction_of_set ON compaction (set_id, id);

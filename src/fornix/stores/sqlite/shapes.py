@@ -45,7 +45,7 @@ SETS_OF = """
         (SELECT min(expires) FROM item WHERE set_id = memory_set.id
          AND ended IS NULL AND expires IS NOT NULL),
         EXISTS (SELECT 1 FROM item WHERE set_id = memory_set.id
-         AND ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL))
+         AND ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL)), floor
     FROM memory_set
     WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?) AND name = ifnull(?, name)
     ORDER BY name
@@ -63,6 +63,11 @@ OUT_OF_TIME = """
 OUT_OF_TIME_AT = """
     SELECT row FROM item WHERE set_id = ?1 AND begun <= ?4 AND ifnull(ended > ?4, TRUE)
         AND (expires <= ?2 OR valid_from > ?3 OR valid_to <= ?3) ORDER BY row
+"""
+
+ACCESSED = """
+    SELECT item.row, item.first, access.time FROM item LEFT JOIN access USING (first)
+    WHERE set_id = ? AND ended IS NULL
 """
 
 KINDS: tuple[ChangeKind, ...] = ("added", "ended", "embedded", "removed")
@@ -145,7 +150,7 @@ def set_ref(connection: apsw.Connection, number: int) -> SetRef:
 
 def set_infos(rows: Iterable[Row], scope: Scope) -> Iterator[SetInfo]:
     """Yield sets from rows of `SETS_OF`."""
-    for number, name, definition, items, size, tokens, expiring, timed in rows:
+    for number, name, definition, items, size, tokens, expiring, timed, floor in rows:
         yield SetInfo(
             number,
             SetRef(scope, name),
@@ -155,6 +160,7 @@ def set_infos(rows: Iterable[Row], scope: Scope) -> Iterator[SetInfo]:
             tokens,
             expiring,
             bool(timed),
+            floor,
         )
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import apsw
 
-from fornix.errors import FornixError
-from fornix.store import Batch, Commit
-from fornix.stores.sqlite import maintenance, staging
+from fornix.errors import FornixError, NotAStore
+from fornix.store import Batch, Commit, Scope
+from fornix.stores.sqlite import history, maintenance, repair, staging
 from fornix.stores.sqlite.apply import Known, Transaction
 from fornix.stores.sqlite.connection import translated
 from fornix.stores.sqlite.handle import Durability
@@ -112,7 +112,16 @@ class SqliteStore(SqliteLanes):
     def sweep(self, *, now: int) -> int:
         """See `Ledger.sweep`."""
         with self._writing() as db:
+            self._known = Known()
             return maintenance.sweep(db, now=now)
+
+    @translated
+    def prune_history(
+        self, *, before: int, after: int = 0, limit: int = 10_000
+    ) -> tuple[int, int | None]:
+        """See `Ledger.prune_history`."""
+        with self._writing() as db:
+            return history.prune(db, before=before, after=after, limit=limit)
 
     # --- care ---------------------------------------------------------------------------------
 
@@ -136,6 +145,38 @@ class SqliteStore(SqliteLanes):
             maintenance.restore(db, backup, side_files=self.folder / "index")
             self._known, self._salt = Known(), None
             self._glances.clear()
+
+    @translated
+    def repair(
+        self,
+        *,
+        dimensions: Callable[[Scope], int | None],
+        progress: Callable[[int], None] = lambda _count: None,
+    ) -> list[str]:
+        """Make again what follows from the truth, in one transaction; return what was done.
+
+        Side files are removed: they are made again as they are needed.
+
+        Args:
+            dimensions: Of the vectors of a scope; None: nobody knows.
+            progress: Called with how many items were looked at since the last call.
+
+        Raises:
+            NotAStore: SQLite finds the file itself damaged; nothing was changed.
+            StoreBusy: Somebody else has the store open.
+        """
+        with self._alone() as db:
+            damage = maintenance.damage(db)
+            if damage is not None:
+                problem = f"is damaged ({damage}), which nothing here can mend"
+                raise NotAStore(self._path, f"{problem}; restore a backup: fornix restore BACKUP")
+            maintenance.drop_side_files(self.folder / "index")
+            done: list[str] = []
+            with db:
+                done = repair.repair(db, dimensions=dimensions, progress=progress)
+            self._known = Known()
+            self._glances.clear()
+            return done
 
     @translated
     def problems(self) -> list[str]:

@@ -74,6 +74,13 @@ def split(text: str) -> Path:
     return tuple(map(unescaped, _NAME.findall(text)))
 
 
+_Live: TypeAlias = tuple[int, int, int, int]
+"""A live version of a node: its row, its place, whether it is an object, when it was begun."""
+
+LiveNodes: TypeAlias = "dict[Path, _Live | None]"
+"""Live versions of a tree's nodes by path; None: nothing is there."""
+
+
 def apply_tree(
     db: apsw.Connection,
     gathered: Gathered,
@@ -81,8 +88,12 @@ def apply_tree(
     deltas: Sequence[TreeDelta],
     *,
     number: int,
+    live: LiveNodes,
 ) -> list[int]:
     """Apply deltas in order, but for what is gathered.
+
+    Args:
+        live: What is known of the live nodes, which is kept up to date.
 
     Returns the ids of the nodes they removed, as they were before.
 
@@ -97,23 +108,26 @@ def apply_tree(
     if scope in gathered.grown:
         gathered.flush_nodes()
     gathered.grown.add(scope)
-    return _Writer(db, gathered, scope, number).run(deltas)
-
-
-_Live: TypeAlias = tuple[int, int, int, int]
-"""A live version of a node: its row, its place, whether it is an object, when it was begun."""
+    return _Writer(db, gathered, scope, number, live).run(deltas)
 
 
 class _Writer:
     """Rows are looked up, ended and inserted many at a time."""
 
-    def __init__(self, db: apsw.Connection, gathered: Gathered, scope: int, number: int) -> None:
+    def __init__(
+        self,
+        db: apsw.Connection,
+        gathered: Gathered,
+        scope: int,
+        number: int,
+        live: LiveNodes,
+    ) -> None:
         self._db, self._gathered, self._scope, self._number = db, gathered, scope, number
         self._next = number << 20
         self._objects: set[Path] = {()}
         self._removed: list[int] = []
         self._replaced: dict[int, int] = {}
-        self._known: dict[Path, _Live | None] = {}
+        self._known = live
 
     def run(self, deltas: Sequence[TreeDelta]) -> list[int]:
         if len(deltas) >= FEW:
@@ -213,7 +227,8 @@ class _Writer:
         self._flush()
         below = query(self._db, _BELOW, self._scope, joined(path))
         self._objects = {p for p in self._objects if p[: len(path)] != path or p == path}
-        self._known = {p: k for p, k in self._known.items() if p[: len(path)] != path or p == path}
+        for known in [p for p in self._known if p[: len(path)] == path and p != path]:
+            del self._known[known]
         for row, begun, place in below:
             self._remove(row, begun, place)
         self._flush()

@@ -1,6 +1,13 @@
 -- What items were derived from, compactions that can be undone, and items that have their time.
 
+ALTER TABLE scope ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE scope ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+
 ALTER TABLE memory_set ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE memory_set ADD COLUMN retention INTEGER;
+ALTER TABLE memory_set ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;
+
+CREATE INDEX set_retention ON memory_set (id) WHERE retention IS NOT NULL;
 
 ALTER TABLE item ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE item ADD COLUMN until INTEGER;
@@ -8,8 +15,9 @@ ALTER TABLE item ADD COLUMN expires INTEGER;
 ALTER TABLE item ADD COLUMN valid_from INTEGER;
 ALTER TABLE item ADD COLUMN valid_to INTEGER;
 
-UPDATE item SET tokens = (SELECT feature.tokens FROM feature WHERE feature.set_id = item.set_id
-    AND feature.ended = ifnull(item.ended, 0) AND feature.row = item.row);
+UPDATE item SET tokens = ifnull((SELECT feature.tokens FROM feature
+    WHERE feature.set_id = item.set_id AND feature.ended = ifnull(item.ended, 0)
+    AND feature.row = item.row), 0);
 UPDATE memory_set SET tokens = (SELECT ifnull(sum(item.tokens), 0) FROM item
     WHERE item.set_id = memory_set.id AND item.ended IS NULL);
 
@@ -50,7 +58,8 @@ CREATE TABLE compaction (
     how TEXT NOT NULL,
     retired TEXT NOT NULL,
     added TEXT NOT NULL,
-    undone INTEGER
+    undone INTEGER,
+    purged INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE INDEX compaction_of_set ON compaction (set_id, id);

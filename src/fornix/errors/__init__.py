@@ -8,7 +8,8 @@
     │   ├── InvalidPath                    a path into an exact tree
     │   ├── InvalidName                    a space, key, set or id
     │   ├── InvalidTime                    a time without a zone, or out of range
-    │   └── InvalidFilter                  a `where=` that cannot be understood
+    │   ├── InvalidFilter                  a `where=` that cannot be understood
+    │   └── InvalidPlan                    a plan of compaction that cannot be carried out
     ├── TreeConflict (ValueError)      the exact tree has something else at this path
     │   ├── NotAnObject                    an object was needed, a value or nothing is there
     │   └── ObjectInTheWay                 a value was to be set where an object is
@@ -22,7 +23,8 @@
     │   ├── EmbedderConflict               a space remembers another embedder
     │   └── CompareFailed                  compare-and-set found another value
     ├── NotFound (LookupError)         there is no such item, set, run or file
-    │   └── OutputsPruned                  outputs past a position are no longer kept
+    │   ├── OutputsPruned                  outputs past a position are no longer kept
+    │   └── HistoryPruned                  a moment of the past is no longer kept
     ├── RunFailed                      an action, or the code it calls, did not do its part
     │   ├── RunParked                      a run whose outputs were awaited failed, and waits
     │   ├── RunDiscarded                   a run whose outputs were awaited was given up
@@ -32,10 +34,12 @@
     ├── LimitReached                   a limit that somebody chose
     │   ├── SetFull                        a set with compaction="reject" is at its capacity
     │   ├── KeyFull                        a key's limit of items or bytes
+    │   ├── RunTooLong                     a run has done as many tasks as its agent may
     │   └── TooLarge                       a value, text, path or batch beyond what is accepted
     ├── Unavailable                    try again later, or elsewhere; nothing was changed
     │   ├── StoreBusy                      another process held the write lock too long
     │   ├── KeyBusy                        a key's lane stayed occupied too long
+    │   ├── SetBusy                        a set is being compacted by somebody else
     │   ├── RunPending                     a run was not over in the time it was given
     │   ├── StoreFull                      the disk has no room
     │   └── StoreReadOnly                  the file or the handle cannot be written
@@ -51,6 +55,7 @@
     │   └── Unsupported                    this platform, file system or option is not supported
     ├── EmbedderFailed                 an embedder raised or answered wrongly
     │   └── EmbedderMissing                its package is not installed
+    ├── StrategyFailed                 a strategy of compaction raised, or cannot be found here
     └── ModelFailed                    a language model raised
         ├── ModelUnavailable               it cannot be reached, is busy or too slow: try again
         ├── ModelRefused                   it turned the request down: repeating it changes nothing
@@ -61,13 +66,84 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fornix.errors.compaction import CompactionChanged, InvalidPlan, SetBusy, StrategyFailed
+from fornix.errors.models import (
+    ModelAnswerInvalid,
+    ModelClosed,
+    ModelFailed,
+    ModelMissing,
+    ModelRefused,
+    ModelUnavailable,
+    ScriptEnded,
+)
+from fornix.errors.root import (
+    Conflict,
+    FornixError,
+    InvalidInput,
+    LimitReached,
+    NotFound,
+    Unavailable,
+    Unusable,
+)
 
-class FornixError(Exception):
-    """Root of every error that fornix raises on purpose."""
-
-
-class InvalidInput(FornixError, ValueError):
-    """What was passed cannot be used; nothing was changed."""
+__all__ = [
+    "AgentChanged",
+    "CompactionChanged",
+    "CompareFailed",
+    "Conflict",
+    "DuplicateItem",
+    "DurableCallFailed",
+    "EmbedderConflict",
+    "EmbedderFailed",
+    "EmbedderMissing",
+    "ForkedStore",
+    "FornixError",
+    "IdempotencyConflict",
+    "InvalidFilter",
+    "InvalidInput",
+    "InvalidName",
+    "InvalidPath",
+    "InvalidPlan",
+    "InvalidTime",
+    "InvalidValue",
+    "KeyBusy",
+    "KeyFull",
+    "LimitReached",
+    "ModelAnswerInvalid",
+    "ModelClosed",
+    "ModelFailed",
+    "ModelMissing",
+    "ModelRefused",
+    "ModelUnavailable",
+    "NonDeterministicAction",
+    "NotAStore",
+    "NotAnObject",
+    "NotFound",
+    "ObjectInTheWay",
+    "OutputsPruned",
+    "RunDiscarded",
+    "RunFailed",
+    "RunParked",
+    "RunPending",
+    "ScriptEnded",
+    "SetBusy",
+    "SetDefinitionConflict",
+    "SetFull",
+    "StaleItem",
+    "StaleRun",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StrategyFailed",
+    "TooLarge",
+    "TreeConflict",
+    "Unavailable",
+    "Unsupported",
+    "Unusable",
+    "WrongLoop",
+]
 
 
 class InvalidValue(InvalidInput, TypeError):
@@ -118,10 +194,6 @@ class ObjectInTheWay(TreeConflict):
     """A value was to be put where an object is."""
 
 
-class Conflict(FornixError):
-    """Somebody else was first; nothing was changed."""
-
-
 class StaleRun(Conflict):
     """The exact tree of a key moved on since it was read, its lease was taken over, or its run.
 
@@ -165,13 +237,13 @@ class DuplicateItem(Conflict):
 
 
 class IdempotencyConflict(Conflict):
-    """An idempotency key was used before, for a different request."""
+    """An idempotency key, or an event id, was used before, for a different request."""
 
-    def __init__(self, idempotency_key: str) -> None:
+    def __init__(self, idempotency_key: str, *, what: str = "idempotency key") -> None:
         self.idempotency_key = idempotency_key
         super().__init__(
-            f"idempotency key {idempotency_key!r} was used before with other arguments; "
-            "repeat the request exactly, or use a new key"
+            f"{what} {idempotency_key!r} was used before with other arguments; "
+            "repeat the request exactly, or use a new one"
         )
 
 
@@ -184,18 +256,6 @@ class SetDefinitionConflict(Conflict):
             f"set {set_name!r} exists with {found}, not {asked}; "
             "open it without these arguments, or change it with redefine()"
         )
-
-
-class CompactionChanged(Conflict):
-    """A compaction cannot be undone: what it made or retired is not as it was left.
-
-    Attributes:
-        compaction: Its id.
-    """
-
-    def __init__(self, compaction: int, problem: str) -> None:
-        self.compaction = compaction
-        super().__init__(f"compaction {compaction} cannot be undone: {problem}")
 
 
 class EmbedderConflict(Conflict):
@@ -222,10 +282,6 @@ class CompareFailed(Conflict):
         super().__init__(f"{path!r} does not hold the expected value; read it again and repeat")
 
 
-class NotFound(FornixError, LookupError):
-    """There is no such item, set, key or file."""
-
-
 class OutputsPruned(NotFound):
     """Outputs past a consumer's position are no longer kept.
 
@@ -238,6 +294,22 @@ class OutputsPruned(NotFound):
         super().__init__(
             f"outputs of agent {agent!r} past position {after} were pruned; they are kept from "
             f"{floor} on: read after={floor}, and name a consumer, for whom they are kept"
+        )
+
+
+class HistoryPruned(NotFound):
+    """What was there at a moment of the past is no longer kept, so it is not told in part.
+
+    Attributes:
+        commit: That moment, as a commit number.
+        floor: The first commit from which on the past is whole.
+    """
+
+    def __init__(self, what: str, *, commit: int, floor: int) -> None:
+        self.commit, self.floor = commit, floor
+        super().__init__(
+            f"{what} is no longer kept as it was after commit {commit}; its past is whole from "
+            f"commit {floor} on: ask for a later moment, or keep more (see retention)"
         )
 
 
@@ -259,10 +331,9 @@ class RunParked(RunFailed):
     ) -> None:
         self.run, self.key, self.action, self.error, self.behind = run, key, action, error, behind
         told = "" if behind is None else f"run {behind} is stored and waits: "
-        super().__init__(
-            f"{told}run {run} of key {key!r} is parked, its action {action!r} raised {error}; look "
-            f"at it with `fornix runs show {run}`, then retry or discard it"
-        )
+        by = f", its action {action!r} raised" if action else " before its next action, by"
+        told += f"run {run} of key {key!r} is parked{by} {error}; look at it with "
+        super().__init__(f"{told}`fornix runs show {run}`, then retry or discard it")
 
 
 class RunDiscarded(RunFailed):
@@ -305,22 +376,23 @@ class DurableCallFailed(RunFailed):
         super().__init__(f"durable call {name!r} raised {kind}: {message}")
 
 
-class LimitReached(FornixError):
-    """A limit that somebody chose was reached; nothing was changed."""
-
-
 class SetFull(LimitReached):
     """A set that refuses what it has no room for is at its capacity.
 
     Attributes:
         what: Of what it has too many: "items", "tokens" or "bytes".
+        compacts: It is compacted by whoever adds to it; else it refuses.
     """
 
-    def __init__(self, set_name: str, *, capacity: int, what: str = "items") -> None:
+    def __init__(
+        self, set_name: str, *, capacity: int, what: str = "items", compacts: bool = False
+    ) -> None:
         self.set_name, self.capacity, self.what = set_name, capacity, what
+        self.compacts = compacts
+        says = ", and its compaction makes no room" if compacts else ""
         super().__init__(
-            f"set {set_name!r} is full: its capacity is {capacity} {what}; delete items, "
-            "or redefine() it with more room or a compaction"
+            f"set {set_name!r} is full: its capacity is {capacity} {what}{says}; delete items, "
+            "or redefine() it with more room or another compaction"
         )
 
 
@@ -332,12 +404,20 @@ class KeyFull(LimitReached):
         super().__init__(f"key {key!r} may hold at most {limit} {what}; delete some, or raise it")
 
 
+class RunTooLong(LimitReached):
+    """A run has done as many tasks as its agent's `max_tasks` says, and is not over."""
+
+    def __init__(self, run: int, key: str, *, action: str, limit: int) -> None:
+        self.run, self.key, self.action, self.limit = run, key, action, limit
+        super().__init__(
+            f"run {run} of key {key!r} has done {limit:,} tasks, and {action!r} would be the next; "
+            "if its events go round in a circle, mend that and discard it, else raise max_tasks of "
+            "its agent and retry it"
+        )
+
+
 class TooLarge(LimitReached, InvalidInput):
     """A value, text, path or batch is larger than what is accepted."""
-
-
-class Unavailable(FornixError):
-    """The store cannot do this now; nothing was changed; trying again later may work."""
 
 
 class StoreBusy(Unavailable):
@@ -371,10 +451,6 @@ class StoreReadOnly(Unavailable):
     """The store was opened read-only, or its file cannot be written."""
 
 
-class Unusable(FornixError):
-    """This handle or file cannot serve."""
-
-
 class StoreClosed(Unusable):
     """A memory or store was used after it was closed."""
 
@@ -385,29 +461,6 @@ class ForkedStore(Unusable):
 
 class WrongLoop(Unusable):
     """An async memory was used from another event loop than the one it was opened in."""
-
-
-class ModelMissing(Unusable):
-    """The package, or the key, that a language model needs is not there; nothing was asked."""
-
-
-class ModelClosed(Unusable):
-    """A language model was asked after its close."""
-
-
-class ScriptEnded(Unusable):
-    """A `ScriptedChat` was asked once more than it has answers.
-
-    Attributes:
-        answers: How many it had.
-    """
-
-    def __init__(self, name: str, *, answers: int) -> None:
-        self.name, self.answers = name, answers
-        super().__init__(
-            f"ScriptedChat {name!r} has given all of its {answers} answers and was asked again; "
-            "look at its `asked`, and give it more answers, or a function"
-        )
 
 
 class NotAStore(Unusable):
@@ -438,55 +491,3 @@ class EmbedderFailed(FornixError):
 
 class EmbedderMissing(EmbedderFailed):
     """The package that an embedder needs is not installed."""
-
-
-class ModelFailed(FornixError):
-    """A language model did not answer, or not usably.
-
-    Messages hold neither keys nor what was said to the model; what a server said stays in
-    ``__cause__``.
-
-    Attributes:
-        model: Its name.
-        problem: What is wrong, in words that may be shown to it.
-    """
-
-    def __init__(self, model: str, problem: str) -> None:
-        self.model, self.problem = model, problem
-        super().__init__(f"model {model!r}: {problem}")
-
-
-class ModelUnavailable(ModelFailed):
-    """A language model cannot be reached, is overloaded, or took too long; try again later.
-
-    Attributes:
-        status: Of its HTTP answer, if there was one.
-        retry_after_s: How long it asked to be left alone, if it did.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        problem: str,
-        *,
-        status: int | None = None,
-        retry_after_s: float | None = None,
-    ) -> None:
-        self.status, self.retry_after_s = status, retry_after_s
-        super().__init__(model, problem)
-
-
-class ModelRefused(ModelFailed):
-    """A language model turned a request down; the same request will be turned down again.
-
-    Attributes:
-        status: Of its HTTP answer; None: it was the model that refused.
-    """
-
-    def __init__(self, model: str, problem: str, *, status: int | None = None) -> None:
-        self.status = status
-        super().__init__(model, problem)
-
-
-class ModelAnswerInvalid(ModelFailed):
-    """A language model answered, with something that cannot be used."""

@@ -1,0 +1,270 @@
+"""Compactions of one memory: a step at a time, each one commit, one at a time per set."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from fornix.compaction import notes
+from fornix.compaction.own import Given, Known, kept, restored
+from fornix.compaction.planning import Workshop, carried_out, drawn, freed
+from fornix.compaction.room import Rooms, shrunk
+from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View
+from fornix.compaction.strategies import Trim
+from fornix.compaction.told import Compacted, Listeners, compactions_of
+from fornix.compaction.worker import BUSY_S, CompactionWorker, Failure
+from fornix.definition import IN_THE_COMMIT
+from fornix.errors import FornixError, InvalidInput, SetBusy, SetFull, StaleItem, Unavailable
+from fornix.scope import Lease, Scope, SetRef
+from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo, Store
+
+_LOG = logging.getLogger(__name__)
+
+LEASE = "compaction "
+"""What the lease of a set's compaction is named by, before the set's number."""
+
+PRESSED = 2.0
+"""Times its capacity that a set holds before more has to wait until it was compacted."""
+
+ATTEMPTS = 5
+"""How often a step is planned anew, because somebody changed an item meanwhile."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What compactions work with.
+
+    Attributes:
+        expects: Notes that say which embedder made the vectors.
+        wait_s: How long an add waits for others to make room in a set that is twice full.
+        new_id: Makes ids of items that stand for others.
+    """
+
+    store: Store
+    shop: Workshop
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+    expects: tuple[tuple[str, str], ...] = ()
+    wait_s: float = 10
+    owner: str = field(default_factory=lambda: f"compaction-{uuid4().hex}")
+
+
+class Compactions:
+    """Compacts sets: for whoever adds to a full one, on demand, in the background.
+
+    Attributes:
+        known: Strategies that only this process knows.
+        listeners: Who is told of compactions.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.known: Known = {}
+        self.listeners = Listeners()
+        self.worker = CompactionWorker(self._in_background, self._note)
+        self._locks: dict[SetRef, threading.RLock] = {}
+        self._pressed: set[SetRef] = set()
+        self._warned: set[SetRef] = set()
+
+    # --- for whoever adds ---------------------------------------------------------------------
+
+    def rooms(self, view: View) -> Rooms:
+        """Return what makes room in the sets of a batch, which sees them as *view* does."""
+        site = self.site
+        return Rooms(view, site.shop, self.known, clock=site.clock, new_id=site.new_id)
+
+    def relieve(self, items: Sequence[ItemChange]) -> None:
+        """Compact, before more is added to them, sets that hold twice their capacity.
+
+        Raises:
+            SetFull: It failed; the cause says why.
+        """
+        if self._pressed:
+            for ref in adds(items):
+                if ref in self._pressed:
+                    self._relieve(ref)
+
+    def _relieve(self, ref: SetRef) -> None:
+        deadline = time.monotonic() + self.site.wait_s
+        while (info := self.site.store.set_info(ref)) is not None and pressed(info):
+            try:
+                done = self.step(ref, by="background")
+            except SetBusy as error:
+                if time.monotonic() > deadline:
+                    raise _overfull(info) from error
+                self.worker.pause(BUSY_S)
+                continue
+            except FornixError as error:
+                raise _overfull(info) from error
+            if done is None:
+                raise _overfull(info)
+        self._pressed.discard(ref)
+
+    def committed(self, items: Sequence[ItemChange], commit: Commit) -> None:
+        """Take note of a commit: tell of its compactions, and see to sets at their mark."""
+        if commit.adopted:
+            return
+        self.listeners.tell(items, commit)
+        for ref in commit.marks:
+            info = self.site.store.set_info(ref)
+            if info is None:
+                continue
+            if info.definition.execution == "background":
+                self.worker.notify(ref)
+                if pressed(info):
+                    self._pressed.add(ref)
+            elif info.definition.execution == "external":
+                self._look_for_compactor(info)
+
+    # --- in the background --------------------------------------------------------------------
+
+    def _in_background(self, ref: SetRef) -> bool:
+        """Do a step if the set is at its mark; return whether it may need another one."""
+        info = self.site.store.set_info(ref)
+        if info is None or info.definition.execution != "background" or not due(info):
+            return False
+        return self.step(ref, by="background") is not None
+
+    def _note(self, ref: SetRef, failure: Failure) -> None:
+        """Keep for `fornix doctor` that a set could not be compacted."""
+        says = (type(failure.error).__name__, failure.tries)
+        try:
+            info = self.site.store.set_info(ref)
+            if info is None:
+                return
+            notes.put_failure(self.site.store, info.number, says)
+        except FornixError as error:
+            _LOG.warning("a failed compaction could not be noted: %s", type(error).__name__)
+
+    def _look_for_compactor(self, info: SetInfo) -> None:
+        """Say once that a set overflows which another process should compact, and none does."""
+        if info.ref in self._warned or not due(info, notes.OVERFLOW):
+            return
+        if not notes.is_seen(self.site.store, self.site.clock()):
+            self._warned.add(info.ref)
+            _LOG.warning(
+                "set %r holds more than %.1f times its capacity, its execution is 'external', and "
+                "no compactor was seen lately; start one: fornix compact --watch",
+                info.ref.name,
+                notes.OVERFLOW,
+                extra={"set": info.ref.name, "items": info.items},
+            )
+
+    # --- a step -------------------------------------------------------------------------------
+
+    def step(self, ref: SetRef, *, by: str, given: Given | None = None) -> Compacted | None:
+        """Do one step of what a set's strategy has to do; None: it has nothing to do.
+
+        Args:
+            by: Who does it; it is kept with the compaction.
+            given: Another strategy than the set's own, for this once.
+
+        Raises:
+            InvalidPlan, StrategyFailed: A user's strategy failed.
+            SetBusy: Another process compacts the set now.
+            FornixError: A model, an embedder or the store failed. The set is as it was.
+        """
+        with self._alone(ref) as lease:
+            for _ in range(ATTEMPTS):
+                change = self._planned(ref, by, given)
+                if change is None:
+                    return None
+                try:
+                    return self._commit(ref, change, lease)
+                except StaleItem:  # somebody was first; the set is planned anew
+                    continue
+        raise Unavailable(
+            f"set {ref.name!r} changed each time before its compaction was done; try again"
+        )
+
+    def _planned(self, ref: SetRef, by: str, given: Given | None) -> Compact | None:
+        site = self.site
+        view = StoreView(site.store)
+        info = view.info(ref)
+        if info is None or not info.items:
+            return None
+        compaction = info.definition.compaction if given is None else kept(given, self.known)
+        strategy = Trim() if compaction == "trim" else restored(compaction, self.known)
+        if strategy is None:
+            raise InvalidInput(
+                f"set {ref.name!r} has compaction='reject'; name a strategy: compact(Trim(n=10))"
+            )
+        stock = Stock(view, info, NOTHING, site.clock())
+        draw = drawn(stock, strategy, site.shop)
+        if draw is None:
+            return None
+        change = carried_out(stock, draw, site.shop, by=by, new_id=site.new_id)
+        return change if shrunk(stock.held, freed(stock, draw, change)) else None
+
+    def _commit(self, ref: SetRef, change: Compact, lease: Lease) -> Compacted:
+        site = self.site
+        batch = Batch(
+            scope=ref.scope,
+            time=site.clock(),
+            expects=site.expects if change.added else (),
+            fences=(lease,),
+            items=(change,),
+        )
+        commit = site.store.commit(batch)
+        self.committed(batch.items, commit)
+        notes.put_failure(site.store, number_of(lease), None)
+        return compactions_of(batch.items, commit)[0]
+
+    @contextmanager
+    def _alone(self, ref: SetRef) -> Generator[Lease]:
+        """Be the only one who compacts a set, in this process and among all."""
+        store = self.site.store
+        with self._locks.setdefault(ref, threading.RLock()):
+            info = store.set_info(ref)
+            number = 0 if info is None else info.number
+            lease = store.lease(Scope("", f"{LEASE}{number}"), self.site.owner)
+            if lease is None:
+                raise SetBusy(ref.name)
+            try:
+                yield lease
+            finally:
+                store.release(lease)
+
+
+def number_of(lease: Lease) -> int:
+    """Return the number of the set that a lease is for the compaction of."""
+    return int((lease.scope.key or "").removeprefix(LEASE))
+
+
+def due(info: SetInfo, share: float | None = None) -> bool:
+    """Return whether a set holds more than its mark, or than *share* of a capacity.
+
+    One that is below goes on filling: so a strategy that takes `n` at a time ends at the same
+    items, however late somebody came to look.
+    """
+    definition = info.definition
+    if not definition.bounded or definition.compaction in IN_THE_COMMIT:
+        return False
+    return Held(info.items, info.tokens, info.bytes).over(
+        definition, definition.high_water if share is None else share
+    )
+
+
+def pressed(info: SetInfo) -> bool:
+    """Return whether a set holds so much that more has to wait."""
+    return due(info, PRESSED)
+
+
+def _overfull(info: SetInfo) -> SetFull:
+    held = (info.items, info.tokens, info.bytes)
+    what, most = info.definition.over(*held, share=PRESSED) or ("items", 0)
+    return SetFull(info.ref.name, capacity=most, what=what, compacts=True)
+
+
+def adds(items: Sequence[ItemChange]) -> Iterator[SetRef]:
+    """Yield the sets that changes add to."""
+    seen = set[SetRef]()
+    for item in items:
+        if isinstance(item, Add) and item.set not in seen:
+            seen.add(item.set)
+            yield item.set

@@ -1,0 +1,403 @@
+"""From a strategy and a set to one step of compaction: a plan, checked, as a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+from fornix import wire
+from fornix.compaction.own import Own
+from fornix.compaction.plans import CompactionPlan, Derived, checked_plan
+from fornix.compaction.stock import Held, Stock, end_of, place_of, time_of
+from fornix.compaction.strategies import BuiltIn, Merge, Summarize, Trim
+from fornix.compaction.topics import alike, meanings, topics
+from fornix.errors import FornixError, InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed
+from fornix.items import Item
+from fornix.records import Recorder, item_of
+from fornix.store import Add, Compact, Link, Record, StoredItem
+from fornix.summarise import Summariser, Summary
+from fornix.values import Value, moment
+
+STEP = 1_000
+"""Items that one step turns into summaries, if nothing says how many."""
+
+MODEL_STEP = 24
+"""The same, where a model is asked."""
+
+PER_TOPIC = 3
+"""Items to a summary, if nothing says how many."""
+
+EXTRACTIVE = "extractive"
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What plans are made with.
+
+    Attributes:
+        chosen: Gives a summary of chosen sentences.
+        model: Gives one of a model; None: the memory has none.
+    """
+
+    recorder: Recorder
+    chosen: Callable[[], Summariser]
+    model: Callable[[], Summariser] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A plan, and the items it is about."""
+
+    plan: CompactionPlan
+    known: Mapping[str, StoredItem]
+    strategy: dict[str, Value]
+    notes: dict[str, Value]
+
+
+def drawn(stock: Stock, strategy: BuiltIn | Own, shop: Workshop) -> Draw | None:
+    """Return what a strategy does to a set in one step; None: there is nothing to do.
+
+    Raises:
+        InvalidPlan: A user's strategy planned what cannot be carried out.
+        StrategyFailed: It raised.
+        FornixError: A model or an embedder failed.
+    """
+    match strategy:
+        case Trim():
+            return _trimmed(stock, strategy)
+        case Summarize():
+            return _summarised(stock, strategy, shop)
+        case Merge():
+            return _merged(stock, strategy, shop)
+        case Own():
+            return _own(stock, strategy)
+
+
+# --- trim -------------------------------------------------------------------------------------
+
+
+def _trimmed(stock: Stock, trim: Trim) -> Draw | None:
+    items = stock.oldest()
+    if trim.by == "oldest":
+        chosen = list(islice(items, trim.n)) if trim.n else _down(stock, items)
+    else:
+        ordered = sorted(items, key=_keys(trim, stock.now))
+        chosen = ordered[: trim.n] if trim.n else _down(stock, iter(ordered))
+    if not chosen:
+        return None
+    known = {stored.record.id: stored for stored in chosen}
+    return Draw(CompactionPlan(retire=tuple(known)), known, {"name": "trim", "by": trim.by}, {})
+
+
+def _down(stock: Stock, pages: Iterator[StoredItem]) -> list[StoredItem]:
+    """Return the first of some items, as many as bring the set to its low-water mark."""
+    left, chosen = stock.held + stock.coming, list[StoredItem]()
+    low = stock.definition.low_water
+    while left.over(stock.definition, low) and (page := list(islice(pages, STEP))):
+        for stored, size in zip(page, stock.sizes(page), strict=True):
+            if not left.over(stock.definition, low):
+                break
+            chosen.append(stored)
+            left -= size
+    return chosen
+
+
+def _keys(trim: Trim, now: int) -> Callable[[StoredItem], float]:
+    """Return what items are ordered by, the first to go first."""
+
+    def accessed(stored: StoredItem) -> int:
+        return time_of(stored) if stored.accessed is None else stored.accessed
+
+    def score(stored: StoredItem) -> float:
+        half_life = trim.half_life.total_seconds() * 1e6
+        young = 0.5 ** (max(0, now - end_of(stored)) / half_life)
+        lately = 0.5 ** (max(0, now - accessed(stored)) / half_life)
+        record = stored.record
+        return trim.importance * record.importance + trim.recency * young + trim.access * lately
+
+    if trim.by == "importance":
+        return lambda stored: stored.record.importance
+    return accessed if trim.by == "accessed" else score
+
+
+# --- summaries --------------------------------------------------------------------------------
+
+
+def _summarised(stock: Stock, how: Summarize, shop: Workshop) -> Draw | None:
+    asks = how.model != "never" and shop.model is not None
+    taken, limit = _taken(stock, how, MODEL_STEP if asks else STEP)
+    if len(taken) <= limit:
+        return None
+    features = stock.view.features(stock.ref, taken)
+    rows = meanings(taken, features, shop.recorder)
+    add: list[Derived] = []
+    by: dict[str, Value] = {}
+    for group in topics(rows, limit):
+        if len(group) < 2 and limit > 1:  # noqa: PLR2004 - alone: as short as its summary
+            continue
+        sources = [taken[at] for at in group]
+        summary = _summary(_said(sources), how, shop)
+        if not summary.text.strip():
+            continue
+        add.append(_summary_item(sources, summary))
+        count = by.get(summary.by, 0)
+        by[summary.by] = 1 + (count if isinstance(count, int) else 0)
+    if not add:
+        return None
+    known = {stored.record.id: stored for stored in taken}
+    return Draw(CompactionPlan(add=add), known, {"name": "summarize"}, {"summaries": by})
+
+
+def _taken(stock: Stock, how: Summarize, step: int) -> tuple[list[StoredItem], int]:
+    """Return the items to be summed up, and as how many."""
+    lasting = (s for s in stock.oldest() if s.record.expires is None)
+    if how.n is not None:
+        return list(islice(lasting, how.n)), how.limit or 1
+    held, definition = stock.held + stock.coming, stock.definition
+    if not held.over(definition, definition.low_water):
+        return [], 1
+    short, small = list[StoredItem](), list[StoredItem]()
+    for stored in lasting:
+        (small if stored.record.compacted else short).append(stored)
+        if len(short) == step:
+            break
+    wanted = _wanted(stock, how)
+    taken = sorted([*short, *small][: min(wanted, step)], key=lambda s: (time_of(s), s.first))
+    return taken, how.limit or -(-len(taken) // PER_TOPIC)
+
+
+def _wanted(stock: Stock, how: Summarize) -> int:
+    """Return how many items, as summaries, bring the set to its low-water mark."""
+    definition = stock.definition
+    share = 1.0
+    held = stock.held + stock.coming
+    for count, most in (
+        (held.items, definition.capacity),
+        (held.tokens, definition.capacity_tokens),
+        (held.bytes, definition.capacity_bytes),
+    ):
+        if most is not None and count:
+            share = min(share, definition.low_water * most / count)
+    excess = held.items * (1 - share)
+    if how.limit is not None:
+        return int(excess) + how.limit + 1
+    return int(excess * PER_TOPIC / (PER_TOPIC - 1)) + 2
+
+
+def _said(sources: Sequence[StoredItem]) -> list[str]:
+    """Return what items say; where several speak, with who it is."""
+    records = [s.record for s in sources]
+    if len({record.speaker for record in records}) == 1:
+        return [record.text or "" for record in records]
+    return [f"{r.speaker}: {r.text}" if r.speaker and r.text else r.text or "" for r in records]
+
+
+def _summary(texts: Sequence[str], how: Summarize, shop: Workshop) -> Summary:
+    if how.model == "need" and shop.model is None:
+        raise InvalidInput(
+            "the set asks for summaries of a model, and this memory has none; open it with model="
+        )
+    if how.model == "never" or shop.model is None:
+        return shop.chosen().summarise(texts, max_tokens=how.max_tokens)
+    made = shop.model().summarise(texts, max_tokens=how.max_tokens)
+    if how.model == "need" and made.by == EXTRACTIVE:
+        raise ModelUnavailable("of the memory", made.because or "it made no summary")
+    return made
+
+
+def _summary_item(sources: Sequence[StoredItem], summary: Summary) -> Derived:
+    metadata: dict[str, Value] = {"summarised_by": summary.by}
+    if summary.because:
+        metadata["because"] = summary.because
+    ids = [s.record.id for s in sources]
+    return Derived(ids, _shaped(sources, summary.text), summary.text, metadata)
+
+
+def _shaped(sources: Sequence[StoredItem], text: str) -> Value:
+    """Return a summary as a value like those of its sources: a text, or a dict that has one."""
+    values = [None if s.record.value is None else wire.decode(s.record.value) for s in sources]
+    dicts = [value for value in values if isinstance(value, dict)]
+    if len(dicts) < len(values):
+        return text
+    for name in ("content", "text"):
+        if all(isinstance(value.get(name), str) for value in dicts):
+            alike = dict(dicts[0])
+            for value in dicts[1:]:
+                alike = {k: v for k, v in alike.items() if k in value and value[k] == v}
+            return {**alike, name: text}
+    return text
+
+
+# --- merge ------------------------------------------------------------------------------------
+
+
+def _merged(stock: Stock, how: Merge, shop: Workshop) -> Draw | None:
+    items = list(stock.oldest())
+    features = stock.view.features(stock.ref, items)
+    if items:
+        rows = meanings(items, features, shop.recorder)
+        texts = [s.record.text or "" for s in items]
+        groups = alike(rows, texts, [_holds(s) for s in items], how.threshold)
+        if groups:
+            known = {s.record.id: s for s in items}
+            add = [_best([items[at] for at in group]) for group in groups]
+            return Draw(CompactionPlan(add=add), known, {"name": "merge"}, {})
+    held, definition = stock.held + stock.coming, stock.definition
+    if how.otherwise is None or not held.over(definition, definition.high_water):
+        return None
+    return drawn(stock, how.otherwise, shop)
+
+
+def _holds(stored: StoredItem) -> tuple[int | None, int | None, int | None]:
+    record = stored.record
+    return record.expires, record.valid_from, record.valid_to
+
+
+def _best(sources: Sequence[StoredItem]) -> Derived:
+    best = max(sources, key=lambda s: (s.record.importance, len(s.record.text or ""), s.first))
+    item = item_of(best)
+    ids = [s.record.id for s in sources]
+    return Derived(ids, item.value, item.text, item.metadata)
+
+
+# --- the user's own ---------------------------------------------------------------------------
+
+
+def _own(stock: Stock, own: Own) -> Draw | None:
+    items = list(stock.oldest())
+    known = {stored.record.id: stored for stored in items}
+    capacity = stock.definition.capacity
+    try:
+        plan = own.plan([item_of(stored) for stored in items], capacity)
+    except FornixError:
+        raise
+    except Exception as error:  # the edge to other people's code; the cause is kept
+        raise StrategyFailed(own.at, f"raised {error!r}") from error
+    most = None if capacity is None else max(0, capacity - stock.coming.items)
+    checked = checked_plan(plan, set_name=stock.ref.name, known=known, most=most)
+    if not checked.gone:
+        return None
+    return Draw(checked, known, {"name": "own", "at": own.at}, {})
+
+
+# --- carried out ------------------------------------------------------------------------------
+
+
+def carried_out(
+    stock: Stock, draw: Draw, shop: Workshop, *, by: str, new_id: Callable[[], str]
+) -> Compact:
+    """Return the change that a plan comes to.
+
+    Raises:
+        InvalidPlan: What it adds cannot be stored.
+    """
+    ranks = _Ranks(stock, draw)
+    added: list[Add] = []
+    for derived in draw.plan.add:
+        sources = [draw.known[item_id] for item_id in derived.sources]
+        item = _item(derived, sources, ranks.time(sources))
+        try:
+            record = shop.recorder.records([(new_id(), item)], now=stock.now)[0]
+        except InvalidInput as error:
+            raise InvalidPlan(stock.ref.name, f"adds what cannot be stored: {error}") from error
+        accessed = max((s.accessed for s in sources if s.accessed is not None), default=None)
+        links = [Link(stock.ref, s.record.id) for s in sources]
+        added.append(Add(stock.ref, record, fresh=True, links=links, accessed=accessed))
+    how: dict[str, Value] = {"strategy": draw.strategy, "by": by, **draw.notes}
+    gone = [(item_id, draw.known[item_id].version) for item_id in draw.plan.gone]
+    return Compact(stock.ref, gone, added, wire.encode(how))
+
+
+class _Ranks:
+    """Where what stands for others is to stand: where the first of them stood."""
+
+    def __init__(self, stock: Stock, draw: Draw) -> None:
+        self._stock, self._gone = stock, [draw.known[item_id] for item_id in draw.plan.gone]
+        self._ids = set(draw.plan.gone)
+        self._leading: dict[int, set[str]] = {}
+
+    def time(self, sources: Sequence[StoredItem]) -> int:
+        """Return the time of what stands for *sources*: that of the first.
+
+        Of items that were added together, all have one time. What stands for the first of these
+        has a microsecond less, or it would stand behind those that stay.
+        """
+        first = min(sources, key=place_of)
+        time = time_of(first)
+        if time not in self._leading:
+            self._leading[time] = self._leads(time)
+        return time - 1 if first.record.id in self._leading[time] else time
+
+    def _leads(self, time: int) -> set[str]:
+        """Return ids that go and stand before any that stay, if any of the same time stay."""
+        same = sum(time_of(stored) == time for stored in self._gone)
+        page = self._stock.view.page(
+            self._stock.ref,
+            after=(time - 1, _LAST),
+            limit=same + 1,
+            newest_first=False,
+        )
+        leading = set[str]()
+        for stored in page:
+            if time_of(stored) != time:
+                return set()
+            if stored.record.id not in self._ids:
+                return leading
+            leading.add(stored.record.id)
+        return set()
+
+
+_LAST = (1 << 63) - 1
+"""Past every row."""
+
+
+def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
+    records = [s.record for s in sources]
+    importance = derived.importance
+    if importance is None:
+        importance = max(record.importance for record in records)
+    holds = {_holds(s) for s in sources}
+    expire_at, valid_from, valid_to = holds.pop() if len(holds) == 1 else (None, None, None)
+    return Item(
+        derived.value,
+        text=derived.text,
+        metadata=derived.metadata,
+        importance=importance,
+        speaker=_agreed([record.speaker for record in records]),
+        role=_agreed([record.role for record in records]),
+        session=_agreed([record.session for record in records]),
+        time=moment(time),
+        until=moment(max(map(end_of, sources))),
+        expire_at=_moment(expire_at),
+        valid_from=_moment(valid_from),
+        valid_to=_moment(valid_to),
+        sources=tuple(derived.sources),
+        compacted=True,
+    )
+
+
+def _moment(time: int | None) -> datetime | None:
+    return None if time is None else moment(time)
+
+
+def _agreed(labels: Sequence[str | None]) -> str | None:
+    return labels[0] if len(set(labels)) == 1 else None
+
+
+def freed(stock: Stock, draw: Draw, change: Compact) -> Held:
+    """Return what a set holds after a change."""
+    gone = stock.sizes([draw.known[item_id] for item_id in draw.plan.gone])
+    left = stock.held
+    for size in gone:
+        left -= size
+    for add in change.added:
+        left += held_by(add.record)
+    return left
+
+
+def held_by(record: Record) -> Held:
+    """Return what an item with this record counts for."""
+    texts = (record.value, record.text, record.metadata)
+    return Held(1, record.tokens, sum(len(text.encode()) for text in texts if text is not None))

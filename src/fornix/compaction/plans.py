@@ -1,0 +1,122 @@
+"""What a strategy decides: which items go, and what stands for which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast, runtime_checkable
+
+from fornix.errors import InvalidPlan
+from fornix.items import Item, text_of
+
+
+@dataclass(frozen=True)
+class Derived:
+    """An item that is to stand for others.
+
+    Its time is the span of theirs, its importance the highest of them unless one is given, and it
+    has their role, session and speaker where all agree.
+
+    Attributes:
+        sources: Ids of the items it stands for; they are retired.
+        value: Any storable value.
+        text: What search reads of it; as of an `Item`.
+    """
+
+    sources: Sequence[str]
+    value: Any  # a storable value, as that of an Item
+    text: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    importance: float | None = None
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """What becomes of the items of a set; those it does not name stay.
+
+    Attributes:
+        retire: Ids of items that go without anything in their place.
+        add: What stands for others.
+    """
+
+    retire: Sequence[str] = ()
+    add: Sequence[Derived] = ()
+
+    @property
+    def gone(self) -> list[str]:
+        """Ids of all items that it retires."""
+        return [*self.retire, *(item_id for derived in self.add for item_id in derived.sources)]
+
+
+@runtime_checkable
+class Strategy(Protocol):
+    """Decides what becomes of the items of a set that is to be smaller; write your own."""
+
+    def plan(self, items: Sequence[Item], capacity: int | None) -> CompactionPlan:
+        """Return what is to be done.
+
+        It is checked before anything happens, and carried out in one commit, or not at all. It
+        may be asked again, of other items, where somebody changed one of them meanwhile.
+
+        Args:
+            items: All of the set, oldest first.
+            capacity: The most that the set may hold when it is done; None: there is no such limit.
+        """
+        ...
+
+
+def checked_plan(
+    plan: object, *, set_name: str, known: Collection[str], most: int | None
+) -> CompactionPlan:
+    """Return *plan*, if it can be carried out.
+
+    Args:
+        known: Ids of the items of the set.
+        most: Items that may be left; None: any number.
+
+    Raises:
+        InvalidPlan: It cannot; the message says which part of it.
+    """
+    if not isinstance(plan, CompactionPlan):
+        raise InvalidPlan(set_name, f"must be a CompactionPlan, not a {type(plan).__name__}")
+    retire = _ids(plan.retire, "retire", set_name)
+    if not isinstance(plan.add, (list, tuple)):
+        raise InvalidPlan(set_name, "must have a list of Derived as its add")
+    add = [
+        _checked_derived(made, f"add[{at}]", set_name)
+        for at, made in enumerate(cast("Sequence[object]", plan.add))
+    ]
+    checked = CompactionPlan(tuple(retire), tuple(add))
+    seen = set[str]()
+    for item_id in checked.gone:
+        if item_id not in known:
+            raise InvalidPlan(set_name, f"names {item_id!r}, which is no item of it")
+        if item_id in seen:
+            raise InvalidPlan(set_name, f"names {item_id!r} twice")
+        seen.add(item_id)
+    left = len(known) - len(seen) + len(add)
+    if most is not None and left > most:
+        raise InvalidPlan(set_name, f"leaves {left} items, where {most} may be left")
+    return checked
+
+
+def _ids(ids: object, where: str, set_name: str) -> list[str]:
+    if not isinstance(ids, (list, tuple)):
+        raise InvalidPlan(set_name, f"must have a list of ids as its {where}")
+    listed = cast("Sequence[object]", ids)
+    for item_id in listed:
+        if not isinstance(item_id, str):
+            raise InvalidPlan(set_name, f"has a {type(item_id).__name__} among the ids of {where}")
+    return cast("list[str]", list(listed))
+
+
+def _checked_derived(made: object, where: str, set_name: str) -> Derived:
+    if not isinstance(made, Derived):
+        raise InvalidPlan(set_name, f"has a {type(made).__name__} as {where}, not a Derived")
+    sources = _ids(made.sources, f"{where}.sources", set_name)
+    if not sources:
+        raise InvalidPlan(set_name, f"has no sources in {where}; name the items it stands for")
+    text = text_of(made.value) if made.text is None else made.text
+    if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidPlan(set_name, f"has an empty text in {where}; give what stands for the items")
+    return Derived(tuple(sources), made.value, made.text, made.metadata, made.importance)

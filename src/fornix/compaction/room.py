@@ -1,0 +1,129 @@
+"""Room in a set, made before something is added to it: by the one who adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from fornix.compaction.own import Known, restored
+from fornix.compaction.planning import Workshop, carried_out, drawn, freed, held_by
+from fornix.compaction.stock import Held, Stock, View, bytes_of
+from fornix.definition import Definition
+from fornix.errors import SetFull
+from fornix.scope import SetRef
+from fornix.store import Add, Compact, Define, Replace, Retire, SetInfo, StoredItem
+
+
+def makes_room(definition: Definition) -> bool:
+    """Return whether whoever adds to a set is to make room in it first."""
+    return definition.bounded and definition.refuses and definition.compaction != "reject"
+
+
+def room_made(
+    stock: Stock, shop: Workshop, known: Known, *, new_id: Callable[[], str]
+) -> Compact | None:
+    """Return one step that makes room for what is coming; None: there is room.
+
+    Raises:
+        SetFull: The strategy makes none.
+        InvalidPlan, StrategyFailed: A user's strategy failed.
+    """
+    over = stock.held + stock.coming
+    if not over.over(stock.definition):
+        return None
+    strategy = restored(stock.definition.compaction, known)
+    draw = None if strategy is None else drawn(stock, strategy, shop)
+    if draw is None:
+        raise full(stock, over)
+    change = carried_out(stock, draw, shop, by="sync", new_id=new_id)
+    left = freed(stock, draw, change)
+    if not shrunk(stock.held, left):
+        raise full(stock, over)
+    return change
+
+
+def shrunk(before: Held, after: Held) -> bool:
+    """Return whether a set holds less of anything than before."""
+    return after.items < before.items or after.tokens < before.tokens or after.bytes < before.bytes
+
+
+def full(stock: Stock, over: Held) -> SetFull:
+    """Return the error of a set for which no room can be made."""
+    what, most = stock.definition.over(over.items, over.tokens, over.bytes) or ("items", 0)
+    return SetFull(stock.ref.name, capacity=most, what=what, compacts=True)
+
+
+class Rooms:
+    """How much the sets of a batch hold as the batch sees them, and the room it makes in them.
+
+    It follows those in which whoever adds is to make room.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        shop: Workshop,
+        known: Known,
+        *,
+        clock: Callable[[], int],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._view, self._shop, self._known = view, shop, known
+        self._clock, self._new_id = clock, new_id
+        self._sets: dict[SetRef, SetInfo | None] = {}
+        self._last = 0
+
+    def forget(self) -> None:
+        """Begin anew: the batch takes back what it did."""
+        self._sets.clear()
+
+    def follow(self, ref: SetRef, defines: Sequence[Define]) -> None:
+        """Look at a set before the batch changes it for the first time."""
+        if ref in self._sets:
+            return
+        info = self._view.info(ref)
+        defined = next((d.definition for d in reversed(defines) if d.set == ref), None)
+        if info is None and defined is not None:
+            info = SetInfo(0, ref, defined, 0, 0)
+        elif info is not None and defined is not None:
+            info = replace(info, definition=defined)
+        self._sets[ref] = info if info is not None and makes_room(info.definition) else None
+
+    def timed(self, add: Add) -> Add:
+        """Return *add* with a time of its own, where a batch may compact what it adds.
+
+        What one batch adds has one time else, and no order that a span could tell.
+        """
+        if self._sets.get(add.set) is None or add.record.time is not None:
+            return add
+        self._last = max(self._clock(), self._last + 1)
+        return replace(add, record=replace(add.record, time=self._last))
+
+    def made_for(self, add: Add) -> Iterator[Compact]:
+        """Yield what makes room for *add*; each is part of the batch before the next is asked for.
+
+        Raises:
+            SetFull: There is none, and none can be made.
+            InvalidPlan, StrategyFailed: A user's strategy failed.
+        """
+        while (info := self._sets.get(add.set)) is not None:
+            stock = Stock(self._view, info, held_by(add.record), self._clock())
+            made = room_made(stock, self._shop, self._known, new_id=self._new_id)
+            if made is None:
+                return
+            yield made
+
+    def took(self, change: Add | Replace | Retire, before: StoredItem | None) -> None:
+        """Count what the batch did to a set."""
+        info = self._sets.get(change.set)
+        if info is None:
+            return
+        held = Held(info.items, info.tokens, info.bytes)
+        if before is not None:
+            features = self._view.features(change.set, [before])
+            held -= Held(1, sum(f.tokens for f in features.values()), bytes_of(before))
+        if not isinstance(change, Retire):
+            held += held_by(change.record)
+        self._sets[change.set] = replace(
+            info, items=held.items, tokens=held.tokens, bytes=held.bytes
+        )

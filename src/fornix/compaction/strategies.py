@@ -1,0 +1,168 @@
+"""The strategies that come with fornix: frozen values, kept as JSON with the set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from datetime import timedelta
+from typing import Literal, TypeAlias, cast, get_args
+
+from fornix.errors import InvalidInput
+from fornix.values import Value, counted
+
+By: TypeAlias = Literal["oldest", "importance", "accessed", "score"]
+
+MOST_SOURCES = 10_000
+"""How many items a strategy may take at once."""
+
+SUMMARY_TOKENS = 256
+LEAST_TOKENS, MOST_TOKENS = 8, 4_000
+"""How long a summary may be."""
+
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Retire items, with nothing in their place.
+
+    Attributes:
+        n: How many; None: as many as bring the set down to its low-water mark.
+        by: Which go first: the "oldest"; those of the least "importance"; those that were
+            "accessed" longest ago; those of the lowest "score", of the weights below. Of equals
+            the older one.
+        importance, recency, access: Weights of the score: the importance, how young the item is,
+            and how lately it was read; the last two are halved with each *half_life*.
+        half_life: Of recency and access.
+    """
+
+    n: int | None = None
+    by: By = "oldest"
+    importance: float = 1.0
+    recency: float = 1.0
+    access: float = 1.0
+    half_life: timedelta = 30 * DAY
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be done."""
+        _check_n(self.n)
+        if self.by not in get_args(By):
+            raise InvalidInput(f"Trim's by must be one of {', '.join(get_args(By))}: {self.by!r}")
+        for name in ("importance", "recency", "access"):
+            _check_number(getattr(self, name), f"Trim's {name}", 0.0, 1000.0)
+        if not isinstance(self.half_life, timedelta) or self.half_life <= timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"Trim's half_life must be a timedelta above 0: {self.half_life!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Summarize:
+    """Turn the oldest items into summaries: one per topic, which is what lies near by meaning.
+
+    Items that expire are left alone: they leave by themselves, and would stay in a summary.
+
+    Attributes:
+        n: How many items; None: as many as bring the set down to its low-water mark, those that
+            are no summaries first.
+        limit: The most summaries in all. None: one with *n*, else one for every three items.
+        max_tokens: The most that one summary has.
+        model: "use": the memory's model, if it has one, and where it fails sentences are chosen,
+            which the item's metadata says; "need": where the model fails nothing is changed, and
+            it is tried again; "never": sentences are chosen.
+    """
+
+    n: int | None = None
+    limit: int | None = None
+    max_tokens: int = SUMMARY_TOKENS
+    model: Literal["use", "need", "never"] = "use"
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be done."""
+        _check_n(self.n, least=2)
+        if self.limit is not None:
+            counted(self.limit, "Summarize's limit", most=1000)
+            if self.n is not None and self.limit >= self.n:
+                raise InvalidInput(
+                    f"Summarize's limit must be below n: {self.n} items as {self.limit} summaries "
+                    "make no room"
+                )
+        counted(self.max_tokens, "Summarize's max_tokens", least=LEAST_TOKENS, most=MOST_TOKENS)
+        if self.model not in ("use", "need", "never"):
+            raise InvalidInput(f"Summarize's model must be use, need or never: {self.model!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Make one of items that say nearly the same; the best of their texts stays.
+
+    The best is the most important one, of those the longest, of those the latest. Items that
+    expire, or hold for a time, are merged only with those of the same times.
+
+    Attributes:
+        threshold: The cosine from which on two items are nearly the same; texts that are equal
+            but for case and white space always are.
+        otherwise: What is done if that makes not enough room; None: nothing.
+    """
+
+    threshold: float = 0.95
+    otherwise: Trim | Summarize | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be done."""
+        _check_number(self.threshold, "Merge's threshold", 0.5, 1.0)
+        if not isinstance(self.otherwise, (Trim, Summarize, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"Merge's otherwise must be Trim or Summarize: {self.otherwise!r}")
+
+
+BuiltIn: TypeAlias = Trim | Summarize | Merge
+
+_BY_NAME: Mapping[str, type[BuiltIn]] = {"trim": Trim, "summarize": Summarize, "merge": Merge}
+
+
+def written(strategy: BuiltIn) -> dict[str, Value]:
+    """Return a strategy as JSON: its name, and what is not as by default."""
+    name = type(strategy).__name__.lower()
+    found: dict[str, Value] = {"name": name}
+    for one in fields(strategy):
+        value = getattr(strategy, one.name)
+        if value != one.default:
+            found[one.name] = _plain(value)
+    return found
+
+
+def _plain(value: object) -> Value:
+    if isinstance(value, (Trim, Summarize, Merge)):
+        return written(value)
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)
+    return cast("Value", value)
+
+
+def read(plain: Mapping[str, Value]) -> BuiltIn:
+    """Return the strategy that JSON stands for.
+
+    Raises:
+        InvalidInput: A newer fornix wrote it, or somebody else.
+    """
+    kind = _BY_NAME.get(str(plain.get("name")))
+    given = {name: value for name, value in plain.items() if name != "name"}
+    known = (
+        set[str]() if kind is None else {f.name for f in fields(kind) if f.default is not MISSING}
+    )
+    if kind is None or not known.issuperset(given):
+        raise InvalidInput(f"this fornix knows no strategy of compaction like {dict(plain)!r}")
+    arguments: dict[str, object] = dict(given)
+    if isinstance(half_life := given.get("half_life"), int):
+        arguments["half_life"] = timedelta(microseconds=half_life)
+    if isinstance(otherwise := given.get("otherwise"), Mapping):
+        arguments["otherwise"] = read(cast("Mapping[str, Value]", otherwise))
+    return kind(**arguments)  # pyright: ignore[reportArgumentType]  the classes check themselves
+
+
+def _check_n(n: int | None, *, least: int = 1) -> None:
+    if n is not None:
+        counted(n, "n", least=least, most=MOST_SOURCES)
+
+
+def _check_number(number: object, what: str, least: float, most: float) -> None:
+    if type(number) not in (int, float) or not least <= cast("float", number) <= most:
+        raise InvalidInput(f"{what} must be a number from {least:g} to {most:g}, not {number!r}")

@@ -1,0 +1,90 @@
+"""Facts that hold for a time: one takes the place of another, and both are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from fornix.errors import InvalidInput
+from fornix.items import Item
+from fornix.records import as_passed, item_of
+from fornix.sets.writing import SetWrites
+from fornix.store import Add, Link, Replace
+from fornix.values import Value, checked_name, microseconds, moment
+from fornix.writer import Call, Change
+
+
+class Superseding(SetWrites):
+    """A set whose facts can be superseded."""
+
+    def supersede(  # noqa: PLR0913 - everything that may be known of an item, as in `add`
+        self,
+        id: str,
+        value: object,
+        *,
+        at: datetime | None = None,
+        new_id: str | None = None,
+        text: str | None = None,
+        time: datetime | None = None,
+        metadata: Mapping[str, object] | None = None,
+        importance: float = 0.0,
+        speaker: str | None = None,
+        role: str | None = None,
+        session: str | None = None,
+        expire_at: datetime | None = None,
+        valid_to: datetime | None = None,
+        idempotency_key: str | None = None,
+    ) -> str:
+        """Say what holds instead of an item from *at* on; return the id of the new item.
+
+        One commit: the old item gets a version that ends to hold at *at* (by default now), the new
+        one begins to hold then, and has the old one as its source. Search and recent find what
+        holds; ``valid_at=`` finds what held.
+
+        Args:
+            new_id: Of the new item; the rest is what `add` takes.
+
+        Raises:
+            NotFound: There is no live item of this id.
+            DuplicateItem: *new_id* is taken.
+            InvalidInput: The old item began to hold after *at*, or ended to hold before.
+        """
+        checked_name(id, "an item's id")
+        asked = None if at is None else microseconds(at, "at")
+        if new_id is not None:
+            checked_name(new_id, "an item's id")
+        known = (text, metadata or {}, importance, speaker, role, session, time)
+        item = Item(value, new_id, *known, expire_at=expire_at, valid_to=valid_to, sources=(id,))
+
+        def arguments() -> Value:
+            return [self.name, id, asked, as_passed(item)]
+
+        def build(new: Callable[[], str]) -> Change:
+            stored = self._live(id)
+            since = moment(self._writer.now() if asked is None else asked)
+            before = item_of(stored)
+            ends = _ended(before, since)
+            name = new() if new_id is None else new_id
+            pairs = [(id, ends), (name, replace(item, valid_from=since))]
+            old, fresh = self._writer.records(pairs)
+            added = Add(self._ref, fresh, fresh=new_id is None, links=[Link(self._ref, id)])
+            changes = [Replace(self._ref, stored.version, old), added]
+            return Change(changes, name, self._define, retry=True)
+
+        return str(self._writer.write(Call("supersede", arguments, idempotency_key), build))
+
+
+def _ended(item: Item, at: datetime) -> Item:
+    """Return an item that ends to hold at *at*."""
+    if item.valid_from is not None and at < item.valid_from:
+        raise InvalidInput(
+            f"item {item.id!r} begins to hold at {item.valid_from:%Y-%m-%d %H:%M}, after at=; "
+            "supersede it from a later moment on, or delete it"
+        )
+    if item.valid_to is not None and item.valid_to < at:
+        raise InvalidInput(
+            f"item {item.id!r} ended to hold at {item.valid_to:%Y-%m-%d %H:%M}, before at=; "
+            "add the new fact by itself"
+        )
+    return replace(item, valid_to=at)

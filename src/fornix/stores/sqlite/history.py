@@ -1,0 +1,129 @@
+"""How far back the past is kept: what ended long enough ago is removed in bounded steps."""
+
+from __future__ import annotations
+
+import apsw
+
+from fornix.store import SWEEP_AFTER_US, SWEPT_AT_ONCE, Scope
+from fornix.stores.sqlite import journal
+from fornix.stores.sqlite.connection import first, numbers, query
+from fornix.stores.sqlite.scopes import ROW_BITS
+
+ALL = (1 << 62) - 1
+
+_NEEDED = """
+    SELECT min(n) FROM (
+        SELECT min(step.n) AS n FROM run JOIN step
+            ON step.id BETWEEN run.id << 20 AND (run.id << 20 | 1048575)
+        WHERE run.ended IS NULL
+        UNION ALL
+        SELECT min(durable_call.n) FROM run JOIN durable_call
+            ON durable_call.step BETWEEN run.id << 20 AND (run.id << 20 | 1048575)
+        WHERE run.ended IS NULL)
+"""
+
+_PURGED = "SELECT value FROM carray(?1)"
+
+_RETAINED = "SELECT id, retention FROM memory_set WHERE retention IS NOT NULL"
+
+_ENDED = """
+    SELECT row, ended FROM item WHERE set_id = ? AND ended <= ? ORDER BY ended, row LIMIT ?
+"""
+
+_MARK = """
+    UPDATE compaction SET purged = TRUE WHERE set_id = ?1 AND id >> 20 IN (
+        SELECT ended FROM item WHERE row IN (SELECT value FROM carray(?2)))
+        AND id <= ?3 AND NOT purged
+"""
+
+
+def needed(db: apsw.Connection) -> int:
+    """Return the first commit of a run that has not ended: what was there then is kept."""
+    found = db.execute(_NEEDED).get
+    return ALL if found is None else found
+
+
+def purge(db: apsw.Connection, *, now: int) -> int:
+    """Remove ended versions of items that their sets no longer keep; return how many."""
+    done, spared = 0, None
+    for number, kept in query(db, _RETAINED):
+        spared = needed(db) if spared is None else spared
+        until = min(journal.commit_at(db, now - kept), spared - 1)
+        rows = query(db, _ENDED, number, until, SWEPT_AT_ONCE)
+        if rows:
+            _purge(db, number, [row for row, _ in rows], floor=rows[-1][1])
+            done += len(rows)
+    return done
+
+
+def _purge(db: apsw.Connection, number: int, rows: list[int], *, floor: int) -> None:
+    """Remove ended versions of one set, with all that hangs on them."""
+    here = numbers(rows)
+    query(db, _MARK, number, here, (floor + 1) << ROW_BITS)
+    firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", here)  # noqa: S608 - ours
+    db.executemany(
+        "DELETE FROM feature WHERE set_id = ?1 AND row = ?2 "
+        "AND ended = (SELECT ended FROM item WHERE row = ?2)",
+        [(number, row) for row in rows],
+    )
+    for table, column in (("link", "row"), ("link", "source"), ("staged", "row"), ("item", "row")):
+        query(db, f"DELETE FROM {table} WHERE {column} IN ({_PURGED})", here)  # noqa: S608 - ours
+    db.executemany(
+        "DELETE FROM access WHERE first = ?1 "
+        "AND NOT EXISTS (SELECT 1 FROM item WHERE set_id = ?2 AND item.first = ?1)",
+        [(one, number) for (one,) in firsts],
+    )
+    query(db, "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", number, floor)
+
+
+def expire(db: apsw.Connection, *, now: int) -> int:
+    """Remove nodes that expired by *now*; the past of their trees is whole from then on."""
+    query(
+        db,
+        "UPDATE scope SET since = max(since, gone.expires) FROM (SELECT scope, max(expires) AS "
+        "expires FROM node WHERE expires <= ? GROUP BY scope) AS gone WHERE gone.scope = scope.id",
+        now,
+    )
+    query(db, "DELETE FROM node WHERE expires <= ?", now)
+    return db.changes()
+
+
+def prune(db: apsw.Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
+    """Remove versions of nodes that ended before *before*; see `Ledger.prune_history`."""
+    last = db.execute("SELECT time FROM journal ORDER BY n DESC LIMIT 1").get or 0
+    until = journal.commit_at(db, min(before - 1, last - SWEEP_AFTER_US))
+    until = min(until, needed(db) - 1)
+    top = first(db, "SELECT id FROM node WHERE id > ? ORDER BY id LIMIT 1 OFFSET ?", after, limit)
+    here = (after, top or ALL, until)
+    span = "id > ?1 AND id <= ?2 AND ended <= ?3"
+    query(
+        db,
+        "UPDATE scope SET floor = max(floor, gone.ended) FROM (SELECT scope, max(ended) AS ended "  # noqa: S608 - ours
+        f"FROM node WHERE {span} GROUP BY scope) AS gone WHERE gone.scope = scope.id",
+        *here,
+    )
+    query(db, f"DELETE FROM node WHERE {span}", *here)  # noqa: S608 - ours
+    removed = db.changes()
+    more = top is not None and top >> ROW_BITS <= until
+    return removed, top if more else None
+
+
+def floor(db: apsw.Connection, scope: Scope) -> tuple[int, int]:
+    """Return from which commit and time on the past of a tree is whole."""
+    sql = "SELECT floor, since FROM scope WHERE space = ? AND key = ?"
+    return first(db, sql, scope.space, scope.key or "") or (0, 0)
+
+
+def time_of(db: apsw.Connection, number: int) -> int:
+    """Return the time of a commit, or of the last one before it; 0: there is none."""
+    sql = "SELECT time FROM journal WHERE n <= ? ORDER BY n DESC LIMIT 1"
+    return first(db, sql, number) or 0
+
+
+def expired(db: apsw.Connection, *, now: int, limit: int) -> list[int]:
+    """Return rows of live items that have expired by *now*."""
+    sql = (
+        "SELECT row FROM item INDEXED BY item_expires "
+        "WHERE ended IS NULL AND expires IS NOT NULL AND expires <= ? LIMIT ?"
+    )
+    return [row for (row,) in query(db, sql, now, limit)]

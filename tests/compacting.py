@@ -1,0 +1,41 @@
+"""What tests of compaction share: a clock that goes on, numbered notes, items to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fornix import Item
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    """A clock that goes on a second with each look."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def __call__(self) -> datetime:
+        self.looks += 1
+        return START + timedelta(seconds=self.looks)
+
+
+def numbered(count: int, start: int = 0) -> list[str]:
+    return [f"note {n}" for n in range(start, start + count)]
+
+
+def texts(items: Sequence[Item]) -> list[str | None]:
+    return [item.text for item in items]
+
+
+def whole(items: Sequence[Item]) -> list[Item]:
+    """Return items without what an undo may change: their versions, and when they were read."""
+    return [replace(item, version=0, accessed=None) for item in items]
+
+
+def loose(value: object) -> Any:
+    """Return *value* as anything, to pass what users without types may pass."""
+    return value

@@ -1,0 +1,192 @@
+"""Compactions and undos are killed with SIGKILL, and got in the way of, at random moments."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fornix import Memory, MemorySet, Summarize, Trim
+from fornix.errors import SetBusy
+from fornix.stores.sqlite import SqliteStore
+from scale import COUNTS
+
+WORKER = Path(__file__).with_name("compaction_worker.py")
+
+
+class Victim:
+    """A worker process, and what it acknowledged."""
+
+    def __init__(self, path: Path, mode: str, name: str, start: int) -> None:
+        self.name, self.start = name, start
+        command = [sys.executable, str(WORKER), str(path), mode, name, str(start)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self.lines = self.process.stdout
+        assert self.lines is not None
+        assert self.lines.readline() == b"ready\n", "the worker did not come up"
+
+    def kill(self) -> int:
+        """Kill it now; return the last step that it acknowledged, or the one before its first."""
+        self.process.send_signal(signal.SIGKILL)
+        assert self.lines is not None
+        self.process.wait()
+        os.set_blocking(self.lines.fileno(), False)
+        with self.lines:
+            written = (self.lines.read() or b"").decode().splitlines()
+        steps = [int(line.split()[1]) for line in written if line.startswith("done")]
+        return max(steps, default=self.start - 1)
+
+
+def reached(notes: MemorySet) -> list[str]:
+    """Return the ids of all that the set holds, as itself or as a source; each must be once."""
+    found: list[str] = []
+    for item in notes.list():
+        nodes = notes.lineage(str(item.id)).nodes
+        assert not any(node.erased for node in nodes)
+        found += [node.id for node in nodes if not node.compacted]
+    assert len(found) == len(set(found)), "an item stands for itself and is stood for"
+    return found
+
+
+def check_sound(memory: Memory) -> None:
+    store = memory.store
+    assert isinstance(store, SqliteStore)
+    assert store.problems() == []
+
+
+@pytest.mark.parametrize("mode", ["sync", "background"])
+def test_a_killed_compaction_is_done_or_not_begun(tmp_path: Path, mode: str) -> None:
+    """Every acknowledged add is there, as itself or as a source, and nothing is there twice."""
+    chance, path, next_step = random.Random(mode), tmp_path / "app.db", 0
+    for _ in range(max(3, COUNTS.kills // 4)):
+        victim = Victim(path, mode, "ada", next_step)
+        time.sleep(chance.random() * 0.2)  # noqa: TID251 - until the kill
+        done = victim.kill()
+        with Memory.open(path, embedder="words", wait_s=5) as memory:
+            notes = memory.key("ada").set(mode)
+            found = {int(item_id[1:]) for item_id in reached(notes)}
+            assert found >= set(range(done + 1))
+            assert found - set(range(done + 1)) <= {done + 1}
+            if mode == "sync":
+                assert len(notes) <= 30
+            check_sound(memory)
+        next_step = max(found, default=-1) + 1
+    with Memory.open(path, embedder="words") as memory:
+        for done in memory.key("ada").set(mode).compactions(limit=1000):
+            memory.key("ada").set(mode).undo(done.id)
+        back = [item.id for item in memory.key("ada").set(mode).list()]
+        assert back == [f"i{n}" for n in range(next_step)]
+
+
+def test_a_killed_undo_is_done_or_not_begun(tmp_path: Path) -> None:
+    """Whatever was killed in between: undoing what is left to undo gives back what was there."""
+    chance, path, step = random.Random("undo"), tmp_path / "app.db", 0
+    for _ in range(max(3, COUNTS.kills // 4)):
+        victim = Victim(path, "undo", "ada", step)
+        time.sleep(chance.random() * 0.2)  # noqa: TID251 - until the kill
+        victim.kill()
+        with Memory.open(path, embedder="words", wait_s=5) as memory:
+            notes = memory.key("ada").set("undo")
+            open_ = [done for done in notes.compactions(limit=1000) if done.undone is None]
+            assert len(open_) <= 1
+            assert len(notes) in (0, 20, 14, 16)
+            check_sound(memory)
+            step = len(open_)  # an even step compacts, an odd one undoes
+    with Memory.open(path, embedder="words") as memory:
+        notes = memory.key("ada").set("undo")
+        for done in notes.compactions(limit=1000):
+            if done.undone is None:
+                notes.undo(done.id)
+        assert sorted(str(item.text) for item in notes.list()) == sorted(
+            f"note {n}" for n in range(20)
+        )
+
+
+def test_two_agents_and_two_compactors_are_killed(tmp_path: Path) -> None:
+    """G-18: agents add, compactors compact side by side; whoever dies, nothing is lost or twice."""
+    chance, path = random.Random("G-18"), tmp_path / "app.db"
+    steps = {"ada": 0, "bob": 0}
+    for _ in range(max(2, COUNTS.kills // 6)):
+        agents = [Victim(path, "agent", name, start) for name, start in steps.items()]
+        compactors = [Victim(path, "compactor", name, 0) for name in ("c1", "c2")]
+        time.sleep(0.1 + chance.random() * 0.3)  # noqa: TID251 - until the kill
+        for compactor in compactors[: chance.randrange(3)]:
+            compactor.kill()
+        time.sleep(chance.random() * 0.1)  # noqa: TID251 - until the kill
+        done = {agent.name: agent.kill() for agent in agents}
+        for compactor in compactors:
+            if compactor.process.poll() is None:
+                compactor.kill()
+        with Memory.open(path, embedder="words", wait_s=5) as memory:
+            found = set(reached(memory.key("shared").set("shared")))
+            check_sound(memory)
+        for name, last in done.items():
+            mine = {int(item_id.split("-")[1]) for item_id in found if item_id.startswith(name)}
+            assert mine >= set(range(last + 1))
+            assert mine <= set(range(last + 2))
+            steps[name] = max(mine, default=-1) + 1
+
+
+def test_eight_writers_add_while_compaction_runs(tmp_path: Path) -> None:
+    """Every acknowledged add is found afterwards, as itself or as a source; none failed."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        notes = memory.key("ada").set("n", capacity=200, compaction=Summarize(n=50, limit=3))
+        ends = time.monotonic() + COUNTS.contention_s * 4
+        told: list[list[str]] = [[] for _ in range(8)]
+        failures: list[Exception] = []
+
+        def write(place: int) -> None:
+            try:
+                while time.monotonic() < ends:
+                    told[place].append(notes.add(f"writer {place} note {len(told[place])}"))
+            except Exception as error:  # noqa: BLE001 - told below
+                failures.append(error)
+
+        writers = [threading.Thread(target=write, args=(place,)) for place in range(8)]
+        for writer in writers:
+            writer.start()
+        while any(writer.is_alive() for writer in writers):
+            try:
+                notes.compact(Summarize(n=20))
+            except SetBusy:
+                continue
+        for writer in writers:
+            writer.join()
+        assert failures == []
+        assert memory.settle(30)
+        found = set(reached(notes))
+        assert found == {item_id for ids in told for item_id in ids}
+        assert notes.compactions(limit=1)
+
+
+def test_a_watching_compactor_of_another_process(tmp_path: Path) -> None:
+    """L7: no compaction in the agent, `fornix compact --watch` beside it: 20 to 119 are left."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words") as memory:
+        notes = memory.key("ada").set(
+            "n", capacity=100, compaction=Trim(n=10), execution="external"
+        )
+        notes.add("note 0")
+        command = [sys.executable, "-m", "fornix", "--db", str(path), "--json", "compact"]
+        with subprocess.Popen(
+            [*command, "--watch", "--every", "20ms", "--progress"], stdout=subprocess.PIPE
+        ) as watcher:
+            try:
+                for number in range(1, 120):
+                    notes.add(f"note {number}")
+                ends = time.monotonic() + 30
+                while len(notes) > 100 and time.monotonic() < ends:
+                    time.sleep(0.02)  # noqa: TID251 - for another process
+            finally:
+                watcher.send_signal(signal.SIGTERM)
+                said, _ = watcher.communicate(timeout=30)
+        assert watcher.returncode == 0
+        assert said.splitlines()[-1] == b'{"compactions": 2}'
+        assert [item.text for item in notes.list()] == [f"note {n}" for n in range(20, 120)]

@@ -1,0 +1,250 @@
+"""Faults of earlier compactions, elsewhere, that fornix does not have; and the model's part."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from compacting import Clock, numbered, texts
+from fornix import (
+    Agent,
+    AsyncMemory,
+    CompactionPlan,
+    InputEvent,
+    Item,
+    LocalRunner,
+    Memory,
+    RunnerContext,
+    Summarize,
+    Trim,
+    action,
+)
+from fornix.compaction import notes as kept_notes
+from fornix.compaction.executor import LEASE
+from fornix.compaction.planning import MODEL_STEP
+from fornix.errors import InvalidInput, ModelUnavailable, SetBusy, SetFull, StaleRun
+from fornix.llm import ScriptedChat
+from fornix.scope import Scope
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    with Memory.open(embedder="static", clock=Clock()) as memory:
+        yield memory
+
+
+def test_a_summary_never_sets_off_the_next(memory: Memory) -> None:
+    """As many summaries as the set may hold are refused; just below that, every add ends."""
+    with pytest.raises(InvalidInput, match="must be below the capacity"):
+        memory.key("ada").set("n", capacity=4, compaction=Summarize(n=5, limit=4))
+    notes = memory.key("ada").set(
+        "m", capacity=4, compaction=Summarize(n=4, limit=3), execution="sync"
+    )
+    for text in numbered(12):
+        notes.add(text)
+    assert len(notes) <= 4
+
+
+def test_items_of_one_add_share_no_metadata(memory: Memory) -> None:
+    """A summary's metadata is its own, and undo gives each source back its own."""
+    shared = {"from": "one dict"}
+    notes = memory.key("ada").set("n")
+    notes.add_many([Item(text, metadata=shared) for text in numbered(4)])
+    done = notes.compact(Summarize(n=3))
+    assert done is not None
+    assert notes.list()[0].metadata == {"summarised_by": "extractive"}
+    notes.undo(done.id)
+    assert [item.metadata for item in notes.list()] == [shared] * 4
+
+
+def test_a_model_never_sees_the_whole_set_at_once() -> None:
+    """Each step asks about so many items at most, whatever the set holds."""
+    model = ScriptedChat(lambda _messages: '{"summary": "Notes."}')
+    with Memory.open(embedder="static", model=model) as memory:
+        notes = memory.key("ada").set(
+            "n", capacity=200, compaction=Summarize(), execution="external"
+        )
+        notes.add_many([f"note {n} is about {'tea' if n % 2 else 'the sea'}" for n in range(200)])
+        done = notes.compact()
+        assert done is not None
+        assert len(done.retired) <= MODEL_STEP
+        assert len(model.asked) == len(done.added)
+        for request in model.asked:
+            assert str(request.messages).count("note ") <= MODEL_STEP
+
+
+def test_each_key_is_compacted_in_its_own_set() -> None:
+    """In the background, what is made of a key's items goes to that key."""
+    with Memory.open(embedder="static") as memory:
+        for name in ("ada", "bob", "eve"):
+            notes = memory.key(name).set("n", capacity=20, compaction=Summarize(n=10))
+            for n in range(30):
+                notes.add(f"{name} note {n}")
+        assert memory.settle(30)
+        for name in ("ada", "bob", "eve"):
+            notes = memory.key(name).set("n")
+            assert len(notes) <= 20
+            for item in notes.list():
+                nodes = notes.lineage(str(item.id)).nodes
+                assert all(str(node.text).startswith(name) for node in nodes)
+
+
+def test_a_failure_in_the_background_is_kept_and_forgotten(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A compaction that failed is noted in the store until it succeeds; the next try may."""
+    fails = [True]
+
+    def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
+        if fails[0]:
+            raise ValueError
+        return CompactionPlan(retire=[str(item.id) for item in items[:5]])
+
+    notes = memory.key("ada").set("n", capacity=10, compaction=plan)
+    with caplog.at_level(logging.WARNING):
+        notes.add_many(numbered(12))
+        assert memory.settle(10)
+    info = memory.store.set_infos(notes._ref.scope)[0]
+    assert kept_notes.failures(memory.store) == {info.number: ("StrategyFailed", 1)}
+    fails[0] = False
+    worker = memory.engine.compactions.worker
+    failure = worker.failures[notes._ref]
+    assert (failure.tries, type(failure.error).__name__) == (1, "StrategyFailed")
+    assert memory.engine.compactions._in_background(notes._ref)
+    assert len(notes) == 7
+
+
+def test_a_model_that_is_needed_and_gone_fails_the_add() -> None:
+    """execution="sync" and model="need": the add is refused while the model is, and says why."""
+    answers = [ModelUnavailable("scripted", "is away"), '{"summary": "All."}']
+    with Memory.open(embedder="static", model=ScriptedChat(answers)) as memory:
+        notes = memory.key("ada").set(
+            "n", capacity=3, compaction=Summarize(n=2, model="need"), execution="sync"
+        )
+        for text in numbered(3):
+            notes.add(text)
+        with pytest.raises(ModelUnavailable, match="is away"):
+            notes.add("one more")
+        assert texts(notes.list()) == numbered(3)
+        notes.add("one more")
+        assert texts(notes.list()) == ["All.", "note 2", "one more"]
+
+
+@pytest.mark.parametrize("url", ["ram", "file"])
+def test_a_repetition_compacts_once(url: str, tmp_path: object) -> None:
+    """The same request again, by key, changes nothing, though the set is full."""
+    place = ":memory:" if url == "ram" else f"{tmp_path}/app.db"
+    with Memory.open(place, embedder="static") as memory:
+        ada = memory.key("ada")
+        notes = ada.set("n", capacity=3, compaction=Trim(n=1), execution="sync")
+        for text in numbered(3):
+            notes.add(text)
+        first = notes.add("note 3", idempotency_key="a")
+        for _ in range(2):
+            assert notes.add("note 3", idempotency_key="a") == first
+            with ada.batch(idempotency_key="b") as b:
+                for number in (4, 5):
+                    b.set("n").add(f"note {number}")
+        assert texts(notes.list()) == numbered(3, 3)
+        assert len(notes.compactions()) == 3
+
+
+def test_others_may_fill_a_set_while_a_batch_is_made(memory: Memory) -> None:
+    """What a batch planned on may have moved on by its commit: it makes room anew.
+
+    Who goes is decided by time, so the batch's first item may go before later ones of others.
+    """
+    ada = memory.key("ada")
+    notes = ada.set("n", capacity=4, compaction=Trim(n=1), execution="sync")
+    notes.add_many(numbered(3))
+    with ada.batch() as b:
+        b.set("n").add("mine 0")
+        for text in numbered(4, 3):
+            notes.add(text)
+        b.set("n").add("mine 1")
+    assert texts(notes.list()) == ["note 4", "note 5", "note 6", "mine 1"]
+
+
+def test_others_may_fill_a_set_while_an_action_runs(memory: Memory) -> None:
+    """The action is done over, on what is there by then; its run is not parked."""
+    ada, attempts = memory.key("ada"), [0]
+    notes = ada.set("n", capacity=4, compaction=Trim(n=2), execution="sync")
+    notes.add_many(numbered(3))
+
+    class Notes(Agent):
+        name = "notes"
+
+        @action(InputEvent)
+        @staticmethod
+        def go(event: InputEvent, ctx: RunnerContext) -> None:
+            attempts[0] += 1
+            ctx.long_term_memory.set("n").add("mine")
+            if attempts[0] == 1:
+                notes.add("theirs")
+
+    with LocalRunner(Notes(), memory) as runner:
+        runner.handle("ada", None)
+    assert attempts == [2]
+    assert texts(notes.list()) == ["note 2", "theirs", "mine"]
+
+
+def test_who_lost_the_right_to_compact_changes_nothing(memory: Memory) -> None:
+    """A lease that was taken over while a plan was made fences its commit."""
+    notes = memory.key("ada").set("n")
+    notes.add_many(numbered(3))
+    store, info = memory.store, memory.store.set_infos(notes._ref.scope)[0]
+    place = Scope("", f"{LEASE}{info.number}")
+
+    def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
+        mine = store.lease(place, memory.engine.compactions.site.owner)
+        assert mine is not None
+        store.release(mine)
+        assert store.lease(place, "another") is not None
+        return CompactionPlan(retire=[str(items[0].id)])
+
+    with pytest.raises(StaleRun):
+        notes.compact(plan)
+    assert texts(notes.list()) == numbered(3)
+    with pytest.raises(SetBusy, match="is being compacted by another process"):
+        notes.compact(Trim(n=1))
+
+
+def test_a_set_whose_items_expire_makes_no_room_by_summaries(memory: Memory) -> None:
+    """Items that expire are left alone by summaries, so that nothing outlives its time."""
+    notes = memory.key("ada").set("n", capacity=3, compaction=Summarize(n=2), execution="sync")
+    late = memory.key("ada").set("n").add("lasts")
+    assert late
+    notes.redefine(capacity=3, compaction=Summarize(n=2), execution="sync")
+    expire_at = Clock()().replace(year=2027)
+    for text in numbered(2):
+        notes.add(Item(text, expire_at=expire_at))
+    with pytest.raises(SetFull, match="its compaction makes no room"):
+        notes.add(Item("one more", expire_at=expire_at))
+    assert texts(notes.list()) == ["lasts", *numbered(2)]
+
+
+def test_the_async_door_has_all_of_it() -> None:
+    """AsyncMemory compacts, lists, undoes and draws as Memory does."""
+
+    async def go() -> None:
+        async with await AsyncMemory.open(embedder="static") as memory:
+            heard: list[int] = []
+            memory.on_compaction(lambda done: heard.append(done.id))
+            ada = await memory.key("ada")
+            notes = await ada.set("n", capacity=9, compaction=Trim(n=2), execution="sync")
+            await notes.add_many(numbered(3))
+            done = await notes.compact(Summarize(n=2))
+            assert done is not None
+            assert [found.id for found in await notes.compactions()] == [done.id] == heard
+            made = (await notes.list())[0]
+            assert (await notes.lineage(str(made.id))).depth == 1
+            assert len(await notes.sources(str(made.id))) == 2
+            assert len((await notes.undo(done.id)).restored) == 2
+            knowledge = await memory.knowledge.set("k")
+            with pytest.raises(InvalidInput):
+                await knowledge.compact()
+
+    asyncio.run(go())
