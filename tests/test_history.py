@@ -17,6 +17,7 @@ import pytest
 from fornix import Item, Memory
 from fornix.errors import Conflict, FornixError, InvalidInput
 from fornix.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
+from fornix.store.past import GONE
 from fornix.testing.reads import differences, reads
 from fornix.transfer import Load, Selection, Source, check, export_lines, history_lines
 from fornix.values import microseconds
@@ -165,10 +166,16 @@ def brought(memory, found):
 
 
 def told(store, now):
-    """Return what a store answers, but for what history is not: results, heads, how many ops."""
+    """Return what a store answers, but for what history is not: results, heads, how many ops.
+
+    Nodes that stand for what is no longer kept are named by their commits, and by no other read.
+    """
     store.sweep(now=now)
     found: Any = reads(store, now=now)
-    commits = [(c[0], c[1], *c[3:]) for c in found["commits"]]
+    commits = [
+        (c[0], c[1], [put for put in c[3] if put[1] != ("null", GONE)], *c[4:])
+        for c in found["commits"]
+    ]
     kept: Any = {n: v for n, v in found.items() if not n.startswith("head of")}
     refs = {item[0] for name in found if name.startswith("versions of ") for item in found[name]}
     rows: Any = {}

@@ -243,6 +243,7 @@ class Past:
         links: (row, source's row); of rows that were begun before too.
         compactions: That were done; of what was `erased`, the rows are not known.
         undone: Ids of compactions that were undone.
+        floor: The commit from which on the past of the set is whole, unless a later one stands.
     """
 
     set: SetRef
@@ -251,6 +252,7 @@ class Past:
     links: Sequence[tuple[int, int]] = ()
     compactions: Sequence[Compaction] = ()
     undone: Sequence[int] = ()
+    floor: int = 0
 
 
 ItemChange: TypeAlias = Add | Replace | Retire | Compact | Undo | Revive | Past
@@ -311,6 +313,8 @@ class Batch:
         release: The lease of *epoch* is given back with this commit.
         fences: Leases that must be held, whatever their scopes; `StaleRun` else.
         after: The commit that must be the store's last, 0: there must be none; `StaleRun` else.
+        floor: The commit and the time from which on the past of the tree is whole, unless later
+            ones stand: what came before was not kept where a history was exported.
         result: What a repetition is told.
     """
 
@@ -326,6 +330,7 @@ class Batch:
     release: bool = False
     fences: Sequence[Lease] = ()
     after: int | None = None
+    floor: tuple[int, int] = (0, 0)
     state: Sequence[TreeDelta] = ()
     define: Sequence[Define] = ()
     items: Sequence[ItemChange] = ()
@@ -375,7 +380,8 @@ class Effects:
     """What a commit changed, read through its journal row.
 
     Attributes:
-        put: Nodes, an object before its fields; fields of one object in their order.
+        put: Nodes, an object before its fields; fields of one object in their order. Nodes that
+            only stand for what is no longer kept are named here, and not among the removed.
         places: Of each: what its place among its siblings was made by, (commit << 20 | place in
             it); a value that replaces another keeps that one's.
         ends: Of each: the commit that replaced or removed it; None: none did.

@@ -10,6 +10,12 @@ from fornix.errors import InvalidInput
 PLACE_BITS = 20
 """A row is (commit number << 20 | place in the commit)."""
 
+GONE = 1
+"""The expiry of a node that stands for one that is no longer kept, so that others keep their order.
+
+It is in no read of any time, and no sweep removes it: what follows in its place may be yet to come.
+"""
+
 
 def check_past(past: Past, number: int) -> None:
     """Refuse a past that is not of commit *number*, or contradicts itself.

@@ -9,7 +9,7 @@ from typing import cast
 from fornix import wire
 from fornix.errors import InvalidInput
 from fornix.store import Node
-from fornix.store.past import PLACE_BITS
+from fornix.store.past import GONE, PLACE_BITS
 from fornix.transfer.entries import (
     AccessedLine,
     Begun,
@@ -17,6 +17,7 @@ from fornix.transfer.entries import (
     Compacted,
     Ended,
     Entry,
+    Floor,
     Linked,
     Name,
     NodeLine,
@@ -26,7 +27,6 @@ from fornix.transfer.entries import (
     texts_of,
     time_of,
 )
-from fornix.transfer.history import GONE
 from fornix.transfer.lines import FornixLines, only, owner_of
 from fornix.values import Value, checked_name, counted, microseconds
 
@@ -54,6 +54,7 @@ class HistoryLines:
             "object": self._plain.node,
             "value": self._plain.node,
             "gone": self._gone,
+            "floor": self._floor,
         }
 
     def line(self, fields: dict[str, Value]) -> Iterator[Entry]:
@@ -145,6 +146,15 @@ class HistoryLines:
         key = checked_name(fields.get("key"), '"key"')
         return Removed(key, texts_of(fields, "path"))
 
+    def _floor(self, fields: dict[str, Value]) -> Floor:
+        only(fields, "type key set commit time")
+        key, name = owner_of({"set": "-", **fields})
+        if key is None and "set" not in fields:
+            raise InvalidInput('"set" is missing; knowledge has sets alone')
+        commit = counted(fields.get("commit", 0), '"commit"', least=0, most=1 << 40)
+        set_name = name if "set" in fields else None
+        return Floor(key, set_name, commit, _time(fields, "time") or 0)
+
     def _item(self, fields: dict[str, Value]) -> Begun:
         line = self._plain.item({n: v for n, v in fields.items() if n not in VERSION})
         if line.item.time is None:
@@ -169,7 +179,7 @@ class HistoryLines:
         return Linked(*owner_of(fields), row, source)
 
     def _compaction(self, fields: dict[str, Value]) -> Compacted:
-        only(fields, "type key set place how retired added erased")
+        only(fields, "type key set place how retired added erased purged")
         how = fields.get("how")
         if not isinstance(how, str):
             raise InvalidInput(f'"how" must be a text, not {how!r}')
@@ -180,6 +190,7 @@ class HistoryLines:
             self._names(fields, "retired"),
             self._names(fields, "added"),
             counted(fields.get("erased", 0), '"erased"', least=0, most=1 << PLACE_BITS),
+            purged=fields.get("purged") is True,
         )
 
     def _undone(self, fields: dict[str, Value]) -> Undone:

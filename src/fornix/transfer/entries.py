@@ -104,6 +104,7 @@ class Compacted:
     retired: Sequence[Name]
     added: Sequence[Name]
     erased: int
+    purged: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,20 @@ class Removed:
     path: Path
 
 
-Part: TypeAlias = SetLine | NodeLine | Removed | Begun | Ended | Linked | Compacted | Undone
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """From which commit and time on the past of a set is whole; *set* is None for the exact tree.
+
+    The commit 0: from the first; *since* in microseconds.
+    """
+
+    key: str | None
+    set: str | None
+    commit: int
+    since: int
+
+
+Part: TypeAlias = SetLine | NodeLine | Removed | Begun | Ended | Linked | Compacted | Undone | Floor
 """What a commit did, a line each."""
 
 

@@ -16,7 +16,7 @@ from fornix.errors import Conflict
 from fornix.memory import Memory
 from fornix.records import item_of
 from fornix.store import Compaction, Effects, Node, Scope, SetRef, StoredItem
-from fornix.store.past import PLACE_BITS
+from fornix.store.past import GONE, PLACE_BITS
 from fornix.transfer.export import (
     FORMAT,
     LAST,
@@ -29,11 +29,10 @@ from fornix.transfer.export import (
 )
 from fornix.values import Path, Value, moment
 
-GONE = -(1 << 60)
-"""The expiry of a node that stands for one that is no longer kept: it was in no read, ever."""
+MEANWHILE = "something was erased or purged while the history was exported; export it again"
 
 EVER = -(1 << 61)
-"""A time at which nothing has expired, not even that."""
+"""A time at which nothing has expired, not even a node that stands for another."""
 
 
 def history_lines(memory: Memory, selection: Selection | None = None) -> Iterator[str]:
@@ -55,6 +54,7 @@ class _History:
         self._memory, self._selection, self._store = memory, selection, memory.store
         self._at = self._store.commit_at(LAST)
         self._numbers = array("q")
+        self._kept = self._whole_from()
         self._sets: dict[SetRef, None] = {}
         self._stood: set[tuple[Scope, Path]] = set()
         self._gone: dict[int, list[tuple[int, Scope, Path]]] = {}
@@ -63,21 +63,24 @@ class _History:
     def lines(self) -> Iterator[str]:
         yield wire.encode({"type": "fornix", "format": FORMAT, "history": True})
         self._look()
-        defined = dict(self._definitions())
+        defined, floors = dict(self._definitions()), self._floors()
         for ordinal, number in enumerate(self._numbers, start=1):
             found = self._effects(number)
             if found is None:
                 continue
             scope = found.scope if self._wants(found.scope) else self._knowledge
-            for place in (self._knowledge, scope):
-                for fields in defined.pop(place, ()):
-                    yield wire.encode(fields)
+            places = (self._knowledge, scope)
+            for fields in (f for place in places for f in defined.pop(place, ())):
+                yield wire.encode(fields)
             time = stamp(moment(found.commit.time))
             yield wire.encode({"type": "commit", "commit": ordinal, "time": time, "key": scope.key})
-            for fields in self._parts(found):
+            floored = [fields for place in places for fields in floors.pop(place, ())]
+            for fields in (*floored, *self._parts(found)):
                 yield wire.encode(fields)
         for fields in self._reads():
             yield wire.encode(fields)
+        if self._whole_from() != self._kept:
+            raise Conflict(MEANWHILE)
         yield wire.encode({"type": "end", "commits": len(self._numbers)})
 
     # --- what is wanted
@@ -114,6 +117,8 @@ class _History:
             wanted.update(i.first >> PLACE_BITS for i in found.begun if self._wants_set(i.set))
             if self._wants_tree(found.scope):
                 self._look_for_gone(found)
+        for floor, _ in self._kept.values():
+            wanted.update([floor] if floor else [])
         self._numbers.extend(sorted(wanted.union(self._gone)))
 
     def _effects(self, number: int) -> Effects | None:
@@ -148,11 +153,42 @@ class _History:
             return frozenset()
         return frozenset([*found.removed, *(path for path, _ in found.put)])
 
+    def _whole_from(self) -> dict[Scope | SetRef, tuple[int, int]]:
+        """Return from which commit and time on the past is whole, where it is not from the first.
+
+        Of all trees and sets that are wanted; of sets the time does not matter.
+        """
+        found: dict[Scope | SetRef, tuple[int, int]] = {}
+        for scope in self._scopes():
+            if self._wants_tree(scope):
+                found[scope] = self._store.floor(scope)
+            for info in self._store.set_infos(scope):
+                if self._wants_set(info.ref):
+                    found[info.ref] = info.floor, 0
+        return {whose: floor for whose, floor in found.items() if floor != (0, 0)}
+
+    def _floors(self) -> dict[Scope, list[dict[str, Value]]]:
+        """Return the lines that tell it, by scope."""
+        found: dict[Scope, list[dict[str, Value]]] = {}
+        for whose, (floor, since) in self._kept.items():
+            scope = whose.scope if isinstance(whose, SetRef) else whose
+            fields: dict[str, Value] = {"type": "floor", "key": scope.key}
+            if isinstance(whose, SetRef):
+                fields["set"] = whose.name
+            if floor:
+                fields["commit"] = self._name(floor << PLACE_BITS)[0]
+            if since:
+                fields["time"] = stamp(moment(since))
+            found.setdefault(scope, []).append(fields)
+        return found
+
+    def _scopes(self) -> list[Scope]:
+        keys = self._memory.keys() if self._selection.keys is None else self._selection.keys
+        return [*(Scope(self._memory.space, key) for key in keys), self._knowledge]
+
     def _definitions(self) -> Iterator[tuple[Scope, list[dict[str, Value]]]]:
         """Yield the definitions of all sets, hidden ones and empty ones too, by scope."""
-        keys = self._memory.keys() if self._selection.keys is None else self._selection.keys
-        scopes = [*(Scope(self._memory.space, key) for key in keys), self._knowledge]
-        listed = [i.ref for scope in scopes for i in self._store.set_infos(scope)]
+        listed = [i.ref for scope in self._scopes() for i in self._store.set_infos(scope)]
         refs = {ref for ref in [*listed, *self._sets] if self._wants_set(ref)}
         found: dict[Scope, list[dict[str, Value]]] = {}
         for ref in sorted(refs, key=lambda ref: (ref.scope.key or "", ref.name)):
@@ -168,7 +204,7 @@ class _History:
         number = row >> PLACE_BITS
         place = bisect_left(self._numbers, number)
         if place == len(self._numbers) or self._numbers[place] != number:
-            raise Conflict("something was erased while the history was exported; export it again")
+            raise Conflict(MEANWHILE)
         return [place + 1, row & ((1 << PLACE_BITS) - 1)]
 
     def _parts(self, found: Effects) -> Iterator[dict[str, Value]]:
@@ -262,7 +298,9 @@ class _History:
             "retired": [self._name(row) for row in done.retired],
             "added": [self._name(row) for row in done.added],
         }
-        return fields | ({"erased": done.erased} if done.erased else {})
+        if done.erased:
+            fields["erased"] = done.erased
+        return fields | ({"purged": True} if done.purged else {})
 
     def _reads(self) -> Iterator[dict[str, Value]]:
         """Yield when live items were last read."""

@@ -29,6 +29,7 @@ from fornix.transfer.entries import (
     CommitLine,
     Compacted,
     Ended,
+    Floor,
     Linked,
     Name,
     NodeLine,
@@ -127,7 +128,7 @@ class Replay:
                 )
             for part in line.parts:
                 owner = part.line if isinstance(part, Begun) else part
-                if isinstance(owner, (NodeLine, Removed)):
+                if isinstance(owner, (NodeLine, Removed)) or owner.set is None:
                     if self._store.head(self._scope(owner.key)):
                         raise Conflict(_there(f"exact memory of key {owner.key!r}"))
                 elif self._store.set_info(self._ref(owner.key, owner.set)) is not None:
@@ -177,6 +178,7 @@ class Replay:
             time=line.time,
             after=self._number(line.number) - 1,
             base=base,
+            floor=self._floor(line),
             state=state,
             define=[
                 Define(self._ref(part.key, part.set), part.definition, replace=True)
@@ -187,6 +189,13 @@ class Replay:
             expects=self._memory.engine.expects,
             result={MARK: line.digest, "commit": line.number},
         )
+
+    def _floor(self, line: CommitLine) -> tuple[int, int]:
+        """Return from when on the past of the tree is whole."""
+        for part in line.parts:
+            if isinstance(part, Floor) and part.set is None:
+                return self._number(part.commit) if part.commit else 0, part.since
+        return 0, 0
 
     def _scope(self, key: str | None) -> Scope:
         memory = self._memory
@@ -203,7 +212,11 @@ class Replay:
         records = {part.place: record for part, record in zip(begun, made, strict=True)}
         pasts: dict[SetRef, _Gathered] = {}
         for part in line.parts:
-            if not isinstance(part, (SetLine, NodeLine, Removed)):
+            if isinstance(part, Floor):
+                if part.set is not None:
+                    ref = self._ref(part.key, part.set)
+                    pasts.setdefault(ref, _Gathered()).floor = self._number(part.commit)
+            elif not isinstance(part, (SetLine, NodeLine, Removed)):
                 owner = part.line if isinstance(part, Begun) else part
                 ref = self._ref(owner.key, owner.set)
                 self._take(part, ref, pasts.setdefault(ref, _Gathered()), line, records)
@@ -257,6 +270,7 @@ class Replay:
             added=[self._row(name) for name in part.added],
             erased=part.erased,
             undone=None,
+            purged=part.purged,
         )
 
 
@@ -273,9 +287,12 @@ class _Gathered:
     links: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     compactions: list[Compaction] = field(default_factory=list[Compaction])
     undone: list[int] = field(default_factory=list[int])
+    floor: int = 0
 
     def past(self, ref: SetRef) -> Past:
-        return Past(ref, self.begun, self.ended, self.links, self.compactions, self.undone)
+        return Past(
+            ref, self.begun, self.ended, self.links, self.compactions, self.undone, self.floor
+        )
 
 
 def _deltas(part: Part) -> Iterator[TreeDelta]:

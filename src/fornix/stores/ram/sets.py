@@ -226,6 +226,9 @@ class Sets:
             row = work.restore(home, item)
             if item.row in ended:
                 work.end(row)
+        before = home.floor
+        work.undo.append(lambda: setattr(home, "floor", before))
+        home.floor = max(before, past.floor)
         self._past_lineage(past, work)
 
     def _past_lineage(self, past: Past, work: Work) -> None:

@@ -38,6 +38,7 @@ from fornix.store import (
     StoreStats,
     refs_of,
 )
+from fornix.store.past import GONE
 from fornix.stores.ram.finder import RamFinder
 from fornix.stores.ram.rows import ROW_BITS, Entry, Journal, SetRows, Work
 from fornix.stores.ram.tree import Tree
@@ -160,6 +161,8 @@ class RamStore(RamFinder):
             work.undo.append(lambda: setattr(tree, "positions", work.positions))
             for delta in batch.state:
                 tree.apply(delta, work)
+        if batch.floor != (0, 0):
+            self._trees.setdefault(batch.scope, Tree()).raise_floor(batch.floor, work)
         if batch.define or batch.items:
             self._sets.apply(batch, work)
         self._runs.apply(batch, work)
@@ -233,7 +236,9 @@ class RamStore(RamFinder):
                 replace(entry.commit, result=deepcopy(entry.commit.result), marks=()),
                 entry.scope,
                 put=[(path, row.node()) for path, row in put],
-                removed=[path for path, row in entry.removed if not row.swept],
+                removed=[
+                    path for path, row in entry.removed if not row.swept and row.expires != GONE
+                ],
                 begun=[self._stored(row) for row in entry.begun if row.row in self._rows],
                 ended=[self._stored(row) for row in entry.ended if row.row in self._rows],
                 places=[row.position for _, row in put],

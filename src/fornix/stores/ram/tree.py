@@ -7,6 +7,7 @@ from copy import deepcopy
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
+from fornix.store.past import GONE
 from fornix.stores.ram.rows import ATOMS, ROW_BITS, NodeRow, Work
 from fornix.values import Path, Value
 
@@ -113,11 +114,17 @@ class Tree:
 
     def sweep(self, now: int) -> int:
         """Remove every version that expired, with what is below it; return how many."""
-        gone = self._remove(lambda row: row.expired(now))
+        gone = self._remove(lambda row: row.expired(now) and row.expires != GONE)
         expired = [row.expires for row in gone if row.expires is not None]
         commit, time = self.floor
-        self.floor = commit, max([time, *(e for e in expired if e <= now)])
+        self.floor = commit, max([time, *(e for e in expired if GONE < e <= now)])
         return len(gone)
+
+    def raise_floor(self, floor: tuple[int, int], work: Work) -> None:
+        """Note from which commit and time on the past is whole."""
+        before = self.floor
+        work.undo.append(lambda: setattr(self, "floor", before))
+        self.floor = max(before[0], floor[0]), max(before[1], floor[1])
 
     def prune(self, until: int) -> int:
         """Remove every version that ended by commit *until*, with what is below it."""

@@ -25,7 +25,7 @@ from fornix.store import (
     SetRef,
     refs_of,
 )
-from fornix.stores.sqlite import leases, progress
+from fornix.stores.sqlite import history, leases, progress
 from fornix.stores.sqlite.connection import first
 from fornix.stores.sqlite.files import Owners
 from fornix.stores.sqlite.gathered import Gathered
@@ -147,6 +147,8 @@ class Transaction:
         if batch.run is not None and run is not None:
             runs, gathered = self._known.runs, self.gathered
             progress.apply(self._db, runs, gathered, run, batch.run, number=number, time=time)
+        if batch.floor != (0, 0):
+            history.raise_floor(self._db, scope, batch.floor)
         if batch.release and batch.epoch is not None:
             leases.drop(self._db, self._known.runs, batch.scope, batch.epoch)
         self.gathered.add_commit(

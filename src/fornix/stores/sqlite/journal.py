@@ -9,6 +9,7 @@ import apsw
 from fornix import wire
 from fornix.errors import IdempotencyConflict
 from fornix.store import Commit, Effects, Node, Scope, StoredItem
+from fornix.store.past import GONE
 from fornix.stores.sqlite import lineage, shapes
 from fornix.stores.sqlite.connection import numbers, query
 from fornix.stores.sqlite.scopes import ROW_BITS
@@ -48,7 +49,7 @@ def effects(db: apsw.Connection, number: int) -> Effects | None:
         commit=Commit(number, time, adopted=False, result=stored),
         scope=Scope(space, key or None),
         put=[(path, node) for path, node, _, _ in put],
-        removed=[path for path, *_ in gone],
+        removed=[path for path, node, *_ in gone if node.expires != GONE],
         begun=_items(db, "item.row BETWEEN ? AND ?", *_range(number)),
         ended=_items(
             db, "item.row IN (SELECT value FROM carray(?))", numbers(ids.get("items", []))

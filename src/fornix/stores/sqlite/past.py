@@ -43,12 +43,17 @@ def apply_past(
             gathered.flush()
             _end(db, number, item.row, past, commit)
     gathered.flush()
+    db.execute("UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", (number, past.floor))
+    _lineage(db, number, past, commit)
+    return list(past.ended)
+
+
+def _lineage(db: apsw.Connection, number: int, past: Past, commit: int) -> None:
     db.executemany("INSERT OR IGNORE INTO link (row, source) VALUES (?, ?)", list(past.links))
     for done in past.compactions:
         _keep(db, number, done)
     for compaction in past.undone:
         _undo(db, number, past, compaction, commit)
-    return list(past.ended)
 
 
 def _begin(gathered: Gathered, number: int, item: StoredItem, commit: int) -> None:
@@ -77,8 +82,16 @@ def _end(db: apsw.Connection, number: int, row: int, past: Past, commit: int) ->
 def _keep(db: apsw.Connection, number: int, done: Compaction) -> None:
     gone = [0] * done.erased  # no row has this number
     db.execute(
-        "INSERT INTO compaction (id, set_id, how, retired, added) VALUES (?, ?, ?, ?, ?)",
-        (done.id, number, done.how, _listed(done.retired, gone), _listed(done.added, [])),
+        "INSERT INTO compaction (id, set_id, how, retired, added, purged) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            done.id,
+            number,
+            done.how,
+            _listed(done.retired, gone),
+            _listed(done.added, []),
+            done.purged,
+        ),
     )
 
 
