@@ -18,7 +18,7 @@ from fornix import Item, Memory
 from fornix.errors import Conflict, FornixError, InvalidInput
 from fornix.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
 from fornix.store.past import GONE
-from fornix.testing.reads import differences, reads
+from fornix.testing.reads import differences, reads, tree
 from fornix.transfer import Load, Selection, Source, check, export_lines, history_lines
 from fornix.values import microseconds
 from scale import COUNTS
@@ -42,8 +42,8 @@ class Clock:
 class Life:
     """A memory that lives a random life, as of its clock."""
 
-    def __init__(self, memory, clock, rng, *, lasting=False):
-        self.lasting = lasting
+    def __init__(self, memory, clock, rng, *, lasting=False, sweeps=True):
+        self.lasting, self.sweeps = lasting, sweeps
         self.memory, self.clock, self.rng = memory, clock, rng
 
     def live(self, steps):
@@ -148,7 +148,8 @@ class Life:
         self.memory.key(self.rng.choice(KEYS)).set("notes").redefine(capacity=50)
 
     def sweep(self):
-        self.memory.store.sweep(now=microseconds(self.clock.now))
+        if self.sweeps:
+            self.memory.store.sweep(now=microseconds(self.clock.now))
 
 
 def opened(place, clock):
@@ -225,6 +226,38 @@ def lived(place, clock, steps=60):
     memory = opened(place, clock)
     Life(memory, clock, Random(5), lasting=True).live(steps)
     return memory
+
+
+@pytest.mark.parametrize("end", ["ram", "sqlite"])
+def test_a_sweep_may_come_between_commits(end, tmp_path):
+    """What expired long before the commit it comes after goes, and fields keep their order."""
+    clock = Clock()
+    with (
+        opened(":memory:", clock) as memory,
+        opened(":memory:" if end == "ram" else tmp_path / "b.db", clock) as other,
+    ):
+        life = Life(memory, clock, Random(5), sweeps=False)
+        life.live(200)
+        memory.store.sweep(now=microseconds(clock.now))
+        life.live(400)
+        file, swept = source(history_lines(memory)), []
+
+        def sweep(_count):
+            store = other.store
+            swept.append(store.sweep(now=store.time_of(1 << 61)))
+
+        Load(other).run(file, "fornix", progress=sweep)
+        assert len(swept) > 1
+        assert max(swept) > 1
+        now, scopes = microseconds(clock.now), [Scope("default", key) for key in KEYS]
+        memory.store.sweep(now=now)
+        other.store.sweep(now=now)
+        for scope in scopes:
+            assert other.store.floor(scope) == memory.store.floor(scope)
+            for at in (None, *range(1, memory.store.commit_at(1 << 61) + 1)):
+                assert tree(other.store, scope, now=now, at=at) == tree(
+                    memory.store, scope, now=now, at=at
+                )
 
 
 def test_a_history_goes_only_where_it_is_the_past(tmp_path):

@@ -235,7 +235,8 @@ class Past:
 
     Rows and ids of compactions are whole: (commit number << 20 | place in it). Those that begin,
     and compactions, are of the very commit that this is part of (`InvalidInput` else; see
-    `Batch.after`); a `first` or a source may be a row that is not kept. Capacities do not matter.
+    `Batch.after`), and versions of an id grow (`InvalidInput`); an id that begins is not live
+    (`DuplicateItem`). A `first` or a source may be a row that is not kept. No capacity matters.
 
     Attributes:
         begun: Versions as they were begun, in the order of their rows.

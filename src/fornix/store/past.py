@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from fornix.changes import Past
-from fornix.errors import InvalidInput
+from fornix.changes import Past, StoredItem
+from fornix.errors import DuplicateItem, InvalidInput
 
 PLACE_BITS = 20
 """A row is (commit number << 20 | place in the commit)."""
@@ -31,3 +31,22 @@ def check_past(past: Past, number: int) -> None:
         raise InvalidInput("versions of a past come in the order of their rows, each once")
     if any(item.set != past.set for item in past.begun):
         raise InvalidInput(f"a past of set {past.set.name!r} begins versions of that set alone")
+
+
+def check_next(item: StoredItem, last: tuple[int, bool] | None) -> None:
+    """Refuse a version that cannot follow the *last* of its id: that one's number, if it is live.
+
+    Raises:
+        DuplicateItem: It is live.
+        InvalidInput: It has that number, or a higher one.
+    """
+    if last is None:
+        return
+    version, live = last
+    if live:
+        raise DuplicateItem(item.record.id, set_name=item.set.name)
+    if item.version <= version:
+        raise InvalidInput(
+            f"version {item.version} of item {item.record.id!r} cannot follow version {version}; "
+            "import a history into a store without its sets"
+        )

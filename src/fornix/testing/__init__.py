@@ -36,6 +36,7 @@ _LAWS = (
     "lineage",
     "ops",
     "outputs",
+    "past",
     "persistence",
     "progress",
     "retention",

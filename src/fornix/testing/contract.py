@@ -13,6 +13,7 @@ from fornix.testing.lanes import LaneLaws
 from fornix.testing.lineage import LineageLaws
 from fornix.testing.ops import OpLaws
 from fornix.testing.outputs import OutputLaws
+from fornix.testing.past import PastLaws
 from fornix.testing.persistence import PersistenceLaws
 from fornix.testing.progress import ProgressLaws
 from fornix.testing.retention import RetentionLaws
@@ -32,6 +33,7 @@ class StoreContract(
     SetLaws,
     LineageLaws,
     RetentionLaws,
+    PastLaws,
     FinderLaws,
     StagingLaws,
     LaneLaws,

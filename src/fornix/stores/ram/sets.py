@@ -32,7 +32,7 @@ from fornix.store import (
     SetRef,
     Undo,
 )
-from fornix.store.past import check_past
+from fornix.store.past import check_next, check_past
 from fornix.stores.ram.lineage import Lineage
 from fornix.stores.ram.rows import ROW_BITS, ItemRow, SetRows, Work
 
@@ -221,8 +221,7 @@ class Sets:
             work.end(found[number])
         for item in past.begun:
             last = home.last(item.record.id)
-            if last is not None and last.ended is None:
-                raise DuplicateItem(item.record.id, set_name=past.set.name)
+            check_next(item, None if last is None else (last.version, last.ended is None))
             row = work.restore(home, item)
             if item.row in ended:
                 work.end(row)

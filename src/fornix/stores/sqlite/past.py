@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 import apsw
 
-from fornix.errors import DuplicateItem, NotFound
+from fornix.errors import NotFound
 from fornix.store import Compaction, Past, StoredItem
-from fornix.store.past import check_past
+from fornix.store.past import check_next, check_past
 from fornix.stores.sqlite.connection import first
 from fornix.stores.sqlite.gathered import Gathered
 
-_LIVE = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND ended IS NULL"
+_LAST = """
+    SELECT version, ended IS NULL FROM item WHERE set_id = ? AND id = ?
+    ORDER BY version DESC LIMIT 1
+"""
 
 _END_ITEM = "UPDATE item SET ended = ?1 WHERE set_id = ?2 AND row = ?3 AND ended IS NULL"
 
@@ -36,8 +39,7 @@ def apply_past(
         following = item.row + 1
         if (number, item.record.id) in gathered.names:
             gathered.flush()
-        if first(db, _LIVE, number, item.record.id):
-            raise DuplicateItem(item.record.id, set_name=past.set.name)
+        check_next(item, first(db, _LAST, number, item.record.id))
         _begin(gathered, number, item, commit)
         if item.row in ended:
             gathered.flush()
