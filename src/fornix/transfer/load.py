@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from fornix import wire
-from fornix.errors import DuplicateItem, InvalidInput, StaleRun
+from fornix.errors import DuplicateItem, FornixError, InvalidInput, StaleRun
 from fornix.items import Item, text_of
 from fornix.keys import KeyBatch
 from fornix.memory import Memory
@@ -107,12 +107,11 @@ class Load:
         last, begun = 0, False
         try:
             for number, chunk in _chunks(entries(source, layout, target), mixed=layout != "fornix"):
-                begun = True  # what is interrupted in here may have been committed
                 self.done = self.done.plus(self._commit(chunk))
-                last = number or last
+                last, begun = number or last, True
                 progress(len(chunk))
         except BaseException as error:
-            if begun:
+            if begun or not isinstance(error, FornixError):  # what is cut off may be committed
                 far = f"up to {source.at(last)} at least" if last else "in part"
                 error.add_note(
                     f"{source.name} was imported {far}; "
