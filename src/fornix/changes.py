@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from fornix.definition import Definition, Screened
 from fornix.errors import InvalidInput
@@ -229,7 +229,34 @@ class Revive:
     row: int
 
 
-ItemChange: TypeAlias = Add | Replace | Retire | Compact | Undo | Revive
+@frozen
+class Past:
+    """Do to a set what a commit of another store did: what an import of history is made of.
+
+    Rows and ids of compactions are whole: (commit number << 20 | place in it). Those that begin,
+    and compactions, are of the very commit that this is part of (`InvalidInput` else; see
+    `Batch.after`), and versions of an id grow (`InvalidInput`); an id that begins is not live
+    (`DuplicateItem`). A `first` or a source may be a row that is not kept. No capacity matters.
+
+    Attributes:
+        begun: Versions as they were begun, in the order of their rows.
+        ended: Rows that end; those of this commit among them were live at no commit.
+        links: (row, source's row); of rows that were begun before too.
+        compactions: That were done; of what was `erased`, the rows are not known.
+        undone: Ids of compactions that were undone.
+        floor: The commit from which on the past of the set is whole, unless a later one stands.
+    """
+
+    set: SetRef
+    begun: Sequence[StoredItem] = ()
+    ended: Sequence[int] = ()
+    links: Sequence[tuple[int, int]] = ()
+    compactions: Sequence[Compaction] = ()
+    undone: Sequence[int] = ()
+    floor: int = 0
+
+
+ItemChange: TypeAlias = Add | Replace | Retire | Compact | Undo | Revive | Past
 
 
 def parts_of(change: ItemChange) -> Sequence[Add | Replace | Retire]:
@@ -237,13 +264,15 @@ def parts_of(change: ItemChange) -> Sequence[Add | Replace | Retire]:
     if isinstance(change, Compact):
         retired = [Retire(change.set, item_id, version) for item_id, version in change.retired]
         return [*retired, *change.added]
-    return () if isinstance(change, (Undo, Revive)) else (change,)
+    return () if isinstance(change, (Undo, Revive, Past)) else (change,)
 
 
 def records_of(change: ItemChange) -> Sequence[Record]:
     """Return the records that *change* brings."""
     if isinstance(change, (Add, Replace)):
         return (change.record,)
+    if isinstance(change, Past):
+        return [item.record for item in change.begun]
     return [add.record for add in change.added] if isinstance(change, Compact) else ()
 
 
@@ -287,6 +316,9 @@ class Batch:
         screened: What its adds and replacements were checked by, for each set with rules of
             admission; `SetMoved` where that is missing, or is not so any more. None: they pass
             every set's rules, as what is restored does.
+        after: The commit that must be the store's last, 0: there must be none; `StaleRun` else.
+        floor: The commit and the time from which on the past of the tree is whole, unless later
+            ones stand: what came before was not kept where a history was exported.
         result: What a repetition is told.
     """
 
@@ -301,6 +333,8 @@ class Batch:
     run: Progress | None = None
     release: bool = False
     fences: Sequence[Lease] = ()
+    after: int | None = None
+    floor: tuple[int, int] = (0, 0)
     state: Sequence[TreeDelta] = ()
     define: Sequence[Define] = ()
     items: Sequence[ItemChange] = ()
@@ -360,7 +394,17 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a commit changed, read through its journal row."""
+    """What a commit changed, read through its journal row.
+
+    Attributes:
+        put: Nodes, an object before its fields; fields of one object in their order. Nodes that
+            only stand for what is no longer kept are named here, and not among the removed.
+        places: Of each: what its place among its siblings was made by, (commit << 20 | place in
+            it); a value that replaces another keeps that one's.
+        ends: Of each: the commit that replaced or removed it; None: none did.
+        compactions: That it did.
+        undone: Ids of those that it undid.
+    """
 
     commit: Commit
     scope: Scope
@@ -368,6 +412,10 @@ class Effects:
     removed: Sequence[Path]
     begun: Sequence[StoredItem]
     ended: Sequence[StoredItem]
+    places: Sequence[int] = ()
+    ends: Sequence[int | None] = ()
+    compactions: Sequence[Compaction] = ()
+    undone: Sequence[int] = ()
 
 
 @frozen
@@ -444,51 +492,3 @@ class StoreStats:
     runs_ended: int = 0
     leases: Sequence[Lease] = ()
     details: Mapping[str, Value] = field(default_factory=dict[str, Value])
-
-
-# --- what search reads ------------------------------------------------------------------------
-
-ChangeKind: TypeAlias = Literal["added", "ended", "embedded", "removed"]
-
-
-class Feature(NamedTuple):
-    """What search reads of one version of an item; see `Record` and `StoredItem`.
-
-    A tuple, because a large set has a million of them to be made when it is read.
-    """
-
-    row: int
-    first: int
-    id: str
-    begun: int
-    ended: int | None
-    time: int
-    importance: float
-    speaker: str | None
-    role: str | None
-    session: str | None
-    metadata: str
-    terms: bytes
-    tokens: int
-    temporal: int
-    vectors: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A line of the change log: what happened to a feature."""
-
-    seq: int
-    set_number: int
-    row: int
-    kind: ChangeKind
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A version that waits for its vectors; *metadata* in wire form, for its captions."""
-
-    set_number: int
-    row: int
-    text: str
-    metadata: str = "{}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TypeAlias, cast
 
+from fornix.errors import InvalidInput
 from fornix.frozen import frozen
 from fornix.scope import SetRef
-from fornix.values import Value
+from fornix.values import Value, counted
 
 HIGH_WATER = 0.9
 """Share of its capacity at which a set is compacted in the background."""
@@ -18,6 +19,8 @@ LOW_WATER = 0.7
 
 IN_THE_COMMIT = ("trim", "reject")
 """What a store does itself with a set at its capacity; everything else is compaction."""
+
+EXECUTIONS = ("background", "sync", "external")
 
 Plan: TypeAlias = Mapping[str, Value]
 """A strategy of compaction, or a rule of admission, as JSON: its name and its settings."""
@@ -54,6 +57,32 @@ class Definition:
     execution: str = "background"
     retention: str | int = "keep"
     admission: Sequence[Plan] | None = None
+
+    def to_json(self) -> dict[str, Value]:
+        """Return what is not as by default; `from_json` makes an equal definition of it."""
+        told: dict[str, Value] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                told[field.name] = _plain(value)
+        return told
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Value]) -> Definition:
+        """Return the definition that `to_json` told.
+
+        Raises:
+            InvalidInput: It has an unknown name, or something that no definition has.
+        """
+        unknown = sorted(set(told).difference(field.name for field in fields(cls)))
+        if unknown:
+            raise InvalidInput(
+                f"a definition of a set has no {unknown}; it has "
+                f"{', '.join(field.name for field in fields(cls))}"
+            )
+        for name, value in told.items():
+            _check(name, value)
+        return cls(**told)  # pyright: ignore[reportArgumentType]  checked above
 
     @property
     def kept_us(self) -> int | None:
@@ -101,6 +130,68 @@ class Definition:
             and self.compaction not in IN_THE_COMMIT
             and self.over(items + 1, tokens + 1, size + 1, share=self.high_water) is not None
         )
+
+
+def _plain(value: object) -> Value:
+    """Return a copy of a field as JSON: mappings as dicts by name, sequences as lists."""
+    if isinstance(value, Mapping):
+        found = cast("Mapping[str, object]", value)
+        return {name: _plain(found[name]) for name in sorted(found)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in cast("Sequence[object]", value)]
+    return cast("Value", value)
+
+
+def _check(name: str, value: Value) -> None:
+    """Refuse what field *name* of a definition cannot be."""
+    if name in ("capacity", "capacity_tokens", "capacity_bytes"):
+        if value is not None:
+            counted(value, f'"{name}"')
+        return
+    if name == "retention" and type(value) is int:
+        counted(value, '"retention", in microseconds,')
+        return
+    usable, what = _FIELDS[name]
+    if not usable(value):
+        raise InvalidInput(f'"{name}" of a set must be {what}, not {value!r:.80}')
+
+
+def _is_text(value: Value) -> bool:
+    return value is None or (isinstance(value, str) and value != "")
+
+
+def _is_share(value: Value) -> bool:
+    return type(value) in (int, float) and 0 < cast("float", value) <= 1
+
+
+def _are_weights(value: Value) -> bool:
+    return value is None or (
+        isinstance(value, dict) and all(type(one) in (int, float) for one in value.values())
+    )
+
+
+def _are_rules(value: Value) -> bool:
+    return value is None or (
+        isinstance(value, list) and all(isinstance(rule, dict) for rule in value)
+    )
+
+
+_FIELDS: Mapping[str, tuple[Callable[[Value], bool], str]] = {
+    "compaction": (
+        lambda value: isinstance(value, dict) or value in IN_THE_COMMIT,
+        '"trim", "reject" or an object: a strategy and its settings',
+    ),
+    "item_type": (_is_text, "a text"),
+    "signals": (_are_weights, "an object of numbers"),
+    "high_water": (_is_share, "a share above 0 and up to 1"),
+    "low_water": (_is_share, "a share above 0 and up to 1"),
+    "execution": (lambda value: value in EXECUTIONS, f"one of {', '.join(EXECUTIONS)}"),
+    "retention": (
+        lambda value: value in ("keep", "purge"),
+        '"keep", "purge" or a whole number of microseconds',
+    ),
+    "admission": (_are_rules, "a list of objects"),
+}
 
 
 @dataclass(frozen=True, slots=True)

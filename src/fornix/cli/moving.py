@@ -40,6 +40,7 @@ from fornix.transfer import (
     Target,
     export_lines,
     exported_items,
+    history_lines,
     item_fields,
     layout_of,
     opened,
@@ -200,6 +201,8 @@ def _told(done: Loaded, found: Survey) -> str:
         "values set": done.values,
         "values were there": done.values_kept,
         "values had expired": done.expired,
+        "commits done": done.commits,
+        "commits were there": done.commits_kept,
     }
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
     return f"{told or 'nothing new'} (in the file: {_amount(found)})"
@@ -227,20 +230,23 @@ def _source(file: str) -> Generator[Source]:
 )  # fmt: skip
 @knowledge_option
 @sets_option
+@click.option("--history", is_flag=True, help="Export every commit, not only what is there now.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-def export_file(
+def export_file(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
     file: str,
     keys: tuple[str, ...],
     knowledge: str | None,
     set_names: tuple[str, ...],
+    history: bool,
     force: bool,
 ) -> None:
     """Write the memory to FILE (by default to stdout) as JSON lines, which import reads.
 
     All keys, sets and exact trees of the space, and the knowledge of its name: one unmoving state.
-    Retired items and history are not exported; fornix backup keeps them.
+    With --history all commits: earlier versions, retired items, compactions and their lineage;
+    import does them again in a new store. Runs and outputs are kept by fornix backup alone.
     """
     selection = Selection(
         keys=keys or (() if knowledge is not None else None),
@@ -249,10 +255,11 @@ def export_file(
         trees=not set_names,
     )
     with session.open(knowledge=knowledge, mode="ro") as memory, sink(file, force=force) as write:
-        total = exported_items(memory, selection)
+        total = None if history else exported_items(memory, selection)
+        found = (history_lines if history else export_lines)(memory, selection)
         lines = 0
         with progress(session, "exporting", total=total) as advance:
-            for line in export_lines(memory, selection):
+            for line in found:
                 write(line.encode() + b"\n")
                 lines += 1
                 if line.startswith('{"type":"item"'):

@@ -17,8 +17,6 @@ from typing import Protocol
 from fornix.changes import (
     Add,
     Batch,
-    Change,
-    ChangeKind,
     Clear,
     Commit,
     Compact,
@@ -27,12 +25,11 @@ from fornix.changes import (
     Define,
     Delete,
     Effects,
-    Feature,
     ItemChange,
     Limits,
     Link,
     Node,
-    Pending,
+    Past,
     Put,
     Record,
     Refresh,
@@ -50,6 +47,7 @@ from fornix.changes import (
 )
 from fornix.definition import Definition, Screened, SetInfo
 from fornix.erasures import Erased, Erasure, Kept, ReceiptState
+from fornix.features import Change, ChangeKind, Feature, Pending
 from fornix.progress import (
     Accepted,
     Begin,
@@ -105,6 +103,7 @@ __all__ = [
     "Link",
     "Node",
     "Output",
+    "Past",
     "Pending",
     "Progress",
     "Put",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from fornix.changes import Change, Feature, Pending, StoredItem
+from fornix.changes import StoredItem
 from fornix.definition import SetInfo
+from fornix.features import Change, Feature, Pending
 from fornix.scope import Scope, SetRef
 
 

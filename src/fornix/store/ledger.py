@@ -30,11 +30,13 @@ class Ledger(Protocol):
         """Apply *batch*: atomic, and durable when this returns; visible to all reads after it.
 
         Raises:
-            StaleRun: *base* is not the tree's commit number, *epoch* not the lease's, a run's
-                status not the one that a turn expects; or the run of a step or call does not wait.
+            StaleRun: *base* is not the tree's commit number, *epoch* not the lease's, *after* not
+                the last commit, a run's status not the one that a turn expects; or the run of a
+                step or call does not wait.
             KeyBusy: It changes an exact tree outside a run, while somebody alive runs the key.
             NotFound: There is no such run, compaction or version, or no such source of an item.
-            InvalidInput: The run is of another key, or its first step or call carries no begin.
+            InvalidInput: The run is of another key, its first step or call carries no begin, or a
+                past names rows that are not of this commit.
             Forgotten: The op was taken by a commit whose results were erased.
             StaleItem: An item to replace or retire has another live version, or none.
             DuplicateItem: An id to add or bring back is live.

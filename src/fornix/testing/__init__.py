@@ -38,6 +38,7 @@ _LAWS = (
     "lineage",
     "ops",
     "outputs",
+    "past",
     "persistence",
     "progress",
     "retention",

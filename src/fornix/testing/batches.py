@@ -12,6 +12,7 @@ from fornix.store import (
     Define,
     ItemChange,
     Limits,
+    Past,
     Record,
     Replace,
     Retire,
@@ -37,7 +38,7 @@ HANDBOOK = Scope("handbook", None)
 
 NOTES = SetRef(ADA, "notes")
 
-ITEM_CHANGES = (Add, Replace, Retire, Compact, Undo, Revive)
+ITEM_CHANGES = (Add, Replace, Retire, Compact, Undo, Revive, Past)
 
 AnyChange: TypeAlias = TreeDelta | Define | ItemChange
 

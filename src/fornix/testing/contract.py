@@ -15,6 +15,7 @@ from fornix.testing.lanes import LaneLaws
 from fornix.testing.lineage import LineageLaws
 from fornix.testing.ops import OpLaws
 from fornix.testing.outputs import OutputLaws
+from fornix.testing.past import PastLaws
 from fornix.testing.persistence import PersistenceLaws
 from fornix.testing.progress import ProgressLaws
 from fornix.testing.retention import RetentionLaws
@@ -36,6 +37,7 @@ class StoreContract(
     LineageLaws,
     RetentionLaws,
     ScreenLaws,
+    PastLaws,
     FinderLaws,
     StagingLaws,
     LaneLaws,

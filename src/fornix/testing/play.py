@@ -58,7 +58,7 @@ DEFINITIONS = (
     Definition(),
     Definition(capacity=2, compaction="reject"),
     Definition(capacity=3),
-    Definition(capacity=1, compaction="summarise"),
+    Definition(capacity=1, compaction={"name": "summarise"}),
     Definition(signals={"speaker": 0.5}),
     Definition(capacity=4, compaction={"name": "merge", "at": [0.5]}, admission=[{"name": "a"}]),
     Definition(capacity=3, compaction={"name": "merge"}, execution="sync"),

@@ -28,7 +28,9 @@ from fornix.values import Value
 BOOK = SetRef(HANDBOOK, "book")
 TRIM = Definition(capacity=2)
 REJECT = Definition(capacity=2, compaction="reject")
-RICH = Definition(capacity=7, compaction="merge", item_type="turn", signals={"speaker": 0.5})
+RICH = Definition(
+    capacity=7, compaction={"name": "merge"}, item_type="turn", signals={"speaker": 0.5}
+)
 
 
 def info(store: Store, ref: SetRef = NOTES) -> SetInfo:
@@ -188,7 +190,10 @@ class SetLaws(Laws):
     def test_other_compactions_are_not_the_stores_business(self, store: Store) -> None:
         """A set that is compacted by others may exceed its capacity until they come."""
         write(
-            store, Define(NOTES, Definition(capacity=1, compaction="summarise")), add("a"), add("b")
+            store,
+            Define(NOTES, Definition(capacity=1, compaction={"name": "summarise"})),
+            add("a"),
+            add("b"),
         )
         assert info(store).items == 2
 

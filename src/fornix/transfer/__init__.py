@@ -16,6 +16,7 @@ from fornix.transfer.export import (
 )
 from fornix.transfer.files import Imported, import_file, opened, survey_file
 from fornix.transfer.foreign import Target
+from fornix.transfer.history import history_lines
 from fornix.transfer.layouts import LAYOUTS, Layout, entries, layout_of
 from fornix.transfer.load import CHUNK, Load, Loaded
 from fornix.transfer.source import Source
@@ -38,6 +39,7 @@ __all__ = [
     "entries",
     "export_lines",
     "exported_items",
+    "history_lines",
     "import_file",
     "item_fields",
     "layout_of",

@@ -6,10 +6,11 @@ Every entry is checked as far as that is possible without the store it goes to.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from hashlib import blake2b
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from fornix import wire
 from fornix.errors import InvalidInput
@@ -47,6 +48,127 @@ class NodeLine:
     node: Node
 
 
+class Name(NamedTuple):
+    """How an export of history names a version, or a compaction: its commit, its place in it."""
+
+    commit: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A version of an item as a commit began it.
+
+    Attributes:
+        first: Its first version; None: this one.
+        created, updated: In microseconds; None: the time of the commit.
+        links: What it was derived from.
+    """
+
+    line: ItemLine
+    place: int
+    version: int
+    first: Name | None
+    created: int | None
+    updated: int | None
+    links: Sequence[Name]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A version that a commit ended."""
+
+    key: str | None
+    set: str
+    row: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """A source that a version of an earlier commit got."""
+
+    key: str | None
+    set: str
+    row: Name
+    source: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A compaction that a commit did; *erased*: how many of its versions are no longer kept."""
+
+    key: str | None
+    set: str
+    place: int
+    how: str
+    retired: Sequence[Name]
+    added: Sequence[Name]
+    erased: int
+    purged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """A compaction that a commit undid."""
+
+    key: str | None
+    set: str
+    compaction: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A node that a commit removed."""
+
+    key: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """From which commit and time on the past of a set is whole; *set* is None for the exact tree.
+
+    The commit 0: from the first; *since* in microseconds.
+    """
+
+    key: str | None
+    set: str | None
+    commit: int
+    since: int
+
+
+Part: TypeAlias = SetLine | NodeLine | Removed | Begun | Ended | Linked | Compacted | Undone | Floor
+"""What a commit did, a line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLine:
+    """A commit, and all that it did.
+
+    Attributes:
+        number: From 1 in the file, without gaps.
+        time: In microseconds.
+        key: Whose commit it is; None: of knowledge.
+        digest: Of the lines of the file up to its end.
+    """
+
+    number: int
+    time: int
+    key: str | None
+    parts: Sequence[Part]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccessedLine:
+    """When an item was last read; *row*: its first version."""
+
+    key: str | None
+    set: str
+    row: Name
+    time: int
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """Something that is left out on purpose, and why."""
@@ -54,7 +176,7 @@ class Skipped:
     reason: str
 
 
-Entry: TypeAlias = SetLine | ItemLine | NodeLine
+Entry: TypeAlias = SetLine | ItemLine | NodeLine | CommitLine | AccessedLine
 """What is written."""
 
 

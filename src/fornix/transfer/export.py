@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fornix import wire
@@ -11,7 +11,7 @@ from fornix.items import Item, text_of
 from fornix.memory import Memory
 from fornix.records import item_of
 from fornix.scope import is_hidden
-from fornix.store import Definition, Node, Scope, SetInfo, Store
+from fornix.store import Node, Scope, SetInfo, SetRef, Store, StoredItem
 from fornix.values import Path, Value, checked_name, microseconds, moment
 
 FORMAT = 1
@@ -23,7 +23,8 @@ LAST = (1 << 62) - 1
 """A time past every commit, in microseconds."""
 
 LABELS = ("speaker", "role", "session")
-TIMES = ("expire_at", "valid_from", "valid_to")
+TIMES = ("until", "expire_at", "valid_from", "valid_to")
+"""Times of an item that most have not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator
         yield from _set_lines(store, scope, selection, at)
         if selection.trees:
             for path, node in walk_tree(store, scope, at=at, now=now):
-                yield wire.encode(_node_fields(key, path, node))
+                yield wire.encode(node_fields(key, path, node))
     if selection.knowledge:
         yield from _set_lines(store, Scope(memory.knowledge.name, None), selection, at)
 
@@ -87,24 +88,24 @@ def _infos(store: Store, scope: Scope, selection: Selection) -> list[SetInfo]:
 
 def _set_lines(store: Store, scope: Scope, selection: Selection, at: int) -> Iterator[str]:
     for info in _infos(store, scope, selection):
-        yield wire.encode(_set_fields(info))
-        after: tuple[int, int] | None = None
-        while page := store.page(info.ref, after=after, limit=PAGE, at=at):
-            for stored in page:
-                item = item_of(stored)
-                yield wire.encode(item_fields(item, key=scope.key))
-            time = page[-1].record.time
-            after = (page[-1].updated if time is None else time, page[-1].first)
+        yield wire.encode(set_fields(info))
+        for stored in set_items(store, info.ref, at=at):
+            yield wire.encode(item_fields(item_of(stored), key=scope.key))
 
 
-def _set_fields(info: SetInfo) -> Value:
-    found = info.definition
+def set_items(store: Store, ref: SetRef, *, at: int) -> Iterator[StoredItem]:
+    """Yield the items of a set in order, as after commit *at*."""
+    after: tuple[int, int] | None = None
+    while page := store.page(ref, after=after, limit=PAGE, at=at):
+        yield from page
+        time = page[-1].record.time
+        after = (page[-1].updated if time is None else time, page[-1].first)
+
+
+def set_fields(info: SetInfo) -> dict[str, Value]:
+    """Return a set and its definition as an export writes them."""
     fields: dict[str, Value] = {"type": "set", "key": info.ref.scope.key, "set": info.ref.name}
-    usual = asdict(Definition())
-    fields.update((name, said) for name, said in asdict(found).items() if said != usual[name])
-    if found.signals is not None:
-        fields["signals"] = dict(sorted(found.signals.items()))
-    return fields
+    return fields | info.definition.to_json()
 
 
 def item_fields(item: Item, *, key: str | None) -> dict[str, Value]:
@@ -112,9 +113,7 @@ def item_fields(item: Item, *, key: str | None) -> dict[str, Value]:
     fields: dict[str, Value] = {"type": "item", "key": key, "set": item.set_name, "id": item.id}
     if item.time is not None:
         fields["time"] = stamp(item.time)
-    for name in LABELS:
-        if getattr(item, name) is not None:
-            fields[name] = getattr(item, name)
+    fields |= {n: getattr(item, n) for n in LABELS if getattr(item, n) is not None}
     fields["value"] = item.value
     if item.text != text_of(item.value):
         fields["text"] = item.text
@@ -123,12 +122,13 @@ def item_fields(item: Item, *, key: str | None) -> dict[str, Value]:
         "importance": item.importance,
         "sources": list(item.sources),
         "compacted": item.compacted,
-        **{name: time and stamp(time) for name in TIMES if (time := getattr(item, name))},
     }
-    return fields | {name: said for name, said in others.items() if said}
+    fields |= {name: value for name, value in others.items() if value}
+    return fields | {n: stamp(getattr(item, n)) for n in TIMES if getattr(item, n) is not None}
 
 
-def _node_fields(key: str, path: Path, node: Node) -> Value:
+def node_fields(key: str, path: Path, node: Node) -> dict[str, Value]:
+    """Return a node of exact memory as an export writes it."""
     kind = "object" if node.is_object else "value"
     fields: dict[str, Value] = {"type": kind, "key": key, "path": list(path)}
     if not node.is_object:

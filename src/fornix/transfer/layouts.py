@@ -9,6 +9,7 @@ from fornix import wire
 from fornix.errors import FornixError, InvalidInput
 from fornix.records import as_passed
 from fornix.transfer.chats import ChatReader
+from fornix.transfer.commits import HistoryLines
 from fornix.transfer.conversations import ConversationReader, LocomoReader
 from fornix.transfer.documents import Record
 from fornix.transfer.entries import Entry, ItemLine, Skipped
@@ -18,6 +19,7 @@ from fornix.transfer.lines import KINDS, FornixLines
 from fornix.transfer.mcp_memory import McpMemoryReader
 from fornix.transfer.mem0 import Mem0Reader
 from fornix.transfer.source import Source
+from fornix.values import Value
 
 Layout: TypeAlias = Literal[
     "fornix", "chat", "conversation", "locomo", "mem0", "langgraph", "mcp-memory"
@@ -104,12 +106,26 @@ def entries(
 
 
 def _lines(source: Source) -> Iterator[tuple[int, Entry]]:
-    reader = FornixLines()
+    reader = HistoryLines() if has_history(source) else FornixLines()
+    number = 0
     for number, fields in source.objects():
         try:
             yield from ((number, entry) for entry in reader.line(fields))
         except FornixError as error:
             raise source.wrong(number, str(error), "correct the line and import again") from error
+    try:
+        yield from ((number, entry) for entry in reader.end())
+    except FornixError as error:
+        raise source.wrong(number, str(error), "get the whole file and import again") from error
+
+
+def has_history(source: Source) -> bool:
+    """Return whether an export of fornix has history: its first line says so."""
+    try:
+        first: Value = wire.decode(next(source.lines(), (0, "null"))[1])
+    except (ValueError, RecursionError):
+        return False  # reading it says what is wrong
+    return isinstance(first, dict) and first.get("history") is True
 
 
 class _Seen:

@@ -37,6 +37,9 @@ SETTINGS = tuple(one.name for one in fields_of(Definition))
 KINDS = ("fornix", "set", "item", "object", "value")
 """What the lines of an export are of."""
 
+OWNER = ("type", "key", "set")
+"""What a set's line has before its definition."""
+
 
 def numbered(name: str, raw: Iterable[bytes], *, past: int = 0) -> Iterator[tuple[int, str]]:
     """Yield the number and text of every line that is not blank.
@@ -62,10 +65,20 @@ def wrong(name: str, number: int, problem: str, remedy: str) -> InvalidInput:
     return InvalidInput(f"{name}:{number}: {problem}; {remedy}")
 
 
-def _only(fields: dict[str, Value], known: str) -> None:
+def only(fields: dict[str, Value], known: str) -> None:
+    """Refuse fields that a line of such a type has not."""
     unknown = sorted(set(fields).difference(known.split()))
     if unknown:
         raise InvalidInput(f"unknown fields {unknown}: a {fields['type']!r} line has {known}")
+
+
+def owner_of(fields: dict[str, Value]) -> tuple[str | None, str]:
+    """Return the key (None: knowledge) and the set that a line names."""
+    if "key" not in fields:
+        raise InvalidInput('"key" is missing; it is null for knowledge')
+    key = fields["key"]
+    name = checked_name(fields.get("set"), '"set"')
+    return (None if key is None else checked_name(key, '"key"')), name
 
 
 class FornixLines:
@@ -81,48 +94,48 @@ class FornixLines:
             InvalidInput: It cannot be used.
         """
         kind = fields.get("type")
+        if str(fields.get("set")).startswith(HIDDEN):
+            raise InvalidInput(f'"set" must not begin with {HIDDEN!r}')
         if kind == "fornix":
-            self._header(fields)
+            self.header(fields)
         elif kind == "set":
-            yield self._set(fields)
+            yield self.set(fields)
         elif kind == "item":
-            yield self._item(fields)
+            yield self.item(fields)
         elif kind in ("object", "value"):
-            yield self._node(fields)
+            yield self.node(fields)
         else:
             raise InvalidInput(f'"type" is {kind!r}; it is fornix, set, item, object or value')
 
-    def _header(self, fields: dict[str, Value]) -> None:
+    def end(self) -> Iterator[Entry]:
+        """Yield what the end of the file says: nothing."""
+        yield from ()
+
+    def header(self, fields: dict[str, Value]) -> None:
+        """Refuse the first line of a format that this fornix does not read."""
         if fields.get("format") != FORMAT:
             raise InvalidInput(
                 f"the format is {fields.get('format')!r}, this fornix reads {FORMAT}; "
                 "upgrade fornix, or export it again with this one"
             )
 
-    def _owner(self, fields: dict[str, Value]) -> tuple[str | None, str]:
-        if "key" not in fields:
-            raise InvalidInput('"key" is missing; it is null for knowledge')
-        key = fields["key"]
-        name = checked_name(fields.get("set"), '"set"')
-        if name.startswith(HIDDEN):
-            raise InvalidInput(f'"set" must not begin with {HIDDEN!r}, unlike {name!r}')
-        return (None if key is None else checked_name(key, '"key"')), name
-
-    def _set(self, fields: dict[str, Value]) -> Entry:
-        _only(fields, f"type key set {' '.join(SETTINGS)}")
-        key, name = self._owner(fields)
+    def set(self, fields: dict[str, Value]) -> SetLine:
+        """Return the set that a line defines."""
+        only(fields, f"type key set {' '.join(SETTINGS)}")
+        key, name = owner_of(fields)
         made = _definition({name: fields[name] for name in SETTINGS if name in fields})
         if key is None and made != Definition(item_type=made.item_type, admission=made.admission):
             raise InvalidInput("a set of knowledge has no capacity, compaction or signals")
         return SetLine(key, name, made)
 
-    def _item(self, fields: dict[str, Value]) -> Entry:
-        _only(
+    def item(self, fields: dict[str, Value]) -> ItemLine:
+        """Return the item that a line is."""
+        only(
             fields,
             "type key set id time speaker role session value text metadata importance sources "
-            "compacted expire_at valid_from valid_to",
+            "compacted until expire_at valid_from valid_to",
         )
-        key, name = self._owner(fields)
+        key, name = owner_of(fields)
         if "value" not in fields:
             raise InvalidInput('"value" is missing')
         item = Item(
@@ -135,16 +148,18 @@ class FornixLines:
             role=cast("str | None", fields.get("role")),
             session=cast("str | None", fields.get("session")),
             time=time_of(fields.get("time")),
+            sources=texts_of(fields, "sources"),
+            compacted=fields.get("compacted") is True,
+            until=time_of(fields.get("until")),
             expire_at=time_of(fields.get("expire_at")),
             valid_from=time_of(fields.get("valid_from")),
             valid_to=time_of(fields.get("valid_to")),
-            sources=texts_of(fields, "sources"),
-            compacted=fields.get("compacted") is True,
         )
         return ItemLine(key, name, checked_item(item))
 
-    def _node(self, fields: dict[str, Value]) -> Entry:
-        _only(fields, "type key path value expires")
+    def node(self, fields: dict[str, Value]) -> NodeLine:
+        """Return the node of exact memory that a line is."""
+        only(fields, "type key path value expires")
         key, path = checked_name(fields.get("key"), '"key"'), texts_of(fields, "path")
         MemoryRef(MemoryKind.SHORT_TERM, path)
         if not path:

@@ -15,10 +15,19 @@ from fornix.memory import Memory
 from fornix.records import item_of
 from fornix.sets import MemorySet, OnExisting
 from fornix.store import Batch, Define, Scope, SetRef
-from fornix.transfer.entries import Entry, ItemLine, NodeLine, SetLine, Skipped
+from fornix.transfer.entries import (
+    AccessedLine,
+    CommitLine,
+    Entry,
+    ItemLine,
+    NodeLine,
+    SetLine,
+    Skipped,
+)
 from fornix.transfer.export import item_fields
 from fornix.transfer.foreign import Target
-from fornix.transfer.layouts import Layout, entries
+from fornix.transfer.layouts import Layout, entries, has_history
+from fornix.transfer.replay import Replay
 from fornix.transfer.source import Source
 from fornix.values import moment
 
@@ -44,6 +53,8 @@ class Loaded:
         values: Values and objects of exact memory that were written.
         values_kept: Those that were there already, and stay.
         expired: Those that expired before they could be written.
+        commits: Commits of a history that were done again; `added` are their versions of items.
+        commits_kept: Those that had been done before.
     """
 
     added: int = 0
@@ -53,6 +64,8 @@ class Loaded:
     values: int = 0
     values_kept: int = 0
     expired: int = 0
+    commits: int = 0
+    commits_kept: int = 0
 
     def plus(self, other: Loaded) -> Loaded:
         """Return the sums."""
@@ -88,6 +101,10 @@ class Load:
         Args:
             progress: Called with the number of entries done since the last call.
         """
+        if layout == "fornix" and has_history(source):
+            done = Replay(self._memory, source, progress).run()
+            self.done = Loaded(added=done.versions, commits=done.commits, commits_kept=done.kept)
+            return self.done
         last, begun = 0, False
         self._exported = layout == "fornix"
         try:
@@ -111,6 +128,8 @@ class Load:
             return self._define(first)
         if isinstance(first, ItemLine):
             return self._add(first, [e.item for e in chunk if isinstance(e, ItemLine)])
+        if isinstance(first, (CommitLine, AccessedLine)):
+            raise InvalidInput("a history is imported whole")
         return self._write(first.key, [e for e in chunk if isinstance(e, NodeLine)])
 
     def _ref(self, line: SetLine | ItemLine) -> SetRef:
@@ -253,5 +272,7 @@ def _chunks(
 def _place(entry: Entry) -> tuple[object, ...]:
     if isinstance(entry, NodeLine):
         return ("node", entry.key)
+    if isinstance(entry, (CommitLine, AccessedLine)):
+        return ("history",)
     kind = "set" if isinstance(entry, SetLine) else "item"
     return (kind, entry.key, entry.set)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fornix.transfer.entries import Entry, ItemLine, SetLine, Skipped
+from fornix.transfer.entries import (
+    AccessedLine,
+    Begun,
+    CommitLine,
+    Entry,
+    ItemLine,
+    SetLine,
+    Skipped,
+)
 from fornix.transfer.foreign import Target
 from fornix.transfer.layouts import Layout, entries
 from fornix.transfer.source import Source
@@ -25,7 +33,7 @@ class Survey:
     Attributes:
         layout: Its format.
         entries: What would be written: items, sets, nodes of exact memory.
-        items: How many items, by key and set; the key None is knowledge.
+        items: How many items, by key and set; the key None is knowledge. In a history, versions.
         skipped: How much is left out, by the reason.
         sample: The first items, each with its key and set.
     """
@@ -74,10 +82,10 @@ def survey(
         if len(seen) < count:
             problem = f"{named[-1]!r} was there before, on {source.at(first)}"
             raise source.wrong(number, problem, "remove one, or give it another id")
-        if isinstance(entry, ItemLine):
-            items[entry.key, entry.set] += 1
+        for line in _items(entry):
+            items[line.key, line.set] += 1
             if len(sample) < SAMPLE:
-                sample.append(entry)
+                sample.append(line)
     return Survey(layout, count, dict(items), dict(skipped), tuple(sample))
 
 
@@ -90,9 +98,20 @@ def check(source: Source, layout: Layout, target: Target | None) -> int:
     return survey(source, layout, target).entries
 
 
+def _items(entry: Entry) -> Iterator[ItemLine]:
+    if isinstance(entry, ItemLine):
+        yield entry
+    elif isinstance(entry, CommitLine):
+        yield from (part.line for part in entry.parts if isinstance(part, Begun))
+
+
 def _named(entry: Entry) -> tuple[object, ...]:
     if isinstance(entry, ItemLine):
         return ("item", entry.key, entry.set, entry.item.id)
     if isinstance(entry, SetLine):
         return ("set", entry.key, entry.set)
+    if isinstance(entry, CommitLine):
+        return ("commit", entry.number)
+    if isinstance(entry, AccessedLine):
+        return ("accessed", entry.key, entry.set, entry.row)
     return ("node", entry.key, entry.path)

@@ -27,16 +27,17 @@ class Lineage:
 
     def link(self, row: int, sources: Sequence[int], work: Work) -> None:
         """Note that *row* was derived from *sources*."""
-        new = sorted(set(sources))
+        before = self.sources.get(row, [])
+        new = sorted(set(sources).difference(before))
         if not new:
             return
-        self.sources[row] = new
+        self.sources[row] = sorted([*before, *new])
         for source in new:
             self.derived.setdefault(source, []).append(row)
-        work.undo.append(lambda: self._unlink(row, new))
+        work.undo.append(lambda: self._unlink(row, before, new))
 
-    def _unlink(self, row: int, sources: Sequence[int]) -> None:
-        del self.sources[row]
+    def _unlink(self, row: int, before: list[int], sources: Sequence[int]) -> None:
+        self.sources[row] = before
         for source in sources:
             self.derived[source].remove(row)
 
@@ -68,6 +69,14 @@ class Lineage:
                 self.compactions[compaction.id] = before
 
         work.undo.append(take_back)
+
+    def done_by(self, number: int) -> list[Compaction]:
+        """Return the compactions that commit *number* did."""
+        return [done for done in self.compactions.values() if done.commit == number]
+
+    def undone_by(self, number: int) -> list[int]:
+        """Return the ids of those that it undid."""
+        return [done.id for done in self.compactions.values() if done.undone == number]
 
     def purge(self, row: ItemRow) -> None:
         """Drop what is known of a version that is removed, whose set's compactions it was in."""

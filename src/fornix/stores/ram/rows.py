@@ -15,7 +15,17 @@ from typing import Any
 
 from fornix.frozen import frozen
 from fornix.records import is_meant
-from fornix.store import Batch, Commit, Definition, Feature, Node, Record, Scope, SetRef
+from fornix.store import (
+    Batch,
+    Commit,
+    Definition,
+    Feature,
+    Node,
+    Record,
+    Scope,
+    SetRef,
+    StoredItem,
+)
 from fornix.values import Path, Value
 
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})
@@ -263,7 +273,7 @@ class Journal:
             tuple(work.begun.values()), tuple(work.ended), None,
         ))
         # fmt: on
-        self._put.extend(work.put.values())
+        self._put.extend(sorted(work.put.values(), key=_position))
 
     def of(self, scope: Scope) -> list[int]:
         """Return the numbers of the commits of a scope."""
@@ -292,6 +302,10 @@ class Journal:
 
 def _begun(row: NodeRow) -> int:
     return row.begun
+
+
+def _position(row: NodeRow) -> int:
+    return row.position
 
 
 class Work:
@@ -340,6 +354,23 @@ class Work:
         self.made += 1
         again = replace(row, row=number, begun=self.number, version=version, ended=None)
         return self._begun(row.home, again)
+
+    def restore(self, home: SetRows, item: StoredItem) -> ItemRow:
+        """Begin a version as it was in another store."""
+        time = item.updated if item.record.time is None else item.record.time
+        row = ItemRow(
+            item.row,
+            item.first,
+            home,
+            self.number,
+            item.version,
+            item.created,
+            item.updated,
+            time,
+            replace(item.record, time=time),
+        )
+        self.made = max(self.made, item.row - (self.number << ROW_BITS) + 1)
+        return self._begun(home, row)
 
     def _begun(self, home: SetRows, row: ItemRow) -> ItemRow:
         home.begin(row)

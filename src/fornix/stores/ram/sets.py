@@ -24,6 +24,7 @@ from fornix.store import (
     Definition,
     ItemChange,
     Link,
+    Past,
     Replace,
     Retire,
     Revive,
@@ -33,6 +34,7 @@ from fornix.store import (
     Undo,
     unscreened,
 )
+from fornix.store.past import check_next, check_past
 from fornix.stores.ram.lineage import Lineage
 from fornix.stores.ram.rows import ROW_BITS, ItemRow, SetRows, Work
 
@@ -145,6 +147,8 @@ class Sets:
                 self._compact(change, work)
             case Undo():
                 self._undo(change, work)
+            case Past():
+                self._past(change, work)
             case Revive(set=ref, row=number):
                 home = self.named(ref)
                 found = None if home is None else home.numbered(number)
@@ -234,6 +238,38 @@ class Sets:
                 raise CompactionChanged(done.id, f"an item {row.record.id!r} is live again")
             self._revive(row, work)
         self.lineage.keep(replace(done, undone=work.number), work)
+
+    def _past(self, past: Past, work: Work) -> None:
+        home = self.named(past.set) or self._make(past.set, Definition(), work)
+        check_past(past, work.number)
+        begun, ended = {item.row for item in past.begun}, set(past.ended)
+        found = {row.row: row for row in home.kept(past.ended)}
+        for number in sorted(ended - begun):
+            if number not in found or found[number].ended is not None:
+                raise NotFound(f"set {past.set.name!r} has no live version of row {number}")
+            work.end(found[number])
+        for item in past.begun:
+            last = home.last(item.record.id)
+            check_next(item, None if last is None else (last.version, last.ended is None))
+            row = work.restore(home, item)
+            if item.row in ended:
+                work.end(row)
+        before = home.floor
+        work.undo.append(lambda: setattr(home, "floor", before))
+        home.floor = max(before, past.floor)
+        self._past_lineage(past, work)
+
+    def _past_lineage(self, past: Past, work: Work) -> None:
+        for row, source in past.links:
+            self.lineage.link(row, [source], work)
+        for done in past.compactions:
+            gone = [0] * done.erased
+            self.lineage.keep(replace(done, retired=[*done.retired, *gone], undone=None), work)
+        for compaction in past.undone:
+            done = self.lineage.compactions.get(compaction)
+            if done is None or done.set != past.set:
+                raise NotFound(f"set {past.set.name!r} has no compaction {compaction}")
+            self.lineage.keep(replace(done, undone=work.number), work)
 
     def _revive(self, row: ItemRow, work: Work) -> None:
         last = row.home.last(row.record.id)

@@ -40,6 +40,7 @@ from fornix.store import (
     StoreStats,
     refs_of,
 )
+from fornix.store.past import GONE
 from fornix.stores.ram.erasing import RamForgetting
 from fornix.stores.ram.rows import ROW_BITS, Entry, Journal, SetRows, Work
 from fornix.stores.ram.tree import Tree
@@ -135,6 +136,8 @@ class RamStore(RamForgetting):
     def _guard(self, batch: Batch) -> None:
         self._expect(batch.expects)
         key = batch.scope.key or batch.scope.space
+        if batch.after is not None and batch.after != len(self._journal):
+            raise StaleRun(key, expected=batch.after, found=len(self._journal))
         owner, epoch = self._leases.get(batch.scope, (None, 0))
         if batch.epoch is not None and (owner is None or epoch != batch.epoch):
             raise StaleRun(key, expected=batch.epoch, found=epoch, what="epoch")
@@ -165,8 +168,11 @@ class RamStore(RamForgetting):
             if tree is None:
                 tree = self._trees[batch.scope] = Tree()
             work.positions = tree.positions
+            work.undo.append(lambda: setattr(tree, "positions", work.positions))
             for delta in batch.state:
                 tree.apply(delta, work)
+        if batch.floor != (0, 0):
+            self._trees.setdefault(batch.scope, Tree()).raise_floor(batch.floor, work)
         if batch.define or batch.items:
             self._sets.apply(batch, work)
         self._runs.apply(batch, work)
@@ -234,13 +240,21 @@ class RamStore(RamForgetting):
             if not 0 < number <= len(self._journal):
                 return None
             entry = self._journal[number - 1]
+            put = [(path, row) for path, row in entry.put if not row.swept]
+            lineage = self._sets.lineage
             return Effects(
                 replace(entry.commit, result=deepcopy(entry.commit.result), marks=()),
                 self._hidden.get(entry.scope, entry.scope),
-                put=[(path, row.node()) for path, row in entry.put if not row.swept],
-                removed=[path for path, row in entry.removed if not row.swept],
+                put=[(path, row.node()) for path, row in put],
+                removed=[
+                    path for path, row in entry.removed if not row.swept and row.expires != GONE
+                ],
                 begun=[self._stored(row) for row in entry.begun if row.row in self._rows],
                 ended=[self._stored(row) for row in entry.ended if row.row in self._rows],
+                places=[row.position for _, row in put],
+                ends=[row.ended for _, row in put],
+                compactions=[self._as_kept(done) for done in lineage.done_by(number)],
+                undone=lineage.undone_by(number),
             )
 
     def commit_at(self, time: int) -> int:

@@ -7,7 +7,8 @@ from copy import deepcopy
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
-from fornix.stores.ram.rows import ATOMS, NodeRow, Work
+from fornix.store.past import GONE
+from fornix.stores.ram.rows import ATOMS, ROW_BITS, NodeRow, Work
 from fornix.values import Path, Value
 
 EVER = -(1 << 62)
@@ -64,7 +65,7 @@ class Tree:
         name, row.path = path[-1], path
         there = parent.live.get(name)
         if there is None:
-            self.positions += 1
+            self.positions = max(self.positions + 1, work.number << ROW_BITS)
             row.position = self.positions
         elif not there.is_object:
             row.position = there.position
@@ -89,6 +90,9 @@ class Tree:
             if row.position <= work.positions:
                 work.removed.append((place, _before(row, above.versions[place[-1]], work.number)))
             found.extend(((*place, name), below, row) for name, below in row.live.items())
+            if place != path:
+                work.undo.append(lambda row=row: setattr(row, "ended", None))
+                row.ended = work.number
         self._end(parent, path[-1], work)
 
     def _end(self, parent: NodeRow, name: str, work: Work) -> None:
@@ -110,11 +114,17 @@ class Tree:
 
     def sweep(self, now: int) -> int:
         """Remove every version that expired, with what is below it; return how many."""
-        gone = self._remove(lambda row: row.expired(now))
+        gone = self._remove(lambda row: row.expired(now) and row.expires != GONE)
         expired = [row.expires for row in gone if row.expires is not None]
         commit, time = self.floor
-        self.floor = commit, max([time, *(e for e in expired if e <= now)])
+        self.floor = commit, max([time, *(e for e in expired if GONE < e <= now)])
         return len(gone)
+
+    def raise_floor(self, floor: tuple[int, int], work: Work) -> None:
+        """Note from which commit and time on the past is whole."""
+        before = self.floor
+        work.undo.append(lambda: setattr(self, "floor", before))
+        self.floor = max(before[0], floor[0]), max(before[1], floor[1])
 
     def prune(self, until: int) -> int:
         """Remove every version that ended by commit *until*, with what is below it."""

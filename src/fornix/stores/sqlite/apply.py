@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import apsw
 
@@ -25,7 +25,7 @@ from fornix.store import (
     SetRef,
     refs_of,
 )
-from fornix.stores.sqlite import leases, progress
+from fornix.stores.sqlite import history, leases, progress
 from fornix.stores.sqlite.connection import first
 from fornix.stores.sqlite.files import Owners
 from fornix.stores.sqlite.gathered import Gathered
@@ -147,6 +147,8 @@ class Transaction:
         if batch.run is not None and run is not None:
             runs, gathered = self._known.runs, self.gathered
             progress.apply(self._db, runs, gathered, run, batch.run, number=number, time=time)
+        if batch.floor != (0, 0):
+            history.raise_floor(self._db, scope, batch.floor)
         if batch.release and batch.epoch is not None:
             leases.drop(self._db, self._known.runs, batch.scope, batch.epoch)
         self.gathered.add_commit(
@@ -176,6 +178,9 @@ class Transaction:
 
     def _guard(self, batch: Batch, scope: int, number: int) -> KnownRun | None:
         """Return the run that the batch is about, if it is about one; refuse what may not be."""
+        key = batch.scope.key or batch.scope.space
+        if batch.after is not None and batch.after != number - 1:
+            raise StaleRun(key, expected=batch.after, found=number - 1)
         leases.guard(self._db, self._known.runs, self.owners, batch)
         run = progress.guard(self._db, self._known.runs, batch)
         for ref in refs_of(batch) if batch.define or batch.items else ():
@@ -222,7 +227,7 @@ class Transaction:
         ).get
         if row is None:
             return None
-        self._known.sets[ref] = (row[0], Definition(**json.loads(row[1])))
+        self._known.sets[ref] = (row[0], Definition.from_json(json.loads(row[1])))
         return self._known.sets[ref]
 
     def define(self, define: Define) -> None:
@@ -234,7 +239,7 @@ class Transaction:
                     define.set.name, asked=define.definition, found=known[1]
                 )
             return
-        text = json.dumps(asdict(define.definition))
+        text = json.dumps(define.definition.to_json())
         if known is None:
             self._db.execute(
                 "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?)",

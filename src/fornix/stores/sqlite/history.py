@@ -5,6 +5,7 @@ from __future__ import annotations
 import apsw
 
 from fornix.store import SWEEP_AFTER_US, SWEPT_AT_ONCE, Scope
+from fornix.store.past import GONE
 from fornix.stores.sqlite import journal
 from fornix.stores.sqlite.connection import first, numbers, query
 from fornix.stores.sqlite.scopes import ROW_BITS
@@ -81,10 +82,12 @@ def expire(db: apsw.Connection, *, now: int) -> int:
     query(
         db,
         "UPDATE scope SET since = max(since, gone.expires) FROM (SELECT scope, max(expires) AS "
-        "expires FROM node WHERE expires <= ? GROUP BY scope) AS gone WHERE gone.scope = scope.id",
+        "expires FROM node WHERE expires <= ?1 AND expires != ?2 GROUP BY scope) AS gone "
+        "WHERE gone.scope = scope.id",
         now,
+        GONE,
     )
-    query(db, "DELETE FROM node WHERE expires <= ?", now)
+    query(db, "DELETE FROM node WHERE expires <= ? AND expires != ?", now, GONE)
     return db.changes()
 
 
@@ -112,6 +115,12 @@ def floor(db: apsw.Connection, scope: Scope) -> tuple[int, int]:
     """Return from which commit and time on the past of a tree is whole."""
     sql = "SELECT floor, since FROM scope WHERE space = ? AND key = ?"
     return first(db, sql, scope.space, scope.key or "") or (0, 0)
+
+
+def raise_floor(db: apsw.Connection, scope: int, floor: tuple[int, int]) -> None:
+    """Note from which commit and time on the past of a tree is whole."""
+    sql = "UPDATE scope SET floor = max(floor, ?2), since = max(since, ?3) WHERE id = ?1"
+    db.execute(sql, (scope, *floor))
 
 
 def time_of(db: apsw.Connection, number: int) -> int:

@@ -27,6 +27,7 @@ from fornix.store import (
     Definition,
     ItemChange,
     Link,
+    Past,
     Record,
     Replace,
     Retire,
@@ -38,6 +39,7 @@ from fornix.store import (
 from fornix.stores.sqlite import lineage
 from fornix.stores.sqlite.connection import Row, first, query, texts
 from fornix.stores.sqlite.gathered import Gathered
+from fornix.stores.sqlite.past import apply_past
 from fornix.stores.sqlite.scopes import ROW_BITS, scope_id
 
 _LAST = """
@@ -197,11 +199,12 @@ class Changes:
                 self._compact(number, change)
             case Undo():
                 self._undo(number, change)
-            case Revive(row=row):
-                self._gathered.flush()
-                if not self._kept(number, [row]):
-                    raise NotFound(f"set {change.set.name!r} has no version of row {row}")
-                self._revive(number, change.set, row)
+            case Past():
+                self._ended.extend(
+                    apply_past(self._db, self._gathered, number, change, self._number)
+                )
+            case Revive():
+                self._bring_back(number, change)
 
     def _set(self, change: ItemChange) -> int:
         known = self._tx.set_known(change.set)
@@ -210,7 +213,7 @@ class Changes:
                 raise SetMoved(change.set.name, what="rules")
             return known[0]
         match change:
-            case Add():
+            case Add() | Past():
                 self._tx.define(Define(change.set, Definition()))
             case Replace(record=record):
                 raise StaleItem(record.id, expected=change.version, found=None)
@@ -255,6 +258,12 @@ class Changes:
                 raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
             found.add(row)
         return found
+
+    def _bring_back(self, number: int, change: Revive) -> None:
+        self._gathered.flush()
+        if not self._kept(number, [change.row]):
+            raise NotFound(f"set {change.set.name!r} has no version of row {change.row}")
+        self._revive(number, change.set, change.row)
 
     # --- compactions
 

@@ -10,7 +10,8 @@ from fornix import wire
 from fornix.erasures import forgotten
 from fornix.errors import IdempotencyConflict
 from fornix.store import Commit, Effects, Node, Scope, StoredItem
-from fornix.stores.sqlite import shapes
+from fornix.store.past import GONE
+from fornix.stores.sqlite import lineage, shapes
 from fornix.stores.sqlite.connection import numbers, query
 from fornix.stores.sqlite.scopes import ROW_BITS
 from fornix.stores.sqlite.tree import split
@@ -44,17 +45,23 @@ def effects(db: apsw.Connection, number: int) -> Effects | None:
     time, result, ended, space, key = row
     stored = None if result is None else wire.decode(result)
     ids: dict[str, list[int]] = {} if ended is None else json.loads(ended)
-    put = _nodes(db, "id BETWEEN ? AND ?", *_range(number))
-    gone = _nodes(db, "id IN (SELECT value FROM carray(?))", numbers(ids.get("nodes", [])))
+    put = _nodes(db, "id BETWEEN ? AND ? ORDER BY place", *_range(number))
+    gone = _nodes(
+        db, "id IN (SELECT value FROM carray(?)) ORDER BY id", numbers(ids.get("nodes", []))
+    )
     return Effects(
         commit=Commit(number, time, adopted=False, result=stored),
         scope=Scope(space, key or None),
-        put=put,
-        removed=[path for path, _ in gone],
+        put=[(path, node) for path, node, _, _ in put],
+        removed=[path for path, node, *_ in gone if node.expires != GONE],
         begun=_items(db, "item.row BETWEEN ? AND ?", *_range(number)),
         ended=_items(
             db, "item.row IN (SELECT value FROM carray(?))", numbers(ids.get("items", []))
         ),
+        places=[place for _, _, place, _ in put],
+        ends=[end for *_, end in put],
+        compactions=lineage.done_by(db, number),
+        undone=lineage.undone_by(db, number),
     )
 
 
@@ -62,14 +69,18 @@ def _range(number: int) -> tuple[int, int]:
     return number << ROW_BITS, (number + 1 << ROW_BITS) - 1
 
 
-def _nodes(db: apsw.Connection, where: str, *bindings: object) -> list[tuple[Path, Node]]:
-    sql = f"SELECT parent, name, value, expires FROM node WHERE {where} ORDER BY id"  # noqa: S608 - ours
+def _nodes(
+    db: apsw.Connection, where: str, *bindings: object
+) -> list[tuple[Path, Node, int, int | None]]:
+    sql = f"SELECT parent, name, value, expires, place, ended FROM node WHERE {where}"  # noqa: S608 - ours
     return [
         (
             (*split(parent), *split(name)),
             Node(value is None, None if value is None else wire.decode(value), expires),
+            place,
+            end,
         )
-        for parent, name, value, expires in query(db, sql, *bindings)
+        for parent, name, value, expires, place, end in query(db, sql, *bindings)
     ]
 
 

@@ -37,6 +37,19 @@ def compaction(db: apsw.Connection, number: int) -> Compaction | None:
     return None if row is None else _compaction(db, row)
 
 
+def done_by(db: apsw.Connection, number: int) -> list[Compaction]:
+    """Return the compactions that commit *number* did."""
+    sql = f"{_DONE} WHERE compaction.id BETWEEN ? AND ? ORDER BY compaction.id"
+    span = number << ROW_BITS, (number + 1 << ROW_BITS) - 1
+    return [_compaction(db, row) for row in query(db, sql, *span)]
+
+
+def undone_by(db: apsw.Connection, number: int) -> list[int]:
+    """Return the ids of those that it undid."""
+    sql = "SELECT id FROM compaction WHERE undone = ? ORDER BY id"
+    return [done for (done,) in query(db, sql, number)]
+
+
 def _compaction(db: apsw.Connection, row: Row) -> Compaction:
     number, set_id, how, retired, added, undone, purged, time = row
     listed: tuple[list[int], list[int]] = json.loads(retired), json.loads(added)

@@ -157,7 +157,7 @@ def _vectors(
 
 def _retentions(db: apsw.Connection, done: Repaired) -> None:
     for number, text, found in query(db, "SELECT id, definition, retention FROM memory_set"):
-        right = Definition(**json.loads(text)).kept_us
+        right = Definition.from_json(json.loads(text)).kept_us
         if found != right:
             query(db, "UPDATE memory_set SET retention = ? WHERE id = ?", right, number)
             done.count("retentions of sets noted again")

@@ -144,6 +144,7 @@ CREATE TABLE compaction (
 ) STRICT;
 
 CREATE INDEX compaction_of_set ON compaction (set_id, id);
+CREATE INDEX compaction_undone ON compaction (undone) WHERE undone IS NOT NULL;
 
 CREATE TABLE access (          -- when an item was last read; flushed with later commits
     first INTEGER PRIMARY KEY,

@@ -154,7 +154,7 @@ def set_infos(rows: Iterable[Row], scope: Scope) -> Iterator[SetInfo]:
         yield SetInfo(
             number,
             SetRef(scope, name),
-            Definition(**json.loads(definition)),
+            Definition.from_json(json.loads(definition)),
             items,
             size,
             tokens,

@@ -64,6 +64,7 @@ CREATE TABLE compaction (
 ) STRICT;
 
 CREATE INDEX compaction_of_set ON compaction (set_id, id);
+CREATE INDEX compaction_undone ON compaction (undone) WHERE undone IS NOT NULL;
 
 ALTER TABLE journal ADD COLUMN erased INTEGER;
 ALTER TABLE run ADD COLUMN erased INTEGER;
