@@ -156,7 +156,7 @@ def test_a_limit_of_a_file_is_no_loss_either(path: Path, start) -> None:
     child = start("""
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with Memory.open(path, embedder="words") as memory:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (800_000, resource.RLIM_INFINITY))
     done = 0
     try:
         while True:

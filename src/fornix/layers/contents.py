@@ -184,13 +184,15 @@ def accessed_time(item: Item) -> datetime | None:
 
 
 def pages(writer: Writer, ref: SetRef) -> Iterable[StoredItem]:
-    """Yield what a set holds, in its order."""
+    """Yield what a set holds, in its order; what fits one page is of one moment."""
     after: tuple[int, int] | None = None
-    while page := writer.page(ref, after=after, limit=PAGE, newest_first=False, at=None):
+    while True:
+        page = writer.page(ref, after=after, limit=PAGE, newest_first=False, at=None)
         yield from page
-        last = page[-1]
-        time = last.record.time
-        after = (last.updated if time is None else time, last.first)
+        if len(page) < PAGE:
+            return
+        time = page[-1].record.time
+        after = (page[-1].updated if time is None else time, page[-1].first)
 
 
 @dataclass(slots=True)

@@ -167,8 +167,8 @@ class RamStore(RamForgetting):
             tree = self._trees.get(batch.scope)
             if tree is None:
                 tree = self._trees[batch.scope] = Tree()
-            work.positions = tree.positions
-            work.undo.append(lambda: setattr(tree, "positions", work.positions))
+            before = work.positions = tree.positions
+            work.undo.append(lambda: setattr(tree, "positions", before))
             for delta in batch.state:
                 tree.apply(delta, work)
         if batch.floor != (0, 0):
