@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fornix import LocalRunner, Memory
+from fornix import LocalRunner, Memory, Trim
 from fornix.compat.flink_agents import (
     Agent,
     ChatMessage,
@@ -70,6 +70,19 @@ def test_knowledge_takes_any_storable_value(memory: Memory) -> None:
     assert (fact.name, fact.value["weight"]) == ("house_rules", 3)
     assert fact.created_time <= fact.updated_time
     assert rules.search("sugar", 1)[0].value == fact.value
+
+
+def test_forgetting_keys_and_compaction_leave_knowledge_alone(memory: Memory) -> None:
+    """It changes by explicit calls only (E1): not as keys are forgotten, nor as sets are compacted."""
+    rules = Knowledge(memory.knowledge).get_or_create_knowledge_set(name="house_rules")
+    rules.add({"rule": "no sugar after nine", "weight": 3})
+    before = [(i.value, i.created_time, i.updated_time) for i in rules.get()]
+    notes = memory.key("ada").set("n", capacity=3, compaction=Trim(n=2), execution="sync")
+    for n in range(9):
+        notes.add(f"note {n}")
+    assert len(notes) <= 3
+    memory.forget("ada")
+    assert [(i.value, i.created_time, i.updated_time) for i in rules.get()] == before
 
 
 def test_other_keys_see_knowledge_but_not_history(memory: Memory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Any, ClassVar, Protocol, cast
 
@@ -28,7 +29,7 @@ class Rule(Protocol):
         ...
 
 
-class Kept:
+class Kept(ABC):
     """A rule that fornix brings along: its name and its fields are its JSON."""
 
     name: ClassVar[str]
@@ -38,9 +39,9 @@ class Kept:
         """See `Rule.level`."""
         return None
 
+    @abstractmethod
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`."""
-        raise NotImplementedError
 
     def to_json(self) -> Plan:
         """Return it as it is kept."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -46,7 +47,7 @@ class Target:
     zone: tzinfo | None = None
 
 
-class Reader:
+class Reader(ABC):
     """Turns the records of one format into items.
 
     Attributes:
@@ -62,20 +63,20 @@ class Reader:
         self.ids = Ids()
 
     @classmethod
+    @abstractmethod
     def knows(cls, record: Record) -> bool:
         """Return whether a record looks like one of this format."""
-        raise NotImplementedError
 
-    def prepare(self, records: Iterable[Record]) -> None:
+    def prepare(self, records: Iterable[Record]) -> None:  # noqa: B027 - most formats need not
         """Look at all records before the first is read; most formats do not need to."""
 
+    @abstractmethod
     def read(self, record: Record) -> Iterator[ItemLine | Skipped]:
         """Yield the items of a record.
 
         Raises:
             InvalidInput: It cannot be used.
         """
-        raise NotImplementedError
 
     def placed(
         self, item: Item, *wholes: dict[str, Value], keep: bool = False
