@@ -36,7 +36,7 @@ class Counts:
 
 
 SCALES = {
-    "quick": Counts(kills=12, random_ops=2_000, walks=8, fuzz_examples=60, contention_s=1.0),
+    "quick": Counts(kills=8, random_ops=1_500, walks=6, fuzz_examples=40, contention_s=0.7),
     "full": Counts(kills=300, random_ops=50_000, walks=100, fuzz_examples=500, contention_s=15.0),
 }
 

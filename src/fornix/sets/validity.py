@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from fornix.errors import InvalidInput
+from fornix.errors import DuplicateItem, InvalidInput
 from fornix.items import Item
 from fornix.records import as_passed, item_of
 from fornix.sets.writing import SetWrites
@@ -67,6 +67,8 @@ class Superseding(SetWrites):
             before = item_of(stored)
             ends = _ended(before, since)
             name = new() if new_id is None else new_id
+            if new_id is not None and self._writer.get(self._ref, [name], at=None)[0] is not None:
+                raise DuplicateItem(name, set_name=self.name)  # which building again cannot mend
             pairs = [(id, ends), (name, replace(item, valid_from=since))]
             old, fresh = self._writer.records(pairs)
             added = Add(self._ref, fresh, fresh=new_id is None, links=[Link(self._ref, id)])
