@@ -93,7 +93,7 @@ def test_forgetting_is_done_or_not_begun(tmp_path: Path) -> None:
     path = tmp_path / "store" / "app.db"
     path.parent.mkdir()
     story = Story(path)
-    for _ in range(COUNTS.kills):
+    for _ in range(max(4, COUNTS.kills // 4)):
         story.plant()
         story.check(killed(path, list(story.there), chance.random() * 0.3))
     assert all(story.seen.values()), "every kill came at the same moment"
