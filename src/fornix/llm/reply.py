@@ -182,7 +182,7 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         *whole, rest = (rest + chunk).split(b"\n")
         yield from (line.rstrip(b"\r") for line in whole)
     if rest:
-        yield rest
+        yield rest.rstrip(b"\r")
 
 
 def status_failure(
