@@ -47,10 +47,11 @@ class Victim:
 def reached(notes: MemorySet) -> list[str]:
     """Return the ids of all that the set holds, as itself or as a source; each must be once."""
     found: list[str] = []
-    for item in notes.list():
-        nodes = notes.lineage(str(item.id)).nodes
-        assert not any(node.erased for node in nodes)
-        found += [node.id for node in nodes if not node.compacted]
+    level = notes.list()
+    while level:
+        found += [str(item.id) for item in level if not item.compacted]
+        summaries = [item for item in level if item.compacted]
+        level = [source for item in summaries for source in notes.sources(str(item.id))]
     assert len(found) == len(set(found)), "an item stands for itself and is stood for"
     return found
 
