@@ -114,7 +114,7 @@ def test_two_agents_and_two_compactors_are_killed(tmp_path: Path) -> None:
     """G-18: agents add, compactors compact side by side; whoever dies, nothing is lost or twice."""
     chance, path = random.Random("G-18"), tmp_path / "app.db"
     steps = {"ada": 0, "bob": 0}
-    for _ in range(max(2, COUNTS.kills // 6)):
+    for _ in range(max(2, COUNTS.kills // 15)):
         agents = [Victim(path, "agent", name, start) for name, start in steps.items()]
         compactors = [Victim(path, "compactor", name, 0) for name in ("c1", "c2")]
         time.sleep(0.1 + chance.random() * 0.3)  # noqa: TID251 - until the kill
