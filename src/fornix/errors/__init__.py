@@ -8,6 +8,7 @@
     │   ├── InvalidPath                    a path into an exact tree
     │   ├── InvalidName                    a space, key, set or id
     │   ├── InvalidTime                    a time without a zone, or out of range
+    │   ├── NotJson (JSONDecodeError)      a text that was to be JSON
     │   ├── InvalidFilter                  a `where=` that cannot be understood
     │   └── InvalidPlan                    a plan of compaction that cannot be carried out
     ├── TreeConflict (ValueError)      the exact tree has something else at this path
@@ -58,8 +59,8 @@
     │   ├── NotAStore                      the file is something else, or damaged
     │   ├── StoreTooNew                    the file was written by a newer fornix
     │   └── Unsupported                    this platform, file system or option is not supported
-    ├── EmbedderFailed                 an embedder raised or answered wrongly
-    │   └── EmbedderMissing                its package is not installed
+    ├── EmbedderFailed (RuntimeError)  an embedder raised or answered wrongly
+    │   └── EmbedderMissing                there is none, or its package is not installed
     ├── StrategyFailed                 a strategy of compaction raised, or cannot be found here
     └── ModelFailed                    a language model raised
         ├── ModelUnavailable               it cannot be reached, is busy or too slow: try again
@@ -69,6 +70,7 @@
 
 from __future__ import annotations
 
+from json import JSONDecodeError
 from pathlib import Path
 
 from fornix.errors.compaction import CompactionChanged, InvalidPlan, SetBusy, StrategyFailed
@@ -148,6 +150,7 @@ __all__ = [
     "NotAStore",
     "NotAnObject",
     "NotFound",
+    "NotJson",
     "ObjectInTheWay",
     "OutputsPruned",
     "Rejected",
@@ -189,6 +192,17 @@ class InvalidValue(InvalidInput, TypeError):
     def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
         self.where = where
         super().__init__(f"{where}: {problem}{'; ' + hint if hint else ''}")
+
+
+class NotJson(InvalidInput, JSONDecodeError):
+    """A text that was to be JSON is not; what it says is not repeated.
+
+    Attributes:
+        pos: Where it stops being JSON, in characters.
+    """
+
+    def __init__(self, problem: str, pos: int) -> None:
+        JSONDecodeError.__init__(self, problem, "", pos)
 
 
 class InvalidPath(InvalidInput):
@@ -352,9 +366,9 @@ class Unsupported(Unusable):
     """This platform, file system or option is not supported."""
 
 
-class EmbedderFailed(FornixError):
+class EmbedderFailed(FornixError, RuntimeError):
     """An embedder raised, or answered with the wrong shape."""
 
 
 class EmbedderMissing(EmbedderFailed):
-    """The package that an embedder needs is not installed."""
+    """The package that an embedder needs is not installed, or there is no embedder at all."""
