@@ -304,6 +304,29 @@ def test_a_life_is_the_same_elsewhere(seed, start, end, tmp_path):
             alike(told(store, now, at), told(other.store, now, at))
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        Selection(keys=["ada"]),
+        Selection(keys=["bob"], knowledge=False),
+        Selection(keys=[]),
+        Selection(sets=["notes"], trees=False),
+    ],
+    ids=["key and knowledge", "key", "knowledge", "sets"],
+)
+def test_a_part_of_a_life_makes_the_same_trip(part):
+    """What goes in of some keys and sets comes out again, and nothing else."""
+    for seed in range(COUNTS.walks):
+        clock = Clock()
+        with opened(":memory:", clock) as memory, opened(":memory:", clock) as other:
+            life = Life(memory, clock, Random(seed))
+            life.doings.remove(life.forget_key)
+            life.live(60)
+            first = list(history_lines(memory, part))
+            brought(other, first)
+            assert list(history_lines(other)) == first
+
+
 @pytest.mark.parametrize("end", ["ram", "sqlite"])
 @pytest.mark.parametrize("seed", range(COUNTS.walks))
 def test_a_copy_lives_on_like_the_first(seed, end, tmp_path):

@@ -238,6 +238,10 @@ def _access(place: Path) -> Iterator[Finding]:
         yield Finding("cache", f"{folder}: {show.size(held)}")
     else:
         yield Finding("cache", "none yet")
+    for part in sorted(place.absolute().parent.glob("*.part")):
+        says = "is of a backup or an export that is under way, or that broke off,"
+        left = "and may hold what was forgotten since; if nothing writes it any more, remove it"
+        yield Finding("left over", f"{part.name} {says} {left}", "note")
 
 
 @command("backup")
