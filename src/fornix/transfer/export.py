@@ -63,7 +63,7 @@ def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator
 
 
 def exported_items(memory: Memory, selection: Selection) -> int:
-    """Return how many items `export_lines` will write, if nobody changes them meanwhile."""
+    """Return how many items `export_lines` writes at most: those that expired stay out of it."""
     keys = memory.keys() if selection.keys is None else selection.keys
     scopes = [Scope(memory.space, key) for key in keys]
     if selection.knowledge:
