@@ -72,7 +72,10 @@ def write_messages(path: Path, units: Sequence[Mapping[str, Any]]) -> None:
         raise InvalidInput(f"the messages cannot be written as JSON: {error}") from error
     part = path.with_name(f"{path.name}.part")
     try:
-        part.write_text(text, encoding="utf-8")
+        with part.open("w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
         part.replace(path)
     except OSError as error:
         raise InvalidInput(f"the file {str(path)!r} cannot be written: {error}") from error

@@ -135,7 +135,7 @@ class Msg(MessageBase):
             InvalidInput: It holds what is not JSON.
         """
         try:
-            return json.dumps({TYPE: type(self).__name__, **self}, ensure_ascii=False)
+            return json.dumps({TYPE: kind_name(self), **self}, ensure_ascii=False)
         except (TypeError, ValueError, RecursionError) as error:
             problem = f"a message of {self.get('name')!r} cannot be written as JSON: {error}"
             raise InvalidInput(problem) from error
@@ -173,6 +173,11 @@ def deserialize(text: str | bytes) -> Msg:
         raise InvalidInput(f"a serialised message is an object, not {type(found).__name__}")
     items = cast("dict[str, Any]", found)
     return kind_of(items.pop(TYPE, "Msg")).from_dict(items)
+
+
+def kind_name(message: MessageBase) -> str:
+    """Return the name of the class that a message is read back as: of a class of yours, `Msg`."""
+    return type(message).__name__ if type(message) in KINDS.values() else Msg.__name__
 
 
 def kind_of(name: object) -> type[Msg]:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from fornix import wire
+from fornix.batch import Draft
 from fornix.conversation.embeddings import Embed, embed_with, embedded, vector_of
 from fornix.conversation.files import read_messages, write_messages
-from fornix.conversation.message import TYPE, MessageBase, kind_of
+from fornix.conversation.message import TYPE, MessageBase, kind_name, kind_of
 from fornix.errors import EmbedderMissing, InvalidInput, InvalidValue
 from fornix.items import Item
 from fornix.keys import KeySets
 from fornix.messages import MESSAGES
 from fornix.place import Now, Place
+from fornix.records import item_of
 from fornix.scope import SetRef
 from fornix.sets import MemorySet
 from fornix.sets.asked import position
-from fornix.store import Add, Define, Definition, ItemChange, Retire, StoredItem
+from fornix.store import Add, Define, Definition, ItemChange, Replace, Retire, StoredItem
 from fornix.values import Value, checked
 from fornix.writer import Call, Change, Writer
 
@@ -261,11 +264,16 @@ class TemporaryMemory(MemoryBase):
     def _write(self, name: str, units: Sequence[dict[str, Any]], *, overwrite: bool) -> list[str]:
         values = [cast("dict[str, Value]", checked(_plain(unit))) for unit in units]
         added: list[str] = []
+        if overwrite and isinstance(self._writer, Draft):  # which takes an id once per call
+            self.clear()
+            overwrite = False
 
         def build(new_id: Callable[[], str]) -> Change:
             ref = self._place.ref(self._name)
-            pairs = {self._id(value, new_id): value for value in reversed(values)}
-            ids = [*reversed(pairs)]
+            pairs: dict[str, dict[str, Value]] = {}
+            for value in values:
+                pairs.setdefault(self._id(value, new_id), value)
+            ids = [*pairs]
             there = {s.record.id: s for s in self._writer.get(ref, ids, at=None) if s is not None}
             added[:] = ids if overwrite else [one for one in ids if one not in there]
             retired: list[ItemChange] = (
@@ -293,15 +301,7 @@ class TemporaryMemory(MemoryBase):
 
         With a model, missing ones are made and kept.
         """
-        units = self._recent(None)
-        if embedding_model is None and self._embed is None:
-            return [unit.get("embedding") for unit in units]
-        missing = [unit for unit in units if unit.get("embedding") is None]
-        made = self._embedded(missing, embedding_model)
-        for unit, vector in zip(missing, made, strict=True):
-            unit["embedding"] = vector
-        self._keep_embeddings({str(u.get("id")): u["embedding"] for u in missing})
-        return [unit["embedding"] for unit in units]
+        return [unit.get("embedding") for unit in self._with_embeddings(embedding_model)]
 
     def retrieve_by_embedding(
         self,
@@ -330,12 +330,10 @@ class TemporaryMemory(MemoryBase):
         if asked is None:
             said = query if isinstance(query, str) else cast("Unit", query)
             asked = self._embedded([said], embedding_model)[0]
-        units = self._recent(None)
-        vectors = self.get_embeddings(embedding_model)
         found = [
-            {"score": float(metric(asked, vector)), "index": place, "memory": unit}
-            for place, (unit, vector) in enumerate(zip(units, vectors, strict=True))
-            if vector is not None
+            {"score": float(metric(asked, unit["embedding"])), "index": place, "memory": unit}
+            for place, unit in enumerate(self._with_embeddings(embedding_model))
+            if unit.get("embedding") is not None
         ]
         if top_k is None:
             return found
@@ -349,12 +347,36 @@ class TemporaryMemory(MemoryBase):
         texts = [unit if isinstance(unit, str) else _text(unit) for unit in units]
         return embedded(embed, texts)
 
-    def _keep_embeddings(self, made: Mapping[str, list[float]]) -> None:
-        kept = self._set
-        for one, vector in made.items():
-            item = kept.get(one)
-            if item is not None:
-                kept.update(one, item.value | {"embedding": vector}, text=item.text)
+    def _with_embeddings(self, model: Embed | None) -> list[Any]:
+        """Return the messages; those that a model made embeddings of now are kept with them."""
+        items = self._set.list()
+        units = [_unit(item.value) for item in items]
+        if model is None and self._embed is None:
+            return units
+        missing = [place for place, unit in enumerate(units) if unit.get("embedding") is None]
+        made = self._embedded([units[place] for place in missing], model)
+        for place, vector in zip(missing, made, strict=True):
+            units[place]["embedding"] = vector
+        self._keep({items[place].id or "": units[place]["embedding"] for place in missing})
+        return units
+
+    def _keep(self, made: Mapping[str, list[float]]) -> None:
+        ref = self._place.ref(self._name)
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            found = self._writer.get(ref, [*made], at=None)
+            there = [stored for stored in found if stored is not None]
+            items = [(s.record.id, item_of(s)) for s in there]
+            whole = [
+                (one, replace(item, value=item.value | {"embedding": made[one]}))
+                for one, item in items
+            ]
+            records = self._writer.records(whole)
+            pairs = zip(there, records, strict=True)
+            return Change([Replace(ref, s.version, r) for s, r in pairs], None, retry=True)
+
+        if made:
+            self._writer.write(Call("embed", lambda: [self._name, *made]), build)
 
     # --- where it is --------------------------------------------------------------------------
 
@@ -393,8 +415,11 @@ def _plain(unit: object) -> dict[str, Any]:
     """Return a message as a dict that is like no other object of the caller's."""
     if not isinstance(unit, Mapping):
         raise InvalidInput(f"a message is a Msg or a dict, not {type(unit).__name__}")
-    said = {TYPE: type(unit).__name__} if isinstance(unit, MessageBase) else {}
-    return said | dict(cast("Unit", unit))
+    said = {TYPE: kind_name(unit)} if isinstance(unit, MessageBase) else {}
+    plain = said | dict(cast("Unit", unit))
+    if TYPE in plain:
+        kind_of(plain[TYPE])
+    return plain
 
 
 def _unit(value: Any) -> Any:  # noqa: ANN401 - a Msg, or a plain dict
