@@ -14,12 +14,16 @@ from fornix.context.scorers import (
     Scorer,
     Scoring,
 )
+from fornix.context.stream import Stream, Void
+from fornix.context.window import Asked, Evict, Profile, Window
 from fornix.embed import float8
 
 __all__ = [
+    "Asked",
     "ByModel",
     "Combined",
     "ContextMemory",
+    "Evict",
     "Explicit",
     "Fading",
     "Input",
@@ -27,12 +31,16 @@ __all__ = [
     "Novelty",
     "Observation",
     "Outcome",
+    "Profile",
     "Recency",
     "Reply",
     "Score",
     "Scorer",
     "Scoring",
     "Stamp",
+    "Stream",
     "Vector",
+    "Void",
+    "Window",
     "float8",
 ]
