@@ -1,8 +1,12 @@
 """Windows: what an agent remembers of what was asked and answered, and shows its model."""
 
 from fornix.context.by_model import ByModel
+from fornix.context.hierarchical import Hierarchical, Layer
+from fornix.context.hybrid import Hybrid
+from fornix.context.linked import Linked
 from fornix.context.memory import ContextMemory
 from fornix.context.observation import Input, Observation, Outcome, Reply, Stamp, Vector
+from fornix.context.reflection import Reflection
 from fornix.context.scorers import (
     Combined,
     Explicit,
@@ -14,6 +18,7 @@ from fornix.context.scorers import (
     Scorer,
     Scoring,
 )
+from fornix.context.semantic import Semantic
 from fornix.context.stream import Stream, Void
 from fornix.context.window import Asked, Evict, Profile, Window
 from fornix.embed import float8
@@ -26,17 +31,23 @@ __all__ = [
     "Evict",
     "Explicit",
     "Fading",
+    "Hierarchical",
+    "Hybrid",
     "Input",
+    "Layer",
     "Length",
+    "Linked",
     "Novelty",
     "Observation",
     "Outcome",
     "Profile",
     "Recency",
+    "Reflection",
     "Reply",
     "Score",
     "Scorer",
     "Scoring",
+    "Semantic",
     "Stamp",
     "Stream",
     "Vector",

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.context.kept import Entry
+from fornix.context.kept import RELATED, Entry
 
 Column: TypeAlias = NDArray[Any]
 """A number for each slot of a `Held`; what stands in free slots means nothing."""
@@ -43,6 +43,7 @@ class Held:
         made: When each was made, in ticks; see `ticks`.
         first: The rows of their items, which tell those of one time apart.
         unit: The unit of each, by the slot of one of its members.
+        layer: Where each is in a window of several layers.
     """
 
     def __init__(self, place: Callable[[Entry], Place] = by_time) -> None:
@@ -53,11 +54,13 @@ class Held:
         self._order: list[tuple[Place, str]] = []
         self._members: dict[int, set[int]] = {}
         self._callers: dict[str, list[tuple[Place, int]]] = {}
+        self._linking: dict[str, set[str]] = {}
         self.live: Column = np.zeros(0, np.bool_)
         self.importance: Column = np.zeros(0, np.float64)
         self.made: Column = np.zeros(0, np.int64)
         self.first: Column = np.zeros(0, np.int64)
         self.unit: Column = np.zeros(0, np.int64)
+        self.layer: Column = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -125,6 +128,19 @@ class Held:
         callers = self._callers.get(call)
         return self.at(callers[-1][1]) if callers else None
 
+    def linked(self, item_id: str) -> dict[str, str]:
+        """Return the ids that an observation links to, or that link to it, and how; those held."""
+        if item_id not in self:
+            return {}
+        entry, found = self[item_id], dict[str, str]()
+        for other in self._linking.get(item_id, ()):
+            found[other] = self[other].kinds.get(item_id, RELATED)
+        for link in entry.links:
+            if link in self:
+                found[link] = entry.kinds.get(link, RELATED)
+        found.pop(item_id, None)
+        return found
+
     # --- ranked -------------------------------------------------------------------------------
 
     def of_units(self, column: Column) -> Column:
@@ -158,9 +174,15 @@ class Held:
         order = np.lexsort((self.first[slots], self.age[slots], worth[slots]))
         return (int(slot) for slot in slots[order[::-1]])
 
-    def worst(self, worth: Column, kept: Iterable[int]) -> int | None:
-        """Return the slot that is worth least but for those *kept*; of equals the oldest."""
-        left = self.live.copy()
+    def worst(
+        self, worth: Column, kept: Iterable[int], *, among: Column | None = None
+    ) -> int | None:
+        """Return the slot that is worth least but for those *kept*; of equals the oldest.
+
+        Args:
+            among: Slots that may go, as a mask; None: any that is taken.
+        """
+        left = self.live.copy() if among is None else self.live & among
         left[list(kept)] = False
         slots = np.flatnonzero(left)
         if not len(slots):
@@ -182,7 +204,9 @@ class Held:
         insort(self._order, (place, entry.id))
         self.live[slot], self.importance[slot] = True, entry.importance
         self.first[slot], self.unit[slot] = entry.first, slot
-        self.made[slot] = ticks(entry.created)
+        self.made[slot], self.layer[slot] = ticks(entry.created), entry.layer
+        for link in entry.links:
+            self._linking.setdefault(link, set()).add(entry.id)
         if entry.is_linked:
             self._join(entry, slot) if is_last else self._join_all()
 
@@ -196,6 +220,10 @@ class Held:
             del self._slots[entry.id], self._order[self._at(entry)]
             self._entries[slot], self.live[slot] = None, False
             self._members.pop(int(self.unit[slot]), None)
+            for link in entry.links:
+                self._linking[link].discard(entry.id)
+                if not self._linking[link]:
+                    del self._linking[link]
             for call in entry.calls:
                 self._callers[call].remove((self._place(entry), slot))
                 if not self._callers[call]:
@@ -213,7 +241,7 @@ class Held:
         self._entries.append(None)
         if slot == len(self.live):
             more = max(64, slot)
-            for name in ("live", "importance", "made", "first", "unit"):
+            for name in ("live", "importance", "made", "first", "unit", "layer"):
                 column: Column = getattr(self, name)
                 setattr(self, name, np.concatenate((column, np.zeros(more, column.dtype))))
         return slot

@@ -7,23 +7,47 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import ClassVar, Literal, TypeAlias, get_args, overload
+
+import numpy as np
 
 from fornix.batch import AFTER_ALL, Draft
 from fornix.budget import Budget
 from fornix.context.choosing import Choice, answered
 from fornix.context.held import Column, Held, by_arrival, by_time
-from fornix.context.kept import Entry, entry_of, kept, messages_of, observation_of, with_score
+from fornix.context.kept import (
+    Entry,
+    entry_of,
+    kept,
+    messages_of,
+    observation_of,
+    with_known,
+    with_score,
+)
 from fornix.context.memory import ContextMemory
 from fornix.context.mirror import Mirror
 from fornix.context.observation import Observation
+from fornix.context.reflection import Besides, Reflecting, Reflection
 from fornix.context.scorers import Scoring, checked_scorer, scored
 from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput
+from fornix.items import Item
 from fornix.keys import KeySets
 from fornix.messages import OBSERVATIONS, Message
 from fornix.place import Now, Place
-from fornix.store import Add, Define, Definition, ItemChange, Record, Retire, Screened, StoredItem
+from fornix.store import (
+    Add,
+    Define,
+    Definition,
+    ItemChange,
+    Link,
+    Record,
+    Replace,
+    Retire,
+    Screened,
+    StoredItem,
+)
 from fornix.values import counted
 from fornix.writer import Call, Change, Writer
 
@@ -84,6 +108,7 @@ class Window(ContextMemory):
         evict: What is let go first.
         keep_recent: How many of the newest units are never let go.
         scorer: Says how much an observation matters as it is committed; None: it says itself.
+        reflection: When it remembers what follows from what was committed; None: never.
         now: The clock of RAM.
         profile: "thinker": a cap of 0 or less is none, observations stand as they arrived, and
             as often as they did, and the newest may be let go.
@@ -91,6 +116,7 @@ class Window(ContextMemory):
 
     kind: ClassVar[str]
     evicts: ClassVar[Evict] = "oldest"
+    ram_embedder: str | None = "words"
 
     def __init__(  # noqa: PLR0913 - what any window is set up with; all but two by name
         self,
@@ -103,6 +129,7 @@ class Window(ContextMemory):
         evict: Evict | None = None,
         keep_recent: int = 1,
         scorer: Scoring | None = None,
+        reflection: Reflection | None = None,
         now: Now = None,
         profile: Profile = "fornix",
     ) -> None:
@@ -113,11 +140,14 @@ class Window(ContextMemory):
         self._scorer = None if scorer is None else checked_scorer(scorer)
         self._budget = Budget.of(budget_tokens)
         self._begins = stratum_of(stratum)
-        self._place = Place(memory, now=now, embedder="words")
+        self._place = Place(memory, now=now, embedder=self.ram_embedder)
         self._name = self.kind if name is None else name
         self._turn, self._opening = threading.Lock(), threading.Lock()
         self._opened: Mirror | None = None
         self._said: dict[int, tuple[Message, Message]] = {}
+        self._reflecting = None
+        if reflection is not None:
+            self._reflecting = Reflecting(reflection, self._place, self._name)
         if memory is not None:
             memory.set(self._name)  # refuses what cannot be a name
 
@@ -175,12 +205,23 @@ class Window(ContextMemory):
         return held.importance
 
     def lasting(self, held: Held, asked: Asked) -> Column:
-        """Return, by slot, how much each observation is worth keeping; the least goes first."""
-        if self._evict == "oldest":
+        """Return, by slot, how much each observation is worth keeping; the least goes first.
+
+        What is worth -inf goes at once, unless it is among the newest.
+        """
+        return self.lasting_by(self._evict, held, asked)
+
+    def lasting_by(self, evict: str, held: Held, asked: Asked) -> Column:
+        """Return what `lasting` is where *evict* is let go first."""
+        if evict == "oldest":
             return held.age
-        if self._evict == "least important":
+        if evict == "least important":
             return self.importance(held, asked)
         return self._mirror.accessed(held)
+
+    def item(self, observation: Observation) -> Item:
+        """Return the item that keeps an observation; may take its time."""
+        return kept(observation)
 
     # --- what is committed --------------------------------------------------------------------
 
@@ -191,7 +232,10 @@ class Window(ContextMemory):
         def build(_new_id: Callable[[], str]) -> Change:
             with self._mirror.seen(writer) as held:
                 gone = self._stored(writer, held)
-            return Change([_retired(stored) for stored in gone], None, retry=True)
+            changes: list[ItemChange] = [_retired(stored) for stored in gone]
+            if self._reflecting is not None:
+                changes += self._reflecting.cleared(writer)
+            return Change(changes, None, retry=True)
 
         with self._turn:
             writer.write(Call("purge", lambda: [self._name]), build)
@@ -206,20 +250,60 @@ class Window(ContextMemory):
             InvalidInput: A part of it cannot be kept.
             DuplicateItem: Another one has the same `created`.
         """
-        item, writer = kept(observation), self._place.writer()
-        if self._scorer is not None:
-            recent = _Newest(lambda: self._newest(writer))
-            score = scored(self._scorer, observation, now=self._place.now(), held=recent)
-            item = with_score(item, score)
-        new = _New(observation, writer.records([(str(item.id), item)])[0], writer)
+        writer, reflecting = self._place.writer(), self._reflecting
+        if reflecting is None:
+            return self._committed(writer, observation, self._scored(observation, writer))
+        item, counted = self._scored(observation, writer), reflecting.counting(writer)
+        gone = self._committed(writer, observation, item, besides=counted)
+        return gone + reflecting.after(writer, partial(self._committed, writer))
+
+    def _scored(self, observation: Observation, writer: Writer) -> Item:
+        item = self.item(observation)
+        if self._scorer is None:
+            return item
+        recent = _Newest(lambda: self._newest(writer))
+        score = scored(self._scorer, observation, now=self._place.now(), held=recent)
+        return with_score(item, score)
+
+    def _committed(
+        self,
+        writer: Writer,
+        observation: Observation,
+        item: Item | None = None,
+        *,
+        besides: Besides | None = None,
+        sources: Sequence[Link] = (),
+    ) -> tuple[Observation, ...]:
+        item = item or self.item(observation)
+        record = writer.records([(str(item.id), item)])[0]
+        new = _New(observation, record, writer, tuple(sources))
 
         def build(new_id: Callable[[], str]) -> Change:
             with self._mirror.seen(writer) as held:
-                return self._planned(held, new, new_id)
+                change = self._planned(held, new, new_id)
+            return change if besides is None else besides(change, new.record)
 
         with self._turn:
             writer.write(Call("commit", lambda: [self._name, str(item.id)]), build)
         return tuple(new.gone)
+
+    def reflect(self) -> Observation | None:
+        """Reflect on what has come since the last time, enough or not; return the insight.
+
+        None: nothing has come that matters, or nothing follows, or somebody else was first.
+
+        Raises:
+            InvalidInput: The window has no `reflection`.
+        """
+        if self._reflecting is None:
+            raise InvalidInput(f"window {self._name!r} does not reflect; give it reflection=")
+        writer = self._place.writer()
+        return self._reflecting.now(writer, partial(self._committed, writer))
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the last reflection failed, which is tried again with the next commit."""
+        return None if self._reflecting is None else self._reflecting.failure
 
     def _planned(self, held: Held, new: _New, new_id: Callable[[], str]) -> Change:
         """Return what keeps an observation, and note what goes for it. The window is locked."""
@@ -231,15 +315,21 @@ class Window(ContextMemory):
                 return Change([], None)
             record = replace(record, id=f"{record.id} {new_id()}")
         entry = entry_of(record, LAST, LAST, where=self._name)
-        victims = self._over(held, entry, Asked(None, self._place.now(), writer))
-        stored = {one.record.id: one for one in self._stored(writer, victims)}
+        victims, layers = self.settled(held, entry, Asked(None, self._place.now(), writer))
+        moved = [held[item_id] for item_id in layers if item_id != record.id]
+        stored = {one.record.id: one for one in self._stored(writer, [*victims, *moved])}
         for victim in victims:
             is_new = victim.id == record.id
             new.gone.append(new.observation if is_new else observation_of(stored[victim.id]))
         if entry in victims:
             return Change([], None)
-        changes: list[ItemChange] = [_retired(one) for one in stored.values()]
-        changes.append(Add(self._place.ref(self._name), record))
+        changes: list[ItemChange] = [_retired(stored[victim.id]) for victim in victims]
+        for one in (stored[entry.id] for entry in moved):
+            replaced = with_known(one.record, "layer", layers[one.record.id])
+            changes.append(Replace(one.set, one.version, replaced))
+        if record.id in layers:
+            record = with_known(record, "layer", layers[record.id])
+        changes.append(Add(self._place.ref(self._name), record, links=new.sources))
         return self._guarded(changes)
 
     def _guarded(self, changes: Sequence[ItemChange]) -> Change:
@@ -253,26 +343,41 @@ class Window(ContextMemory):
         screened = [Screened(ref, known and known.admission, past)]
         return Change(changes, None, define, retry=True, screened=screened, whole=past is not None)
 
-    def _over(self, held: Held, new: Entry, asked: Asked) -> list[Entry]:
-        """Return what is too much in the window once *new* is in it, oldest first."""
+    def settled(self, held: Held, new: Entry, asked: Asked) -> tuple[list[Entry], dict[str, int]]:
+        """Return what leaves the window once *new* is in it, oldest first, and who changes layer.
+
+        The layers that they change to, by id. Called while the window is locked.
+        """
+        if self._cap is None:
+            return [], {}
         held.add(new)
         try:
-            over = 0 if self._cap is None else held.units - self._cap
-            if over <= 0:
-                return []
             safe = held.last_units(self._keep_recent)
-            kept_slots = {held.slot(entry.id) for unit in safe for entry in unit}
-            worth, gone = held.of_units(self.lasting(held, asked)), list[Entry]()
-            for _ in range(over):
-                slot = held.worst(worth, kept_slots)
-                if slot is None:
-                    break
-                unit = held.unit_of(held.at(slot))
-                gone += unit
-                kept_slots.update(held.slot(entry.id) for entry in unit)
-            return held.in_order(gone)
+            gone = self._least(held, self.lasting(held, asked), held.units - self._cap, safe)
+            return held.in_order(gone), {}
         finally:
             held.remove([new.id])
+
+    def _least(
+        self,
+        held: Held,
+        lasting: Column,
+        over: int,
+        safe: Iterable[Sequence[Entry]],
+        *,
+        among: Column | None = None,
+    ) -> list[Entry]:
+        """Return so many units that are worth least, or -inf, but for those that are safe."""
+        kept_slots = {held.slot(entry.id) for unit in safe for entry in unit}
+        worth, gone = held.of_units(lasting), list[Entry]()
+        while (slot := held.worst(worth, kept_slots, among=among)) is not None:
+            if over <= 0 and worth[slot] > -np.inf:
+                break
+            unit = held.unit_of(held.at(slot))
+            gone += unit
+            kept_slots.update(held.slot(entry.id) for entry in unit)
+            over -= 1
+        return gone
 
     def _check_same(self, there: Entry, new: _New) -> None:
         stored = self._stored(new.writer, [there])[0]
@@ -315,8 +420,13 @@ class Window(ContextMemory):
         if not choice.take(needed):
             assert budget.tokens is not None and left is not None  # noqa: S101, PT018 - nothing is too much for no budget
             raise BudgetTooSmall(budget.tokens, budget.tokens - left + sum(map(size, needed)))
-        choice.fill(self.worth(held, asked))
+        self.fill(choice, held, asked)
         return choice.in_order()
+
+    def fill(self, choice: Choice, held: Held, asked: Asked) -> None:
+        """Choose what is shown besides what has to be. Called while the window is locked."""
+        choice.take_newest()
+        choice.fill(self.worth(held, asked))
 
     def _size(self, writer: Writer, entry: Entry, budget: Budget) -> int:
         sizes = self._mirror.sizes if budget is self._budget else {}
@@ -371,12 +481,14 @@ class _New:
     """An observation that is being committed.
 
     Attributes:
+        sources: What it was derived from.
         gone: What is let go for it.
     """
 
     observation: Observation
     record: Record
     writer: Writer
+    sources: tuple[Link, ...] = ()
     gone: list[Observation] = field(default_factory=list[Observation])
 
 
