@@ -88,7 +88,7 @@ def entry_of(record: Feature | Record, row: int, first: int, *, where: str) -> E
         record.importance,
         tuple(known.get("calls", ())),
         tuple(known.get("answers", ())),
-        tuple(Stamp(link) for link in known.get("links", ())),
+        tuple(dict.fromkeys(Stamp(link) for link in known.get("links", ()))),
         known.get("kinds", {}),
         known.get("layer", 0),
     )

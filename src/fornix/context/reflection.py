@@ -180,6 +180,8 @@ class Reflecting:
     """
 
     def __init__(self, settings: Reflection, place: Place, name: str) -> None:
+        if not isinstance(settings, Reflection):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"reflection is a Reflection(threshold), not {settings!r}")
         self._settings, self._place, self._name = settings, place, name
         self._turn = threading.Lock()
         self.failure: Exception | None = None
