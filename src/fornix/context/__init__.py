@@ -6,6 +6,7 @@ from fornix.context.hybrid import Hybrid
 from fornix.context.linked import Linked
 from fornix.context.memory import ContextMemory
 from fornix.context.observation import Input, Observation, Outcome, Reply, Stamp, Vector
+from fornix.context.priority import Importance, Priority
 from fornix.context.reflection import Reflection
 from fornix.context.scorers import (
     Combined,
@@ -19,8 +20,9 @@ from fornix.context.scorers import (
     Scoring,
 )
 from fornix.context.semantic import Semantic
+from fornix.context.settings import Asked, Evict, Profile, Settings
 from fornix.context.stream import Stream, Void
-from fornix.context.window import Asked, Evict, Profile, Window
+from fornix.context.window import Window
 from fornix.embed import float8
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "Fading",
     "Hierarchical",
     "Hybrid",
+    "Importance",
     "Input",
     "Layer",
     "Length",
@@ -40,6 +43,7 @@ __all__ = [
     "Novelty",
     "Observation",
     "Outcome",
+    "Priority",
     "Profile",
     "Recency",
     "Reflection",
@@ -48,6 +52,7 @@ __all__ = [
     "Scorer",
     "Scoring",
     "Semantic",
+    "Settings",
     "Stamp",
     "Stream",
     "Vector",

@@ -29,7 +29,7 @@ class Choice:
         for unit in self._held.last_units(1):
             self.take(unit)
 
-    def fill(self, worth: Column, *, most: int | None = None) -> None:
+    def fill(self, worth: Column | None, *, most: int | None = None) -> None:
         """Take the best units, as long as there is room.
 
         Args:
@@ -47,7 +47,7 @@ class Choice:
         """Return how many tokens a unit has."""
         return sum(self._size(entry) for entry in unit)
 
-    def _fill(self, worth: Column) -> None:
+    def _fill(self, worth: Column | None) -> None:
         misses = 0
         for slot in self._held.best_first(self._held.of_units(worth)):
             entry = self._held.at(slot)

@@ -14,7 +14,8 @@ from fornix.context.kept import Entry, observation_of
 from fornix.context.observation import Observation
 from fornix.context.reflection import Reflection
 from fornix.context.scorers import Scoring
-from fornix.context.window import Asked, Evict, Window
+from fornix.context.settings import Asked, Evict
+from fornix.context.window import Window
 from fornix.errors import InvalidInput
 from fornix.keys import KeySets
 from fornix.messages import Message

@@ -10,7 +10,8 @@ from fornix.budget import Budget
 from fornix.context.held import Column, Held
 from fornix.context.reflection import Reflection
 from fornix.context.scorers import Scoring
-from fornix.context.window import Asked, Window
+from fornix.context.settings import Asked
+from fornix.context.window import Window
 from fornix.keys import KeySets
 from fornix.messages import Message
 from fornix.place import Now

@@ -15,7 +15,7 @@ from fornix.context.observation import Observation, Stamp
 from fornix.context.reflection import Reflection
 from fornix.context.scorers import Scoring
 from fornix.context.semantic import HELD, MOST, Semantic
-from fornix.context.window import Asked, Evict
+from fornix.context.settings import Asked, Evict
 from fornix.embed import Embedder
 from fornix.errors import InvalidInput, NotFound
 from fornix.keys import KeySets

@@ -16,7 +16,8 @@ from fornix.context.nearest import Rows
 from fornix.context.observation import Observation
 from fornix.context.reflection import Reflection
 from fornix.context.scorers import Scoring
-from fornix.context.window import Asked, Evict, Window
+from fornix.context.settings import Asked, Evict
+from fornix.context.window import Window
 from fornix.embed import Embedder, Vector, open_embedder, pack_vector
 from fornix.errors import EmbedderFailed, InvalidInput
 from fornix.index import Quantised, quantised

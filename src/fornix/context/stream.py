@@ -8,7 +8,8 @@ from fornix.budget import Budget
 from fornix.context.held import Column, Held
 from fornix.context.memory import ContextMemory
 from fornix.context.observation import Observation
-from fornix.context.window import Asked, Window, stratum_of
+from fornix.context.settings import Asked, stratum_of
+from fornix.context.window import Window
 from fornix.messages import Message
 
 
@@ -47,7 +48,6 @@ class Stream(Window):
 
     kind: ClassVar[str] = "stream"
 
-    def worth(self, held: Held, asked: Asked) -> Column:
-        """Return when each was made."""
-        _ = asked
-        return held.age
+    def worth(self, held: Held, asked: Asked) -> Column | None:
+        """Return None: the newest are shown."""
+        _ = held, asked

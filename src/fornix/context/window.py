@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from itertools import islice
-from typing import ClassVar, Literal, TypeAlias, get_args, overload
+from typing import ClassVar, get_args
 
 import numpy as np
 
-from fornix.batch import AFTER_ALL, Draft
 from fornix.budget import Budget
 from fornix.context.choosing import Choice, answered
-from fornix.context.held import Column, Held, by_arrival, by_time
+from fornix.context.held import Column, Held
 from fornix.context.kept import (
     Entry,
+    as_committed,
     entry_of,
     kept,
     messages_of,
@@ -26,11 +25,11 @@ from fornix.context.kept import (
     with_known,
     with_score,
 )
-from fornix.context.memory import ContextMemory
-from fornix.context.mirror import Mirror
 from fornix.context.observation import Observation
+from fornix.context.reading import LAST, Newest, WindowReads
 from fornix.context.reflection import Besides, Reflecting, Reflection
-from fornix.context.scorers import Scoring, checked_scorer, scored
+from fornix.context.scorers import Score, Scoring, ages, checked_scorer, scored
+from fornix.context.settings import CAP, Asked, Evict, Profile, one_of, stratum_of
 from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput
 from fornix.items import Item
 from fornix.keys import KeySets
@@ -51,43 +50,8 @@ from fornix.store import (
 from fornix.values import counted
 from fornix.writer import Call, Change, Writer
 
-CAP = 100
-"""Units that a window holds, unless it is told otherwise."""
 
-SAID = 1_024
-"""Observations of which a window has at hand what was said."""
-
-LOOKED_AT = 256
-"""Observations, the newest, that a scorer may compare a new one with."""
-
-LAST = (1 << 63) - 1
-"""The row of an observation that is being committed: past all others."""
-
-Evict: TypeAlias = Literal["oldest", "least important", "least recently used"]
-"""What a full window lets go first."""
-
-Profile: TypeAlias = Literal["fornix", "thinker"]
-"""Whose rules a window keeps; see `Window`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a window is asked for.
-
-    Attributes:
-        prompt: What comes last; None: nothing, or what is asked for is room.
-        now: The time.
-        writer: What reads the window.
-        known: What `Window.known` found out about the prompt.
-    """
-
-    prompt: Message | None
-    now: datetime
-    writer: Writer
-    known: object = None
-
-
-class Window(ContextMemory):
+class Window(WindowReads):
     """A window kept in a set: the units it holds, and those of them that a prompt has room for.
 
     A unit is an observation, or several of which one answers the tool calls of another. A window
@@ -133,18 +97,15 @@ class Window(ContextMemory):
         now: Now = None,
         profile: Profile = "fornix",
     ) -> None:
-        self._as_thinker = _one_of(profile, get_args(Profile), "profile") == "thinker"
+        self._as_thinker = one_of(profile, get_args(Profile), "profile") == "thinker"
         self._cap = self._checked_cap(cap)
         self._keep_recent = 0 if self._as_thinker else self._checked_recent(keep_recent)
-        self._evict = _one_of(self.evicts if evict is None else evict, get_args(Evict), "evict")
+        self._evict = one_of(self.evicts if evict is None else evict, get_args(Evict), "evict")
         self._scorer = None if scorer is None else checked_scorer(scorer)
-        self._budget = Budget.of(budget_tokens)
-        self._begins = stratum_of(stratum)
-        self._place = Place(memory, now=now, embedder=self.ram_embedder)
-        self._name = self.kind if name is None else name
-        self._turn, self._opening = threading.Lock(), threading.Lock()
-        self._opened: Mirror | None = None
-        self._said: dict[int, tuple[Message, Message]] = {}
+        self._begins, self._turn = stratum_of(stratum), threading.Lock()
+        place = Place(memory, now=now, embedder=self.ram_embedder)
+        own_name, budget = self.kind if name is None else name, Budget.of(budget_tokens)
+        super().__init__(place, own_name, budget, by_age=not self._as_thinker)
         self._reflecting = None
         if reflection is not None:
             self._reflecting = Reflecting(reflection, self._place, self._name)
@@ -155,20 +116,6 @@ class Window(ContextMemory):
         most = "any number" if self._cap is None else self._cap
         return f"<{type(self).__name__} {self._name!r} of {most} in {self._place!r}>"
 
-    def __len__(self) -> int:
-        """Return how many observations it holds."""
-        with self._mirror.seen(self._place.writer()) as held:
-            return len(held)
-
-    @property
-    def name(self) -> str:
-        """The name of the set that holds its observations."""
-        return self._name
-
-    def close(self) -> None:
-        """Free the RAM, if that is where it is; a memory that was given stays open."""
-        self._place.close()
-
     def _checked_cap(self, cap: object) -> int | None:
         if cap is None or (self._as_thinker and type(cap) is int and cap <= 0):
             return None
@@ -177,44 +124,50 @@ class Window(ContextMemory):
     def _checked_recent(self, units: int) -> int:
         return counted(units, "keep_recent", least=0, most=self._cap)
 
-    @property
-    def _mirror(self) -> Mirror:
-        with self._opening:
-            if self._opened is None:
-                place = by_arrival if self._as_thinker else by_time
-                self._opened = Mirror(self._place.engine.store, self._place.ref(self._name), place)
-            return self._opened
-
     # --- what a strategy says -----------------------------------------------------------------
 
     @abstractmethod
-    def worth(self, held: Held, asked: Asked) -> Column:
+    def worth(self, held: Held, asked: Asked) -> Column | None:
         """Return, by slot, how much each observation is worth showing; more goes first.
 
-        Of equals the newer goes first; what is worth -inf is not shown. A unit is worth as much
-        as the best of it. Called while the window is locked.
+        Of equals the newer goes first, and None says that all are equal; what is worth -inf is not
+        shown. A unit is worth as much as the best of it. Called while the window is locked.
         """
 
     def known(self, prompt: Message | None, writer: Writer) -> object:
         """Return what `worth` has to know of a prompt, such as its vector; may take its time."""
         _ = prompt, writer
 
-    def importance(self, held: Held, asked: Asked) -> Column:
-        """Return, by slot, how much each observation matters now."""
-        _ = asked
-        return held.importance
+    def scored_at(self, observation: Observation) -> datetime:
+        """Return the time as of which a new observation is scored: now."""
+        _ = observation
+        return self._place.now()
 
-    def lasting(self, held: Held, asked: Asked) -> Column:
+    def importance(self, held: Held, asked: Asked) -> Column:
+        """Return, by slot, how much each observation matters now.
+
+        As it was scored when it was committed; a scorer whose scores fall is asked again.
+        """
+        if self._scorer is None or not ages(self._scorer):
+            return held.importance
+        column = held.importance.copy()
+        for stored in self._stored(asked.writer, held):
+            score = self._score(self._scorer, as_committed(stored), asked.writer)
+            column[held.slot(stored.record.id)] = score.value
+        return column
+
+    def lasting(self, held: Held, asked: Asked) -> Column | None:
         """Return, by slot, how much each observation is worth keeping; the least goes first.
 
-        What is worth -inf goes at once, unless it is among the newest.
+        Of equals the older goes first, and None says that all are equal. What is worth -inf goes
+        at once, unless it is among the newest.
         """
         return self.lasting_by(self._evict, held, asked)
 
-    def lasting_by(self, evict: str, held: Held, asked: Asked) -> Column:
+    def lasting_by(self, evict: str, held: Held, asked: Asked) -> Column | None:
         """Return what `lasting` is where *evict* is let go first."""
         if evict == "oldest":
-            return held.age
+            return None
         if evict == "least important":
             return self.importance(held, asked)
         return self._mirror.accessed(held)
@@ -230,8 +183,7 @@ class Window(ContextMemory):
         writer = self._place.writer()
 
         def build(_new_id: Callable[[], str]) -> Change:
-            with self._mirror.seen(writer) as held:
-                gone = self._stored(writer, held)
+            gone = self._looked(writer, lambda held: self._stored(writer, held))
             changes: list[ItemChange] = [_retired(stored) for stored in gone]
             if self._reflecting is not None:
                 changes += self._reflecting.cleared(writer)
@@ -261,9 +213,11 @@ class Window(ContextMemory):
         item = self.item(observation)
         if self._scorer is None:
             return item
-        recent = _Newest(lambda: self._newest(writer))
-        score = scored(self._scorer, observation, now=self._place.now(), held=recent)
-        return with_score(item, score)
+        return with_score(item, self._score(self._scorer, observation, writer))
+
+    def _score(self, scorer: Scoring, observation: Observation, writer: Writer) -> Score:
+        newest = Newest(lambda: self._newest(writer))
+        return scored(scorer, observation, now=self.scored_at(observation), held=newest)
 
     def _committed(
         self,
@@ -279,8 +233,7 @@ class Window(ContextMemory):
         new = _New(observation, record, writer, tuple(sources))
 
         def build(new_id: Callable[[], str]) -> Change:
-            with self._mirror.seen(writer) as held:
-                change = self._planned(held, new, new_id)
+            change = self._looked(writer, lambda held: self._planned(held, new, new_id))
             return change if besides is None else besides(change, new.record)
 
         with self._turn:
@@ -361,7 +314,7 @@ class Window(ContextMemory):
     def _least(
         self,
         held: Held,
-        lasting: Column,
+        lasting: Column | None,
         over: int,
         safe: Iterable[Sequence[Entry]],
         *,
@@ -370,8 +323,10 @@ class Window(ContextMemory):
         """Return so many units that are worth least, or -inf, but for those that are safe."""
         kept_slots = {held.slot(entry.id) for unit in safe for entry in unit}
         worth, gone = held.of_units(lasting), list[Entry]()
-        while (slot := held.worst(worth, kept_slots, among=among)) is not None:
-            if over <= 0 and worth[slot] > -np.inf:
+        at_once = worth is not None and bool(np.isneginf(worth[held.slots]).any())
+        while over > 0 or at_once:
+            slot = held.worst(worth, kept_slots, among=among)
+            if slot is None or (over <= 0 and worth is not None and worth[slot] > -np.inf):
                 break
             unit = held.unit_of(held.at(slot))
             gone += unit
@@ -405,11 +360,14 @@ class Window(ContextMemory):
         left, writer = budget.left([*self._begins, *last]), self._place.writer()
         asked = Asked(next(iter(last), None), self._place.now(), writer)
         asked = replace(asked, known=self.known(asked.prompt, writer))
-        with self._mirror.seen(writer) as held:
+
+        def told(held: Held) -> tuple[list[Entry], list[tuple[Message, Message]]]:
             shown = self._chosen(held, asked, budget, left)
-            said = [message for entry in shown for message in self._messages(writer, entry)]
+            return shown, self._messages(writer, shown)
+
+        shown, said = self._looked(writer, told)
         self._note_shown(writer, shown)
-        return [*self._begins, *said, *last]
+        return [*self._begins, *(message for both in said for message in both), *last]
 
     def _chosen(self, held: Held, asked: Asked, budget: Budget, left: int | None) -> list[Entry]:
         def size(entry: Entry) -> int:
@@ -428,53 +386,6 @@ class Window(ContextMemory):
         choice.take_newest()
         choice.fill(self.worth(held, asked))
 
-    def _size(self, writer: Writer, entry: Entry, budget: Budget) -> int:
-        sizes = self._mirror.sizes if budget is self._budget else {}
-        if entry.row not in sizes:
-            size = budget.size(self._messages(writer, entry))
-            if entry.row >= AFTER_ALL:
-                return size
-            sizes[entry.row] = size
-        return sizes[entry.row]
-
-    def _note_shown(self, writer: Writer, shown: Sequence[Entry]) -> None:
-        if isinstance(writer, Draft):
-            writer.get(self._place.ref(self._name), [entry.id for entry in shown], at=None)
-        self._place.engine.recall.touch([e.first for e in shown if e.first < AFTER_ALL])
-
-    # --- what is read -------------------------------------------------------------------------
-
-    def observations(self) -> list[Observation]:
-        """Return copies of all that it holds, in its order; nothing counts as accessed."""
-        writer = self._place.writer()
-        with self._mirror.seen(writer) as held:
-            return [observation_of(stored) for stored in self._stored(writer, held)]
-
-    def _newest(self, writer: Writer) -> list[Observation]:
-        with self._mirror.seen(writer) as held:
-            newest = list(islice(reversed(held), LOOKED_AT))[::-1]
-            return [observation_of(stored) for stored in self._stored(writer, newest)]
-
-    def _messages(self, writer: Writer, entry: Entry) -> tuple[Message, Message]:
-        """Return what was said; the window is locked."""
-        said = self._said.get(entry.row)
-        if said is None:
-            said = messages_of(self._stored(writer, [entry])[0])
-            if entry.row < AFTER_ALL:  # what a batch gathered has the row of another in the next
-                self._said[entry.row] = said
-                if len(self._said) > SAID:
-                    del self._said[next(iter(self._said))]
-        return said
-
-    def _stored(self, writer: Writer, entries: Iterable[Entry]) -> list[StoredItem]:
-        """Return the items of observations, as the window holds them."""
-        wanted = [entry for entry in entries if entry.row != LAST]
-        if isinstance(writer, Draft):
-            ref = self._place.ref(self._name)
-            found = Draft.get(writer, ref, [entry.id for entry in wanted], at=None)
-            return [stored for stored in found if stored is not None]
-        return self._place.engine.store.stored([entry.row for entry in wanted])
-
 
 @dataclass(slots=True)
 class _New:
@@ -492,42 +403,5 @@ class _New:
     gone: list[Observation] = field(default_factory=list[Observation])
 
 
-class _Newest(Sequence[Observation]):
-    """The newest observations of a window, oldest first; read if a scorer looks at them."""
-
-    def __init__(self, read: Callable[[], Sequence[Observation]]) -> None:
-        self._read = read
-        self._found: Sequence[Observation] | None = None
-
-    def _all(self) -> Sequence[Observation]:
-        if self._found is None:
-            self._found = self._read()
-        return self._found
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-    @overload
-    def __getitem__(self, at: int) -> Observation: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Observation]: ...
-    def __getitem__(self, at: int | slice) -> Observation | Sequence[Observation]:
-        return self._all()[at]
-
-
-def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
-    """Return what a context begins with: one message, or none."""
-    if given is None or given == "":
-        return ()
-    return (given if isinstance(given, Message) else Message.stratum(given),)
-
-
 def _retired(stored: StoredItem) -> Retire:
     return Retire(stored.set, stored.record.id, stored.version)
-
-
-def _one_of(given: str, names: Sequence[str], what: str) -> str:
-    if given not in names:
-        listed = ", ".join(repr(name) for name in names)
-        raise InvalidInput(f"{what} of a window must be one of {listed}; not {given!r}")
-    return given
