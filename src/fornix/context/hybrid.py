@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import numpy as np
 
-from fornix.budget import Budget
 from fornix.context.held import Column, Held
-from fornix.context.reflection import Reflection
-from fornix.context.scorers import Scoring
-from fornix.context.settings import Asked
+from fornix.context.settings import Asked, Settings, refuse
 from fornix.context.window import Window
-from fornix.keys import KeySets
 from fornix.messages import Message
-from fornix.place import Now
 from fornix.values import counted, in_span
 
 RECENT, IMPORTANT, THRESHOLD = 20, 50, 0.5
@@ -33,39 +28,25 @@ class Hybrid(Window):
         threshold: Importance above which an older one stays.
         stratum: What each context begins with; "": nothing.
         important: How many of the older units it holds.
-        memory, name, budget_tokens, scorer, reflection, now: See `Window`.
+        settings: What every window takes but for evict, keep_recent and profile; see `Window`.
     """
 
     kind: ClassVar[str] = "hybrid"
 
-    def __init__(  # noqa: PLR0913 - what any window is set up with; all but three by name
+    def __init__(
         self,
         recent: int = RECENT,
         threshold: float = THRESHOLD,
         stratum: str | Message | None = "",
         *,
         important: int = IMPORTANT,
-        memory: KeySets | None = None,
-        name: str | None = None,
-        budget_tokens: int | Budget | None = None,
-        scorer: Scoring | None = None,
-        reflection: Reflection | None = None,
-        now: Now = None,
+        **settings: Unpack[Settings],
     ) -> None:
+        refuse(settings, ("evict", "keep_recent", "profile"), "Hybrid")
         self._threshold = in_span(threshold, "threshold", least=0, most=1)
         cap = counted(recent, "recent") + counted(important, "important", least=0)
-        super().__init__(
-            cap,
-            stratum,
-            memory=memory,
-            name=name,
-            budget_tokens=budget_tokens,
-            evict="least important",
-            keep_recent=recent,
-            scorer=scorer,
-            reflection=reflection,
-            now=now,
-        )
+        settings |= {"evict": "least important", "keep_recent": recent}
+        super().__init__(cap, stratum, **settings)
 
     def lasting(self, held: Held, asked: Asked) -> Column:
         """Return how much each matters, -inf where that is not above the threshold."""

@@ -5,27 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Unpack, cast
 
 import numpy as np
 
-from fornix.budget import Budget
 from fornix.context.held import Column, Held
 from fornix.context.kept import Entry, kept, vectors_of
 from fornix.context.nearest import Rows
 from fornix.context.observation import Observation
-from fornix.context.reflection import Reflection
-from fornix.context.scorers import Scoring
-from fornix.context.settings import Asked, Evict
+from fornix.context.settings import Asked, Settings, refuse
 from fornix.context.window import Window
 from fornix.embed import Embedder, Vector, open_embedder, pack_vector
 from fornix.errors import EmbedderFailed, InvalidInput
 from fornix.index import Quantised, quantised
 from fornix.items import Item
-from fornix.keys import KeySets
 from fornix.messages import Message
 from fornix.nearness import Nearness
-from fornix.place import Now
 from fornix.recall import SearchOptions
 from fornix.store import StoredItem
 from fornix.values import counted
@@ -73,45 +68,28 @@ class Semantic(Window):
         cap: How many units it holds; None: any number.
         embedder: Makes the vectors; a bundled one by name, or another. None: the memory's own; in
             RAM the default one.
-        memory, name, budget_tokens, evict, keep_recent, scorer, reflection, now: See `Window`.
+        settings: What every window takes but for profile; see `Window`.
     """
 
     kind: ClassVar[str] = "semantic"
 
-    def __init__(  # noqa: PLR0913 - what any window is set up with; all but two by name
+    def __init__(
         self,
         top_k: int = 5,
         stratum: str | Message | None = "",
         *,
         cap: int | None = HELD,
         embedder: str | Embedder | None = None,
-        memory: KeySets | None = None,
-        name: str | None = None,
-        budget_tokens: int | Budget | None = None,
-        evict: Evict | None = None,
-        keep_recent: int = 1,
-        scorer: Scoring | None = None,
-        reflection: Reflection | None = None,
-        now: Now = None,
+        **settings: Unpack[Settings],
     ) -> None:
+        refuse(settings, ("profile",), type(self).__name__)
         self._top_k = counted(top_k, "top_k", most=MOST)
         self._embedder = None if embedder is None else open_embedder(embedder)
         if self._embedder is not None:
             self._near, self._rows = Nearness(self._embedder), Rows(self._embedder.dimensions)
         else:
             self.ram_embedder = None
-        super().__init__(
-            cap,
-            stratum,
-            memory=memory,
-            name=name,
-            budget_tokens=budget_tokens,
-            evict=evict,
-            keep_recent=keep_recent,
-            scorer=scorer,
-            reflection=reflection,
-            now=now,
-        )
+        super().__init__(cap, stratum, **settings)
 
     # --- what is kept -------------------------------------------------------------------------
 
@@ -163,9 +141,12 @@ class Semantic(Window):
             hits = writer.search([self._place.ref(self._name)], prompt.content, asked)
             return Near({str(hit.item.id): hit.score / SCORE_OF_BEST for hit in hits})
         (query,) = self._near.vectors([prompt.content])
-        with self._mirror.seen(writer) as held:
+
+        def looked(held: Held) -> tuple[list[Entry], list[StoredItem]]:
             missing = self._rows.missing(held)
-            stored = self._stored(writer, missing)
+            return missing, self._stored(writer, missing)
+
+        missing, stored = self._looked(writer, looked)
         found = self._fetched(stored)
         fetched = [(entry, found[entry.id]) for entry in missing if entry.id in found]
         return Near({}, quantised(query.astype(np.float32)), fetched)
