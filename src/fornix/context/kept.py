@@ -176,7 +176,7 @@ def _known(asked: Message, answered: Message, links: Sequence[Stamp]) -> dict[st
     known = {
         "calls": list(answered.calls),
         "answers": list(asked.answers),
-        "links": [str(Stamp(link)) for link in links],
+        "links": list(dict.fromkeys(str(Stamp(link)) for link in links)),
     }
     return {name: ids for name, ids in known.items() if ids}
 
