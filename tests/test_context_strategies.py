@@ -568,7 +568,7 @@ def test_an_observation_is_not_linked_to_itself(linked):
         lambda: Hierarchical(2, evict="oldest"),
         lambda: Linked(profile="thinker"),
         lambda: Semantic(0),
-        lambda: Semantic(1001),
+        lambda: Semantic(201),
         lambda: Semantic(embedder="words"),
         lambda: Semantic(embedder="none"),
         lambda: Semantic(embedder=cast("Any", 3)),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain, zip_longest
 from typing import ClassVar, Unpack
 
 import numpy as np
 
+from fornix.context.choosing import Choice
 from fornix.context.held import Column, Held
 from fornix.context.settings import Asked, Settings, refuse
 from fornix.context.window import Window
@@ -20,8 +22,8 @@ class Hybrid(Window):
 
     A unit that is not among the newest any more stays if its importance is above the threshold,
     as long as there is room for it among the important ones; of these the least important goes
-    first, of equals the oldest. Where a budget has no room for all, recent and important units
-    take turns, the newest and the most important first.
+    first, of equals the oldest. Where a budget has no room for all, units take turns: the newest,
+    the most important, the next newest, and so on.
 
     Args:
         recent: How many of the newest units it holds.
@@ -53,13 +55,13 @@ class Hybrid(Window):
         importance = self.importance(held, asked)
         return np.where(importance > self._threshold, importance, -np.inf)
 
-    def worth(self, held: Held, asked: Asked) -> Column:
-        """Return the turn of each, below zero: the newest, the most important, the next newest."""
-        turns = np.full(len(held.live), -np.inf)
-        important = self.lasting(held, asked)
-        for turn, unit in enumerate(held.last_units(self._keep_recent)):
-            slots = [held.slot(entry.id) for entry in unit]
-            turns[slots], important[slots] = -2 * turn, -np.inf
-        for turn, slot in enumerate(held.best_first(important)):
-            turns[slot] = -2 * turn - 1
-        return turns
+    def worth(self, held: Held, asked: Asked) -> Column | None:
+        """Return how much each matters; `fill` takes turns with the newest."""
+        return self.importance(held, asked)
+
+    def fill(self, choice: Choice, held: Held, asked: Asked) -> None:
+        """Choose the newest, the most important, the next newest, and so on; see `Window`."""
+        newest = held.best_first(None)
+        important = held.best_first(held.of_units(self.lasting(held, asked)))
+        turns = chain.from_iterable(zip_longest(newest, important))
+        choice.take_each(slot for slot in turns if slot is not None)

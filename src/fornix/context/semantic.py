@@ -29,8 +29,11 @@ from fornix.writer import Writer
 HELD = 10_000
 """Units that a window by meaning holds, unless it is told otherwise."""
 
-MOST = 1_000
+MOST = 200
 """Units that it shows at most."""
+
+HITS = 4
+"""Observations that are searched for each unit that is wanted: a unit may have several."""
 
 SCORE_OF_BEST = 3.0
 """What search gives to the best in words and meaning: 1 + 2."""
@@ -137,7 +140,7 @@ class Semantic(Window):
         if prompt is None or not prompt.content.strip():
             return None
         if self._embedder is None:
-            asked = SearchOptions(limit=MOST, touch=False)
+            asked = SearchOptions(limit=HITS * (self._top_k + 1), touch=False)
             hits = writer.search([self._place.ref(self._name)], prompt.content, asked)
             return Near({str(hit.item.id): hit.score / SCORE_OF_BEST for hit in hits})
         (query,) = self._near.vectors([prompt.content])
