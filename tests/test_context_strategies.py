@@ -331,7 +331,7 @@ def test_an_embedder_that_fails_loses_nothing(caplog):
     assert "without vectors" in caplog.text
     with pytest.raises(EmbedderFailed, match="no route to host"):
         window.context("Apricot")
-    assert shown(window, None) == ["Z"]
+    assert shown(window, None) == ["Bean", "Z"]
     embedder.fails = None
     assert shown(window, "Apricot") == ["Apple", "Z", "Apricot"]
     asked = embedder.asked
@@ -381,7 +381,7 @@ def test_search_finds_by_words_and_meaning(memory):
 
 def test_a_blank_observation_has_no_meaning():
     """Nothing to read: it is near nothing, and shown where there is nothing better."""
-    window = Semantic(2, embedder="static")
+    window = Semantic(1, embedder="static")
     for text in ("", "green tea", "rain"):
         window.commit(Observation(text, ""))
     assert shown(window, "which tea?") == ["green tea", "rain", "which tea?"]

@@ -6,7 +6,18 @@ import pytest
 
 from fornix import Memory
 from fornix.budget import Budget
-from fornix.context import Importance, Priority, Stream, Void
+from fornix.context import (
+    Hierarchical,
+    Hybrid,
+    Importance,
+    Layer,
+    Linked,
+    Priority,
+    Reflection,
+    Semantic,
+    Stream,
+    Void,
+)
 from fornix.testing import ContextContract
 from scale import COUNTS
 
@@ -62,3 +73,51 @@ class TestDurableStream(ContextContract):
 
     def make(self):
         return Stream(20, memory=self.key, budget_tokens=self.budget)
+
+
+class TestHybrid(ContextContract):
+    shows, budget, seconds = 20, Budget(400), SHARED_S / 4
+
+    def make(self):
+        return Hybrid(20, 0.5, "Be kind.", budget_tokens=self.budget)
+
+
+class TestSemantic(ContextContract):
+    shows, budget, seconds = 21, Budget(400), SHARED_S / 4
+
+    def make(self):
+        return Semantic(20, cap=21, embedder="static", budget_tokens=self.budget)
+
+
+class TestDurableSemantic(TestDurableStream):
+    """By the search of its set, which knows words alone here."""
+
+    shows, seconds = 21, SHARED_S / 4
+
+    def make(self):
+        return Semantic(20, cap=21, memory=self.key, budget_tokens=self.budget)
+
+
+class TestHierarchical(ContextContract):
+    shows, budget, seconds = 20, Budget(400), SHARED_S / 4
+
+    def make(self):
+        layers = (Layer(5, 100), Layer(5, evict="least important"), 10)
+        return Hierarchical(*layers, stratum="Be kind.", budget_tokens=self.budget)
+
+
+class TestLinked(ContextContract):
+    shows, budget, seconds = 21, Budget(400), SHARED_S / 4
+
+    def make(self):
+        return Linked(20, cap=21, embedder="static", budget_tokens=self.budget)
+
+
+class TestReflectingStream(TestDurableStream):
+    """One that adds up what matters, which is nothing here."""
+
+    seconds = SHARED_S / 4
+
+    def make(self):
+        reflection = Reflection(1.0)
+        return Stream(20, memory=self.key, budget_tokens=self.budget, reflection=reflection)

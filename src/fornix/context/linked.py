@@ -32,7 +32,7 @@ class Linked(Semantic):
     is a hit as well. Links to what is not held lead nowhere.
 
     Args:
-        top_k: How many units it finds, and the newest besides.
+        top_k: How many units it finds besides the newest.
         stratum: What each context begins with; "": nothing.
         hops: How far links are followed.
         decay: What a hop leaves of what a hit is worth.

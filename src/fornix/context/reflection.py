@@ -234,9 +234,9 @@ class Reflecting:
 
     def now(self, writer: Writer, keep: Keep) -> Observation | None:
         """Reflect on what has come, due or not; return the insight, if there is one."""
-        with self._turn:
+        with self._ours() as is_ours:
             tally = Tally.read(writer, self._note)
-            if not tally.since:
+            if not is_ours or not tally.since:
                 return None
             done = self._reflected(writer, tally, keep)
             self._tell(done)

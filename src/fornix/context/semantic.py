@@ -57,7 +57,7 @@ class Near:
 
 
 class Semantic(Window):
-    """Shows what has most to do with the prompt, in order of time, and the newest unit.
+    """Shows the newest unit, and what of the rest has most to do with the prompt, in order of time.
 
     Without an embedder of its own, the search of the set finds it: by words and by meaning, with
     the embedder of the memory. With one, what was asked and what was answered have a vector each,
@@ -66,7 +66,7 @@ class Semantic(Window):
     when the window is asked. Without a prompt it shows the newest units.
 
     Args:
-        top_k: How many units it shows, and the newest besides.
+        top_k: How many units it shows besides the newest.
         stratum: What each context begins with; "": nothing.
         cap: How many units it holds; None: any number.
         embedder: Makes the vectors; a bundled one by name, or another. None: the memory's own; in
@@ -187,13 +187,15 @@ class Semantic(Window):
         return found
 
     def hits(self, held: Held, asked: Asked) -> dict[int, float]:
-        """Return the slots of the *top_k* units that are nearest, best first, and how near."""
+        """Return the *top_k* units that are nearest but for the newest, by a slot; and how near."""
         near = held.of_units(self.nearness(held, asked))
+        newest = {int(held.unit[held.slot(unit[0].id)]) for unit in held.last_units(1)}
         units: dict[int, int] = {}
         for slot in held.best_first(near):
-            units.setdefault(int(held.unit[slot]), slot)
             if len(units) == self._top_k:
                 break
+            if int(held.unit[slot]) not in newest:
+                units.setdefault(int(held.unit[slot]), slot)
         return {slot: float(near[slot]) for slot in units.values()}
 
     def worth(self, held: Held, asked: Asked) -> Column:
