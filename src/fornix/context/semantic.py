@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Unpack, cast
 
 import numpy as np
 
 from fornix.context.held import Column, Held
-from fornix.context.kept import Entry, kept, vectors_of
+from fornix.context.kept import Entry, kept, messages_of, vectors_of
 from fornix.context.nearest import Rows
 from fornix.context.observation import Observation
 from fornix.context.settings import Asked, Settings, refuse
@@ -114,7 +115,7 @@ class Semantic(Window):
                     f"{embedder.name!r} gives {embedder.dimensions}; assign what that one gives"
                 )
         try:
-            query, reply = self._embedded(observation.messages, given)
+            query, reply = self._embedded(lambda: observation.messages, given)
         except EmbedderFailed as error:
             _LOG.warning("an observation is kept without vectors", extra={"error": str(error)})
             query, reply = given
@@ -125,12 +126,16 @@ class Semantic(Window):
         return replace(item, value=value)
 
     def _embedded(
-        self, said: tuple[Message, Message], given: tuple[Vector | None, Vector | None]
+        self,
+        said: Callable[[], tuple[Message, Message]],
+        given: tuple[Vector | None, Vector | None],
     ) -> tuple[Vector, Vector]:
         """Return both vectors; those that are given are not made."""
-        wanted = [m.content for m, v in zip(said, given, strict=True) if v is None]
-        made = iter(self._near.vectors(wanted))
-        query, reply = (next(made) if v is None else v for v in given)
+        query, reply = given
+        if query is None or reply is None:
+            wanted = [m.content for m, v in zip(said(), given, strict=True) if v is None]
+            made = iter(self._near.vectors(wanted))
+            query, reply = (next(made) if v is None else v for v in given)
         return query.astype(np.float32), reply.astype(np.float32)
 
     # --- what is shown ------------------------------------------------------------------------
@@ -158,14 +163,14 @@ class Semantic(Window):
         assert self._embedder is not None  # noqa: S101 - it has vectors
         found: dict[str, tuple[Vector, Vector]] = {}
         for stored in items:
-            said, given, by = vectors_of(stored)
+            given, by = vectors_of(stored)
             if by is not None and by != self._embedder.name:
                 raise InvalidInput(
                     f"window {self._name!r} holds vectors of embedder {by!r}, which cannot be "
                     f"compared with those of {self._embedder.name!r}; open it with that one, or "
                     "give another name="
                 )
-            found[stored.record.id] = self._embedded(said, given)
+            found[stored.record.id] = self._embedded(partial(messages_of, stored), given)
         return found
 
     def nearness(self, held: Held, asked: Asked) -> Column:
