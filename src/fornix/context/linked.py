@@ -144,7 +144,7 @@ class Linked(Semantic):
         def build(_new_id: Callable[[], str]) -> Change:
             return self._looked(writer, planned)
 
-        with self._turn:
+        with self._one_by_one():
             writer.write(Call(name, lambda: [self._name, first, second, kind]), build)
 
     def _check_held(self, held: Held, *ids: str) -> None:
