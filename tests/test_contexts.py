@@ -42,8 +42,8 @@ from fornix.testing import ContextContract
 from fornix.testing.windows import numbered
 from scale import COUNTS
 
-SHARED_S = COUNTS.contention_s * 20 / 15
-"""20 s where tests are run in full."""
+SHARED_S = COUNTS.contention_s
+"""How long threads are in each other's way: 20 s where tests are run in full."""
 
 
 def wrong(value) -> Any:

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from stream_worker import CAP, windows
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
 from fornix.budget import Budget
 from fornix.context import Observation, Priority, Reply, Stamp, Stream
 from fornix.messages import Message
 from scale import COUNTS
+from stream_worker import CAP, windows
 
 KILLS = max(4, COUNTS.kills // 3)
 WORKER = Path(__file__).with_name("stream_worker.py")
