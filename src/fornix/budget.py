@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from fornix.errors import BudgetTooSmall, InvalidInput
 from fornix.messages import Message
 from fornix.summarise import tokens as word_pieces
 from fornix.values import counted
+
+U = TypeVar("U")
 
 TokenCounter: TypeAlias = Callable[[str], int]
 """Returns how many tokens a text has. Pass the one of your model where its limit is sharp."""
@@ -78,3 +80,72 @@ class Budget:
     def of(cls, given: int | Budget | None) -> Budget:
         """Return a budget as it is, and a number of tokens as a budget of the bundled counter."""
         return given if isinstance(given, Budget) else cls(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Parts of a conversation that belong together: shown, counted and let go as one.
+
+    Attributes:
+        places: Where the parts are in the list that they are of, in order.
+        lacks: Ids of tool calls that it answers and nothing before it in that list asked for; what
+            has no call is not shown.
+    """
+
+    places: tuple[int, ...]
+    lacks: tuple[str, ...] = ()
+
+
+def units(parts: Sequence[Sequence[Message]]) -> list[Unit]:
+    """Return which parts belong together: a tool call, and all that answers it.
+
+    A part is what is never split anyway: a query with its reply, an exchange. An id that is used
+    again is answered where it was asked for last. The units are in the order of their first parts.
+    """
+    leads = list(range(len(parts)))
+    lacks: dict[int, list[str]] = {}
+    asked: dict[str, int] = {}
+    for place, part in enumerate(parts):
+        for message in part:
+            for call in message.answers:
+                if call not in asked:
+                    lacks.setdefault(place, []).append(call)
+                    continue
+                one, other = _lead(leads, asked[call]), _lead(leads, place)
+                leads[max(one, other)] = min(one, other)
+            asked.update(dict.fromkeys(message.calls, place))
+    found: dict[int, list[int]] = {}
+    for place in range(len(parts)):
+        found.setdefault(_lead(leads, place), []).append(place)
+    return [
+        Unit(tuple(places), tuple(call for place in places for call in lacks.get(place, ())))
+        for places in found.values()
+    ]
+
+
+def _lead(leads: list[int], place: int) -> int:
+    while leads[place] != place:
+        leads[place] = place = leads[leads[place]]
+    return place
+
+
+def fitting(
+    wanted: Iterable[U], room: int | None, size: Callable[[U], int], *, gaps: bool = True
+) -> Iterator[U]:
+    """Yield what fits into *room* tokens, in the order in which it is wanted.
+
+    Args:
+        room: None: any number.
+        size: Returns how many tokens one has; asked of those alone that are looked at.
+        gaps: Go on after one that does not fit; else it ends there.
+    """
+    left = room
+    for one in wanted:
+        if left is not None:
+            tokens = size(one)
+            if tokens > left:
+                if gaps:
+                    continue
+                return
+            left -= tokens
+        yield one
