@@ -13,25 +13,19 @@ from fornix.batch import Draft
 from fornix.block import BlockTree
 from fornix.commits import RoomyWriter, commit_draft
 from fornix.compaction import Given
-from fornix.errors import InvalidInput, InvalidName, StoreReadOnly, Unusable
+from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.forgetting import Receipt, Scrub, forget_items, forget_key
 from fornix.items import Hits
 from fornix.moments import AsOf, Moment, ValidAt, check_tree
-from fornix.scope import HIDDEN
+from fornix.prompt import Prompts, Sources
+from fornix.scope import set_name
 from fornix.sets import Execution, KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.signals import Signals
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
 from fornix.store import Commit, Scope, SetRef
-from fornix.values import checked_name
 from fornix.writer import Engine, Where, Writer
 
 DEFAULT_SET = "default"
-
-
-def _set_name(name: str) -> str:
-    if checked_name(name, "a set's name").startswith(HIDDEN):
-        raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
-    return name
 
 
 def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
@@ -47,7 +41,7 @@ class Sets:
         self._engine, self._writer, self._scope = engine, writer, scope
 
     def _set(self, name: str, **asked: object) -> MemorySet:
-        ref = SetRef(self._scope, _set_name(name))
+        ref = SetRef(self._scope, set_name(name))
         return self._make(self._writer, ref, asked)
 
     @property
@@ -77,7 +71,7 @@ class Sets:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):
             raise InvalidInput(f"sets must be a list of names, not {sets!r}")
-        names = [_set_name(n) for n in sets or ()]
+        names = [set_name(n) for n in sets or ()]
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
         asked = self._scope if sets is None else refs
         at = None if as_of is None else self._writer.moment_of(as_of)
@@ -230,7 +224,7 @@ class KnowledgeMemory(Sets):
         return made
 
 
-class KeyMemory(KeySets):
+class KeyMemory(KeySets, Prompts):
     """All memory of one key: exact (`short_term`) and vague (its sets)."""
 
     def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
@@ -267,6 +261,10 @@ class KeyMemory(KeySets):
     def knowledge(self) -> KnowledgeMemory:
         """The knowledge shared by all keys."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
+
+    def _sources(self) -> Sources:
+        knowledge = Scope(self._knowledge, None)
+        return Sources(self._writer, self._scope, knowledge, lambda: self.short_term)
 
     def forget(
         self,
@@ -305,7 +303,7 @@ class KeyMemory(KeySets):
         return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
 
 
-class KeyBatch(KeySets):
+class KeyBatch(KeySets, Prompts):
     """Changes of one key and of knowledge that are committed together.
 
     Reads see the exact tree as it was when the block began, and the latest items; both with the
@@ -386,3 +384,7 @@ class KeyBatch(KeySets):
     def knowledge(self) -> KnowledgeMemory:
         """The knowledge; its changes are committed with the rest."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None), self._draft)
+
+    def _sources(self) -> Sources:
+        knowledge = Scope(self._knowledge, None)
+        return Sources(self._draft, self._scope, knowledge, lambda: self.short_term)
