@@ -182,6 +182,9 @@ def _exchanges(items: Sequence[Item], left: list[Piece]) -> list[_Exchange]:
         if messages[0].role == "system":
             left.append(_left(_piece("recent", item), "instructions of the past are not repeated"))
             continue
+        if isinstance(item.value, dict) and item.value.get("outcome") == "rejected":
+            left.append(_left(_piece("recent", item), "its reply was rejected"))
+            continue
         is_whole = len(messages) > 1
         if is_whole or messages[0].role == "user" or not found or found[-1].is_closed:
             found.append(_Exchange(is_closed=is_whole, is_whole=messages[0].role == "user"))
