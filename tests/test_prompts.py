@@ -731,7 +731,8 @@ def test_what_cannot_be_asked_is_refused(
     for asked in ("ada", "nobody"):
         memory.key("ada").short_term.set("seat", 1)
         with pytest.raises(error):
-            memory.context(**({"query": "seat", "key": asked} | options))
+            given: dict[str, Any] = {"query": "seat", "key": asked} | options
+            memory.context(**given)
 
 
 @pytest.mark.parametrize(

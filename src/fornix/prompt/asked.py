@@ -53,8 +53,8 @@ class Shares:
 
     facts: float = 0.1
     knowledge: float = 0.2
-    recent: float = 0.2
-    items: float = 0.5
+    recent: float = 0.15
+    items: float = 0.55
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from fornix import words
-from fornix.admission.duplicates import agree
-from fornix.admission.verdicts import jaccard, plain
 from fornix.budget import fitting
 from fornix.errors import BudgetTooSmall
 from fornix.items import Hits
@@ -16,6 +13,7 @@ from fornix.prompt import sources as found_in
 from fornix.prompt.asked import Asked
 from fornix.prompt.context import Context, Part, Piece
 from fornix.prompt.quoting import BEGIN, END, OPENING, SAID, quoted
+from fornix.prompt.repeated import Told
 from fornix.prompt.sources import Found, Sources
 
 REMEMBERED: tuple[Part, ...] = ("facts", "knowledge", "items")
@@ -29,9 +27,6 @@ OFFERED: tuple[Part, ...] = ("recent", "items", "knowledge", "facts")
 
 LEFT_OUT = 50
 """Pieces that were left out of which a context says why."""
-
-ALIKE = 0.8
-"""Share of common words from which on two items say the same, as `admission.Near` has it."""
 
 _REASONS: Mapping[Part, str] = {
     "facts": "a fact of the key",
@@ -79,38 +74,6 @@ def _room(asked: Asked) -> int | None:
 # --- what is chosen ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What a piece says, as it is compared with others."""
-
-    text: str
-    texts: frozenset[str]
-    terms: frozenset[int]
-    speaker: str | None
-
-    @classmethod
-    def of(cls, found: Found) -> _Said:
-        if found.hit is None:
-            texts = frozenset(plain(message.content) for message in found.messages)
-            return cls("", texts, frozenset(), None)
-        text = found.piece.text
-        terms = frozenset(words.terms(text))
-        return cls(text, frozenset({plain(text)}), terms, found.hit.item.speaker)
-
-    def is_as(self, other: _Said) -> bool:
-        """Return whether two items say the same, as rules about duplicates have it."""
-        if self.speaker != other.speaker:
-            return False
-        if self.texts == other.texts:
-            return True
-        few, many = sorted((len(self.terms), len(other.terms)))
-        return (
-            few >= ALIKE * many > 0
-            and jaccard({*self.terms}, {*other.terms}) >= ALIKE
-            and agree(self.text, other.text)
-        )
-
-
 class _Choice:
     """Chooses among what was found; *taken* is in the order in which it was chosen."""
 
@@ -121,7 +84,7 @@ class _Choice:
         self.taken: list[Found] = []
         self.reasons: dict[int, str] = {}
         self._sizes: dict[int, int] = {}
-        self._known: dict[int, _Said] = {}
+        self._told = Told()
 
     def make(self) -> None:
         """Choose: the newest exchange, a share for each part, what is left for who can use it."""
@@ -177,6 +140,7 @@ class _Choice:
         used = 0
         for found in fitting(self._new(wanted), most, self.size, gaps=part != "recent"):
             self.taken.append(found)
+            self._told.add(found)
             used += self.size(found)
         if self._left is not None:
             self._left -= used
@@ -184,29 +148,16 @@ class _Choice:
 
     def _new(self, wanted: Sequence[Found]) -> Iterator[Found]:
         """Yield what is not taken yet, and says what nothing taken says."""
+        taken = {id(found) for found in self.taken}
         for found in wanted:
-            if any(one is found for one in self.taken):
+            if id(found) in taken or id(found) in self.reasons:
                 continue
-            if found.hit is not None and (told := self._told(found)):
+            if self._left is not None and self.size(found) > self._left and found.hit is not None:
+                continue
+            if told := self._told.repeats(found):
                 self.reasons[id(found)] = told
                 continue
             yield found
-
-    def _told(self, found: Found) -> str | None:
-        """Return who says already what a hit says, in words."""
-        said = self._said(found)
-        for other in self.taken:
-            if other.hit is None:
-                if found.refs & other.refs or said.texts & self._said(other).texts:
-                    return f"it is among the last exchanges: {other.piece.source}"
-            elif self._said(other).is_as(said):
-                return f"it says what {other.piece.source} says"
-        return None
-
-    def _said(self, found: Found) -> _Said:
-        if id(found) not in self._known:
-            self._known[id(found)] = _Said.of(found)
-        return self._known[id(found)]
 
     def _drop_repeated(self) -> None:
         """Let go hits that are among exchanges which were taken after them."""
@@ -275,24 +226,23 @@ def _context(choice: _Choice, left: Sequence[Piece], hits: Sequence[Hits]) -> Co
             why.append(replace(found.piece, shown=True, reason=reason, tokens=size))
     if asked.query is not None:
         why.append(_given("query", asked.query, choice))
-    missing = [
+    missing = [found for part in DIVIDED for found in choice.wanted[part] if id(found) not in taken]
+    out = [
         replace(
             found.piece,
             reason=choice.reasons.get(id(found), "there is no room for it"),
             tokens=choice.size(found),
         )
-        for part in DIVIDED
-        for found in choice.wanted[part]
-        if id(found) not in taken
+        for found in missing[:LEFT_OUT]
     ]
-    missing += left
+    out += left[: LEFT_OUT - len(out)]
     return Context(
         [message.to_chat() for message in messages],
         text,
         budget.size(messages),
         budget.tokens,
-        (*why, *missing[:LEFT_OUT]),
-        more=max(0, len(missing) - LEFT_OUT),
+        (*why, *out),
+        more=len(missing) + len(left) - len(out),
         partial=any(found.partial for found in hits),
     )
 

@@ -41,7 +41,7 @@ FACTS = 500
 HITS = 20
 """Items that a search for a context without a budget is asked for."""
 
-FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 10, 200, 16
+FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 10, 200, 24
 """With a budget: one for so many of its tokens, within bounds."""
 
 
