@@ -129,7 +129,7 @@ def _kept(text: str) -> Item:
         "reply": Message(answered, "assistant").to_dict(),
     }
     stamp = Stamp.new()
-    return Item(value, id=stamp, text=f"{asked}\n{answered}", time=stamp.time())
+    return Item(value, id=str(stamp), text=f"{asked}\n{answered}", time=stamp.time())
 
 
 def _speed(system: str, size: int, count: int, make: Callable[[int], object]) -> Result:
