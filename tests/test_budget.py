@@ -1,4 +1,4 @@
-"""Budgets: what belongs together stays together, and what fits is chosen."""
+"""Budgets: how many tokens there are, and what belongs together stays together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix.budget import Budget, Unit, fitting, units
+from fornix.budget import Budget, Unit, units
 from fornix.errors import BudgetTooSmall, InvalidInput
 from fornix.messages import Message
 
@@ -53,25 +53,6 @@ def test_an_id_that_is_used_again_is_another_call() -> None:
 def test_an_answer_without_its_call_says_so() -> None:
     """The call may be on an earlier page, or gone; what is to be done is for the caller."""
     assert units([[_said(answers="ab")], [_said()]]) == [Unit((0,), ("a", "b")), Unit((1,))]
-
-
-@given(st.lists(st.integers(0, 9)), st.integers(0, 30), st.booleans())
-def test_what_fits_is_chosen_in_the_order_wanted(sizes: list[int], room: int, gaps: bool) -> None:
-    """Never more than there is room for; the first one always where it fits."""
-    found = list(fitting(range(len(sizes)), room, sizes.__getitem__, gaps=gaps))
-    assert sum(sizes[one] for one in found) <= room
-    assert found == sorted(found)
-    if not gaps:
-        assert found == list(range(len(found)))
-    if sizes and sizes[0] <= room:
-        assert found[0] == 0
-
-
-def test_no_more_is_looked_at_than_has_to_be() -> None:
-    """A window of any length costs what is shown of it; without a limit nothing is counted."""
-    assert list(fitting(iter([3, 4, 5]), None, lambda _: pytest.fail("counted"))) == [3, 4, 5]
-    endless = iter(int, 1)
-    assert len(list(fitting(endless, 10, lambda _: 4, gaps=False))) == 2
 
 
 def test_a_budget_says_what_is_left() -> None:

@@ -730,8 +730,8 @@ def test_what_cannot_be_asked_is_refused(
     """In one sentence, whether or not the key has anything yet."""
     for asked in ("ada", "nobody"):
         memory.key("ada").short_term.set("seat", 1)
+        given: dict[str, Any] = {"query": "seat", "key": asked} | options
         with pytest.raises(error):
-            given: dict[str, Any] = {"query": "seat", "key": asked} | options
             memory.context(**given)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Self, TypeAlias
 
 from fornix.errors import BudgetTooSmall, InvalidInput
 from fornix.messages import Message
 from fornix.summarise import tokens as word_pieces
 from fornix.values import counted
-
-U = TypeVar("U")
 
 TokenCounter: TypeAlias = Callable[[str], int]
 """Returns how many tokens a text has. Pass the one of your model where its limit is sharp."""
@@ -76,6 +75,10 @@ class Budget:
             raise BudgetTooSmall(self.tokens, size)
         return self.tokens - size
 
+    def remembering(self) -> Self:
+        """Return one that counts each text once, for work on a single prompt."""
+        return replace(self, counter=cache(self.counter))
+
     @classmethod
     def of(cls, given: int | Budget | None) -> Budget:
         """Return a budget as it is, and a number of tokens as a budget of the bundled counter."""
@@ -127,25 +130,3 @@ def _lead(leads: list[int], place: int) -> int:
     while leads[place] != place:
         leads[place] = place = leads[leads[place]]
     return place
-
-
-def fitting(
-    wanted: Iterable[U], room: int | None, size: Callable[[U], int], *, gaps: bool = True
-) -> Iterator[U]:
-    """Yield what fits into *room* tokens, in the order in which it is wanted.
-
-    Args:
-        room: None: any number.
-        size: Returns how many tokens one has; asked of those alone that are looked at.
-        gaps: Go on after one that does not fit; else it ends there.
-    """
-    left = room
-    for one in wanted:
-        if left is not None:
-            tokens = size(one)
-            if tokens > left:
-                if gaps:
-                    continue
-                return
-            left -= tokens
-        yield one

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fornix.budget import fitting
 from fornix.errors import BudgetTooSmall
 from fornix.items import Hits
 from fornix.messages import Message
@@ -42,6 +41,7 @@ def assembled(sources: Sources, asked: Asked) -> Context:
     Raises:
         BudgetTooSmall: The instructions and the query alone have more tokens than it may have.
     """
+    asked = replace(asked, budget=asked.budget.remembering())
     room = _room(asked)
     at = None if asked.as_of is None else sources.writer.moment_of(asked.as_of)
     told = found_in.recent(sources, asked, at, room)
@@ -83,7 +83,6 @@ class _Choice:
         self.asked, self.wanted, self._left = asked, wanted, room
         self.taken: list[Found] = []
         self.reasons: dict[int, str] = {}
-        self._sizes: dict[int, int] = {}
         self._told = Told()
 
     def make(self) -> None:
@@ -104,13 +103,8 @@ class _Choice:
 
     def size(self, found: Found) -> int:
         """Return how many tokens a piece has."""
-        if id(found) not in self._sizes:
-            budget = self.asked.budget
-            size = (
-                budget.size(found.messages) if found.messages else budget.count(f"{found.line}\n")
-            )
-            self._sizes[id(found)] = size
-        return self._sizes[id(found)]
+        budget = self.asked.budget
+        return budget.size(found.messages) if found.messages else budget.count(f"{found.line}\n")
 
     def _frame(self) -> int:
         """Return what the quotation has besides its lines."""
@@ -136,28 +130,24 @@ class _Choice:
                 self._drop_repeated()
 
     def _take(self, part: Part, wanted: Sequence[Found], most: int | None) -> int:
-        """Take what fits into *most* tokens; return how many it has."""
-        used = 0
-        for found in fitting(self._new(wanted), most, self.size, gaps=part != "recent"):
+        """Take what fits into *most* tokens, exchanges without a gap; return how many it has."""
+        used, taken = 0, {id(found) for found in self.taken}
+        for found in wanted:
+            if id(found) in taken or id(found) in self.reasons:
+                continue
+            if most is not None and used + self.size(found) > most:
+                if part == "recent":
+                    break
+                continue
+            if told := self._told.repeats(found):
+                self.reasons[id(found)] = told
+                continue
             self.taken.append(found)
             self._told.add(found)
             used += self.size(found)
         if self._left is not None:
             self._left -= used
         return used
-
-    def _new(self, wanted: Sequence[Found]) -> Iterator[Found]:
-        """Yield what is not taken yet, and says what nothing taken says."""
-        taken = {id(found) for found in self.taken}
-        for found in wanted:
-            if id(found) in taken or id(found) in self.reasons:
-                continue
-            if self._left is not None and self.size(found) > self._left and found.hit is not None:
-                continue
-            if told := self._told.repeats(found):
-                self.reasons[id(found)] = told
-                continue
-            yield found
 
     def _drop_repeated(self) -> None:
         """Let go hits that are among exchanges which were taken after them."""

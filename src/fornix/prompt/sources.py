@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -26,7 +26,7 @@ from fornix.store import Scope, SetRef, StoredItem
 from fornix.values import Value
 from fornix.writer import Writer
 
-PAGE = 64
+PAGE = 32
 """Items of a conversation that are read at once, from the newest on."""
 
 MOST_READ = 1_024
@@ -182,7 +182,7 @@ def _exchanges(items: Sequence[Item], left: list[Piece]) -> list[_Exchange]:
         if messages[0].role == "system":
             left.append(_left(_piece("recent", item), "instructions of the past are not repeated"))
             continue
-        if isinstance(item.value, dict) and item.value.get("outcome") == "rejected":
+        if _is_rejected(item.value):
             left.append(_left(_piece("recent", item), "its reply was rejected"))
             continue
         is_whole = len(messages) > 1
@@ -191,6 +191,10 @@ def _exchanges(items: Sequence[Item], left: list[Piece]) -> list[_Exchange]:
         found[-1].items.append(item)
         found[-1].messages += messages
     return found
+
+
+def _is_rejected(value: object) -> bool:
+    return isinstance(value, dict) and cast("dict[str, object]", value).get("outcome") == "rejected"
 
 
 def _as_found(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> Found:
@@ -221,9 +225,9 @@ def _messages(item: Item) -> list[Message]:
         InvalidInput: It holds none.
     """
     value: object = item.value
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return [_message({"content": item.text or value}, item, "user")]
-    fields = cast("Mapping[str, object]", value)
+    fields = cast("dict[str, object]", value)
     if "query" in fields and "reply" in fields:
         return [
             _message(fields["query"], item, "user"),
@@ -236,9 +240,9 @@ def _messages(item: Item) -> list[Message]:
 def _message(value: object, item: Item, role: Role) -> Message:
     if isinstance(value, str):
         return Message(value, role)
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise InvalidInput(f"{value!r:.40} is none")
-    fields = cast("Mapping[str, object]", value)
+    fields = cast("dict[str, object]", value)
     said = fields.get("role", item.role)
     known = {name: fields[name] for name in ("content", "calls", "answers") if name in fields}
     who = fields.get("name", item.speaker if said not in ROLES else None)
