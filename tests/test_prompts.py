@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,7 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doors import Letters
-from fornix import Agent, Budget, Context, InputEvent, LocalRunner, Memory, Shares, action
+from fornix import (
+    Agent,
+    AsyncMemory,
+    Budget,
+    Context,
+    InputEvent,
+    LocalRunner,
+    Memory,
+    Shares,
+    action,
+)
 from fornix.admission import Injection
 from fornix.errors import (
     BudgetTooSmall,
@@ -752,3 +763,19 @@ def test_a_counter_that_does_not_count_is_told_of(memory: Memory) -> None:
     budget = Budget(90, counter=lambda text: -1 if "window" in text else 1)
     with pytest.raises(InvalidInput, match="token counter"):
         memory.context("seat", key="ada", budget_tokens=budget)
+
+
+def test_asyncio_has_it_too() -> None:
+    """The same call, awaited, of the memory, the key and a batch."""
+
+    async def ask() -> list[Context]:
+        async with await AsyncMemory.open(embedder="words") as memory:
+            ada = await memory.key("ada")
+            await ada.add("a window seat")
+            async with ada.batch() as batch:
+                inside = await batch.context("seat")
+            return [inside, await ada.context("seat"), await memory.context("seat", key="ada")]
+
+    first, *others = asyncio.run(ask())
+    assert _texts(first, "items") == ["a window seat"]
+    assert all(one.messages == first.messages for one in others)
