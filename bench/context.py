@@ -40,16 +40,21 @@ SPEED_TOKENS = 2_000
 AT_ONCE = 1_000
 """Observations per commit, where they are only there to be many."""
 
-WINDOWS: Mapping[str, Mapping[str, Any]] = {
-    "Stream": {"cap": None},
-    "Priority": {"max_size": None},
-    "Importance": {"max_size": None},
-    "Hybrid": {"cap": None},
-    "Semantic": {},
-    "Hierarchical": {},
-    "Linked": {},
+MANY = 1_000_000
+"""Observations that a window may hold: it lets go of none."""
+TOP = 60
+"""Observations that a search of a window gives; as many as the largest budget has room for."""
+
+WINDOWS: Mapping[str, tuple[Sequence[int], Mapping[str, int]]] = {
+    "Stream": ([MANY], {}),
+    "Priority": ([MANY], {}),
+    "Importance": ([MANY], {}),
+    "Hybrid": ([], {"important": MANY}),
+    "Semantic": ([TOP], {"cap": MANY}),
+    "Hierarchical": ([10, MANY], {}),
+    "Linked": ([TOP], {"cap": MANY}),
 }
-"""Windows that are measured, if fornix has them, and with what: they forget nothing."""
+"""Windows that are measured, if fornix has them, and what they are made with."""
 
 Ask = Callable[[str, int], tuple[set[str], int]]
 """Asks a question under a budget: the turns that are in the context, and its tokens."""
@@ -69,17 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _windows() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the windows that there are, each as a function of its memory and budget."""
-    for name, settings in WINDOWS.items():
-        make = getattr(context, name, None)
+def _windows(key: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the windows that there are, each kept in a set of its own."""
+    for name, (first, settings) in WINDOWS.items():
+        make: Any = getattr(context, name, None)
         if make is not None:
-            yield (
-                name,
-                lambda key, tokens, make=make, name=name, settings=settings: make(
-                    **settings, memory=key, name=name, budget_tokens=tokens
-                ),
-            )
+            yield name, make(*first, **settings, memory=key, name=name)
 
 
 # --- how fast they are ------------------------------------------------------------------------
@@ -99,16 +99,14 @@ def _speeds(asked: argparse.Namespace) -> Iterator[Result]:
                 asked.contexts,
                 lambda n, key=key, q=questions: key.context(q[n], budget_tokens=SPEED_TOKENS),
             )
-            for name, make in _windows():
-                _fill(key.set(name, item_type=OBSERVATIONS), corpus, size)
+            for name, window in _windows(memory.key("bob")):
+                _fill(memory.key("bob").set(name, item_type=OBSERVATIONS), corpus, size)
                 memory.settle()
-                window = make(key, SPEED_TOKENS)
-                yield _speed(
-                    name,
-                    size,
-                    asked.contexts,
-                    lambda n, w=window, q=questions: w.context(Message(q[n])),
-                )
+
+                def made(n: int, window: Any = window, asked: Sequence[str] = questions) -> object:
+                    return window.context(Message(asked[n]), budget_tokens=SPEED_TOKENS)
+
+                yield _speed(name, size, asked.contexts, made)
 
 
 def _fill(into: Any, corpus: Corpus, count: int) -> None:
@@ -181,13 +179,11 @@ def _systems(
         turns.add_many([item(turn) for turn in talk.turns[start : start + AT_ONCE]])
     memory.settle()
     yield "the last messages", _last(talk.turns)
-    for name, make in _windows():
-        key = memory.key(f"{talk.id} {name}")
-        filled = make(key, None)
+    for name, window in _windows(memory.key(f"{talk.id}, windows")):
         for observation in _observations(talk.turns):
-            filled.commit(observation)
+            window.commit(observation)
         memory.settle()
-        yield name, _window({tokens: make(key, tokens) for tokens in asked.budgets})
+        yield name, _window(window)
     for share in asked.recent:
         named = "memory.context" if share is None else f"memory.context, recent {share:g}"
         yield named, _prompt(memory, talk.id, share)
@@ -221,11 +217,11 @@ def _observations(turns: Sequence[Turn]) -> Iterator[Observation]:
         yield Observation(_said(first), reply)
 
 
-def _window(windows: Mapping[int, Any]) -> Ask:
+def _window(window: Any) -> Ask:
     budget = Budget()
 
     def ask(question: str, tokens: int) -> tuple[set[str], int]:
-        shown = windows[tokens].context(Message(question))
+        shown = window.context(Message(question), budget_tokens=tokens)
         return {str(message.name) for message in shown}, budget.size(shown)
 
     return ask
