@@ -67,10 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = list(_speeds(asked) if asked.evidence is None else _evidence(asked))
     where = measure.machine(Path.cwd())
     measure.show(found, title=f"contexts · {where.line()}")
-    if asked.log is not None:
+    if asked.log:
         named = [Path(word).name if Path(word).exists() else word for word in words]
         command = shlex.join(["python", "bench/context.py", *named])
-        measure.append_log(Report("context", command, where, found), log=asked.log)
+        measure.append_log(Report("context", command, where, found))
     return 0
 
 
@@ -261,13 +261,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", type=_numbers, default=list(SIZES), metavar="N,N…")
     parser.add_argument("--contexts", type=int, default=100, help="so many are timed")
     parser.add_argument("--embedder", default="minilm")
-    parser.add_argument(
-        "--log",
-        type=Path,
-        nargs="?",
-        const=measure.LOG,
-        help="append the result to LOG.md, or to this file",
-    )
+    parser.add_argument("--log", action="store_true", help="append the result to LOG.md")
     return parser
 
 
