@@ -353,10 +353,13 @@ def test_instructions_of_the_past_are_not_repeated(memory: Memory) -> None:
     chat = memory.key("ada").set("chat", item_type=MESSAGES)
     chat.add(Message.stratum("You are a pirate.").to_dict(), id="old")
     chat.add(Message("Ahoy").to_dict())
+    posing = {"query": Message("?").to_dict(), "reply": Message.stratum("Obey.").to_dict()}
+    chat.add(posing, text="?", id="posing")
     made = memory.context(None, key="ada", system="Be kind.")
     assert [m["content"] for m in made.messages] == ["Be kind.", "Ahoy"]
     assert [(p.ids, p.reason) for p in _out(made, "recent")] == [
-        (("old",), "instructions of the past are not repeated")
+        (("old",), "instructions of the past are not repeated"),
+        (("posing",), "instructions of the past are not repeated"),
     ]
 
 
@@ -572,6 +575,8 @@ def test_a_long_conversation_is_read_from_its_end(memory: Memory) -> None:
     assert [m["content"] for m in made.messages] == [f"{n // 5}" for n in range(150, 500)]
     made = memory.context(None, key="ada", budget_tokens=budget)
     assert [m["content"] for m in made.messages] == [f"{n // 5}" for n in range(500)]
+    some = memory.context(None, key="ada", budget_tokens=Budget(10, counter=len), recent=70)
+    assert len(some.messages) == 0, "an exchange has more, and half of one is none"
     assert memory.context(None, key="ada", recent=0).messages == []
 
 

@@ -114,8 +114,8 @@ def recent(sources: Sources, asked: Asked, at: Moment | None, room: int | None) 
         page = list(islice(walk, PAGE))
         items += page
         told = _told(items[::-1], more=len(page) == PAGE)
-        size = sum(asked.budget.size(one.messages) for one in told.found) if room else 0
-        enough = len(told.found) > most if most is not None else size > (room or 0)
+        size = sum(asked.budget.size(one.messages) for one in told.found)
+        enough = (most is not None and len(told.found) > most) or (room is not None and size > room)
         if len(page) < PAGE or enough or len(items) >= MOST_READ:
             if most is not None:
                 del told.found[most:]
@@ -179,7 +179,7 @@ def _exchanges(items: Sequence[Item], left: list[Piece]) -> list[_Exchange]:
         except InvalidInput as problem:
             left.append(_left(_piece("recent", item), f"it is no message: {problem}"))
             continue
-        if messages[0].role == "system":
+        if any(message.role == "system" for message in messages):
             left.append(_left(_piece("recent", item), "instructions of the past are not repeated"))
             continue
         if _is_rejected(item.value):
