@@ -529,7 +529,10 @@ def test_nothing_before_it_in_a_value_hides_a_phrase_or_a_secret(memory: Memory,
     facts = guarded(memory, Secrets(), Injection())
     for text, rule in ((KEY, "secrets"), (ATTACK, "injection")):
         hidden = f"Noted.{after} {text}" if after == "é" else f"Noted.{after}{text}"
-        for item in (Item({"text": "fine", "deep": [hidden]}), Item("fine", metadata={"a": hidden})):
+        for item in (
+            Item({"text": "fine", "deep": [hidden]}),
+            Item("fine", metadata={"a": hidden}),
+        ):
             assert facts.admit(item).rule == rule
 
 

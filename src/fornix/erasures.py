@@ -153,7 +153,8 @@ def has_read(looked: str | None, named: Mapping[SetRef, Collection[str]], scope:
     try:
         return any(one in named.get(ref, ()) for ref, one in Looked.of(looked, scope).found())
     except (AttributeError, TypeError, ValueError):  # somebody else kept it, in a shape of theirs
-        names = _names_in(looked)
+        seen = cast("dict[str, Any]", wire.decode(looked))
+    names = names_in([seen[part] for part in ("items", "searches") if part in seen])
     return any(
         ref.name in names and not names.isdisjoint(ids)
         for ref, ids in named.items()
@@ -161,11 +162,18 @@ def has_read(looked: str | None, named: Mapping[SetRef, Collection[str]], scope:
     )
 
 
-def _names_in(looked: str) -> frozenset[str]:
-    """Return every name that a step looked up items by: of sets and of items, all together."""
-    seen = cast("dict[str, Any]", wire.decode(looked))
+def tells(result: Value, gone: Collection[str], kept: Collection[str]) -> bool:
+    """Return whether an answer names an item that goes; *kept* are ids of what its commit wrote.
+
+    Of those one stays that has the same id, in another set.
+    """
+    return any(name in gone and name not in kept for name in names_in(result))
+
+
+def names_in(value: Value) -> frozenset[str]:
+    """Return every text in *value*, names of fields too."""
     found: set[str] = set()
-    stack: list[Value] = [seen[part] for part in ("items", "searches") if part in seen]
+    stack: list[Value] = [value]
     while stack:
         value = stack.pop()
         if isinstance(value, str):

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
 from fornix import wire
+from fornix.admission.quarantine import held_as, quarantine_of
 from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound
 from fornix.filters import Filter
 from fornix.records import facts_of
@@ -25,9 +26,6 @@ Scrub: TypeAlias = Literal["now", "later"]
 
 SMALL = 200_000_000
 """Bytes of a store up to which it is scrubbed at once: that takes seconds at most."""
-
-HIDDEN = "\x1a"
-"""How the name of a set begins that no listing shows, such as one of items in quarantine."""
 
 PAGE = 256
 
@@ -214,24 +212,21 @@ def forget_items(
     if (ids is None) == (where is None):
         raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
     store, scope = engine.store, refs[0].scope
-    hidden = [r for r in store.every_set(scope) if any(_hides(r.name, ref.name) for ref in refs)]
-    places = list(dict.fromkeys([*refs, *hidden]))
+    hidden = {quarantine_of(ref) for ref in refs}.intersection(store.every_set(scope))
     if ids is None:
         chosen = Filter.parse(where)
+        places = dict.fromkeys([*refs, *sorted(hidden, key=lambda ref: ref.name)])
         items = [(ref, _matching(store, ref, chosen)) for ref in places]
     else:
         if not isinstance(ids, (str, list, tuple)):
             raise InvalidInput(f"ids must be a str or a list of them, not {ids!r}")
         named = [ids] if isinstance(ids, str) else list(ids)
         wanted = [checked_name(item_id, "an item's id") for item_id in named]
-        items = [(ref, wanted) for ref in places]
+        items = [(ref, wanted) for ref in refs]
+        for ref in sorted(hidden, key=lambda ref: ref.name):
+            items.append((ref, held_as(_versions(store, ref), wanted)))
     there = [(ref, found) for ref, found in items if found]
     return _forget(engine, scope, there, scrub, dry_run=dry_run)
-
-
-def _hides(name: str, of: str) -> bool:
-    """Whether *name* is of a set that keeps something back from the set *of*."""
-    return name.startswith(HIDDEN) and name.endswith(f"/{of}")
 
 
 def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:

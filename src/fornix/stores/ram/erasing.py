@@ -14,6 +14,7 @@ from fornix.erasures import (
     hidden_scope,
     op_of,
     owner_of,
+    tells,
 )
 from fornix.errors import KeyBusy
 from fornix.store import Batch, Commit, Output, Revive, Run, Scope, SetRef, StoredItem
@@ -95,12 +96,12 @@ class RamForgetting(RamFinder):
             plan.runs = [run for run in there if run.scope == scope and not run.forgotten]
             done = self._journal.of(scope)
             plan.entries = [n for n in done if self._journal[n - 1].erased is None]
+            plan.entries += sorted(set(self._answers(plan)).difference(done))
         else:
             found = [run for run in self._touching(plan) if not run.forgotten]
             plan.runs = [run for run in found if run.ended is not None]
             plan.open = [run for run in found if run.ended is None]
-            begun = sorted({row.begun for row in plan.rows})
-            plan.entries = [n for n in begun if self._says(self._journal[n - 1])]
+            plan.entries = self._answers(plan)
         return plan
 
     def _versions_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
@@ -116,6 +117,22 @@ class RamForgetting(RamFinder):
         for row in [] if home is None else home.rows:
             if row.first in purged and not set(ids).isdisjoint(row.record.sources):
                 yield row
+
+    def _answers(self, plan: Plan) -> list[int]:
+        """Return the commits that wrote what goes, or that answered with an id of it."""
+        named: dict[Scope | None, set[str]] = {}
+        for row in plan.rows:
+            scope = row.home.ref.scope
+            named.setdefault(scope if scope.key else None, set()).add(row.record.id)
+        begun, gone = {row.begun for row in plan.rows}, plan.numbers
+        found: list[int] = []
+        for number in range(1, len(self._journal) + 1):
+            entry = self._journal[number - 1]
+            ids = named.get(None, set()) | named.get(entry.scope, set())
+            kept = {row.record.id for row in entry.begun if row.row not in gone}
+            if self._says(entry) and (number in begun or tells(entry.commit.result, ids, kept)):
+                found.append(number)
+        return found
 
     def _says(self, entry: Entry) -> bool:
         named = entry.commit.number in self._ops.values()
@@ -277,7 +294,8 @@ class RamForgetting(RamFinder):
         """Take out of the journal what it says."""
         self._journal.erase_items(plan.rows)
         for entry in plan.entries:
-            says = asked.whole or entry in self._ops.values()
+            own = asked.whole and self._journal[entry - 1].scope == asked.scope
+            says = own or entry in self._ops.values()
             self._journal.erase(entry, number if says else None)
         if asked.whole:
             self._journal.erase_tree(set(self._journal.of(asked.scope)))

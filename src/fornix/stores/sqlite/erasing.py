@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fornix.erasures import ERASED_HOW, Erased, Erasure, hidden_scope, op_of, owner_of
+from fornix import wire
+from fornix.erasures import ERASED_HOW, Erased, Erasure, hidden_scope, op_of, owner_of, tells
 from fornix.errors import KeyBusy
 from fornix.store import Batch, Revive, SetRef
 from fornix.stores.sqlite import erased_runs, leases, receipts, shapes
@@ -74,6 +75,12 @@ _FORGET_RESULTS = """
         AND (result IS NOT NULL OR op IS NOT NULL)
 """
 
+_ANSWERS = "SELECT n, scope, result FROM journal WHERE result IS NOT NULL AND erased IS NULL"
+
+_WRITTEN = "SELECT row, id FROM item WHERE row BETWEEN ? AND ?"
+
+_OWNERS = "SELECT memory_set.id, scope, key FROM memory_set JOIN scope ON scope.id = scope"
+
 
 class Version(NamedTuple):
     """What is looked at of a version that is to be erased, or to come back."""
@@ -115,7 +122,7 @@ class Eraser:
         number = there or self._tx.scope(scope)
         asked = [row for (row,) in query(db, _OF_SCOPE, number)]
         derived, sources = self._find(asked)
-        gone = erased_runs.of_scope(db, number)
+        gone, answers = erased_runs.of_scope(db, number), self._answers()
         self._forget_runs(gone)
         self._count("nodes", "DELETE FROM node WHERE scope = ?", number)
         self._delete_items()
@@ -127,6 +134,7 @@ class Eraser:
         )
         self._count("sets", "DELETE FROM memory_set WHERE scope = ?", number)
         self._count("commits", _FORGET_COMMITS, number, self._number)
+        self._count("commits", _FORGET_RESULTS, numbers(answers), self._number)
         restored = self._restore(sources)
         sql = "UPDATE scope SET head = ?, floor = 0, since = 0 WHERE id = ?"
         query(db, sql, self._number, number)
@@ -148,8 +156,7 @@ class Eraser:
         self._take_turn()
         derived, sources = self._find(asked, made)
         gone = erased_runs.of_items(self._db, self._rows.values())
-        begun = sorted({version.begun for version in self._rows.values()})
-        self._count("commits", _FORGET_RESULTS, numbers(begun), self._number)
+        self._count("commits", _FORGET_RESULTS, numbers(self._answers()), self._number)
         self._forget_runs(gone)
         self._delete_items()
         restored = self._restore(sources)
@@ -190,6 +197,23 @@ class Eraser:
         self._rows = {r[0]: Version(*r) for r in query(self._db, _ROWS, numbers(sorted(gone)))}
         self._look_for_compactions()
         return derived, self._sources(derived)
+
+    def _answers(self) -> list[int]:
+        """Return the commits that wrote what goes, or that answered with an id of it."""
+        named: dict[int | None, set[str]] = {}
+        owners = {s: scope if key else None for s, scope, key in query(self._db, _OWNERS)}
+        for version in self._rows.values():
+            named.setdefault(owners[version.set_id], set()).add(version.id)
+        found = {version.begun for version in self._rows.values()}
+        everywhere = named.get(None, set())
+        for commit, scope, result in self._db.execute(_ANSWERS):
+            gone = everywhere | named.get(scope, set()) if scope in named else everywhere
+            if gone and commit not in found and tells(wire.decode(result), gone, ()):
+                written = query(self._db, _WRITTEN, *_range(commit))
+                kept = {item_id for row, item_id in written if row not in self._rows}
+                if tells(wire.decode(result), gone, kept):
+                    found.add(commit)
+        return sorted(found)
 
     def _look_for_compactions(self) -> None:
         """Find the compactions that retired or added something of what goes."""
