@@ -146,6 +146,11 @@ def op_of(receipt: str, salt: bytes) -> bytes:
     return wire.digest(["forgetting", receipt], salt=salt)
 
 
+def stub_of(item_id: str, salt: bytes) -> bytes:
+    """Return what is kept of a purged item's id, so that what came of it is found."""
+    return wire.digest(["purged", item_id], salt=salt)
+
+
 def has_read(looked: str | None, named: Mapping[SetRef, Collection[str]], scope: Scope) -> bool:
     """Return whether a step of a run of *scope* looked up an item, of those given as ids by set."""
     if looked is None:

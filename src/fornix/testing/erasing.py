@@ -188,6 +188,34 @@ class ErasingLaws(Laws):
         assert effects is not None
         assert effects.commit.result is None
 
+    def test_forgetting_reaches_past_what_was_purged_on_the_way(self, store: Store) -> None:
+        """Whatever came of an item, by summaries of summaries, edits and into knowledge, goes."""
+        keeps = Definition(retention="purge")
+        write(store, Define(NOTES, keeps), *map(add, "abcd"))
+        sum_up(store, "ab", "a", "b")
+        store.sweep(now=NOW + SECOND)
+        write(store, Replace(NOTES, 1, record("ab", "edited")))
+        sum_up(store, "abc", "ab", "c")
+        write(store, Add(BOOK, record("lesson"), links=[Link(NOTES, "abc")]))
+        store.sweep(now=NOW + SECOND)
+        assert store.versions(NOTES, "ab") == []
+        assert forget(store, "nobody").commit is None
+        erased = forget(store, "a", receipt="two")
+        assert (erased.counts["items"], erased.derived) == (2, 2)
+        assert (ids(store), store.versions(BOOK, "lesson")) == (["d"], [])
+        assert forget(store, "a", "ab", receipt="three").commit is None
+
+    def test_a_key_takes_with_it_what_came_of_its_purged_items(self, store: Store) -> None:
+        """Nothing links them any more; what else knowledge holds stays."""
+        write(store, Define(NOTES, Definition(retention="purge")), add("a"))
+        lesson = Add(BOOK, record("lesson"), links=[Link(NOTES, "a")])
+        write(store, lesson, Add(BOOK, record("kept")))
+        write(store, Retire(NOTES, "a", 1))
+        store.sweep(now=NOW + SECOND)
+        assert store.versions(NOTES, "a") == []
+        assert forget_key(store).derived == 1
+        assert ids(store, BOOK) == ["kept"]
+
     def test_an_answer_that_names_what_is_gone_goes_too(self, store: Store) -> None:
         """As that of a request whose item was there already; not one about an item that stays."""
         other, second = SetRef(ADA, "other"), SetRef(BOB, "notes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fornix.erasures import (
@@ -78,7 +78,8 @@ class RamForgetting(RamFinder):
             named = scope.key in self._keys.get(scope.space, [])
             if not named and (scope in self._hidden or scope not in self._leases):
                 return None
-            rows, made = [row for home in self._sets.of(scope) for row in home.rows], []
+            rows = [row for home in self._sets.of(scope) for row in home.rows]
+            made = [self._rows[n] for n in self._stubbed(lambda ref, _: ref.scope == scope)]
         else:
             rows = [row for ref, ids in asked.items for row in self._versions_of(ref, ids)]
             made = [row for ref, ids in asked.items for row in self._made_of(ref, ids)]
@@ -87,7 +88,8 @@ class RamForgetting(RamFinder):
         owner, _ = self._leases.get(scope, (None, 0))
         if owner is not None and self._alive(owner):
             raise KeyBusy(scope.key or scope.space, wait_s=0)
-        derived = [row for row in made if row not in rows]
+        asked_for = {row.row for row in rows}
+        derived = [r for r in {row.row: row for row in made}.values() if r.row not in asked_for]
         plan = Plan([*rows, *derived], derived)
         self._add_derived(plan)
         self._add_sources(plan)
@@ -110,13 +112,19 @@ class RamForgetting(RamFinder):
             yield from [] if home is None else home.versions.get(item_id, [])
 
     def _made_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
-        """Yield what compactions made of items that were purged since, and left no links."""
+        """Yield what was made of items that were purged since, and left no links."""
+        yield from map(self._rows.__getitem__, self._stubbed(lambda r, i: r == ref and i in ids))
         done = self._sets.lineage.compactions.values()
         purged = {row for c in done if c.purged and c.set == ref for row in c.added}
         home = self._sets.named(ref)
         for row in [] if home is None else home.rows:
             if row.first in purged and not set(ids).isdisjoint(row.record.sources):
                 yield row
+
+    def _stubbed(self, of: Callable[[SetRef, str], bool]) -> list[int]:
+        """Return the versions that came from something purged, of such a set and id."""
+        stubs = self._sets.lineage.stubs
+        return sorted(row for row, every in stubs.items() if any(of(*stub) for stub in every))
 
     def _answers(self, plan: Plan) -> list[int]:
         """Return the commits that wrote what goes, or that answered with an id of it."""

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fornix import wire
-from fornix.erasures import ERASED_HOW, Erased, Erasure, hidden_scope, op_of, owner_of, tells
+from fornix.erasures import (
+    ERASED_HOW,
+    Erased,
+    Erasure,
+    hidden_scope,
+    op_of,
+    owner_of,
+    stub_of,
+    tells,
+)
 from fornix.errors import KeyBusy
 from fornix.store import Batch, Revive, SetRef
 from fornix.stores.sqlite import erased_runs, leases, receipts, shapes
@@ -47,6 +56,16 @@ _PURGED_OF = """
 """
 
 _MADE = "SELECT row, first, sources FROM item WHERE set_id = ? AND sources IS NOT NULL"
+
+_STUBS = """
+    SELECT stub.row FROM stub JOIN memory_set ON memory_set.id = set_id
+    JOIN scope ON scope.id = memory_set.scope
+    WHERE space = ?1 AND key = ?2 AND name = ?3 AND source = ?4
+"""
+
+_STUBS_OF_SCOPE = """
+    SELECT DISTINCT row FROM stub WHERE set_id IN (SELECT id FROM memory_set WHERE scope = ?)
+"""
 
 _PURGED = """
     SELECT 1 FROM compaction JOIN json_each(added)
@@ -121,7 +140,8 @@ class Eraser:
         self._take_turn()
         number = there or self._tx.scope(scope)
         asked = [row for (row,) in query(db, _OF_SCOPE, number)]
-        derived, sources = self._find(asked)
+        made = [row for (row,) in query(db, _STUBS_OF_SCOPE, number)]
+        derived, sources = self._find(asked, made)
         gone, answers = erased_runs.of_scope(db, number), self._answers()
         self._forget_runs(gone)
         self._count("nodes", "DELETE FROM node WHERE scope = ?", number)
@@ -176,8 +196,11 @@ class Eraser:
             yield from (row for (row,) in query(self._db, _OF_ID, *place, item_id, ref.name))
 
     def _made_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
-        """Yield what compactions made of items that were purged since, and left no links."""
+        """Yield what was made of items that were purged since, and left no links."""
         place = ref.scope.space, ref.scope.key or "", ref.name
+        for item_id in dict.fromkeys(ids):
+            found = query(self._db, _STUBS, *place, stub_of(item_id, self._salt))
+            yield from (row for (row,) in found)
         purged = query(self._db, _PURGED_OF, *place)
         firsts = {row for _, added in purged for row in json.loads(added)}
         for number in {number for number, _ in purged}:
@@ -185,10 +208,10 @@ class Eraser:
                 if begun in firsts and not set(ids).isdisjoint(json.loads(sources)):
                     yield row
 
-    def _find(self, asked: Sequence[int], made: Sequence[int] = ()) -> tuple[list[int], _Sources]:
+    def _find(self, asked: Sequence[int], made: Sequence[int]) -> tuple[list[int], _Sources]:
         """Find all that goes; return what is derived of it, and what else that came from."""
         gone = {*asked, *made}
-        derived, new = [row for row in made if row not in asked], list(gone)
+        derived, new = sorted(gone.difference(asked)), list(gone)
         while new:
             found = (row for (row,) in query(self._db, _DERIVED, numbers(new)))
             new = [row for row in found if row not in gone]
@@ -291,7 +314,8 @@ class Eraser:
     def _delete_items(self) -> None:
         db, rows = self._db, sorted(self._rows)
         listed = numbers(rows)
-        query(db, "DELETE FROM staged WHERE row IN (SELECT value FROM carray(?))", listed)
+        for table in ("staged", "stub"):
+            query(db, f"DELETE FROM {table} WHERE row IN (SELECT value FROM carray(?))", listed)  # noqa: S608 - ours
         places = [(v.set_id, v.ended or 0, v.row) for v in self._rows.values()]
         db.executemany("DELETE FROM feature WHERE set_id = ? AND ended = ? AND row = ?", places)
         self._count(
