@@ -587,6 +587,17 @@ def test_hostile_texts_take_no_long_time(memory: Memory):
     assert list(secrets("eyJ-" * 150_000)) == []
 
 
+def test_what_was_forgotten_is_no_echo(memory: Memory):
+    """Nothing in this process says any more that a search gave it."""
+    first, text = guarded(memory, Recalled()), "Ada prefers window seats on night trains"
+    other = guarded(memory, Recalled(), name="other")
+    first.add(text, id="a")
+    first.search("seats")
+    assert other.admit(text).outcome == "reject"
+    first.forget("a")
+    assert other.admit(text).outcome == "accept"
+
+
 def test_what_was_recalled_is_not_stored_again(memory: Memory):
     facts = guarded(memory, Recalled())
     first = facts.add("Ada prefers window seats on night trains to Vienna")

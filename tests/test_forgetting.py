@@ -146,6 +146,27 @@ def test_forgetting_reaches_into_no_set_of_a_longer_name(memory):
     assert ada.quarantine.get(held) is not None
 
 
+class Failing(Agent):
+    @action(InputEvent)
+    def repeat(self, event, ctx):
+        raise ValueError(ctx.long_term_memory.set("notes").get("a").text)
+
+
+def test_runs_that_failed_are_named_since_they_may_say_what_they_read(memory):
+    """What an action had read is known only once it is done; forgetting the key takes them too."""
+    ada = memory.key("ada")
+    ada.set("notes").add("secret", id="a")
+    with LocalRunner(Failing, memory) as runner:
+        with pytest.raises(RunParked):
+            runner.handle("ada", "repeat")
+    (run,) = memory.store.runs(memory.space, key="ada")
+    receipt = ada.set("notes").forget("a")
+    told = [each.note for each in receipt.out_of_reach if "runs" in each.what]
+    assert [note.partition(",")[0] for note in told] == [str(run.id)]
+    ada.forget()
+    assert all("runs" not in each.what for each in memory.receipt(receipt.id).out_of_reach)
+
+
 def test_a_dry_run_only_counts(memory):
     """And the same counts come true."""
     ada = memory.key("ada")

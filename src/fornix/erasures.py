@@ -42,6 +42,7 @@ class Erasure:
         asked: What the receipt keeps of what was asked: JSON without content.
         whole: All of the key, with its name.
         items: Else ids by set; of each all versions.
+        unsure: Runs that may hold some of it, which no store can tell; see `Erased`.
         rehearse: Only say what would be erased.
     """
 
@@ -51,6 +52,7 @@ class Erasure:
     asked: str = "{}"
     whole: bool = False
     items: Sequence[tuple[SetRef, Sequence[str]]] = ()
+    unsure: Sequence[int] = ()
     rehearse: bool = False
 
 
@@ -71,6 +73,7 @@ class Erased:
         puts: Commits of erased runs that put values into an exact tree, which stay.
         open: Runs that wrote or read what was erased and have not ended: their records stay until
             they have.
+        unsure: Runs that failed in a task: their errors and durable results may hold some of it.
         marks: Sets that items came back to.
     """
 
@@ -86,6 +89,7 @@ class Erased:
     sets: Sequence[int] = ()
     puts: Sequence[int] = ()
     open: Sequence[int] = ()
+    unsure: Sequence[int] = ()
     marks: Sequence[SetRef] = ()
 
     def to_json(self) -> str:

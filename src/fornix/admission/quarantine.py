@@ -110,7 +110,7 @@ class Held:
             self.define.append(Define(hidden, DEFINITION))
         self.changes.append(Add(hidden, kept))
         self._ids[text] = held
-        log.warning(
+        log.info(
             "an item was quarantined",
             extra={"set": self.ref.name, "rule": verdict.rule, "reason": verdict.reason},
         )

@@ -234,6 +234,7 @@ class RamForgetting(RamFinder):
             sets=tuple(sorted({row.home.number for row in plan.rows})),
             puts=() if asked.whole else tuple(n for n in commits if self._puts(n)),
             open=tuple(run.id for run in plan.open),
+            unsure=tuple(asked.unsure),
             marks=tuple(dict.fromkeys(row.home.ref for row in plan.back)),
         )
 

@@ -357,6 +357,7 @@ class Eraser:
             sets=tuple(sorted({version.set_id for version in self._rows.values()})),
             puts=tuple(gone.puts),
             open=tuple(gone.open),
+            unsure=tuple(asked.unsure),
             marks=tuple(restored),
         )
         query(
