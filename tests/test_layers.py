@@ -52,14 +52,14 @@ from fornix.layers import (
     WriteOperation,
     time_of_id,
 )
-from fornix.layers.place import Nearness
+from fornix.layers.nearness import Nearness
 from fornix.layers.turns import Turns
 from layers_worker import alike, everything, layers, topic
 from scale import COUNTS
 
 WORKER = Path(__file__).with_name("layers_worker.py")
 LIMIT_S = 60
-KILLS = max(4, COUNTS.kills // 3)
+KILLS = max(4, COUNTS.kills * 5 // 12)
 
 
 @pytest.fixture
