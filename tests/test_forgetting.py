@@ -156,9 +156,8 @@ def test_runs_that_failed_are_named_since_they_may_say_what_they_read(memory):
     """What an action had read is known only once it is done; forgetting the key takes them too."""
     ada = memory.key("ada")
     ada.set("notes").add("secret", id="a")
-    with LocalRunner(Failing, memory) as runner:
-        with pytest.raises(RunParked):
-            runner.handle("ada", "repeat")
+    with LocalRunner(Failing, memory) as runner, pytest.raises(RunParked):
+        runner.handle("ada", "repeat")
     (run,) = memory.store.runs(memory.space, key="ada")
     receipt = ada.set("notes").forget("a")
     told = [each.note for each in receipt.out_of_reach if "runs" in each.what]
