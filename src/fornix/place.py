@@ -74,24 +74,22 @@ class Place:
             if self._opened is not None:
                 self._opened.close()
 
-    # What `KeySets` is made of: rooms above it may have that, users need it not.
     @property
     def engine(self) -> Engine:
         """What the memory works with."""
-        return self._sets()._engine  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+        return self._sets().inside.engine
 
     @property
     def scope(self) -> Scope:
         """Whose memory it is."""
-        return self._sets()._scope  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+        return self._sets().inside.scope
 
     def writer(self) -> Writer:
         """Return where changes go: the batch of the action at work on the key, if one is."""
-        sets = self._sets()
-        own: Writer = sets._writer  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+        engine, own, scope = self._sets().inside
         if isinstance(own, Draft):
             return own
-        return cast("Writer | None", draft_of(self.engine.store, self.scope)) or own
+        return cast("Writer | None", draft_of(engine.store, scope)) or own
 
     def ref(self, name: str) -> SetRef:
         """Return a set of the key."""
