@@ -228,6 +228,7 @@ def _committed(
     place: Place, writer: Writer, plan: Callable[[Move], R], known: Known, call: Call
 ) -> R:
     result: list[R] = []
+    place.apart(writer)
 
     def build(_new_id: Callable[[], str]) -> Change:
         move = Move(place, writer, known)
