@@ -37,7 +37,6 @@ from fornix.layers import (
     GptsMessage,
     GptsPlan,
     HybridMemory,
-    ImportanceScorer,
     InsightMemoryFragment,
     LLMImportanceScorer,
     LLMInsightExtractor,
@@ -244,10 +243,10 @@ async def test_what_left_before_is_named(memory):
 
 @run
 async def test_a_write_that_fails_changes_nothing(memory):
-    """All is checked first; a fault of a scorer is raised, and nothing was written."""
+    """All is checked first; what a class of one's own raises changes nothing either."""
 
-    class Faulty(ImportanceScorer):
-        async def score_importance(self, memory_fragment, llm_client=None):
+    class Faulty(AgentMemoryFragment):
+        def copy(self):
             raise TypeError("a fault")
 
     hybrid = layers(memory)
@@ -257,10 +256,8 @@ async def test_a_write_that_fails_changes_nothing(memory):
     for bad in ("text", frag("a", metadata={"speaker": 3}), frag("a", metadata={"x": object()})):
         with pytest.raises(InvalidInput):
             await hybrid.write_batch([frag("b"), bad])
-    hybrid.initialize(importance_scorer=Faulty())
     with pytest.raises(TypeError, match="a fault"):
-        await hybrid.write_batch([frag("b"), frag("c"), frag("d")])
-    hybrid.initialize()
+        await hybrid.write_batch([frag("b"), frag("c"), Faulty("d")])
     assert await everything(hybrid) == before
     await hybrid.write(frag("e"))
     assert len(await everything(hybrid)) == 2

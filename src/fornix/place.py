@@ -90,6 +90,12 @@ class Place:
         """Whose memory it is."""
         return self._sets().inside.scope
 
+    @property
+    def identity(self) -> tuple[int, Scope, int | None]:
+        """What two places have in common whose changes can be one commit."""
+        engine, own, scope = self._sets().inside
+        return id(engine.store), scope, id(own) if isinstance(own, Draft) else None
+
     def writer(self) -> Writer:
         """Return where changes go: the batch of the action at work on the key, if one is."""
         engine, own, scope = self._sets().inside
@@ -145,6 +151,8 @@ def clock_of(now: Now) -> Callable[[], datetime] | None:
 
 def aware(time: datetime) -> datetime:
     """Return a time with a zone; DB-GPT's programs pass local time without one."""
+    if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"a time must be a datetime, not {time!r}")
     return time.astimezone(UTC)
 
 

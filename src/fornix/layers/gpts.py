@@ -178,7 +178,10 @@ class GptsMemory:
     async def _call(self, conv_id: str, work: Callable[[], R]) -> R:
         """Return what *work* returns; in a thread, unless it only adds to an action's batch."""
         writer = Place(self._messages.memory.key(conv_id)).writer()
-        return work() if isinstance(writer, Draft) else await asyncio.to_thread(work)
+        if isinstance(writer, Draft):
+            with writer.mutex:
+                return work()
+        return await asyncio.to_thread(work)
 
 
 def _put(channel: asyncio.Queue[Any], view: object) -> None:
