@@ -49,6 +49,7 @@ from fornix.layers import (
     StructuredAgentMemoryFragment,
     Weights,
     WriteOperation,
+    initialize_id_generator,
     time_of_id,
 )
 from fornix.layers.nearness import Nearness
@@ -766,6 +767,28 @@ def test_ids_rise_and_tell_the_time():
     assert first < second
     assert before <= time_of_id(first) <= datetime.now(UTC) + timedelta(seconds=1)
     assert AgentMemoryFragment("a", memory_id="from outside").id == "from outside"
+
+
+def test_ids_as_dbgpt_makes_them():
+    """A process may have Snowflakes: 64 bits that rise, with its number and the time in them."""
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    try:
+        for epoch in (0, 1_288_834_974_657):
+            initialize_id_generator(instance=7, seq=4090, epoch=epoch)
+            ids = [cast("int", frag("a").id) for _ in range(10_000)]
+            assert ids == sorted(set(ids))
+            assert ids[-1] < 1 << 63
+            assert {one >> 12 & 1023 for one in ids} == {7}
+            assert before <= time_of_id(ids[0]) <= datetime.now(UTC) + timedelta(minutes=1)
+        far = int(datetime(2100, 1, 1, tzinfo=UTC).timestamp() * 1000)
+        initialize_id_generator(1, timestamp=far)
+        assert time_of_id(cast("int", frag("a").id)) == datetime(2100, 1, 1, tzinfo=UTC)
+        for bad in ((1024,), (-1,), (1, 4096), (1, 0, far), (1, 0, 5, 4)):
+            with pytest.raises(InvalidInput):
+                initialize_id_generator(*bad)
+    finally:
+        initialize_id_generator()
+    assert before <= time_of_id(cast("int", frag("a").id)) <= datetime.now(UTC)
 
 
 def test_a_batch_with_a_key_is_done_once(memory):

@@ -202,7 +202,7 @@ def test_no_rating_costs_no_fragment(answer, profile, memory):
     """Whatever a scorer does instead of rating: the default counts, and the result says so."""
     sensory = SensoryMemory(memory=memory.key("ada"), profile=profile)
     sensory.initialize(importance_scorer=Says(answer))
-    left = asyncio.run(sensory.write(frag("a")))
+    left: Any = asyncio.run(sensory.write(frag("a")))
     expected = 0.5 if profile == "fornix" else 4.5
     assert [f.importance for f in left.discarded_memory_fragments] == [expected]
     assert left.failures[0].reason.startswith("score: ")
@@ -225,7 +225,7 @@ def test_no_insight_costs_no_fragment(answer, memory):
     """Whatever an extractor does instead: the fragments are there, and the result says so."""
     long = LongTermMemory(memory=memory.key("ada"), reflection_threshold=1)
     long.initialize(insight_extractor=Says(answer))
-    left = asyncio.run(long.write_batch([frag("a"), frag("b")]))
+    left: Any = asyncio.run(long.write_batch([frag("a"), frag("b")]))
     assert left.failures[0].reason.startswith("insight: ")
     assert sorted(texts(asyncio.run(long.read("a")))) == ["a", "b"]
 
@@ -262,9 +262,9 @@ def test_rules_of_the_memory_hold_for_layers():
     """What no set of the memory takes in no layer takes in; it is dropped, with the reason."""
     with Memory.open(embedder="words", admission=[Secrets()]) as memory:
         for name, layer in enumerate((ShortTermMemory, SensoryMemory, LongTermMemory)):
-            settings = {} if layer is LongTermMemory else {"buffer_size": 2}
-            made = layer(memory=memory.key(f"key {name}"), **settings)
-            left = asyncio.run(made.write_batch([frag("tea"), frag(SECRET), frag("cake")]))
+            settings: Any = {} if layer is LongTermMemory else {"buffer_size": 2}
+            made: Any = cast("Any", layer)(memory=memory.key(f"key {name}"), **settings)
+            left: Any = asyncio.run(made.write_batch([frag("tea"), frag(SECRET), frag("cake")]))
             assert texts(d.fragment for d in left.dropped) == [SECRET]
             assert "secret" in left.dropped[0].reason
             assert sorted(held(made)) == ["cake", "tea"]
@@ -286,7 +286,7 @@ def test_rules_of_a_set_hold_for_layers(memory):
     assert texts(asyncio.run(hybrid.read("", k=9))) == ["first", "cake", "tea", "rain"]
     ada.set("long_term").redefine(admission=[Injection()])
     hybrid.initialize(insight_extractor=Says(lambda f: InsightMemoryFragment(f, [odd])))
-    left = asyncio.run(hybrid.write_batch([frag(odd), frag("bus")]))
+    left: Any = asyncio.run(hybrid.write_batch([frag(odd), frag("bus")]))
     assert texts(d.fragment for d in left.dropped) == [odd, odd]
     assert [held.item.text for held in ada.quarantine.list()] == [odd]
 
@@ -353,7 +353,7 @@ def test_odd_calls_are_refused(memory):
 def test_another_text_under_a_known_id_is_named(memory):
     """A fragment is not taken for another one that has its id: it is dropped, with the reason."""
     for layer in (ShortTermMemory, LongTermMemory):
-        made = layer(memory=memory.key("ada"))
+        made: Any = cast("Any", layer)(memory=memory.key("ada"))
         assert asyncio.run(made.write(frag("tea", memory_id=1))) is None
         assert asyncio.run(made.write(frag("tea", memory_id=1))) is None
         for name in (1, "1"):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from numbers import Real
 from typing import Any, Self, SupportsFloat, TypeAlias, cast
 
 from fornix.errors import InvalidInput
+from fornix.layers.snowflakes import new_fragment_id
 from fornix.values import checked_name
-from fornix.writer import new_id
 
 FragmentId: TypeAlias = int | str
 """What names a fragment: a number that rises with time if fornix made it, or an id from outside."""
@@ -23,25 +23,12 @@ Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 LONGEST_ID = 4096
 """Bits of an id that is a number."""
 
-_TIMED_BITS = 80
-"""Below the milliseconds of a version 7 UUID, which is what the numbers are."""
-
 
 class WriteOperation(StrEnum):
     """Why a fragment is written: it is new, or was recalled and strengthens what is like it."""
 
     ADD = "add"
     RETRIEVAL = "retrieval"
-
-
-def new_fragment_id() -> int:
-    """Return a number that nobody else gets, in this process or another; it rises with time."""
-    return int(new_id().replace("-", ""), 16)
-
-
-def time_of_id(fragment_id: int) -> datetime:
-    """Return when fornix made an id; senseless for one from outside."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=fragment_id >> _TIMED_BITS)
 
 
 class MemoryFragment(ABC):
