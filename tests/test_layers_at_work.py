@@ -8,6 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,8 @@ from fornix.layers import (
     AgentMemory,
     AgentMemoryFragment,
     EnhancedShortTermMemory,
+    GptsMemory,
+    GptsMessage,
     HybridMemory,
     ImportanceScorer,
     InsightExtractor,
@@ -28,6 +31,7 @@ from fornix.layers import (
     ShortTermMemory,
     StructuredAgentMemoryFragment,
 )
+from fornix.layers.channel import DONE, Channel
 
 
 @pytest.fixture
@@ -403,3 +407,75 @@ def test_what_is_met_often_stays_small(memory):
     note = memory.key("ada").set("layers").get("long_term")
     assert note is not None
     assert len(note.value["since"]) == 256
+
+
+# --- channels ---------------------------------------------------------------------------------
+
+
+def message(conv, content):
+    return GptsMessage(conv, "Joy", "Ann", "ai", content)
+
+
+def test_a_channel_between_threads_and_loops():
+    """Who watches in one loop sees what is said in others, and the end; each that watches does."""
+    log, seen = GptsMemory(), []
+
+    async def watch():
+        seen.append([view async for view in log.chat_messages("c")])
+
+    async def main():
+        await log.init("c", enable_vis_message=False)
+        watchers = [threading.Thread(target=asyncio.run, args=(watch(),)) for _ in range(2)]
+        for watcher in watchers:
+            watcher.start()
+        for n in range(20):
+            await asyncio.to_thread(asyncio.run, log.append_message("c", message("c", f"{n}")))
+        await log.complete("c")
+        await log.push_message("c", "too late")
+        for watcher in watchers:
+            await asyncio.to_thread(watcher.join, 20)
+            assert not watcher.is_alive()
+
+    asyncio.run(main())
+    assert sorted(len(view) for views in seen for view in views) == [*range(1, 21)]
+
+
+def test_who_stops_watching_takes_no_view_along():
+    """A watcher that is cancelled leaves the next view to another one."""
+
+    async def main():
+        channel = Channel()
+        first, second = (asyncio.create_task(channel.get()) for _ in range(2))
+        await asyncio.sleep(0)
+        channel.put_nowait("view")
+        first.cancel()
+        assert await second == "view"
+        assert channel.empty()
+        with pytest.raises(asyncio.QueueEmpty):
+            channel.get_nowait()
+        await channel.put(DONE)
+        assert [await channel.get(), channel.get_nowait()] == [DONE, DONE]
+
+    asyncio.run(main())
+
+
+def test_channels_are_bounded(memory):
+    """Of more conversations than may have a channel the oldest ends; its messages stay."""
+
+    async def main():
+        log = GptsMemory(memory=memory, conversations=2)
+        for conv in ("a", "b", "c"):
+            await log.append_message(conv, message(conv, conv))
+            await log.init(conv)
+        assert [log.queue(conv) is None for conv in "abc"] == [True, False, False]
+        await log.init("c")
+        assert [log.queue(conv) is None for conv in "abc"] == [True, False, False]
+        more = GptsMemory(memory=memory, conversations=5)
+        for conv in "abcd":
+            await more.init(conv)
+        assert all(more.queue(conv) for conv in "abcd")
+        assert [len(await log.get_messages(conv)) for conv in "abc"] == [1, 1, 1]
+        await log.append_message("c", replace(message("c", "x"), action_report="[" * 100_000))
+        assert await log.get_agent_history_memory("c", "Joy") == []
+
+    asyncio.run(main())
