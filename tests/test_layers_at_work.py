@@ -27,11 +27,14 @@ from fornix.layers import (
     InsightExtractor,
     InsightMemoryFragment,
     LongTermMemory,
+    OfflineInsightExtractor,
     SensoryMemory,
     ShortTermMemory,
     StructuredAgentMemoryFragment,
+    WriteOperation,
 )
 from fornix.layers.channel import DONE, Channel
+from layers_worker import alike
 
 
 @pytest.fixture
@@ -479,3 +482,34 @@ def test_channels_are_bounded(memory):
         assert await log.get_agent_history_memory("c", "Joy") == []
 
     asyncio.run(main())
+
+
+# --- what was recalled ------------------------------------------------------------------------
+
+
+def test_what_was_recalled_strengthens_what_is_like_it(memory):
+    """A fragment that left for long-term memory is not new there; recalled, it counts as met."""
+    short = EnhancedShortTermMemory(alike, enhance_threshold=2, buffer_size=1, random=lambda: 0.0)
+    hybrid = HybridMemory(short_term_memory=short, memory=memory.key("ada"))
+
+    async def main():
+        await hybrid.write_batch([frag("a one"), frag("b"), frag("a two")])
+        recalled = [f for f in await hybrid.read("a one") if f.raw_observation == "a one"]
+        for _ in range(2):
+            assert texts(await short.read("")) == ["a two"]
+            await hybrid.write(recalled[0], op=WriteOperation.RETRIEVAL)
+        return await short.read(""), await hybrid.long_term_memory.read("a", k=9)
+
+    at_hand, kept = asyncio.run(main())
+    assert at_hand == []
+    assert sorted(texts(kept)) == ["a one", "a two", "b"]
+
+
+def test_what_is_said_without_a_model_is_of_all(memory):
+    """The stand-in for insights tells of every fragment that it was asked about, not of one."""
+    long = LongTermMemory(memory=memory.key("ada"), reflection_threshold=1)
+    long.initialize(insight_extractor=OfflineInsightExtractor())
+    asyncio.run(long.write_batch([frag("Ann likes tea"), frag("Bob likes cake")]))
+    (insight,) = [f for f in asyncio.run(long.read("tea")) if f.is_insight]
+    assert "Ann likes tea" in insight.raw_observation
+    assert "Bob likes cake" in insight.raw_observation

@@ -256,7 +256,7 @@ class Memory(ABC, Generic[T]):
                 move.now = aware(now)
             for fragment in fragments:
                 entry = Entry(fragment.copy())
-                if self.was_written(move, entry) or move.is_refused(self.parts(), entry):
+                if op is WriteOperation.ADD and self._is_out(move, entry):
                     continue
                 self.hand_on(move, self.take(move, entry, op))
             return move.left
@@ -281,6 +281,10 @@ class Memory(ABC, Generic[T]):
             return []
         found = move.ask(self, "insight", [[entry.fragment] for entry in entries])
         return [insight for insight in found if insight is not None]
+
+    def _is_out(self, move: Move, entry: Entry) -> bool:
+        """Return whether a new entry stays out: it was in before, or the rules refuse it."""
+        return self.was_written(move, entry) or move.is_refused(self.parts(), entry)
 
     def was_written(self, move: Move, entry: Entry) -> bool:
         """Return whether an entry is in one of the layers, or was."""
