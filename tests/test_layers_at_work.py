@@ -513,3 +513,18 @@ def test_what_is_said_without_a_model_is_of_all(memory):
     (insight,) = [f for f in asyncio.run(long.read("tea")) if f.is_insight]
     assert "Ann likes tea" in insight.raw_observation
     assert "Bob likes cake" in insight.raw_observation
+
+
+def test_a_forgotten_text_leaves_no_trace_of_itself(memory):
+    """What tells that a text is there goes with its item, also of one that was cleared before."""
+    ada = memory.key("ada")
+    long = LongTermMemory(memory=ada)
+    for number in (1, 2):
+        asyncio.run(long.write(frag("Ann is ill", memory_id=number)))
+        (note,) = [item for item in ada.set("layers").list() if item.value.get("item")]
+        if number == 1:
+            asyncio.run(long.clear())
+    ada.set("long_term").forget("2")
+    assert ada.set("layers").history(note.id) == []
+    asyncio.run(long.write(frag("Ann is ill", memory_id=3)))
+    assert held(long) == ["Ann is ill"]

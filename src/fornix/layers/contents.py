@@ -209,12 +209,16 @@ class Note:
 
     Every change of a buffer writes its note anew. So of two writers that saw the same buffer one
     is refused, and looks again.
+
+    Attributes:
+        about: The item whose text it tells of, so that it is forgotten with that.
     """
 
     ref: SetRef
     name: str
     value: dict[str, Any]
     stored: StoredItem | None
+    about: Link | None = None
 
     @classmethod
     def read(cls, writer: Writer, ref: SetRef, name: str) -> Note:
@@ -238,12 +242,17 @@ class Note:
         self.value["arrivals"] = number = int(self.value.get("arrivals", 0)) + 1
         return number
 
-    def change(self, writer: Writer) -> ItemChange:
+    def changes(self, writer: Writer) -> list[ItemChange]:
         """Return what writes it anew."""
         record = writer.records([(self.name, Item(self.value, text=""))])[0]
-        if self.stored is None:
-            return Add(self.ref, record)
-        return Replace(self.ref, self.stored.version, record)
+        if self.about is None and self.stored is not None:
+            return [Replace(self.ref, self.stored.version, record)]
+        links = () if self.about is None else (self.about,)
+        new: ItemChange = Add(self.ref, record, links=links)
+        return [new] if self.stored is None else [self._gone(self.stored), new]
+
+    def _gone(self, stored: StoredItem) -> ItemChange:
+        return Retire(self.ref, self.name, stored.version)
 
 
 class Buffer:
@@ -292,7 +301,7 @@ class Buffer:
         for entry in gone:
             assert entry.stored is not None  # noqa: S101 - it was read
             changes.append(Retire(self.ref, entry.id, entry.stored.version))
-        changes.append(self.note.change(self._writer))
+        changes += self.note.changes(self._writer)
         return changes
 
 

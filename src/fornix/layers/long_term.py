@@ -174,6 +174,7 @@ class LongTermMemory(Memory[T], Generic[T]):
         held = None if name is None else self._held(move, name)
         if held is None:
             note.value["item"] = entry.id
+            note.about = Link(move.place.ref(self.set_name), entry.id)
             move.change((), note)
             return False
         if entry.fragment.id not in [held.fragment.id, *held.extra.get("also", ())]:
