@@ -9,12 +9,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.admission import Injection, Secrets, Size
+from fornix.admission import Injection, Near, Secrets, Size
 from fornix.errors import InvalidInput, RunParked
 from fornix.layers import (
     AgentMemory,
@@ -524,7 +525,173 @@ def test_a_forgotten_text_leaves_no_trace_of_itself(memory):
         (note,) = [item for item in ada.set("layers").list() if item.value.get("item")]
         if number == 1:
             asyncio.run(long.clear())
-    ada.set("long_term").forget("2")
+    ada.set("long_term").forget(["1", "2"])
     assert ada.set("layers").history(note.id) == []
     asyncio.run(long.write(frag("Ann is ill", memory_id=3)))
     assert held(long) == ["Ann is ill"]
+
+
+def test_what_moves_while_it_is_read_is_seen_once(memory):
+    """A read sees a fragment that goes to the next layer meanwhile, and sees it once."""
+    other = HybridMemory(
+        sensory_memory=SensoryMemory(1),
+        short_term_memory=ShortTermMemory(1),
+        memory=memory.key("ada"),
+    )
+
+    class Overtaken(SensoryMemory[AgentMemoryFragment]):
+        def held(self, writer):
+            found = super().held(writer)
+            asyncio.run(other.write(frag("b")))
+            return found
+
+    hybrid = HybridMemory(
+        sensory_memory=Overtaken(1),
+        short_term_memory=ShortTermMemory(1),
+        memory=memory.key("ada"),
+    )
+    asyncio.run(other.write(frag("a")))
+    assert sorted(texts(asyncio.run(hybrid.read("a")))) == ["a", "b"]
+
+
+def test_scores_stay_in_their_range_whatever_the_clock_does():
+    """A clock that goes back makes nothing more recent than now; all is in 0..1."""
+    now = [datetime(2026, 1, 2, tzinfo=UTC)]
+    long = LongTermMemory(now=lambda: now[0])
+    asyncio.run(long.write_batch([frag("tea", 7.5), frag("cake", -3)]))
+    now[0] -= timedelta(days=1)
+    for one in asyncio.run(long.recall("tea", 1, 1, 1)):
+        assert all(0 <= part <= 1 for part in (one.score, *one.parts.values()))
+        assert one.parts["recency"] == 1
+
+
+# --- from layer to layer ----------------------------------------------------------------------
+
+
+def test_long_term_memory_begins_anew_when_cleared(memory):
+    """After clear an old id counts, and what was to be reflected on does not."""
+    long = LongTermMemory(memory=memory.key("ada"), reflection_threshold=5)
+    tea = frag("tea", 0.75)
+    asyncio.run(long.write(tea))
+    assert long.aggregate_importance == 0.75
+    assert texts(asyncio.run(long.clear())) == ["tea"]
+    assert long.aggregate_importance == 0
+    assert asyncio.run(long.write(tea)) is None
+    assert held(long) == ["tea"]
+
+
+def test_what_moves_on_is_forgotten_with_what_it_was(memory):
+    """A fragment in the next layer is derived from the one that left: who forgets it reaches it."""
+    ada = memory.key("ada")
+    hybrid = HybridMemory(
+        sensory_memory=SensoryMemory(1), short_term_memory=ShortTermMemory(1), memory=ada
+    )
+    for n, name in enumerate("abcdef"):
+        asyncio.run(hybrid.write(frag(name, memory_id=n)))
+    assert sorted(texts(asyncio.run(hybrid.read("", k=9)))) == [*"abcdef"]
+    ada.set("sensory").forget("0")
+    assert sorted(texts(asyncio.run(hybrid.read("", k=9)))) == [*"bcdef"]
+
+
+def test_who_left_strengthens_nobody(memory):
+    """A fragment that overflowed is no longer counted for those that it was like."""
+    short = EnhancedShortTermMemory(
+        alike, enhance_threshold=2, buffer_size=2, random=lambda: 0.0, memory=memory.key("ada")
+    )
+
+    async def main():
+        first = await short.write_batch([frag("a1", 0.9), frag("a2", 0.1), frag("b", 0.5)])
+        return first, await short.write(frag("a3", 0.8))
+
+    first, second = asyncio.run(main())
+    assert texts(first.discarded_memory_fragments) == ["a2"]
+    assert texts(second.discarded_memory_fragments) == ["b"]
+    assert held(short) == ["a1", "a3"]
+
+
+def test_what_becomes_one_is_as_important_as_the_first(memory):
+    """Fragments that leave as one have the importance of the one that was strengthened."""
+    short = EnhancedShortTermMemory(
+        alike, enhance_threshold=1, random=lambda: 0.0, memory=memory.key("ada")
+    )
+    asyncio.run(short.write(frag("a1", 0.9)))
+    left: Any = asyncio.run(short.write(frag("a2", 0.1)))
+    assert [f.importance for f in left.discarded_memory_fragments] == [0.9]
+
+
+def test_when_it_happened_goes_along(memory):
+    """A fragment keeps the time that it was written with, in whatever layer it is later."""
+    ada, then = memory.key("ada"), datetime(2020, 5, 1, tzinfo=UTC)
+    hybrid = HybridMemory(short_term_memory=ShortTermMemory(1), memory=ada)
+    for n in range(3):
+        asyncio.run(hybrid.write(frag(f"{n}"), then + timedelta(days=n)))
+    found = [item for name in ("long_term", "short_term") for item in ada.set(name).list()]
+    assert {item.text: item.time for item in found} == {
+        f"{n}": then + timedelta(days=n) for n in range(3)
+    }
+
+
+def test_a_copy_is_equal():
+    """A copy has all that a fragment has, and changes by itself."""
+    whole = AgentMemoryFragment(
+        "a", [0.5], "id", 0.25, datetime(2026, 1, 1, tzinfo=UTC), True, "path",
+        metadata={"speaker": "Ann"}, source_ids=[1, "2"],
+    )  # fmt: skip
+    copy = whole.copy()
+    assert vars(copy) == vars(whole)
+    copy.metadata["speaker"] = "Bob"
+    copy.update_importance(1)
+    assert (whole.metadata, whole.importance) == ({"speaker": "Ann"}, 0.25)
+
+
+def test_the_latest_are_ranked_among_many(memory):
+    """However much there is, what came last is looked at, also if no word of it is asked for."""
+    long = LongTermMemory(memory=memory.key("ada"))
+    asyncio.run(long.write_batch([frag(f"report {n}") for n in range(300)]))
+    asyncio.run(long.write(frag("the last one")))
+    assert texts(asyncio.run(long.read("zebra", 1, 0.1, 0, k=1))) == ["the last one"]
+
+
+def test_an_insight_is_as_important_as_it_is_rated(memory):
+    """Hybrid memory has the insight itself rated, not what it was inferred from."""
+
+    class Rates(Says):
+        async def score_importance(self, memory_fragment, llm_client=None):
+            return 10 if memory_fragment.is_insight else 2
+
+    hybrid = HybridMemory(short_term_memory=ShortTermMemory(1), memory=memory.key("ada"))
+    models = Rates(lambda f: InsightMemoryFragment(f, ["they drink tea"]))
+    hybrid.initialize(importance_scorer=models, insight_extractor=models)
+    asyncio.run(hybrid.write_batch([frag("a"), frag("b")]))
+    found = asyncio.run(hybrid.long_term_memory.read("tea"))
+    assert {f.raw_observation: f.importance for f in found} == {
+        "they drink tea": 1.0,
+        "a": pytest.approx(1 / 9),
+    }
+
+
+def test_one_of_two_alike_is_as_important_as_either(memory):
+    """Of fragments with one text the higher importance and the later access time stay."""
+    for dedupe in ("text", "id"):
+        long = LongTermMemory(memory=memory.key("ada"), label=dedupe, dedupe=dedupe)
+        pairs = [frag("tea", 0.2, memory_id=1), frag("tea", 0.8, memory_id=1 + (dedupe == "text"))]
+        (one,) = asyncio.run(long.handle_duplicated(pairs[:1], pairs[1:]))
+        assert one.importance == 0.8
+        if dedupe == "text":
+            asyncio.run(long.write_batch([frag("tea", 0.2), frag("Tea", 0.8), frag("TEA", 0.1)]))
+            assert [f.importance for f in asyncio.run(long.read("tea"))] == [0.8]
+
+
+def test_duplicates_by_the_rules_of_a_set(memory):
+    """What a set has already, by its own rules, is dropped where it would be added."""
+    ada = memory.key("ada")
+    ada.set("short_term", admission=[Near()]).add("first")
+    short = ShortTermMemory(3, memory=ada)
+    short.initialize("Joy", session_id="monday")
+    assert asyncio.run(short.write(frag("Ann likes green tea"))) is None
+    left: Any = asyncio.run(short.write(frag("Ann likes the green tea")))
+    assert [d.reason.split(":")[0] for d in left.dropped] == [
+        "merge by rule 'near' of set 'short_term'"
+    ]
+    assert texts(asyncio.run(short.read(""))) == ["first", "Ann likes green tea"]
+    assert [item.session for item in ada.set("short_term").list()] == [None, "monday"]

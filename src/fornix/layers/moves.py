@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fornix.admission.verdicts import Outcome
+from fornix.changes import Link
 from fornix.errors import FornixError, InvalidInput
 from fornix.ids import new_id
 from fornix.items import Item
@@ -217,6 +218,12 @@ class Move:
                 gone.append(entry)
         return gone
 
+    def _unlink(self, gone: Link, entries: Mapping[str, Entry]) -> None:
+        """Have nothing tell of an entry that is not added after all, or be derived from it."""
+        self._written = {name: note for name, note in self._written.items() if note.about != gone}
+        for entry in entries.values():
+            entry.origin = [link for link in entry.origin if link != gone]
+
     def drop(self, fragment: MemoryFragment, reason: str) -> None:
         """Let go of a fragment for good."""
         self.left.dropped.append(Dropped(fragment, reason))
@@ -245,6 +252,7 @@ class Move:
             era, session = self.note(layer).era, layer.session_id
             for gone in self._refused(ref, list(entries.values()), session, ANY):
                 del entries[gone.id]
+                self._unlink(Link(ref, gone.id), entries)
             made += added(
                 self.writer, ref, list(entries.values()), era=era, now=self.now, session=session
             )
