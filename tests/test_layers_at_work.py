@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.admission import Injection, Near, Secrets, Size
+from fornix.admission import Injection, Secrets, Size
 from fornix.errors import InvalidInput, RunParked
 from fornix.layers import (
     AgentMemory,
@@ -682,16 +682,16 @@ def test_one_of_two_alike_is_as_important_as_either(memory):
             assert [f.importance for f in asyncio.run(long.read("tea"))] == [0.8]
 
 
-def test_duplicates_by_the_rules_of_a_set(memory):
-    """What a set has already, by its own rules, is dropped where it would be added."""
+def test_rules_that_came_later(memory):
+    """What arrived before a set had rules is held to them when it moves there."""
     ada = memory.key("ada")
-    ada.set("short_term", admission=[Near()]).add("first")
-    short = ShortTermMemory(3, memory=ada)
-    short.initialize("Joy", session_id="monday")
-    assert asyncio.run(short.write(frag("Ann likes green tea"))) is None
-    left: Any = asyncio.run(short.write(frag("Ann likes the green tea")))
-    assert [d.reason.split(":")[0] for d in left.dropped] == [
-        "merge by rule 'near' of set 'short_term'"
-    ]
-    assert texts(asyncio.run(short.read(""))) == ["first", "Ann likes green tea"]
+    hybrid = HybridMemory(
+        sensory_memory=SensoryMemory(1), short_term_memory=ShortTermMemory(5), memory=ada
+    )
+    hybrid.initialize("Joy", session_id="monday")
+    asyncio.run(hybrid.write(frag(SECRET)))
+    ada.set("short_term", admission=[Secrets()]).add("first")
+    left: Any = asyncio.run(hybrid.write(frag("tea")))
+    assert texts(d.fragment for d in left.dropped) == [SECRET]
+    assert texts(asyncio.run(hybrid.read(""))) == ["first", "tea"]
     assert [item.session for item in ada.set("short_term").list()] == [None, "monday"]
