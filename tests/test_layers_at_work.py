@@ -535,7 +535,7 @@ def test_what_moves_while_it_is_read_is_seen_once(memory):
     """A read sees a fragment that goes to the next layer meanwhile, and sees it once."""
     other = HybridMemory(
         sensory_memory=SensoryMemory(1),
-        short_term_memory=ShortTermMemory(1),
+        short_term_memory=ShortTermMemory(5),
         memory=memory.key("ada"),
     )
 
@@ -547,7 +547,7 @@ def test_what_moves_while_it_is_read_is_seen_once(memory):
 
     hybrid = HybridMemory(
         sensory_memory=Overtaken(1),
-        short_term_memory=ShortTermMemory(1),
+        short_term_memory=ShortTermMemory(5),
         memory=memory.key("ada"),
     )
     asyncio.run(other.write(frag("a")))
@@ -695,3 +695,28 @@ def test_rules_that_came_later(memory):
     assert texts(d.fragment for d in left.dropped) == [SECRET]
     assert texts(asyncio.run(hybrid.read(""))) == ["first", "tea"]
     assert [item.session for item in ada.set("short_term").list()] == [None, "monday"]
+
+
+def test_what_is_brought_back_is_there_once(memory):
+    """What was cleared, and written anew since, is not there twice when it is recovered."""
+    long = LongTermMemory(memory=memory.key("ada"))
+    asyncio.run(long.write_batch([frag("tea"), frag("cake")]))
+    gone = asyncio.run(long.clear())
+    asyncio.run(long.write(frag("Tea")))
+    back = asyncio.run(long.recover([f.id for f in gone]))
+    assert texts(back) == ["cake"]
+    assert held(long) == ["cake", "Tea"]
+    asyncio.run(long.write(frag("cake")))
+    assert sorted(held(long)) == ["Tea", "cake"]
+
+
+def test_a_text_comes_and_goes_in_one_batch(memory):
+    """Written, cleared and written anew in one batch: it is there once, and counted."""
+    ada = memory.key("ada")
+    with ada.batch() as batch:
+        long = LongTermMemory(memory=batch)
+        for _ in range(3):
+            asyncio.run(long.write(frag("tea")))
+            asyncio.run(long.clear())
+        asyncio.run(long.write_batch([frag("tea"), frag("Tea")]))
+    assert [item.value["seen"] for item in ada.set("long_term").list()] == [2]

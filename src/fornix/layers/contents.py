@@ -242,17 +242,12 @@ class Note:
         self.value["arrivals"] = number = int(self.value.get("arrivals", 0)) + 1
         return number
 
-    def changes(self, writer: Writer) -> list[ItemChange]:
+    def change(self, writer: Writer) -> ItemChange:
         """Return what writes it anew."""
         record = writer.records([(self.name, Item(self.value, text=""))])[0]
-        if self.about is None and self.stored is not None:
-            return [Replace(self.ref, self.stored.version, record)]
-        links = () if self.about is None else (self.about,)
-        new: ItemChange = Add(self.ref, record, links=links)
-        return [new] if self.stored is None else [self._gone(self.stored), new]
-
-    def _gone(self, stored: StoredItem) -> ItemChange:
-        return Retire(self.ref, self.name, stored.version)
+        if self.stored is not None:
+            return Replace(self.ref, self.stored.version, record)
+        return Add(self.ref, record, links=() if self.about is None else (self.about,))
 
 
 class Buffer:
@@ -301,7 +296,7 @@ class Buffer:
         for entry in gone:
             assert entry.stored is not None  # noqa: S101 - it was read
             changes.append(Retire(self.ref, entry.id, entry.stored.version))
-        changes += self.note.changes(self._writer)
+        changes.append(self.note.change(self._writer))
         return changes
 
 

@@ -168,14 +168,8 @@ class LongTermMemory(Memory[T], Generic[T]):
 
     def _joined(self, move: Move, entry: Entry) -> bool:
         """Join an entry to one of the same text, if there is one; else note its text."""
-        text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
-        note = move.note(self, f"{self.set_name} {text}")
-        name: str | None = note.value.get("item")
-        held = None if name is None else self._held(move, name)
+        held = self._of_text(move, entry)
         if held is None:
-            note.value["item"] = entry.id
-            note.about = Link(move.place.ref(self.set_name), entry.id)
-            move.change((), note)
             return False
         if entry.fragment.id not in [held.fragment.id, *held.extra.get("also", ())]:
             absorb(held.fragment, entry.fragment)
@@ -184,6 +178,27 @@ class LongTermMemory(Memory[T], Generic[T]):
             held.extra.pop("mark", None)  # what was let go of, and is met again, is recalled again
             move.changed(self)[held.id] = held
         return True
+
+    def _of_text(self, move: Move, entry: Entry) -> Entry | None:
+        """Return the entry of the same text; None: there is none, and this one is noted.
+
+        A note is derived from the item it tells of. So when that is gone another one is made,
+        under the other of two names.
+        """
+        text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
+        note, other = (move.note(self, f"{self.set_name} {text}{end}") for end in ("", " again"))
+        if other.value:
+            note, other = other, note
+        held = self._held(move, note.value["item"]) if note.value else None
+        if held is not None:
+            return held
+        if note.stored is not None:
+            move.change([Retire(note.ref, note.name, note.stored.version)])
+            note.value, note = {}, other
+        note.value["item"] = entry.id
+        note.about = Link(move.place.ref(self.set_name), entry.id)
+        move.change((), note)
+        return None
 
     def _held(self, move: Move, name: str) -> Entry | None:
         """Return an entry of this layer as the move sees it."""
@@ -373,7 +388,10 @@ class LongTermMemory(Memory[T], Generic[T]):
         return cast("DiscardedMemoryFragments[T]", left.discarded())
 
     async def recover(self, ids: Sequence[FragmentId]) -> list[T]:
-        """Bring back fragments that faded or were cleared; return those that were brought back."""
+        """Bring back fragments that faded or were cleared; return those that were brought back.
+
+        Those whose text was written anew since are joined to that.
+        """
         names = _names(ids)
 
         def plan(move: Move) -> list[MemoryFragment]:
@@ -383,9 +401,8 @@ class LongTermMemory(Memory[T], Generic[T]):
                 past = move.place.engine.store.versions(ref, name)
                 if past and move.writer.get(ref, [name], at=None)[0] is None:
                     entry = entry_of(past[-1], self.fragment_class)
-                    entry.fragment.update_accessed_time(move.now)
-                    move.fresh(self)[entry.id] = replace(entry, stored=None)
-                    back.append(entry.fragment)
+                    if self._settled(move, replace(entry, stored=None)):
+                        back.append(entry.fragment)
             return back
 
         return cast("list[T]", await moved(self.place, self._turns, plan, "recover", [*names]))

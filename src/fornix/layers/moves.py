@@ -261,7 +261,7 @@ class Move:
                 replaced(self.writer, ref, entry) for entry in changed.values() if entry.stored
             ]
         made += self._more
-        made += [change for note in self._written.values() for change in note.changes(self.writer)]
+        made += [note.change(self.writer) for note in self._written.values()]
         held, define = self.gate.holding()
         screened = self.gate.screened(made)
         return Change([*made, *held], None, define, retry=True, screened=screened)
