@@ -705,7 +705,7 @@ def test_what_is_brought_back_is_there_once(memory):
     asyncio.run(long.write(frag("Tea")))
     back = asyncio.run(long.recover([f.id for f in gone]))
     assert texts(back) == ["cake"]
-    assert held(long) == ["cake", "Tea"]
+    assert sorted(held(long)) == ["Tea", "cake"]
     asyncio.run(long.write(frag("cake")))
     assert sorted(held(long)) == ["Tea", "cake"]
 
