@@ -603,7 +603,7 @@ def test_who_left_strengthens_nobody(memory):
         first = await short.write_batch([frag("a1", 0.9), frag("a2", 0.1), frag("b", 0.5)])
         return first, await short.write(frag("a3", 0.8))
 
-    first, second = asyncio.run(main())
+    first, second = cast("tuple[Any, Any]", asyncio.run(main()))
     assert texts(first.discarded_memory_fragments) == ["a2"]
     assert texts(second.discarded_memory_fragments) == ["b"]
     assert held(short) == ["a1", "a3"]
