@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -13,9 +14,10 @@ from fornix.compaction.plans import CompactionPlan, Derived, checked_plan
 from fornix.compaction.stock import Held, Stock, end_of, place_of, time_of
 from fornix.compaction.strategies import BuiltIn, Merge, Summarize, Trim
 from fornix.compaction.topics import alike, meanings, topics
-from fornix.errors import FornixError, InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed
+from fornix.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
 from fornix.items import Item
 from fornix.records import Recorder, item_of
+from fornix.scope import SetRef
 from fornix.store import Add, Compact, Link, Record, StoredItem
 from fornix.summarise import Summariser, Summary
 from fornix.values import Value, moment
@@ -72,7 +74,7 @@ def drawn(stock: Stock, strategy: BuiltIn | Own, shop: Workshop) -> Draw | None:
         case Merge():
             return _merged(stock, strategy, shop)
         case Own():
-            return _own(stock, strategy)
+            return _own(stock, strategy, shop)
 
 
 # --- trim -------------------------------------------------------------------------------------
@@ -265,16 +267,34 @@ def _best(sources: Sequence[StoredItem]) -> Derived:
 # --- the user's own ---------------------------------------------------------------------------
 
 
-def _own(stock: Stock, own: Own) -> Draw | None:
+_ASKED: ContextVar[frozenset[tuple[int, SetRef]]] = ContextVar("_ASKED", default=frozenset())
+"""Of which sets, of which memory, a user's strategy is being asked by the code that runs."""
+
+
+def refuse_inside(ref: SetRef, shop: Workshop) -> None:
+    """Refuse to compact a set whose strategy is being asked what to do with it.
+
+    Raises:
+        Unusable: It is.
+    """
+    if (id(shop), ref) in _ASKED.get():
+        raise Unusable(
+            f"set {ref.name!r} is being compacted by the strategy that calls this; a plan says "
+            "what becomes of the items, and neither compacts the set nor adds to it if it is full"
+        )
+
+
+def _own(stock: Stock, own: Own, shop: Workshop) -> Draw | None:
     items = list(stock.oldest())
     known = {stored.record.id: stored for stored in items}
     capacity = stock.definition.capacity
+    asked = _ASKED.set(_ASKED.get() | {(id(shop), stock.ref)})
     try:
         plan = own.plan([item_of(stored) for stored in items], capacity)
-    except FornixError:
-        raise
     except Exception as error:  # the edge to other people's code; the cause is kept
         raise StrategyFailed(own.at, f"raised {error!r}") from error
+    finally:
+        _ASKED.reset(asked)
     most = None if capacity is None else max(0, capacity - stock.coming.items)
     checked = checked_plan(plan, set_name=stock.ref.name, known=known, most=most)
     if not checked.gone:

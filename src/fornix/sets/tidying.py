@@ -36,7 +36,7 @@ class SetTidying(SetWrites):
 
         Raises:
             InvalidPlan, StrategyFailed: A strategy of your own failed; the set is as it was.
-            SetBusy: Another process compacts the set now.
+            SetBusy: Somebody else compacts the set now.
         """
         if not self._upkeep:
             refuse_upkeep({"compaction": compaction or "compact()"})
