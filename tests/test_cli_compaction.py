@@ -79,10 +79,13 @@ def test_only_what_was_asked_for_is_compacted(shell: Shell) -> None:
     [
         ("--every", "soon"),
         ("--every", "0s"),
+        ("--every", "0.0001ms"),
+        ("--every", "99999999999999h"),
         ("--at", "80"),
         ("--at", "120%"),
         ("--hours", "1-99"),
         ("--hours", "3-3"),
+        ("--hours", "24-0"),
     ],
 )
 def test_what_cannot_be_meant_is_wrong_usage(shell: Shell, wrong: tuple[str, str]) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from compacting import Clock, numbered, texts
+from compacting import Clock, loose, numbered, texts
 from fornix import (
     Agent,
     AsyncMemory,
     CompactionPlan,
+    Compactor,
     InputEvent,
     Item,
     LocalRunner,
@@ -25,9 +30,11 @@ from fornix import (
 from fornix.compaction import notes as kept_notes
 from fornix.compaction.executor import LEASE
 from fornix.compaction.planning import MODEL_STEP
-from fornix.errors import InvalidInput, ModelUnavailable, SetBusy, SetFull, StaleRun
+from fornix.compactor import Look
+from fornix.errors import InvalidInput, ModelUnavailable, NotFound, SetBusy, SetFull, StaleRun
 from fornix.llm import ScriptedChat
 from fornix.scope import Scope
+from fornix.stores.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -248,3 +255,95 @@ def test_the_async_door_has_all_of_it() -> None:
                 await knowledge.compact()
 
     asyncio.run(go())
+
+
+def test_items_of_the_first_moment_are_compacted(memory: Memory) -> None:
+    """Nothing can stand a microsecond before the year 1; what stands for others is there anyway."""
+    first = datetime(1, 1, 1, tzinfo=UTC)
+    notes = memory.key("ada").set("n")
+    notes.add_many([Item(text, time=first) for text in numbered(6)])
+    done = notes.compact(Summarize(n=3))
+    assert done is not None
+    assert [item.time for item in notes.list()] == [first] * 4
+    assert len(notes.undo(done.id).restored) == 3
+
+
+def test_a_number_that_is_none_of_a_compaction_is_refused(memory: Memory) -> None:
+    """Whatever is passed as an id, a page or a commit, the error is of fornix."""
+    notes = memory.key("ada").set("n")
+    notes.add_many(numbered(3))
+    notes.compact(Trim(n=1))
+    for bad in (-1, 1 << 63, 10**30, True, 1.5, "1"):
+        with pytest.raises(InvalidInput):
+            notes.undo(loose(bad))
+        with pytest.raises(InvalidInput):
+            notes.compactions(before=loose(bad))
+    with pytest.raises(NotFound):
+        notes.undo((1 << 63) - 1)
+
+
+def test_a_compactor_looks_at_all_each_time_it_is_run(memory: Memory) -> None:
+    """A set that became too large by its definition, and not by an add, is compacted, too."""
+    ada = memory.key("ada")
+    notes = ada.set("n", capacity=100, compaction=Trim(n=10), execution="external")
+    notes.add_many(numbered(50))
+    compactor = Compactor(memory)
+    assert compactor.run() == 0
+    notes.redefine(capacity=45)
+    assert compactor.run() == 1
+    assert len(notes) == 40
+
+
+def test_a_watching_compactor_outlives_a_busy_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who held the store too long stops no compactor; what was added meanwhile is not missed."""
+    path, given = tmp_path / "app.db", threading.Event()
+    with (
+        Memory.open(path, embedder="words") as agent,
+        Memory.open(path, embedder="words", wait_s=0.01) as memory,
+    ):
+        notes = agent.key("ada").set("n", capacity=5, compaction=Trim(n=2), execution="external")
+        notes.add_many(numbered(6))
+        store, compactor = agent.store, Compactor(memory)
+        assert isinstance(store, SqliteStore)
+
+        def watch() -> None:
+            compactor.run(watch=True, every=timedelta(milliseconds=5), progress=told)
+
+        def told(look: Look) -> None:
+            if look.done:
+                given.set()
+                compactor.stop()
+
+        watching = threading.Thread(target=watch)
+        with caplog.at_level(logging.WARNING), store._writing():
+            watching.start()
+            ends = time.monotonic() + 10
+            while "could not be looked at: StoreBusy" not in caplog.text:
+                assert time.monotonic() < ends
+                time.sleep(0.005)  # noqa: TID251 - until the compactor has failed once
+        assert given.wait(10)
+        watching.join(10)
+        assert len(notes) == 4
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"hours": (24, 0)},
+        {"hours": (3, 3)},
+        {"hours": (1, 2, 3)},
+        {"hours": ("a", 1)},
+        {"hours": 5},
+        {"at": "80%"},
+        {"at": True},
+        {"key": ""},
+        {"key": 5},
+        {"set_name": 4},
+    ],
+)
+def test_a_compactor_is_checked_as_it_is_made(memory: Memory, bad: dict[str, object]) -> None:
+    """What cannot be meant is an InvalidInput, never another error, and never nothing to do."""
+    with pytest.raises(InvalidInput):
+        Compactor(memory, **loose(bad))

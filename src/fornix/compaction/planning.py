@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 
 from fornix import wire
@@ -20,7 +20,7 @@ from fornix.records import Recorder, item_of
 from fornix.scope import SetRef
 from fornix.store import Add, Compact, Link, Record, StoredItem
 from fornix.summarise import Summariser, Summary
-from fornix.values import Value, moment
+from fornix.values import Value, microseconds, moment
 
 STEP = 1_000
 """Items that one step turns into summaries, if nothing says how many."""
@@ -348,7 +348,7 @@ class _Ranks:
         time = time_of(first)
         if time not in self._leading:
             self._leading[time] = self._leads(time)
-        return time - 1 if first.record.id in self._leading[time] else time
+        return time - 1 if first.record.id in self._leading[time] and time > _FIRST else time
 
     def _leads(self, time: int) -> set[str]:
         """Return ids that go and stand before any that stay, if any of the same time stay."""
@@ -371,6 +371,9 @@ class _Ranks:
 
 _LAST = (1 << 63) - 1
 """Past every row."""
+
+_FIRST = microseconds(datetime.min.replace(tzinfo=UTC))
+"""Nothing happened before this."""
 
 
 def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
