@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +23,7 @@ from fornix import (
     Summarize,
     Trim,
 )
+from fornix.compaction.topics import alike
 from fornix.errors import (
     FornixError,
     InvalidPlan,
@@ -338,3 +342,29 @@ def test_what_stands_for_others_holds_while_all_of_them_do(
     (made,) = notes.list()
     begin, end = expected
     assert (made.valid_from, made.valid_to) == (begin and since(begin), end and since(end))
+
+
+def test_very_many_that_say_the_same_are_merged_in_little_memory() -> None:
+    """What is found to be led by another is not compared with the rest: no square of pairs."""
+    count = 4_000
+    rows = np.ones((count, 16), dtype=np.float32) / 4
+    tracemalloc.start()
+    try:
+        groups = alike(rows, numbered(count), [None] * count, 0.95)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert groups == [list(range(count))]
+    assert peak < 20_000_000
+
+
+def test_nearly_the_same_is_led_by_the_first_that_leads() -> None:
+    """Across and within the blocks that are compared at once, and only among one kind."""
+    angles = [0.0, 0.2, 0.4, 1.5] * 100
+    rows = np.array([[math.cos(a), math.sin(a)] for a in angles], dtype=np.float32)
+    kinds = ["one"] * 396 + ["other"] * 4
+    groups = alike(rows, numbered(len(angles)), kinds, math.cos(0.25))
+    by_angle = [[at for at in range(396) if angles[at] in near] for near in ((0, 0.2), (0.4,))]
+    assert groups[:2] == by_angle
+    assert groups[2] == [at for at in range(396) if angles[at] > 1]
+    assert groups[3] == [396, 397]
