@@ -11,7 +11,7 @@ from types import FrameType
 import click
 
 from fornix.cli import show
-from fornix.cli.options import command, key_option, set_option
+from fornix.cli.options import command, key_option, knowledge_option, set_option
 from fornix.cli.session import Owner, Session
 from fornix.compaction.lineage import CompactionInfo, Lineage
 from fornix.compactor import MOST_EVERY, Compactor, Look, are_hours
@@ -174,9 +174,11 @@ def _show_due(session: Session, compactor: Compactor) -> None:
 
 
 def _set_of(session: Session, memory: Memory, key: str | None, name: str) -> MemorySet:
-    owner = Owner(key, None)
-    owner.require(session, memory, (name,))
-    return memory.key(key or "").set(name)
+    if key is None:
+        problem = "name a key: --key KEY; fornix keys lists them; knowledge is never compacted"
+        raise click.UsageError(problem)
+    Owner(key).require(session, memory, (name,))
+    return memory.key(key).set(name)
 
 
 @command("compactions")
@@ -247,8 +249,11 @@ def undo(session: Session, *, compaction: int, key: str | None, set_name: str) -
 @command("lineage")
 @click.argument("item_id", metavar="ID")
 @key_option
+@knowledge_option
 @set_option
-def lineage(session: Session, *, item_id: str, key: str | None, set_name: str) -> None:
+def lineage(
+    session: Session, *, item_id: str, key: str | None, knowledge: str | None, set_name: str
+) -> None:
     """Draw what an item was derived from, to any depth, as a tree.
 
     With --json: {"nodes": [{"id": …, "version": …, "text": …, "depth": …, "compacted": …,
@@ -257,8 +262,10 @@ def lineage(session: Session, *, item_id: str, key: str | None, set_name: str) -
     """
     if not item_id:
         raise InvalidInput("name an item by its id; fornix list shows them")
-    with session.open(mode="ro") as memory:
-        found = _set_of(session, memory, key, set_name).lineage(item_id)
+    owner = Owner(key, knowledge)
+    with session.open(knowledge=knowledge, mode="ro") as memory:
+        owner.require(session, memory, (set_name,))
+        found = owner.of(memory).set(set_name).lineage(item_id)
     if session.json:
         show.document(_graph(found))
     else:
