@@ -114,6 +114,36 @@ def test_a_moment_is_a_commit_or_a_time_with_a_zone(ada: KeyMemory) -> None:
         ada.short_term.at(datetime(2025, 1, 1))  # noqa: DTZ001 - that is the mistake
 
 
+def test_a_commit_to_come_is_now(memory: Memory, ada: KeyMemory) -> None:
+    """However large its number: what is told is of the last commit, and says so."""
+    ada.add("one")
+    last = head(memory)
+    for later in (last + 1, (1 << 63) - 1, 10**30):
+        assert texts(ada.list(as_of=later)) == ["one"]
+        assert ada.short_term.at(later).to_dict() == {}
+        assert (memory.diff("ada", later).since, memory.diff("ada", 0, later).until) == (last, last)
+    ada.add("two")
+    assert texts(ada.list(as_of=last)) == ["one"]
+
+
+def test_a_clock_that_goes_back_hides_no_past(ada: KeyMemory, clock) -> None:
+    """Times of commits never go back, so that a moment of them is none to come."""
+    ada.add("one", id="a")
+    ada.short_term.set("n", 1)
+    clock.forward(days=1)
+    ada.update("a", "two")
+    then = clock.now
+    clock.forward(days=-400)
+    assert [ada.get("a", as_of=at).text for at in (START, then, then + DAY)] == [
+        "one",
+        "two",
+        "two",
+    ]
+    assert ada.short_term.at(START).get("n") == 1
+    ada.update("a", "three")
+    assert [ada.get("a", as_of=at).text for at in (START, then)] == ["one", "three"]
+
+
 def test_what_had_expired_then_is_not_there(memory: Memory, ada: KeyMemory, clock) -> None:
     """Judged by the moment that is asked for: a commit by its time, a time by itself."""
     ada.short_term.set("code", 42, ttl=2 * HOUR)

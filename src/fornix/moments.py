@@ -38,7 +38,9 @@ def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> 
         return Moment(last, now) if number > last else Moment(number, ledger.time_of(number))
     if not isinstance(as_of, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"{what} must be the number of a commit or a datetime, not {as_of!r}")
-    time = min(microseconds(as_of, what), now)
+    time = microseconds(as_of, what)
+    if time > now:  # a clock may go back; the times of commits never do
+        time = min(time, max(now, ledger.time_of(ledger.commit_at(FOREVER))))
     return Moment(ledger.commit_at(time), time)
 
 
