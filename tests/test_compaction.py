@@ -167,6 +167,20 @@ def test_l4_what_stands_for_others_was_read_when_they_were(memory: Memory) -> No
     assert summary.accessed == read is not None
 
 
+def test_what_stands_for_others_was_read_when_the_last_of_them_was(memory: Memory) -> None:
+    """What is used stays: one source that was read lately is enough."""
+    notes = memory.key("ada").set("n")
+    notes.add_many([Item(text, id=text) for text in numbered(4)])
+    notes.get("note 2")
+    notes.get("note 0")
+    read = {item.id: item.accessed for item in notes.list()}
+    notes.compact(Summarize(n=3))
+    assert notes.list()[0].accessed == read["note 0"]
+    assert read["note 0"] is not None
+    assert read["note 2"] is not None
+    assert read["note 0"] > read["note 2"]
+
+
 def test_l5_a_plan_that_names_a_stranger_changes_nothing(memory: Memory) -> None:
     """L5: a user's strategy that returns an unknown id is an error, and nothing is changed."""
 
@@ -233,6 +247,21 @@ def test_without_n_a_set_is_brought_to_its_low_water_mark(memory: Memory) -> Non
     notes.add("note 90")
     assert memory.settle(10)
     assert texts(notes.list()) == numbered(70, 21)
+
+
+def test_room_is_made_for_what_is_to_come(memory: Memory) -> None:
+    """Without n, the set is at its low-water mark with what is added, however large that is."""
+    notes = memory.key("ada").set("n", capacity=10, compaction=Trim(), execution="sync")
+    for text in numbered(11):
+        notes.add(text)
+    assert texts(notes.list()) == numbered(7, 4)
+    sized = memory.key("ada").set("s", capacity_bytes=1000, compaction=Trim(), execution="sync")
+    small = "x" * 98  # and two bytes of metadata
+    for _ in range(10):
+        sized.add(small)
+    assert len(sized) == 10
+    sized.add("y" * 480)
+    assert len(sized) == 3
 
 
 def test_twice_full_the_one_who_adds_compacts(ram: Memory) -> None:
