@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from compacting import Clock, loose, numbered, texts, whole
+from compacting import START, Clock, loose, numbered, texts, whole
 from fornix import (
     Agent,
     CompactionPlan,
@@ -330,6 +331,25 @@ def test_a_compactor_sees_to_what_is_left_to_it(memory: Memory) -> None:
     assert Compactor(memory).run() == 2
     assert texts(notes.list()) == numbered(100, 20)
     assert notes.compactions()[0].by == "external"
+
+
+def test_a_compactor_is_missed_only_when_it_was_not_seen_for_long(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One that was at work lately is there; one that was not for ten minutes is not."""
+    now = [START]
+    with (
+        Memory.open(embedder="words", clock=lambda: now[0]) as memory,
+        caplog.at_level(logging.WARNING),
+    ):
+        assert Compactor(memory).run() == 0
+        for name, later, told in (("a", 9, False), ("b", 11, True)):
+            now[0] = START + timedelta(minutes=later)
+            notes = memory.key("ada").set(
+                name, capacity=4, compaction=Trim(n=1), execution="external"
+            )
+            notes.add_many(numbered(7))
+            assert (f"set {name!r} holds more than" in caplog.text) is told
 
 
 def test_an_overflowing_set_without_a_compactor_is_told_of_once(

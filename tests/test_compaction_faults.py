@@ -18,6 +18,7 @@ from fornix import (
     AsyncMemory,
     CompactionPlan,
     Compactor,
+    Derived,
     InputEvent,
     Item,
     LocalRunner,
@@ -30,8 +31,17 @@ from fornix import (
 from fornix.compaction import notes as kept_notes
 from fornix.compaction.executor import LEASE
 from fornix.compaction.planning import MODEL_STEP
+from fornix.compaction.worker import PAUSES_S
 from fornix.compactor import Look
-from fornix.errors import InvalidInput, ModelUnavailable, NotFound, SetBusy, SetFull, StaleRun
+from fornix.errors import (
+    InvalidInput,
+    ModelUnavailable,
+    NotFound,
+    SetBusy,
+    SetFull,
+    StaleRun,
+    StrategyFailed,
+)
 from fornix.llm import ScriptedChat
 from fornix.scope import Scope
 from fornix.stores.sqlite import SqliteStore
@@ -120,6 +130,7 @@ def test_a_failure_in_the_background_is_kept_and_forgotten(
     worker = memory.engine.compactions.worker
     failure = worker.failures[notes._ref]
     assert (failure.tries, type(failure.error).__name__) == (1, "StrategyFailed")
+    assert failure.due - time.monotonic() <= PAUSES_S[0]
     assert memory.engine.compactions._in_background(notes._ref)
     assert len(notes) == 7
 
@@ -347,3 +358,74 @@ def test_a_compactor_is_checked_as_it_is_made(memory: Memory, bad: dict[str, obj
     """What cannot be meant is an InvalidInput, never another error, and never nothing to do."""
     with pytest.raises(InvalidInput):
         Compactor(memory, **loose(bad))
+
+
+def test_a_plan_that_makes_nothing_smaller_is_not_carried_out(memory: Memory) -> None:
+    """A step that frees nothing would be done for ever; the set is as it was instead."""
+
+    def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
+        return CompactionPlan(add=[Derived([str(items[0].id)], f"{items[0].text}, at length")])
+
+    marks = {"low_water": 0.2, "high_water": 0.3}
+    notes = memory.key("ada").set("n", capacity=9, compaction=plan, **loose(marks))
+    notes.add_many(numbered(4))
+    assert notes.compact() is None
+    assert memory.settle(10)
+    assert texts(notes.list()) == numbered(4)
+    assert notes.compactions() == []
+
+
+@pytest.mark.parametrize(
+    ("hours", "open_at"),
+    [((1, 5), {1, 4}), ((22, 4), {22, 23, 0, 1, 3}), ((0, 24), set(range(24))), ((5, 0), {5, 23})],
+)
+def test_a_compactor_keeps_to_its_hours(hours: tuple[int, int], open_at: set[int]) -> None:
+    """From the first hour on, up to but not at the last, over midnight too, by local time."""
+    now = datetime(2026, 6, 1).astimezone()
+    with Memory.open(embedder="words", clock=lambda: now) as memory:
+        notes = memory.key("ada").set("n", capacity=5, compaction=Trim(n=1), execution="external")
+        compactor = Compactor(memory, hours=hours)
+        for hour in sorted(open_at | {hours[0] - 1, hours[1]} & set(range(24))):
+            notes.clear()
+            notes.add_many(numbered(6))
+            now = now.replace(hour=hour, minute=59 if hour in open_at else 0)
+            compactor.run()
+            assert len(notes) == (5 if hour in open_at or hours == (0, 24) else 6), hour
+
+
+def test_a_set_that_somebody_else_compacted_is_looked_at_again(memory: Memory) -> None:
+    """Without another add to it: whoever had it may have died over it."""
+    notes = memory.key("ada").set("n", capacity=5, compaction=Trim(n=2), execution="external")
+    notes.add_many(numbered(4))
+    compactor, store = Compactor(memory), memory.store
+    assert compactor.run() == 0
+    notes.add_many(numbered(2, 4))
+    number = store.set_infos(notes._ref.scope)[0].number
+    lease = store.lease(Scope("", f"{LEASE}{number}"), "another")
+    assert lease is not None
+    compactor._look(lambda _: None)
+    assert len(notes) == 6
+    store.release(lease)
+    compactor._look(lambda _: None)
+    assert len(notes) == 4
+
+
+def test_a_compactor_does_not_try_again_at_once(memory: Memory) -> None:
+    """What failed rests for a while, also if it is added to; other sets are seen to."""
+    asked: list[int] = []
+
+    def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
+        asked.append(len(items))
+        raise ValueError
+
+    ada = memory.key("ada")
+    notes = ada.set("n", capacity=5, compaction=plan, execution="external")
+    notes.add_many(numbered(6))
+    compactor = Compactor(memory)
+    with pytest.raises(StrategyFailed):
+        compactor.run()
+    notes.add("one more")
+    other = ada.set("other", capacity=5, compaction=Trim(n=2), execution="external")
+    other.add_many(numbered(6))
+    assert compactor.run() == 1
+    assert (asked, len(notes), len(other)) == ([6], 7, 4)

@@ -274,3 +274,21 @@ def test_a_definition_is_exported_and_imported(tmp_path: Path) -> None:
         import_file(memory, tmp_path / "out.jsonl")
         found = [memory.key("ada").set(f"n{n}").definition for n in range(len(definitions))]
     assert found == kept
+
+
+def test_each_compaction_of_a_commit_is_purged(memory: Memory) -> None:
+    """Several of one batch: none is undone in part, and each says why."""
+    ada = memory.key("ada")
+    how = {"compaction": Trim(n=2), "execution": "sync", "retention": "purge"}
+    with ada.batch() as batch:
+        notes = batch.set("n", capacity=3, **loose(how))
+        for text in numbered(8):
+            notes.add(text)
+    done = ada.set("n").compactions()
+    assert len({found.commit for found in done}) == 1
+    assert len(done) == 3
+    ada.set("n").add("later")
+    memory.sweep()
+    for found in done:
+        with pytest.raises(CompactionChanged, match="was purged"):
+            ada.set("n").undo(found.id)

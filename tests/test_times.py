@@ -500,6 +500,15 @@ def test_a_fact_can_be_superseded_from_another_moment_on(ada: KeyMemory) -> None
     assert [item.version for item in ada.list()] == [2, 1]
 
 
+def test_a_fact_is_superseded_from_when_it_ended_on(ada: KeyMemory) -> None:
+    """At that very moment it may be, so that nothing is left open between; not later."""
+    ada.add("Lives in Lisbon.", id="home", valid_from=START, valid_to=START + DAY)
+    with pytest.raises(InvalidInput, match="ended to hold"):
+        ada.supersede("home", "Lives in Porto.", at=START + DAY + HOUR)
+    ada.supersede("home", "Lives in Porto.", at=START + DAY, new_id="porto")
+    assert ada.get("home").valid_to == ada.get("porto").valid_from == START + DAY
+
+
 def test_superseding_happens_once(ada: KeyMemory) -> None:
     """Under one idempotency key; and as a part of a batch."""
     ada.add("one", id="1")
