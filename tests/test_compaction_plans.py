@@ -261,6 +261,10 @@ def since(year: int) -> datetime:
     return datetime(year, 1, 1, tzinfo=UTC)
 
 
+def perhaps(year: int | None) -> datetime | None:
+    return None if year is None else since(year)
+
+
 def test_what_ended_to_hold_is_not_summed_up_with_what_holds(memory: Memory) -> None:
     """A search finds in a summary what holds, and with valid_at= what held; undo gives all back."""
     facts = memory.key("ada").set("facts")
@@ -335,19 +339,19 @@ def test_what_stands_for_others_holds_while_all_of_them_do(
     """If they never held together, it holds from the first of them to the last."""
     notes = memory.key("ada").set("n")
     ids = [
-        notes.add("a fact", valid_from=begin and since(begin), valid_to=end and since(end))
+        notes.add("a fact", valid_from=perhaps(begin), valid_to=perhaps(end))
         for begin, end in spans
     ]
     notes.compact(lambda items, capacity: CompactionPlan(add=[Derived(ids, "All of it.")]))
     (made,) = notes.list()
     begin, end = expected
-    assert (made.valid_from, made.valid_to) == (begin and since(begin), end and since(end))
+    assert (made.valid_from, made.valid_to) == (perhaps(begin), perhaps(end))
 
 
 def test_very_many_that_say_the_same_are_merged_in_little_memory() -> None:
     """What is found to be led by another is not compared with the rest: no square of pairs."""
     count = 4_000
-    rows = np.ones((count, 16), dtype=np.float32) / 4
+    rows = np.full((count, 16), 0.25, dtype=np.float32)
     tracemalloc.start()
     try:
         groups = alike(rows, numbered(count), [None] * count, 0.95)
