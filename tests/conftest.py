@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 from typing import Any
 
@@ -28,6 +29,9 @@ settings.register_profile(
     ],
 )
 settings.load_profile(SCALE)
+
+# A shell ignores Ctrl-C for what it starts with `&`, and children would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _is_here(host: object) -> bool:

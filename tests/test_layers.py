@@ -52,7 +52,7 @@ from fornix.layers import (
     WriteOperation,
     time_of_id,
 )
-from fornix.layers.place import Nearness
+from fornix.layers.nearness import Nearness
 from fornix.layers.turns import Turns
 from layers_worker import alike, everything, layers, topic
 from scale import COUNTS

@@ -10,8 +10,12 @@ from itertools import count
 
 
 def new_id() -> str:
-    """Return a UUID of version 7: unique, and rising with time (RFC 9562, method 3)."""
-    ns = time.time_ns()
+    """Return a UUID of version 7: unique, and rising with time."""
+    return uuid7(time.time_ns())
+
+
+def uuid7(ns: int) -> str:
+    """Return a UUID of version 7 of a time in nanoseconds (RFC 9562, method 3)."""
     ms, fraction = divmod(ns, 1_000_000)
     random = int.from_bytes(os.urandom(8)) & ((1 << 62) - 1)
     sub_ms = (fraction << 12) // 1_000_000

@@ -38,6 +38,7 @@
     ├── LimitReached                   a limit that somebody chose
     │   ├── SetFull                        a set with compaction="reject" is at its capacity
     │   ├── KeyFull                        a key's limit of items or bytes
+    │   ├── BudgetTooSmall                 a prompt's fixed part alone has more tokens than it may
     │   ├── RunTooLong                     a run has done as many tasks as its agent may
     │   └── TooLarge                       a value, text, path or batch beyond what is accepted
     ├── Unavailable                    try again later, or elsewhere; nothing was changed
@@ -82,6 +83,7 @@ from fornix.errors.conflicts import (
     StaleRun,
 )
 from fornix.errors.models import (
+    BudgetTooSmall,
     ModelAnswerInvalid,
     ModelClosed,
     ModelFailed,
@@ -113,6 +115,7 @@ from fornix.errors.runs import (
 
 __all__ = [
     "AgentChanged",
+    "BudgetTooSmall",
     "CompactionChanged",
     "CompareFailed",
     "Conflict",

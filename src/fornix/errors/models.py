@@ -1,8 +1,23 @@
-"""What goes wrong with language models."""
+"""What goes wrong with language models, and with what they are to be told."""
 
 from __future__ import annotations
 
-from fornix.errors.root import FornixError, Unusable
+from fornix.errors.root import FornixError, LimitReached, Unusable
+
+
+class BudgetTooSmall(LimitReached):
+    """What a prompt always holds has more tokens than the whole prompt may have.
+
+    Attributes:
+        budget, fixed: How many tokens it may have, and how many that part has.
+    """
+
+    def __init__(self, budget: int, fixed: int) -> None:
+        self.budget, self.fixed = budget, fixed
+        super().__init__(
+            f"the budget of {budget} tokens is smaller than the fixed part ({fixed}): the "
+            "instructions and the prompt itself; raise the budget, or shorten those"
+        )
 
 
 class ModelMissing(Unusable):

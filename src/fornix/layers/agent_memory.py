@@ -11,11 +11,11 @@ from fornix.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOp
 from fornix.layers.gpts import GptsMemory, GptsMessageMemory, GptsPlansMemory
 from fornix.layers.insights import InsightExtractor
 from fornix.layers.layer import Memory
-from fornix.layers.place import Now
 from fornix.layers.scoring import ImportanceScorer
 from fornix.layers.short_term import ShortTermMemory
 from fornix.layers.wrappers import DiscardedMemoryFragments
 from fornix.llm import ChatModel
+from fornix.place import Now
 
 T = TypeVar("T", bound=MemoryFragment)
 

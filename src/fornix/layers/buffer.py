@@ -8,9 +8,9 @@ from fornix.keys import KeySets
 from fornix.layers.fragments import MemoryFragment
 from fornix.layers.layer import Memory
 from fornix.layers.moves import Known, Move, moved
-from fornix.layers.place import Now
 from fornix.layers.ranking import ranked
 from fornix.layers.scoring import Weights
+from fornix.place import Now
 from fornix.values import counted
 from fornix.writer import Writer
 

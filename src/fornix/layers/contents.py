@@ -11,9 +11,9 @@ from fornix.changes import Link
 from fornix.errors import InvalidInput
 from fornix.items import Item
 from fornix.layers.fragments import AgentMemoryFragment, FragmentId, MemoryFragment
-from fornix.layers.place import aware, later
 from fornix.layers.scoring import unit
 from fornix.layers.structured import StructuredAgentMemoryFragment
+from fornix.place import aware, later
 from fornix.records import item_of
 from fornix.store import Add, ItemChange, Replace, Retire, SetRef, StoredItem
 from fornix.writer import Writer

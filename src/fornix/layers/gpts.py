@@ -12,8 +12,8 @@ from fornix.batch import Draft
 from fornix.errors import NotFound
 from fornix.layers.gpts_log import GptsMessageMemory, GptsPlansMemory
 from fornix.layers.gpts_values import GptsMessage, GptsPlan, Status, parse_conv_id
-from fornix.layers.place import Place
 from fornix.memory import Memory
+from fornix.place import Place
 
 __all__ = [
     "GptsMemory",

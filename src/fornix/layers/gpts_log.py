@@ -9,8 +9,8 @@ from typing import Any, cast
 from fornix.errors import NotFound, StaleItem
 from fornix.items import Item
 from fornix.layers.gpts_values import GptsMessage, GptsPlan, Status
-from fornix.layers.place import Place, aware
 from fornix.memory import Memory
+from fornix.place import Place, aware
 from fornix.sets import MemorySet
 
 MESSAGES, PLANS = "gpts_messages", "gpts_plans"

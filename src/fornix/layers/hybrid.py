@@ -18,13 +18,13 @@ from fornix.layers.insights import InsightExtractor
 from fornix.layers.layer import Memory
 from fornix.layers.long_term import LongTermMemory
 from fornix.layers.moves import Insight, Move, moved
-from fornix.layers.place import Now
 from fornix.layers.ranking import checked_k
 from fornix.layers.scoring import ImportanceScorer, Weights
 from fornix.layers.sensory import SensoryMemory
 from fornix.layers.wrappers import DiscardedMemoryFragments
 from fornix.llm import ChatModel
 from fornix.memory import Memory as Store
+from fornix.place import Now
 from fornix.writer import Writer
 
 T = TypeVar("T", bound=MemoryFragment)

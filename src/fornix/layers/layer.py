@@ -13,7 +13,6 @@ from fornix.layers.contents import Entry, entry_of, item_id, labels_of
 from fornix.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
 from fornix.layers.insights import InsightExtractor
 from fornix.layers.moves import Insight, Known, Move, Question, Unanswered, moved
-from fornix.layers.place import Now, Place, aware
 from fornix.layers.scoring import ImportanceScorer, Profile, ProfileName, unit
 from fornix.layers.turns import Turns
 from fornix.layers.wrappers import (
@@ -22,6 +21,7 @@ from fornix.layers.wrappers import (
     Insights,
 )
 from fornix.llm import ChatModel
+from fornix.place import Now, Place, aware
 from fornix.values import Value, checked_name
 
 T = TypeVar("T", bound=MemoryFragment)

@@ -16,10 +16,10 @@ from fornix.layers.contents import Entry, Note, accessed_time, entry_of, fragmen
 from fornix.layers.fragments import FragmentId, MemoryFragment, WriteOperation, finite
 from fornix.layers.layer import Dedupe, Memory, absorb, normal_text
 from fornix.layers.moves import Insight, Move, moved
-from fornix.layers.place import Now, Place, aware
 from fornix.layers.ranking import Ranked, Recalled, best_first, checked_k
 from fornix.layers.scoring import Weights, recency, unit
 from fornix.layers.wrappers import DiscardedMemoryFragments
+from fornix.place import Now, Place, aware
 from fornix.recall import SearchOptions
 from fornix.records import item_of
 from fornix.store import Retire, SetRef

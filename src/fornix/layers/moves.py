@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from fornix.errors import FornixError
 from fornix.layers.contents import Buffer, Entry, Note, added, replaced
 from fornix.layers.fragments import FragmentId, MemoryFragment
-from fornix.layers.place import Place
 from fornix.layers.turns import Turns
 from fornix.layers.wrappers import (
     DiscardedMemoryFragments,
@@ -24,6 +23,7 @@ from fornix.layers.wrappers import (
     Failure,
     InsightMemoryFragment,
 )
+from fornix.place import Place
 from fornix.store import ItemChange, SetRef
 from fornix.values import Value
 from fornix.writer import Call, Change, Writer

@@ -11,8 +11,9 @@ import numpy as np
 from fornix.errors import InvalidInput
 from fornix.layers.contents import item_id
 from fornix.layers.fragments import FragmentId, MemoryFragment
-from fornix.layers.place import Nearness, Place, aware
+from fornix.layers.nearness import Nearness
 from fornix.layers.scoring import Weights, recency, unit
+from fornix.place import Place, aware
 
 T = TypeVar("T", bound=MemoryFragment)
 
