@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
 
 from compacting import Clock, numbered, texts
-from fornix import CompactionPlan, Item, Memory, Merge, Trim
+from fornix import CompactionPlan, Compactor, Item, Memory, Merge, Trim
 from fornix.errors import SetBusy, SetFull, StoreClosed, StrategyFailed, Unusable
 
 
@@ -85,6 +86,25 @@ def test_whatever_a_strategy_raises_the_background_goes_on(
     assert memory.settle(10)
     assert (len(bad), len(good)) == (6, 4)
     assert memory.engine.compactions.worker.failures[bad._ref].tries == 1
+
+
+def test_a_strategy_ends_no_program(memory: Memory) -> None:
+    """Not the agent's whose add asks it, nor a compactor that has other sets to see to."""
+
+    def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
+        sys.exit(0)
+
+    ada = memory.key("ada")
+    notes = ada.set("n", capacity=3, compaction=plan, execution="sync")
+    notes.add_many(numbered(3))
+    with pytest.raises(StrategyFailed, match="SystemExit"):
+        notes.add("one more")
+    notes.redefine(execution="external", capacity=2)
+    other = ada.set("other", capacity=3, compaction=Trim(n=2), execution="external")
+    other.add_many(numbered(4))
+    with pytest.raises(StrategyFailed):
+        Compactor(memory).run()
+    assert (len(notes), len(other)) == (3, 2)
 
 
 def test_a_strategy_that_finds_another_store_closed_closes_nothing(memory: Memory) -> None:

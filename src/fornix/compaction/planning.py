@@ -324,7 +324,7 @@ def _own(stock: Stock, own: Own, shop: Workshop) -> Draw | None:
     asked = _ASKED.set(_ASKED.get() | {(id(shop), stock.ref)})
     try:
         plan = own.plan([item_of(stored) for stored in items], capacity)
-    except Exception as error:  # the edge to other people's code; the cause is kept
+    except (Exception, SystemExit) as error:  # the edge to other people's code; the cause is kept
         raise StrategyFailed(own.at, f"raised {error!r}") from error
     finally:
         _ASKED.reset(asked)
