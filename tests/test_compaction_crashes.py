@@ -139,7 +139,7 @@ def test_eight_writers_add_while_compaction_runs(tmp_path: Path) -> None:
     """Every acknowledged add is found afterwards, as itself or as a source; none failed."""
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         notes = memory.key("ada").set("n", capacity=200, compaction=Summarize(n=50, limit=3))
-        ends = time.monotonic() + COUNTS.contention_s * 4
+        ends = time.monotonic() + COUNTS.contention_s * 3
         told: list[list[str]] = [[] for _ in range(8)]
         failures: list[Exception] = []
 
