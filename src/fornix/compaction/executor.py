@@ -12,9 +12,9 @@ from uuid import uuid4
 
 from fornix.compaction import notes
 from fornix.compaction.own import Given, Known, kept, restored
-from fornix.compaction.planning import Workshop, carried_out, drawn, freed
+from fornix.compaction.planning import Workshop, carried_out, drawn, freed, refuse_inside
 from fornix.compaction.room import Rooms, shrunk
-from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View
+from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View, living
 from fornix.compaction.strategies import Trim
 from fornix.compaction.told import Compacted, Listeners, compactions_of
 from fornix.compaction.worker import BUSY_S, CompactionWorker, Failure
@@ -91,7 +91,7 @@ class Compactions:
 
     def _relieve(self, ref: SetRef) -> None:
         deadline = time.monotonic() + self.site.wait_s
-        while (info := self.site.store.set_info(ref)) is not None and pressed(info):
+        while (info := self._info(ref)) is not None and pressed(info):
             try:
                 done = self.step(ref, by="background")
             except SetBusy as error:
@@ -125,7 +125,7 @@ class Compactions:
 
     def _in_background(self, ref: SetRef) -> bool:
         """Do a step if the set is at its mark; return whether it may need another one."""
-        info = self.site.store.set_info(ref)
+        info = self._info(ref)
         if info is None or info.definition.execution != "background" or not due(info):
             return False
         return self.step(ref, by="background") is not None
@@ -135,11 +135,11 @@ class Compactions:
         says = (type(failure.error).__name__, failure.tries)
         try:
             info = self.site.store.set_info(ref)
-            if info is None:
-                return
-            notes.put_failure(self.site.store, info.number, says)
         except FornixError as error:
             _LOG.warning("a failed compaction could not be noted: %s", type(error).__name__)
+            return
+        if info is not None:
+            notes.put_failure(self.site.store, info.number, says)
 
     def _look_for_compactor(self, info: SetInfo) -> None:
         """Say once that a set overflows which another process should compact, and none does."""
@@ -166,9 +166,11 @@ class Compactions:
 
         Raises:
             InvalidPlan, StrategyFailed: A user's strategy failed.
-            SetBusy: Another process compacts the set now.
+            SetBusy: Somebody else compacts the set now.
+            Unusable: A strategy that is being asked about the set called this.
             FornixError: A model, an embedder or the store failed. The set is as it was.
         """
+        refuse_inside(ref, self.site.shop)
         with self._alone(ref) as lease:
             for _ in range(ATTEMPTS):
                 change = self._planned(ref, by, given)
@@ -183,9 +185,7 @@ class Compactions:
         )
 
     def _planned(self, ref: SetRef, by: str, given: Given | None) -> Compact | None:
-        site = self.site
-        view = StoreView(site.store)
-        info = view.info(ref)
+        site, info = self.site, self._info(ref)
         if info is None or not info.items:
             return None
         compaction = info.definition.compaction if given is None else kept(given, self.known)
@@ -194,12 +194,18 @@ class Compactions:
             raise InvalidInput(
                 f"set {ref.name!r} has compaction='reject'; name a strategy: compact(Trim(n=10))"
             )
-        stock = Stock(view, info, NOTHING, site.clock())
+        stock = Stock(StoreView(site.store), info, NOTHING, site.clock())
         draw = drawn(stock, strategy, site.shop)
         if draw is None:
             return None
         change = carried_out(stock, draw, site.shop, by=by, new_id=site.new_id)
         return change if shrunk(stock.held, freed(stock, draw, change)) else None
+
+    def _info(self, ref: SetRef) -> SetInfo | None:
+        """Return a set, without what has expired."""
+        site = self.site
+        info = site.store.set_info(ref)
+        return None if info is None else living(site.store, info, site.clock())
 
     def _commit(self, ref: SetRef, change: Compact, lease: Lease) -> Compacted:
         site = self.site
@@ -217,9 +223,13 @@ class Compactions:
 
     @contextmanager
     def _alone(self, ref: SetRef) -> Generator[Lease]:
-        """Be the only one who compacts a set, in this process and among all."""
+        """Be the only one who compacts a set, in this process and among all.
+
+        Raises:
+            SetBusy: Another process does, or another thread for as long as may be waited.
+        """
         store = self.site.store
-        with self._locks.setdefault(ref, threading.RLock()):
+        with self._first_of_threads(ref):
             info = store.set_info(ref)
             number = 0 if info is None else info.number
             lease = store.lease(Scope("", f"{LEASE}{number}"), self.site.owner)
@@ -229,6 +239,16 @@ class Compactions:
                 yield lease
             finally:
                 store.release(lease)
+
+    @contextmanager
+    def _first_of_threads(self, ref: SetRef) -> Generator[None]:
+        lock = self._locks.setdefault(ref, threading.RLock())
+        if not lock.acquire(timeout=self.site.wait_s):
+            raise SetBusy(ref.name)
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 def number_of(lease: Lease) -> int:
