@@ -217,6 +217,13 @@ def test_what_is_always_there_may_alone_be_too_much(memory: Memory) -> None:
     assert (caught.value.budget, caught.value.fixed) == (5, 22)
 
 
+def test_the_text_alone_may_be_too_much(memory: Memory) -> None:
+    """It has the blank line between instructions and query, which the messages have not."""
+    budget = Budget(3, counter=len, message_tokens=0)
+    with pytest.raises(BudgetTooSmall, match=r"\(4\)"):
+        memory.context("b", key="ada", budget_tokens=budget, system="a")
+
+
 def test_the_newest_exchange_comes_before_all_else(memory: Memory) -> None:
     """It takes the room of facts and items, whatever their shares are."""
     _chat(memory, "an old question", "an old answer", "how was it? " * 8, "good. " * 8)
