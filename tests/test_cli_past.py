@@ -75,7 +75,7 @@ def test_diff_shows_what_it_is_asked_for(path: Path) -> None:
 def test_diff_of_a_key_that_is_not_there(path: Path) -> None:
     """A key that was mistyped is not called unchanged."""
     answer = run(path, "diff", "adda", "3")
-    assert answer.exit_code == 1
+    assert answer.exit_code == 3
     assert "nothing is kept under key 'adda'" in answer.output
 
 
