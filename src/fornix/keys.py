@@ -6,41 +6,38 @@ import builtins
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Literal, NamedTuple, Self, cast
 
 from fornix.admission import Quarantine, Rule, plans
 from fornix.batch import Draft
 from fornix.block import BlockTree
 from fornix.commits import RoomyWriter, commit_draft
 from fornix.compaction import Given
-from fornix.errors import InvalidInput, InvalidName, StoreReadOnly, Unusable
+from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.forgetting import Receipt, Scrub, forget_items, forget_key
 from fornix.items import Hits
 from fornix.moments import AsOf, Moment, ValidAt, check_tree
-from fornix.scope import HIDDEN
+from fornix.prompt import Prompts, Sources
+from fornix.scope import set_name
 from fornix.sets import Execution, KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.signals import Signals
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
 from fornix.store import Commit, Scope, SetRef
-from fornix.values import checked_name
 from fornix.writer import Engine, Where, Writer
 
 DEFAULT_SET = "default"
 
 
-def set_name(name: str) -> str:
-    """Return *name* if it can name a set that is not one of fornix's own.
-
-    Raises:
-        InvalidName: It cannot.
-    """
-    if checked_name(name, "a set's name").startswith(HIDDEN):
-        raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
-    return name
-
-
 def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
     return None if admission is None else plans(admission)
+
+
+class Inside(NamedTuple):
+    """What named sets are made of: what the memory works with, where changes go, and whose."""
+
+    engine: Engine
+    writer: Writer
+    scope: Scope
 
 
 class Sets:
@@ -50,6 +47,11 @@ class Sets:
 
     def __init__(self, engine: Engine, writer: Writer, scope: Scope) -> None:
         self._engine, self._writer, self._scope = engine, writer, scope
+
+    @property
+    def inside(self) -> Inside:
+        """What it is made of, for rooms of fornix that keep something in its sets."""
+        return Inside(self._engine, self._writer, self._scope)
 
     def _set(self, name: str, **asked: object) -> MemorySet:
         ref = SetRef(self._scope, set_name(name))
@@ -235,7 +237,7 @@ class KnowledgeMemory(Sets):
         return made
 
 
-class KeyMemory(KeySets):
+class KeyMemory(KeySets, Prompts):
     """All memory of one key: exact (`short_term`) and vague (its sets)."""
 
     def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
@@ -272,6 +274,10 @@ class KeyMemory(KeySets):
     def knowledge(self) -> KnowledgeMemory:
         """The knowledge shared by all keys."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
+
+    def _sources(self) -> Sources:
+        knowledge = Scope(self._knowledge, None)
+        return Sources(self._writer, self._scope, knowledge, lambda: self.short_term)
 
     def forget(
         self,
@@ -310,7 +316,7 @@ class KeyMemory(KeySets):
         return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
 
 
-class KeyBatch(KeySets):
+class KeyBatch(KeySets, Prompts):
     """Changes of one key and of knowledge that are committed together.
 
     Reads see the exact tree as it was when the block began, and the latest items; both with the
@@ -391,3 +397,7 @@ class KeyBatch(KeySets):
     def knowledge(self) -> KnowledgeMemory:
         """The knowledge; its changes are committed with the rest."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None), self._draft)
+
+    def _sources(self) -> Sources:
+        knowledge = Scope(self._knowledge, None)
+        return Sources(self._draft, self._scope, knowledge, lambda: self.short_term)
