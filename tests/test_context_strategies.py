@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -27,8 +26,6 @@ from fornix.context import (
 )
 from fornix.errors import BudgetTooSmall, EmbedderFailed, InvalidInput, NotFound
 from fornix.messages import Message
-
-WORKER = Path(__file__).with_name("contexts_worker.py")
 
 
 class Letters:
