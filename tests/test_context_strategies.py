@@ -336,6 +336,28 @@ def test_an_embedder_that_fails_loses_nothing(caplog):
     assert embedder.asked == asked
 
 
+def test_relevance_may_be_a_list():
+    """Whatever NumPy makes a row of is a vector."""
+    window = Semantic(1, embedder=Letters())
+    row = cast("Any", [1.0] + [0.0] * 25)
+    window.commit(Observation(Input(Message("Quince"), row), "q"))
+    filled(window, ["Bean", "Z"])
+    assert shown(window, "Apple") == ["Quince", "Z", "Apple"]
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_a_scorer_that_raises_changes_nothing(kind, memory):
+    """Its fault is raised as it is, and what was to be committed is not."""
+
+    def scorer(observation):
+        raise ZeroDivisionError
+
+    window = WINDOWS[kind](memory=memory.key("ada"), scorer=scorer)
+    with pytest.raises(ZeroDivisionError):
+        window.commit(cycle("A"))
+    assert len(window) == 0
+
+
 @pytest.mark.parametrize(
     "vector", [np.ones(3), np.full(26, np.nan), np.full(26, np.inf), np.ones((1, 26)), "x" * 26, []]
 )

@@ -112,7 +112,8 @@ class Hierarchical(Window):
             return []
         safe = held.last_units(self._keep_recent)
         lasting = self.lasting_by(self._layers[number].evict, held, asked)
-        return self._least(held, lasting, over, safe, among=among)
+        by_age = held.age if lasting is None else lasting  # as a column, of which *among* is a part
+        return self._least(held, by_age, over, safe, among=among)
 
     def fill(self, choice: Choice, held: Held, asked: Asked) -> None:
         """Choose from each layer within its budget, the newest unit before all; see `Window`."""
