@@ -107,7 +107,9 @@ class Hierarchical(Window):
 
     def _leaving(self, held: Held, among: Column, number: int, asked: Asked) -> list[Entry]:
         slots = np.flatnonzero(held.live & among)
-        over = len(np.unique(held.unit[slots])) - self._layers[number].cap
+        over = len(slots) - self._layers[number].cap
+        if over > 0 and held.units < len(held):
+            over -= len(slots) - len(np.unique(held.unit[slots]))
         if over <= 0:
             return []
         safe = held.last_units(self._keep_recent)
