@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -27,8 +26,6 @@ from fornix.context import (
 )
 from fornix.errors import BudgetTooSmall, EmbedderFailed, InvalidInput, NotFound
 from fornix.messages import Message
-
-WORKER = Path(__file__).with_name("contexts_worker.py")
 
 
 class Letters:
@@ -337,6 +334,28 @@ def test_an_embedder_that_fails_loses_nothing(caplog):
     asked = embedder.asked
     assert shown(window, "Apricot") == ["Apple", "Z", "Apricot"]
     assert embedder.asked == asked
+
+
+def test_relevance_may_be_a_list():
+    """Whatever NumPy makes a row of is a vector."""
+    window = Semantic(1, embedder=Letters())
+    row = cast("Any", [1.0] + [0.0] * 25)
+    window.commit(Observation(Input(Message("Quince"), row), "q"))
+    filled(window, ["Bean", "Z"])
+    assert shown(window, "Apple") == ["Quince", "Z", "Apple"]
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_a_scorer_that_raises_changes_nothing(kind, memory):
+    """Its fault is raised as it is, and what was to be committed is not."""
+
+    def scorer(observation):
+        raise ZeroDivisionError
+
+    window = WINDOWS[kind](memory=memory.key("ada"), scorer=scorer)
+    with pytest.raises(ZeroDivisionError):
+        window.commit(cycle("A"))
+    assert len(window) == 0
 
 
 @pytest.mark.parametrize(

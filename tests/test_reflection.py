@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contexts_worker import seen, window_of
 from fornix import Memory, ScriptedChat
 from fornix.context import Hybrid, Observation, Reflection, Reply, Stream
 from fornix.errors import InvalidInput, ModelUnavailable
 from fornix.messages import Message
 from fornix.summarise import ExtractiveSummariser
+from layered_worker import seen, window_of
+from scale import COUNTS
 
-WORKER = Path(__file__).with_name("contexts_worker.py")
+WORKER = Path(__file__).with_name("layered_worker.py")
 
 
 def cycle(name, importance=0.0):
@@ -247,24 +248,50 @@ def test_threads_reflect_once(memory):
     assert sorted(used) == sorted([*every, "end"])
 
 
-def test_processes_reflect_once(tmp_path):
-    """Three processes commit to one window of layers: each observation is in one insight."""
-    url = str(tmp_path / "app.db")
-    with Memory.open(url, embedder="static"):
-        pass
-    command = [sys.executable, str(WORKER), url]
-    workers = [subprocess.Popen([*command, letter]) for letter in "ABC"]
-    for worker in workers:
-        assert worker.wait(timeout=120) == 0
-    with Memory.open(url, embedder="static") as opened:
+def committed_once(url, said_to_be_done):
+    """Check that all that was committed is in one layer, and reflected on once."""
+    with Memory.open(url, embedder="words") as opened:
         window = window_of(opened)
         window.commit(cycle("end", 1.0))
+        layers = [names(layer) for layer in window.layers()]
         used = [name for text in said(window) for name in text.split("+")]
-        every = [f"{letter}{number}" for letter in "ABC" for number in range(20)]
-        assert sorted(used) == sorted([*every, "end"])
-        found = [names(layer) for layer in window.layers()]
-        assert [len(layer) for layer in found[:2]] == [4, 8]
-        assert len({name for layer in found for name in layer}) >= 60
+        window.purge()
+    every = [name for layer in layers for name in layer if not name.startswith("What matters")]
+    assert len(every) == len(set(every))
+    assert set(said_to_be_done) <= set(every)
+    assert sorted(used) == sorted(every)
+    assert [len(layer) for layer in layers[:2]] == [4, 8]
+
+
+def test_processes_reflect_once(tmp_path):
+    """Three processes commit to one window: each observation is in one layer, and one insight."""
+    url = str(tmp_path / "app.db")
+    command = [sys.executable, str(WORKER), url]
+    workers = [
+        subprocess.Popen([*command, letter, "20"], stdout=subprocess.DEVNULL) for letter in "ABC"
+    ]
+    for worker in workers:
+        assert worker.wait(timeout=120) == 0
+    committed_once(url, [f"{letter}{number}" for letter in "ABC" for number in range(20)])
+
+
+def test_killed_between_layers(tmp_path):
+    """Killed at any moment: what was committed is in one layer, and is reflected on once."""
+    url = str(tmp_path / "app.db")
+    for kill in range(max(3, COUNTS.kills // 10)):
+        done: list[str] = []
+        for name in ("A", "B", "C"):
+            worker = subprocess.Popen(
+                [sys.executable, str(WORKER), url, name], stdout=subprocess.PIPE, text=True
+            )
+            assert worker.stdout is not None
+            first = 5 + (7 * kill + ord(name)) % 6
+            done += [worker.stdout.readline().strip() for _ in range(first)]
+            worker.kill()
+            done += worker.stdout.read().split()
+            worker.wait()
+            worker.stdout.close()
+        committed_once(url, done)
 
 
 @pytest.mark.parametrize(

@@ -107,12 +107,15 @@ class Hierarchical(Window):
 
     def _leaving(self, held: Held, among: Column, number: int, asked: Asked) -> list[Entry]:
         slots = np.flatnonzero(held.live & among)
-        over = len(np.unique(held.unit[slots])) - self._layers[number].cap
+        over = len(slots) - self._layers[number].cap
+        if over > 0 and held.units < len(held):
+            over -= len(slots) - len(np.unique(held.unit[slots]))
         if over <= 0:
             return []
         safe = held.last_units(self._keep_recent)
         lasting = self.lasting_by(self._layers[number].evict, held, asked)
-        return self._least(held, lasting, over, safe, among=among)
+        by_age = held.age if lasting is None else lasting  # as a column, of which *among* is a part
+        return self._least(held, by_age, over, safe, among=among)
 
     def fill(self, choice: Choice, held: Held, asked: Asked) -> None:
         """Choose from each layer within its budget, the newest unit before all; see `Window`."""

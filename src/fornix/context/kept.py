@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
 
@@ -30,6 +30,9 @@ OUTCOMES = get_args(Outcome)
 
 RELATED = "related"
 """How observations belong together, unless it is said."""
+
+Vectors: TypeAlias = tuple[tuple[Vector | None, Vector | None], str | None]
+"""Of what was asked and of what was answered, and the name of the embedder that made them."""
 
 STAMP = 36
 """Characters of a stamp: with more, an id is of an observation that was committed before."""
@@ -205,13 +208,21 @@ def messages_of(stored: StoredItem) -> tuple[Message, Message]:
     return Message.from_dict(value["query"]), Message.from_dict(value["reply"])
 
 
-def vectors_of(stored: StoredItem) -> tuple[tuple[Vector | None, Vector | None], str | None]:
+def vectors_of(stored: StoredItem) -> Vectors:
     """Return the vectors of what was asked and answered, and whose embedder made them.
 
     Raises:
         InvalidInput: It is no observation.
     """
-    value = _value(stored)
+    return _vectors(_value(stored))
+
+
+def vectors_in(item: Item) -> Vectors:
+    """Return the same of an item that `kept` made."""
+    return _vectors(item.value)
+
+
+def _vectors(value: Mapping[str, Any]) -> Vectors:
     query, reply = value.get("query_vector"), value.get("reply_vector")
     vectors = (query and unpack_vector(query), reply and unpack_vector(reply))
     return vectors, value.get("embedder")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Unpack, cast
 import numpy as np
 
 from fornix.context.held import Column, Held
-from fornix.context.kept import Entry, kept, messages_of, vectors_of
+from fornix.context.kept import Entry, kept, messages_of, vectors_in, vectors_of
 from fornix.context.nearest import Rows
 from fornix.context.observation import Observation
 from fornix.context.settings import Asked, Settings, refuse
@@ -100,7 +100,7 @@ class Semantic(Window):
     def item(self, observation: Observation) -> Item:
         """Return the item that keeps an observation, with its vectors; see `Window`."""
         item, embedder = kept(observation), self._embedder
-        given = (observation.query.relevance, observation.reply.relevance)
+        given, _ = vectors_in(item)
         if embedder is None:
             if any(vector is not None for vector in given):
                 raise InvalidInput(
