@@ -507,6 +507,7 @@ def test_importance_fades_by_the_hour():
     window.commit(made("old", 1.0))
     now[0] += timedelta(hours=23)
     window.commit(made("fresh", 0.1))
+    now[0] += timedelta(seconds=1)
     assert [str(o.query.content) for o in window.commit(made("new", 0.0))] == ["old"]
 
 

@@ -45,7 +45,9 @@ class Place:
     ) -> None:
         if memory is not None and not isinstance(memory, KeySets):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             hint = "; use memory.key(…)" if isinstance(memory, Memory) else ""
-            raise InvalidInput(f"layers are kept in the memory of a key, not in {memory!r}{hint}")
+            raise InvalidInput(
+                f"layers and windows are kept in the memory of a key, not in {memory!r}{hint}"
+            )
         self._memory, self._clock, self._embedder = memory, clock_of(now), embedder
         self._opened: Memory | None = None
         self._ram: KeySets | None = None
