@@ -31,6 +31,7 @@ from fornix.errors import (
     StoreClosed,
     StoreReadOnly,
 )
+from fornix.keys import KeyMemory
 from fornix.memory import Memory
 from fornix.run import Shop
 from fornix.runner.desk import Desk
@@ -63,6 +64,7 @@ class LocalRunner:
 
     Args:
         agent: A subclass of `Agent`, or an instance of one.
+        memory: What it works on; of a key's memory: the one that it belongs to.
         name: Names the inbox, the numbers of runs and the outputs; by default the agent's name.
         concurrency: Keys at work at once.
         retain: What is kept of runs that ended.
@@ -74,13 +76,13 @@ class LocalRunner:
     def __init__(
         self,
         agent: Agent | type[Agent],
-        memory: Memory,
+        memory: Memory | KeyMemory,
         *,
         name: str | None = None,
         concurrency: int = CONCURRENCY,
         retain: Retain | None = None,
     ) -> None:
-        if not isinstance(memory, Memory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        if not isinstance(memory, Memory | KeyMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"a runner works on a Memory, not {memory!r}; see Memory.open")
         plan = Plan.of(agent, name=name)
         if memory.engine.store.read_only:
