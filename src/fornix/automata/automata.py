@@ -208,9 +208,9 @@ class Automata:
         self, runner: LocalRunner, event: Prompted, event_id: str, *, keeps: bool
     ) -> Outputs:
         """Return what a prompt's run put out; one that failed is given up, unless it *keeps*."""
-        ticket = runner.submit(self._on.key, event, event_id=event_id)
+        ticket = runner.submit(self._on.key, event, event_id=event_id, at_once=False)
         if ticket.repeated and self._takes_up(runner, ticket):
-            ticket = runner.submit(self._on.key, event, event_id=event_id)
+            ticket = runner.submit(self._on.key, event, event_id=event_id, at_once=False)
         try:
             return ticket.result()
         except BaseException:

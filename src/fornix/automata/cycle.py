@@ -77,10 +77,17 @@ class End:
 
 @dataclass(slots=True)
 class Waiting:
-    """Somebody who waits for a prompt in this process, where its end is known whole."""
+    """Somebody who waits for a prompt in this process, where its end is known whole.
+
+    Attributes:
+        end: How it ended.
+        error: What it failed with.
+        left: Was interrupted, and waits no longer.
+    """
 
     end: End | None = None
     error: Exception | None = None
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +141,15 @@ class Cycle(Agent):
     def prompt(self, event: Prompted, ctx: RunnerContext) -> None:
         """Do a prompt from its beginning to its end; what the window takes in is its batch."""
         waiting = self.waiting.get(event.id, Waiting())
+        if waiting.left:  # a runner begins an interrupted task anew
+            raise PromptAborted("interrupted")
         try:
             end = self._cycle(event, ctx.durable)
         except Exception as error:
             waiting.error = error
+            raise
+        except BaseException:
+            waiting.left = True
             raise
         waiting.end = end
         ctx.send_event(OutputEvent(end.plain()))

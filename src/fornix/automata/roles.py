@@ -136,6 +136,8 @@ def called(given: object, method: str, what: str) -> Callable[[Any], Any]:
         InvalidInput: It is none, or async.
     """
     found = given if callable(given) else getattr(given, method, None)
+    if isinstance(given, str | bytes):  # which have such methods, and are no roles
+        found = None
     if not callable(found):
         raise InvalidInput(f"{what} is a function, or has a method {method}(); {given!r} is not")
     if inspect.iscoroutinefunction(found):

@@ -139,11 +139,33 @@ def _name(function: object) -> str:
 
 def _shown(name: str, function: Tool) -> str:
     text = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
-    try:
-        takes = str(inspect.signature(function))
-    except (TypeError, ValueError):  # of a function in C, which does not say
-        takes = "(…)"
+    takes = _signature(function) or "(…)"
     return f"{name}{takes}: {text}" if text else f"{name}{takes}"
+
+
+class _AsWritten:
+    """An annotation that was not evaluated, shown without quotes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _signature(function: Tool) -> str:
+    """Return what a function takes and returns; "": of one in C, which does not say."""
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return ""
+
+    def plain(annotation: object) -> object:
+        return _AsWritten(annotation) if isinstance(annotation, str) else annotation
+
+    taken = [p.replace(annotation=plain(p.annotation)) for p in found.parameters.values()]
+    returned = plain(found.return_annotation)
+    return str(found.replace(parameters=taken, return_annotation=returned))
 
 
 def _call(found: object) -> ToolCall | None:
@@ -167,7 +189,7 @@ def _misfit(function: Tool, arguments: dict[str, Value]) -> str:
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
-        return f"it takes {inspect.signature(function)}: {error}"
+        return f"it takes {_signature(function)}: {error}"
     except ValueError:
         return ""  # of a function in C, which does not say
     return ""

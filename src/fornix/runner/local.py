@@ -121,19 +121,23 @@ class LocalRunner:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def submit(self, key: str, value: object, *, event_id: str | None = None) -> Ticket:
+    def submit(
+        self, key: str, value: object, *, event_id: str | None = None, at_once: bool = True
+    ) -> Ticket:
         """Accept an input, durably, to be run in the background; return a ticket for its run.
 
         Args:
             value: A storable value, which becomes an `InputEvent`, or an event of an own class.
             event_id: A second input of this agent with the same one is not run again.
+            at_once: False: its run is left to the thread that waits for the ticket, if one does.
 
         Raises:
             InvalidName: The key is not a non-empty str.
             InvalidValue: The value cannot be stored.
             IdempotencyConflict: The event id was used for another input.
         """
-        return self._accept([input_of(self._shop, key, value, event_id)])[0]
+        asked = input_of(self._shop, key, value, event_id)
+        return self._accept([asked], call=at_once)[0]
 
     def handle(
         self,
