@@ -52,8 +52,8 @@ from fornix.layers import (
     WriteOperation,
     time_of_id,
 )
-from fornix.layers.nearness import Nearness
 from fornix.layers.turns import Turns
+from fornix.nearness import Nearness
 from layers_worker import alike, everything, layers, topic
 from scale import COUNTS
 

@@ -18,6 +18,7 @@ from fornix.errors import (
     DuplicateItem,
     InvalidInput,
     NotFound,
+    SetMoved,
     StaleItem,
     Unusable,
 )
@@ -79,6 +80,7 @@ class Draft(Reads):
         self._tidying = False
         self._rooms = engine.compactions.rooms(DraftView(self))
         self.screens: dict[SetRef, Screened] = {}
+        self._whole: set[SetRef] = set()
         self._looked: set[SetRef] = set()
         self._crowds: dict[SetRef, Crowd] = {}
 
@@ -106,6 +108,8 @@ class Draft(Reads):
         self.calls.append([call.name, call.arguments()])
         for screened in change.screened:
             self.screens[screened.set] = both(self.screens.get(screened.set), screened)
+            if change.whole:
+                self._whole.add(screened.set)
         return change.result
 
     def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
@@ -245,6 +249,11 @@ class Draft(Reads):
 
     # --- reads that see the draft -------------------------------------------------------------
 
+    def drafted(self, ref: SetRef) -> dict[str, StoredItem | None]:
+        """Return what was gathered for a set, by id; None: it is retired."""
+        self._check_open()
+        return {item_id: stored for (of, item_id), stored in self._live.items() if of == ref}
+
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
         self._check_open()
@@ -304,7 +313,7 @@ class Draft(Reads):
         """See `Writer.info`: its items are those that the batch sees."""
         self._check_open()
         found = super().info(ref)
-        drafted = {item_id: stored for (r, item_id), stored in self._live.items() if r == ref}
+        drafted = self.drafted(ref)
         if not drafted:
             return found
         committed = super().get(ref, list(drafted), at=self.before)
@@ -381,6 +390,8 @@ class Draft(Reads):
             SetMoved: One of them makes a difference.
         """
         for ref, screened in self.screens.items():
+            if ref in self._whole:
+                raise SetMoved(ref.name)
             added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
             live = [self._live.get((ref, item_id)) for item_id in added]
             there = [stored for stored in live if stored is not None]

@@ -1,6 +1,46 @@
 """Windows: what an agent remembers of what was asked and answered, and shows its model."""
 
+from fornix.context.by_model import ByModel
 from fornix.context.memory import ContextMemory
 from fornix.context.observation import Input, Observation, Outcome, Reply, Stamp, Vector
+from fornix.context.scorers import (
+    Combined,
+    Explicit,
+    Fading,
+    Length,
+    Novelty,
+    Recency,
+    Score,
+    Scorer,
+    Scoring,
+)
+from fornix.context.stream import Stream, Void
+from fornix.context.window import Asked, Evict, Profile, Window
+from fornix.embed import float8
 
-__all__ = ["ContextMemory", "Input", "Observation", "Outcome", "Reply", "Stamp", "Vector"]
+__all__ = [
+    "Asked",
+    "ByModel",
+    "Combined",
+    "ContextMemory",
+    "Evict",
+    "Explicit",
+    "Fading",
+    "Input",
+    "Length",
+    "Novelty",
+    "Observation",
+    "Outcome",
+    "Profile",
+    "Recency",
+    "Reply",
+    "Score",
+    "Scorer",
+    "Scoring",
+    "Stamp",
+    "Stream",
+    "Vector",
+    "Void",
+    "Window",
+    "float8",
+]

@@ -9,14 +9,10 @@ from datetime import UTC, datetime
 from typing import Literal, Self, TypeAlias
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fornix.embed import Vector
 from fornix.errors import InvalidInput
 from fornix.ids import uuid7
 from fornix.messages import Message
-
-Vector: TypeAlias = NDArray[np.float32]
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "aborted"]
 """What became of a reply: taken; refused, and asked for again; the last before all was given up."""

@@ -16,10 +16,10 @@ from fornix.errors import EmbedderFailed, InvalidInput
 from fornix.layers.contents import Buffer, Entry, merged
 from fornix.layers.fragments import MemoryFragment, WriteOperation
 from fornix.layers.moves import Move
-from fornix.layers.nearness import Nearness
 from fornix.layers.scoring import unit
 from fornix.layers.short_term import ShortTermMemory
 from fornix.layers.wrappers import Failure
+from fornix.nearness import Nearness
 from fornix.values import counted
 
 T = TypeVar("T", bound=MemoryFragment)
