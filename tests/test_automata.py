@@ -10,7 +10,7 @@ import pytest
 
 from fornix import Memory
 from fornix.automata import Automata, Epoch, Manifold
-from fornix.context import ContextMemory
+from fornix.context import ContextMemory, Stream
 from fornix.durable_calls import durable
 from fornix.errors import (
     EpochsSpent,
@@ -39,6 +39,10 @@ class All(ContextMemory):
         with self._lock:
             self.kept.append(observation)
 
+    def observations(self):
+        with self._lock:
+            return list(self.kept)
+
     def context(self, prompt):
         with self._lock:
             said = [m for o in self.kept for m in o.messages]
@@ -55,18 +59,30 @@ def texts(window):
 
 
 @pytest.fixture
-def window():
+def own():
+    """A window of the user's own, for what has nothing to do with where windows are kept."""
     return All()
 
 
-@pytest.fixture(params=["ram", "file"])
-def key(request, tmp_path):
-    """None: the agent's own RAM; else a key of a file."""
-    if request.param == "ram":
-        yield None
+@pytest.fixture(params=["own", "own, run on a key", "stream", "stream on a key"])
+def place(request, tmp_path):
+    """A window, and the key that its agent is given."""
+    if "key" not in request.param:
+        yield (All() if request.param == "own" else Stream()), None
         return
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
-        yield memory.key("ada")
+        key = memory.key("ada")
+        yield (All(), key) if "own" in request.param else (Stream(memory=key), None)
+
+
+@pytest.fixture
+def window(place):
+    return place[0]
+
+
+@pytest.fixture
+def key(place):
+    return place[1]
 
 
 # --- the parts ----------------------------------------------------------------------------------
@@ -87,7 +103,7 @@ def test_a_prompt_returns_what_the_decoder_makes_of_the_reply(window, key):
     assert model.asked[0].messages == ({"role": "user", "content": "What is 6 * 7?"},)
 
 
-def test_the_parts_may_be_objects_with_a_method(window):
+def test_the_parts_may_be_objects_with_a_method(own):
     """encode, decode and deduct; a model is an object with `complete`, or a function."""
 
     class Parts:
@@ -107,45 +123,45 @@ def test_the_parts_may_be_objects_with_a_method(window):
             return "nothing"
 
     parts = Parts()
-    assert Automata(parts, window, parts, parts, parts).prompt("hi") == "gnihton"
+    assert Automata(parts, own, parts, parts, parts).prompt("hi") == "gnihton"
     assert Automata(lambda messages: messages[-1]["content"] * 2, All()).prompt("hi") == "hihi"
 
 
-def test_a_decoder_says_how_much_its_reply_matters(window):
+def test_a_decoder_says_how_much_its_reply_matters(own):
     """What it sets is kept with the observation, and who set it."""
 
     def decode(reply):
         reply.importance = 0.75
         return reply.content.content
 
-    Automata(lambda _: "yes", window, decoder=decode).prompt("hi")
-    (kept,) = window.kept
+    Automata(lambda _: "yes", own, decoder=decode).prompt("hi")
+    (kept,) = own.observations()
     assert (kept.reply.importance, kept.reply.scored_by) == (0.75, "decoder")
 
     def too_much(reply):
         reply.importance = 2
 
     with pytest.raises(InvalidInput, match="importance that the decoder set"):
-        Automata(lambda _: "yes", window, decoder=too_much).prompt("hi")
-    assert window.kept == [kept]
+        Automata(lambda _: "yes", own, decoder=too_much).prompt("hi")
+    assert own.observations() == [kept]
 
 
-def test_a_reasoner_that_asks_on_is_in_conversation(window):
+def test_a_reasoner_that_asks_on_is_in_conversation(own):
     """Each question sees the answers before it, all are remembered, the last one is returned."""
     model = ScriptedChat(["Lisbon", "Portugal"])
 
     def deduct(state):
         return "return" if state.epoch == 2 else ("ask", f"In which country is {state.value}?")
 
-    agent = Automata(model, window, reasoner=deduct)
+    agent = Automata(model, own, reasoner=deduct)
     assert agent.prompt("Where to?") == "Portugal"
     told = ["Where to?", "Lisbon", "In which country is Lisbon?"]
     assert [m["content"] for m in model.asked[1].messages] == told
-    assert texts(window) == [*told, "Portugal"]
-    assert [o.outcome for o in window.kept] == ["accepted", "accepted"]
+    assert texts(own) == [*told, "Portugal"]
+    assert [o.outcome for o in own.observations()] == ["accepted", "accepted"]
 
 
-def test_what_is_refined_is_remembered_as_rejected(window):
+def test_what_is_refined_is_remembered_as_rejected(own):
     """The model sees what it said and why that will not do; so does whoever looks later."""
     model = ScriptedChat(["four", "4"])
 
@@ -154,11 +170,11 @@ def test_what_is_refined_is_remembered_as_rejected(window):
             raise Unfit("it is no number")
         return int(str(reply.content))
 
-    assert Automata(model, window, decoder=decode).prompt("2 + 2?") == 4
+    assert Automata(model, own, decoder=decode).prompt("2 + 2?") == 4
     again = model.asked[1].messages
     assert [m["role"] for m in again] == ["user", "assistant", "user"]
     assert "it is no number" in again[2]["content"]
-    assert [o.outcome for o in window.kept] == ["rejected", "accepted"]
+    assert [o.outcome for o in own.observations()] == ["rejected", "accepted"]
 
 
 def test_thrown_away_answers_are_remembered_only_if_asked_for(key):
@@ -173,7 +189,7 @@ def test_thrown_away_answers_are_remembered_only_if_asked_for(key):
         assert agent.prompt("hi") == "good"
         first, second = model.asked
         assert first.messages == second.messages
-        assert [o.outcome for o in window.kept] == outcomes
+        assert [o.outcome for o in window.observations()] == outcomes
 
 
 def test_an_agent_gives_up_by_itself(window, key):
@@ -182,27 +198,27 @@ def test_an_agent_gives_up_by_itself(window, key):
     with pytest.raises(EpochsSpent, match="32 times"):
         Automata(model, window, reasoner=lambda _: "retry", key=key).prompt("hi")
     assert len(model.asked) == 32
-    assert [o.outcome for o in window.kept] == ["aborted"]
+    assert [o.outcome for o in window.observations()] == ["aborted"]
     with pytest.raises(EpochsSpent, match="2 times") as raised:
         Automata(model, window, reasoner=lambda _: "retry", max_epochs=2).prompt("hi")
     assert isinstance(raised.value, PromptAborted)
 
 
-def test_the_last_epoch_counts(window):
+def test_the_last_epoch_counts(own):
     """An answer that is accepted is returned, also if it is the last that there may be."""
     model = ScriptedChat(["no", "no", "yes"])
     reasoner = Epoch(3, lambda state: "return" if state.value == "yes" else "retry")
-    assert Automata(model, window, reasoner=reasoner).prompt("hi") == "yes"
+    assert Automata(model, own, reasoner=reasoner).prompt("hi") == "yes"
 
 
 @pytest.mark.parametrize("why", ["it is of no use", None, ZeroDivisionError("nought")])
-def test_a_reasoner_may_give_up(window, why):
+def test_a_reasoner_may_give_up(own, why):
     """What it says is raised; an error is raised as it is. The answer is remembered as aborted."""
-    agent = Automata(lambda _: "no", window, reasoner=lambda _: ("abort", why))
+    agent = Automata(lambda _: "no", own, reasoner=lambda _: ("abort", why))
     expected = type(why) if isinstance(why, Exception) else PromptAborted
     with pytest.raises(expected, match=str(why) if why else "given up"):
         agent.prompt("hi")
-    assert [o.outcome for o in window.kept] == ["aborted"]
+    assert [o.outcome for o in own.observations()] == ["aborted"]
 
 
 def test_prompt_once_begins_with_an_empty_window(window, key):
@@ -258,7 +274,7 @@ def test_a_part_that_fails_fails_the_prompt_and_no_other(key, what):
     given = whole | broken if what != "no encoder for it" else {"llm": lambda _: "ok"}
     with pytest.raises(error):
         Automata(memory=window, key=key, **given).prompt(7)
-    assert window.kept == []
+    assert window.observations() == []
     assert Automata(memory=window, key=key, **whole).prompt(7) == "ok"
 
 
@@ -344,13 +360,13 @@ def test_a_tool_is_called_and_its_answer_told(window, key):
     assert asked == [{"role": "user", "content": "2 + 3?"}]
     *_, told = model.asked[1].messages
     assert told == {"role": "user", "content": '{"tool": "add", "answer": 5}'}
-    first, second = window.kept
+    first, second = window.observations()
     assert first.reply.content.calls == second.query.content.answers != ()
     assert second.query.content.role == "tool"
 
 
-def test_instructions_follow_those_of_the_window(window):
-    """The window's own come first."""
+def test_instructions_follow_those_of_the_window(own):
+    """The own's own come first."""
 
     class Ruled(All):
         def context(self, prompt):
@@ -363,15 +379,15 @@ def test_instructions_follow_those_of_the_window(window):
     assert model.asked[0].messages[0]["content"] == "Be kind."
 
 
-def test_several_tools_in_one_answer(window):
+def test_several_tools_in_one_answer(own):
     """They are called in order, and all answers told together."""
     calls = f"```json\n[{call('add', a=1, b=1)}, {call('twice', text='a')}]\n```"
     model = ScriptedChat([calls, "done"])
     tools = {"add": add, "twice": lambda text: text * 2}
-    assert Manifold(model, tools, window).prompt("go") == "done"
+    assert Manifold(model, tools, own).prompt("go") == "done"
     told = model.asked[1].messages[-1]["content"]
     assert told == '{"tool": "add", "answer": 2}\n{"tool": "twice", "answer": "aa"}'
-    assert len(set(window.kept[0].reply.content.calls)) == 2
+    assert len(set(own.observations()[0].reply.content.calls)) == 2
 
 
 @pytest.mark.parametrize(
@@ -385,14 +401,14 @@ def test_several_tools_in_one_answer(window):
         ('{"tool": "add"}', "it takes (a: int, b: int) -> int: missing"),
     ],
 )
-def test_what_went_wrong_is_told_to_the_model(window, said, told):
+def test_what_went_wrong_is_told_to_the_model(own, said, told):
     """An unknown tool, wrong arguments, an error of the tool: the model may do otherwise."""
 
     def fail():
         raise ConnectionError("the line went dead")
 
     model = ScriptedChat([said, "sorry"])
-    assert Manifold(model, [add, fail], window).prompt("go") == "sorry"
+    assert Manifold(model, [add, fail], own).prompt("go") == "sorry"
     answer = json.loads(model.asked[1].messages[-1]["content"])
     assert answer["tool"] == json.loads(said)["tool"]
     assert told in answer["error"]
@@ -413,10 +429,10 @@ def test_what_went_wrong_is_told_to_the_model(window, said, told):
         "add(1, 2)",
     ],
 )
-def test_what_is_no_call_is_the_answer(window, said):
+def test_what_is_no_call_is_the_answer(own, said):
     """Only an object of a tool and its arguments is a call; the decoder has all else."""
-    assert Manifold(ScriptedChat([said]), [add], window).prompt("go") == said
-    assert window.kept[0].reply.content.calls == ()
+    assert Manifold(ScriptedChat([said]), [add], own).prompt("go") == said
+    assert own.observations()[0].reply.content.calls == ()
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"x", object(), [float("nan")], "\ud800"])
@@ -426,7 +442,7 @@ def test_a_tool_that_returns_no_json_fails_the_prompt(window, key, value):
     agent = Manifold(model, {"odd": lambda: value}, window, key=key)
     with pytest.raises(InvalidValue, match="what tool 'odd' returned"):
         agent.prompt("go")
-    assert window.kept == []
+    assert window.observations() == []
 
 
 def test_a_tool_may_give_up(window, key):
@@ -441,15 +457,15 @@ def test_a_tool_may_give_up(window, key):
     with pytest.raises(PromptAborted, match="the account is closed"):
         agent.prompt("go")
     assert called == []
-    assert [o.outcome for o in window.kept] == ["aborted"]
+    assert [o.outcome for o in window.observations()] == ["aborted"]
 
 
-def test_a_model_that_only_calls_tools_is_stopped(window):
+def test_a_model_that_only_calls_tools_is_stopped(own):
     """The last call that nobody would hear the answer of is not made."""
     made = []
     model = ScriptedChat(lambda _: call("note"))
     with pytest.raises(EpochsSpent):
-        Manifold(model, {"note": lambda: made.append(1)}, window, max_epochs=3).prompt("go")
+        Manifold(model, {"note": lambda: made.append(1)}, own, max_epochs=3).prompt("go")
     assert (len(model.asked), len(made)) == (3, 2)
 
 
@@ -485,7 +501,7 @@ def test_a_named_prompt_is_asked_once(window, key):
     model = ScriptedChat(["one", "two"])
     agent = Automata(model, window, decoder=lambda reply: [str(reply.content)], key=key)
     assert agent.prompt("hi", event_id="a") == agent.prompt("hi", event_id="a") == ["one"]
-    assert len(window.kept) == 1
+    assert len(window.observations()) == 1
     with pytest.raises(IdempotencyConflict):
         agent.prompt("ho", event_id="a")
     assert agent.prompt("ho") == ["two"]
@@ -516,8 +532,8 @@ def test_a_named_prompt_that_failed_goes_on_where_it_failed(window, key):
     window.purge()  # it is in RAM, and kept what it was given
     assert agent.prompt("2 + 3?", event_id="a") == "5"
     assert made == [(2, 3)]
-    assert len(window.kept) == 2
-    assert len({o.created for o in window.kept}) == 2
+    assert len(window.observations()) == 2
+    assert len({o.created for o in window.observations()}) == 2
 
 
 def test_a_prompt_that_is_interrupted_is_given_up(window, key):
@@ -546,13 +562,15 @@ def test_prompts_of_many_threads_go_one_after_the_other(window, key):
     for thread in threads:
         thread.join()
     assert sorted(map(int, got)) == list(range(1, 160, 2))
-    assert [str(o.reply.content) for o in window.kept] == [str(n) for n in range(1, 160, 2)]
-    created = [o.created for o in window.kept]
+    assert [str(o.reply.content) for o in window.observations()] == [
+        str(n) for n in range(1, 160, 2)
+    ]
+    created = [o.created for o in window.observations()]
     assert created == sorted(set(created))
     assert threading.active_count() < 8
 
 
-def test_a_reconciler_tells_what_became_of_a_tool(window):
+def test_a_reconciler_tells_what_became_of_a_tool(own):
     """As of any durable call; a tool without one is called again."""
 
     @durable(reconcile=lambda: "paid")
@@ -561,5 +579,5 @@ def test_a_reconciler_tells_what_became_of_a_tool(window):
         return "paid"
 
     model = ScriptedChat([call("pay"), "done"])
-    assert Manifold(model, [pay], window).prompt("go") == "done"
+    assert Manifold(model, [pay], own).prompt("go") == "done"
     assert "paid" in model.asked[1].messages[-1]["content"]

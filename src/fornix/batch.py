@@ -18,7 +18,6 @@ from fornix.errors import (
     DuplicateItem,
     InvalidInput,
     NotFound,
-    SetMoved,
     StaleItem,
     Unusable,
 )
@@ -383,6 +382,10 @@ class Draft(Reads):
             items.extend(stored for stored in own if stored is not None)
         return past, found
 
+    def is_whole(self, set_name: str) -> bool:
+        """Return whether something that was gathered rests on all that a set held."""
+        return any(ref.name == set_name for ref in self._whole)
+
     def settle(self) -> None:
         """Hold what was checked against what others added meanwhile.
 
@@ -391,7 +394,7 @@ class Draft(Reads):
         """
         for ref, screened in self.screens.items():
             if ref in self._whole:
-                raise SetMoved(ref.name)
+                continue  # the store refuses it, if it moved
             added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
             live = [self._live.get((ref, item_id)) for item_id in added]
             there = [stored for stored in live if stored is not None]

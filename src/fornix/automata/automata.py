@@ -23,7 +23,7 @@ from fornix.automata.roles import (
     called,
 )
 from fornix.automata.tools import Tool, Tools
-from fornix.context import ContextMemory, Reply, Stamp
+from fornix.context import ContextMemory, Reply, Stamp, Stream
 from fornix.errors import FornixError, InvalidInput, PromptAborted, RunParked, StaleRun
 from fornix.keys import KeyMemory
 from fornix.llm import ChatModel
@@ -117,7 +117,7 @@ class Automata:
             keep_rejected=keep_rejected,
             retry=retry,
         )
-        self._key = key = _checked_key(key)
+        self._key = key = _key_of(memory, key)
         self._retain = retain or (IN_RAM if key is None else None)
         self._on = key or Memory.open(embedder="words").key(RAM_KEY)
         own = checked_name(type(self).__name__ if name is None else name, "an agent's name")
@@ -300,7 +300,7 @@ class Manifold(Automata):
     ) -> None:
         super().__init__(
             llm,
-            memory,
+            Stream(memory=key) if memory is None else memory,
             encoder,
             decoder,
             tools=tools,
@@ -319,10 +319,21 @@ def _asking(llm: object) -> Callable[[list[dict[str, str]]], object]:
     return called(llm, "complete", "a model")
 
 
-def _checked_key(key: object) -> KeyMemory | None:
-    if key is None or isinstance(key, KeyMemory):
-        return key
-    raise InvalidInput(
-        f"an agent's prompts are runs of Memory.key(…), not of {key!r}; in an action or a batch, "
-        "use the window itself"
-    )
+def _key_of(memory: ContextMemory, given: object) -> KeyMemory | None:
+    """Return the key that prompts are runs of; None: RAM."""
+    kept = memory.kept_on
+    key = kept if given is None else given
+    if key is None:
+        return None
+    if not isinstance(key, KeyMemory):
+        raise InvalidInput(
+            f"an agent's prompts are runs of Memory.key(…), not of {key!r}; in an action or a "
+            "batch, use the window itself"
+        )
+    if isinstance(kept, KeyMemory) and (kept.engine.store, kept.space, kept.key) != (
+        key.engine.store, key.space, key.key
+    ):  # fmt: skip
+        raise InvalidInput(
+            f"{memory!r} cannot belong to runs of {key!r}; leave key= out, or keep it there"
+        )
+    return key

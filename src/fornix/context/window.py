@@ -118,6 +118,7 @@ class Window(ContextMemory):
         self._turn, self._opening = threading.Lock(), threading.Lock()
         self._opened: Mirror | None = None
         self._said: dict[int, tuple[Message, Message]] = {}
+        self.kept_on = memory
         if memory is not None:
             memory.set(self._name)  # refuses what cannot be a name
 
