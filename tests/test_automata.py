@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
+import signal
+import subprocess
+import sys
 import threading
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from automata_worker import CALLS, STEPS, expected
 from fornix import Memory
 from fornix.automata import Automata, Epoch, Manifold
 from fornix.context import ContextMemory, Stream
@@ -23,6 +31,11 @@ from fornix.errors import (
 )
 from fornix.llm import ScriptedChat, Unfit
 from fornix.messages import Message
+from scale import COUNTS
+
+WORKER = Path(__file__).with_name("automata_worker.py")
+LIMIT_S = 60
+KILLS = max(2 * len(STEPS), COUNTS.kills // 6)
 
 
 class All(ContextMemory):
@@ -581,3 +594,52 @@ def test_a_reconciler_tells_what_became_of_a_tool(own):
     model = ScriptedChat([call("pay"), "done"])
     assert Manifold(model, [pay], own).prompt("go") == "done"
     assert "paid" in model.asked[1].messages[-1]["content"]
+
+
+# --- killed -------------------------------------------------------------------------------------
+
+UNRECORDED = ("record:before", "model:after", "tool:after")
+"""Where what the world answered may be lost, and is asked for again."""
+
+
+def test_killed_in_the_middle_of_prompts(tmp_path):
+    """Whatever instant a process dies at: no answer that was stored is asked for again, and each
+    exchange is in the window once.
+    """
+    path, ledger = tmp_path / "app.db", tmp_path / "ledger.txt"
+    chance, first, lost = random.Random(11), 0, 0
+    steps = [f"{step}:{where}" for step in STEPS for where in ("before", "after")]
+
+    def work(count, crash):
+        nonlocal first
+        child = subprocess.run(
+            [sys.executable, str(WORKER), str(path), str(ledger), str(first), str(count)],
+            env=os.environ | ({"FORNIX_CRASH": crash} if crash else {}),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert child.returncode == (-signal.SIGKILL if crash else 0), child.stderr[-500:]
+        told = [int(line) for line in child.stdout.split()]
+        first = told[-1] + 1 if told else first
+
+    for n in range(KILLS):
+        step = steps[n] if n < len(steps) else chance.choice(steps)
+        work(100, f"{step}:{chance.randint(1, 9)}")
+        lost += step in UNRECORDED
+        with Memory.open(path, embedder="words") as memory:
+            said = texts(Stream(None, memory=memory.key("ada")))
+        assert said in (expected(first), expected(first + 1)), step
+    work(1, None)
+    with Memory.open(path, embedder="words") as memory:
+        window = Stream(None, memory=memory.key("ada"))
+        assert texts(window) == expected(first)
+        created = [observation.created for observation in window.observations()]
+        assert created == sorted(set(created))
+        agent = Manifold(ScriptedChat([]), [], window)
+        assert {run.status for run in agent.runs.list(limit=1000)} == {"done"}
+    asked = Counter(ledger.read_text(encoding="utf-8").splitlines())
+    once = Counter(f"{what} {n}" for n in range(first) for what in CALLS)
+    assert once <= asked
+    assert (asked - once).total() <= lost
