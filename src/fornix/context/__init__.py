@@ -3,6 +3,7 @@
 from fornix.context.by_model import ByModel
 from fornix.context.memory import ContextMemory
 from fornix.context.observation import Input, Observation, Outcome, Reply, Stamp, Vector
+from fornix.context.priority import Importance, Priority
 from fornix.context.scorers import (
     Combined,
     Explicit,
@@ -15,7 +16,7 @@ from fornix.context.scorers import (
     Scoring,
 )
 from fornix.context.stream import Stream, Void
-from fornix.context.window import Asked, Evict, Profile, Window
+from fornix.context.window import Asked, Evict, Profile, Settings, Window
 from fornix.embed import float8
 
 __all__ = [
@@ -26,17 +27,20 @@ __all__ = [
     "Evict",
     "Explicit",
     "Fading",
+    "Importance",
     "Input",
     "Length",
     "Novelty",
     "Observation",
     "Outcome",
+    "Priority",
     "Profile",
     "Recency",
     "Reply",
     "Score",
     "Scorer",
     "Scoring",
+    "Settings",
     "Stamp",
     "Stream",
     "Vector",

@@ -24,7 +24,7 @@ class Choice:
         self._taken: dict[str, Entry] = {}
         self._passed: set[str] = set()
 
-    def fill(self, worth: Column) -> None:
+    def fill(self, worth: Column | None) -> None:
         """Take the newest unit, and then the best ones, as long as there is room."""
         for unit in self._held.last_units(1):
             self.take(unit)

@@ -7,7 +7,7 @@ shown, counted and let go together.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,12 +46,13 @@ class Held:
     """
 
     def __init__(self, place: Callable[[Entry], Place] = by_time) -> None:
-        self._place = place
+        self._place, self._by_time = place, place is by_time
         self._slots: dict[str, int] = {}
         self._entries: list[Entry | None] = []
         self._free: list[int] = []
         self._order: list[tuple[Place, str]] = []
         self._members: dict[int, set[int]] = {}
+        self._joined = 0
         self._callers: dict[str, list[tuple[Place, int]]] = {}
         self.live: Column = np.zeros(0, np.bool_)
         self.importance: Column = np.zeros(0, np.float64)
@@ -86,11 +87,6 @@ class Held:
         return self._slots[item_id]
 
     @property
-    def age(self) -> Column:
-        """When each was made, or, in the order of arrival, came; larger is newer."""
-        return self.made if self._place is by_time else self.first
-
-    @property
     def slots(self) -> Column:
         """The slots that are taken."""
         return np.flatnonzero(self.live)
@@ -98,7 +94,7 @@ class Held:
     @property
     def units(self) -> int:
         """How many units there are."""
-        return len(self) - sum(len(members) - 1 for members in self._members.values())
+        return len(self) - self._joined
 
     def in_order(self, entries: Iterable[Entry]) -> list[Entry]:
         """Return observations in the order of the window."""
@@ -127,9 +123,9 @@ class Held:
 
     # --- ranked -------------------------------------------------------------------------------
 
-    def of_units(self, column: Column) -> Column:
+    def of_units(self, column: Column | None) -> Column | None:
         """Return a column in which every observation has the largest number of its unit."""
-        if not self._members:
+        if column is None or not self._members:
             return column
         least = -np.inf if column.dtype.kind == "f" else np.iinfo(column.dtype).min
         largest = np.full(len(column), least, column.dtype)
@@ -137,11 +133,14 @@ class Held:
         np.maximum.at(largest, self.unit[slots], column[slots])
         return largest[self.unit]
 
-    def best_first(self, worth: Column) -> Iterator[int]:
+    def best_first(self, worth: Column | None) -> Iterator[int]:
         """Yield slots by what they are worth, best first; of equals the newest first.
 
-        Sorts no more than is asked for. What is worth -inf is left out.
+        Sorts no more than is asked for. What is worth -inf is left out. None: all are equal.
         """
+        if worth is None:
+            yield from (self._slots[item_id] for _, item_id in reversed(self._order))
+            return
         slots = self.slots
         if worth.dtype.kind == "f":
             slots = slots[worth[slots] > -np.inf]
@@ -155,11 +154,22 @@ class Held:
         yield from self._sorted(slots, worth)
 
     def _sorted(self, slots: Column, worth: Column) -> Iterator[int]:
-        order = np.lexsort((self.first[slots], self.age[slots], worth[slots]))
+        order = np.lexsort((*self._ages(slots), worth[slots]))
         return (int(slot) for slot in slots[order[::-1]])
 
-    def worst(self, worth: Column, kept: Iterable[int]) -> int | None:
-        """Return the slot that is worth least but for those *kept*; of equals the oldest."""
+    def _ages(self, slots: Column) -> tuple[Column, Column]:
+        """Return what sorts slots from old to new, by the second first."""
+        first = self.first[slots]
+        return first, self.made[slots] if self._by_time else first
+
+    def worst(self, worth: Column | None, kept: Collection[int]) -> int | None:
+        """Return the slot that is worth least but for those *kept*; of equals the oldest.
+
+        None as worth: all are equal. A unit is as old as the newest of it.
+        """
+        if worth is None:
+            slots = (self._slots[item_id] for _, item_id in self._order)
+            return next((s for s in slots if s not in kept and self._is_last(s)), None)
         left = self.live.copy()
         left[list(kept)] = False
         slots = np.flatnonzero(left)
@@ -167,7 +177,16 @@ class Held:
             return None
         values = worth[slots]
         least = slots[values == values.min()]
-        return int(least[np.lexsort((self.first[least], self.age[least]))[0]])
+        if self._members:
+            in_order = (int(slot) for slot in least[np.lexsort(self._ages(least))])
+            return next(slot for slot in in_order if self._is_last(slot))
+        oldest = least[self.made[least] == self.made[least].min()] if self._by_time else least
+        return int(oldest[np.argmin(self.first[oldest])])
+
+    def _is_last(self, slot: int) -> bool:
+        """Whether an observation is the newest of its unit."""
+        members = self._members.get(int(self.unit[slot]))
+        return members is None or self.unit_of(self.at(slot))[-1] is self.at(slot)
 
     # --- changed ------------------------------------------------------------------------------
 
@@ -179,7 +198,10 @@ class Held:
         self._slots[entry.id], self._entries[slot] = slot, entry
         place = self._place(entry)
         is_last = not self._order or self._order[-1][0] < place
-        insort(self._order, (place, entry.id))
+        if is_last:
+            self._order.append((place, entry.id))
+        else:
+            insort(self._order, (place, entry.id))
         self.live[slot], self.importance[slot] = True, entry.importance
         self.first[slot], self.unit[slot] = entry.first, slot
         self.made[slot] = ticks(entry.created)
@@ -195,7 +217,7 @@ class Held:
         for entry, slot in zip(gone, slots, strict=True):
             del self._slots[entry.id], self._order[self._at(entry)]
             self._entries[slot], self.live[slot] = None, False
-            self._members.pop(int(self.unit[slot]), None)
+            self._joined -= len(self._members.pop(int(self.unit[slot]), (slot,))) - 1
             for call in entry.calls:
                 self._callers[call].remove((self._place(entry), slot))
                 if not self._callers[call]:
@@ -235,12 +257,14 @@ class Held:
         members = self._members.setdefault(name, {name})
         joined = self._members.pop(lost, {lost})
         members |= joined
+        self._joined += 1
         self.unit[list(joined)] = name
 
     def _join_all(self) -> None:
         """Find all units anew: one came between others, or went without the rest of its unit."""
         self._members.clear()
         self._callers.clear()
+        self._joined = 0
         self.unit[:] = np.arange(len(self.unit))
         for entry in self:
             if entry.is_linked:

@@ -8,8 +8,8 @@ calls it asks for and answers, and what it is linked to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast, get_args
+from dataclasses import replace
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 
@@ -31,9 +31,10 @@ STAMP = 36
 """Characters of a stamp: with more, an id is of an observation that was committed before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What a window knows of an observation without reading it.
+
+    A tuple, because a large window has a hundred thousand of them to be made when it is opened.
 
     Attributes:
         id: The id of its item.
@@ -70,9 +71,9 @@ def entry_of(record: Feature | Record, row: int, first: int, *, where: str) -> E
         created = Stamp(record.id[:STAMP])
     except InvalidInput:
         raise no_observation(record.id, where) from None
-    known: Mapping[str, Any] = {}
-    if record.metadata != "{}":
-        known = cast("dict[str, Any]", wire.decode(record.metadata))
+    if record.metadata == "{}":
+        return Entry(record.id, created, row, first, record.importance)
+    known = cast("dict[str, Any]", wire.decode(record.metadata))
     return Entry(
         record.id,
         created,
@@ -123,7 +124,7 @@ def kept(observation: Observation) -> Item:
     created = Stamp(observation.created)
     return Item(
         value,
-        id=created,
+        id=str(created),
         text=f"{asked.content}\n{answered.content}",
         metadata=_known(asked, answered, observation.links),
         importance=reply.importance,
@@ -132,10 +133,15 @@ def kept(observation: Observation) -> Item:
 
 
 def with_score(item: Item, score: Score) -> Item:
-    """Return an item with how much its observation matters, and who says so."""
+    """Return an item with how much its observation matters, and who says so.
+
+    What it was committed with is kept, for scorers that are asked again.
+    """
     value = {**item.value, "scored_by": score.by}
     if score.by is None:
         del value["scored_by"]
+    if (score.value, score.by) != (item.importance, item.value.get("scored_by")):
+        value["given"] = [item.importance, item.value.get("scored_by")]
     return replace(item, value=value, importance=score.value)
 
 
@@ -201,6 +207,14 @@ def observation_of(stored: StoredItem) -> Observation:
         outcome=value.get("outcome", "accepted"),
         links=tuple(Stamp(link) for link in known.get("links", ())),
     )
+
+
+def as_committed(stored: StoredItem) -> Observation:
+    """Return the observation that an item keeps, with the importance it was committed with."""
+    observation, given = observation_of(stored), _value(stored).get("given")
+    if given is not None:
+        observation.reply.importance, observation.reply.scored_by = given
+    return observation
 
 
 def _value(stored: StoredItem) -> Mapping[str, Any]:

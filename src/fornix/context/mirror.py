@@ -166,7 +166,7 @@ class Mirror:
             self.sizes.pop(row, None)
             if item_id is not None and self._held[item_id].row == row:
                 self._held.remove([item_id])
-        rows = {c.row for c in changes if c.kind == "added"} - ended - self._ids.keys()
+        rows = {c.row for c in changes if c.kind == "added" and c.row not in self._ids} - ended
         # One that has ended since is held nevertheless: the line that says so comes later.
         for feature in self._store.features_of(number, sorted(rows)):
             self._take(self._entry(feature, feature.row, feature.first))

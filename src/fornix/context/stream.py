@@ -47,7 +47,6 @@ class Stream(Window):
 
     kind: ClassVar[str] = "stream"
 
-    def worth(self, held: Held, asked: Asked) -> Column:
-        """Return when each was made."""
-        _ = asked
-        return held.age
+    def worth(self, held: Held, asked: Asked) -> Column | None:
+        """Return None: the newest are shown."""
+        _ = held, asked

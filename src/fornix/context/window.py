@@ -8,17 +8,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
-from typing import ClassVar, Literal, TypeAlias, get_args, overload
+from typing import ClassVar, Literal, TypeAlias, TypedDict, get_args, overload
 
 from fornix.batch import AFTER_ALL, Draft
 from fornix.budget import Budget
 from fornix.context.choosing import Choice, answered
 from fornix.context.held import Column, Held, by_arrival, by_time
-from fornix.context.kept import Entry, entry_of, kept, messages_of, observation_of, with_score
+from fornix.context.kept import (
+    Entry,
+    as_committed,
+    entry_of,
+    kept,
+    messages_of,
+    observation_of,
+    with_score,
+)
 from fornix.context.memory import ContextMemory
 from fornix.context.mirror import Mirror
 from fornix.context.observation import Observation
-from fornix.context.scorers import Scoring, checked_scorer, scored
+from fornix.context.scorers import Score, Scoring, ages, checked_scorer, scored
 from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput
 from fornix.keys import KeySets
 from fornix.messages import OBSERVATIONS, Message
@@ -44,6 +52,19 @@ Evict: TypeAlias = Literal["oldest", "least important", "least recently used"]
 
 Profile: TypeAlias = Literal["fornix", "thinker"]
 """Whose rules a window keeps; see `Window`."""
+
+
+class Settings(TypedDict, total=False):
+    """What every window takes besides its cap and its stratum; see `Window`."""
+
+    memory: KeySets | None
+    name: str | None
+    budget_tokens: int | Budget | None
+    evict: Evict | None
+    keep_recent: int
+    scorer: Scoring | None
+    now: Now
+    profile: Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,26 +180,42 @@ class Window(ContextMemory):
     # --- what a strategy says -----------------------------------------------------------------
 
     @abstractmethod
-    def worth(self, held: Held, asked: Asked) -> Column:
+    def worth(self, held: Held, asked: Asked) -> Column | None:
         """Return, by slot, how much each observation is worth showing; more goes first.
 
-        Of equals the newer goes first; what is worth -inf is not shown. A unit is worth as much
-        as the best of it. Called while the window is locked.
+        Of equals the newer goes first, and None says that all are equal; what is worth -inf is not
+        shown. A unit is worth as much as the best of it. Called while the window is locked.
         """
 
     def known(self, prompt: Message | None, writer: Writer) -> object:
         """Return what `worth` has to know of a prompt, such as its vector; may take its time."""
         _ = prompt, writer
 
-    def importance(self, held: Held, asked: Asked) -> Column:
-        """Return, by slot, how much each observation matters now."""
-        _ = asked
-        return held.importance
+    def scored_at(self, observation: Observation) -> datetime:
+        """Return the time as of which a new observation is scored: now."""
+        _ = observation
+        return self._place.now()
 
-    def lasting(self, held: Held, asked: Asked) -> Column:
-        """Return, by slot, how much each observation is worth keeping; the least goes first."""
+    def importance(self, held: Held, asked: Asked) -> Column:
+        """Return, by slot, how much each observation matters now.
+
+        As it was scored when it was committed; a scorer whose scores fall is asked again.
+        """
+        if self._scorer is None or not ages(self._scorer):
+            return held.importance
+        column = held.importance.copy()
+        for stored in self._stored(asked.writer, held):
+            score = self._scored(self._scorer, as_committed(stored), asked.writer)
+            column[held.slot(stored.record.id)] = score.value
+        return column
+
+    def lasting(self, held: Held, asked: Asked) -> Column | None:
+        """Return, by slot, how much each observation is worth keeping; the least goes first.
+
+        Of equals the older goes first, and None says that all are equal.
+        """
         if self._evict == "oldest":
-            return held.age
+            return None
         if self._evict == "least important":
             return self.importance(held, asked)
         return self._mirror.accessed(held)
@@ -208,19 +245,22 @@ class Window(ContextMemory):
             DuplicateItem: Another one has the same `created`.
         """
         item, writer = kept(observation), self._place.writer()
+        created = str(item.id)
         if self._scorer is not None:
-            recent = _Newest(lambda: self._newest(writer))
-            score = scored(self._scorer, observation, now=self._place.now(), held=recent)
-            item = with_score(item, score)
-        new = _New(observation, writer.records([(str(item.id), item)])[0], writer)
+            item = with_score(item, self._scored(self._scorer, observation, writer))
+        new = _New(observation, writer.records([(created, item)])[0], writer)
 
         def build(new_id: Callable[[], str]) -> Change:
             with self._mirror.seen(writer) as held:
                 return self._planned(held, new, new_id)
 
         with self._turn:
-            writer.write(Call("commit", lambda: [self._name, str(item.id)]), build)
+            writer.write(Call("commit", lambda: [self._name, created]), build)
         return tuple(new.gone)
+
+    def _scored(self, scorer: Scoring, observation: Observation, writer: Writer) -> Score:
+        newest = _Newest(lambda: self._newest(writer))
+        return scored(scorer, observation, now=self.scored_at(observation), held=newest)
 
     def _planned(self, held: Held, new: _New, new_id: Callable[[], str]) -> Change:
         """Return what keeps an observation, and note what goes for it. The window is locked."""
