@@ -549,6 +549,18 @@ def test_a_named_prompt_that_failed_goes_on_where_it_failed(window, key):
     assert len({o.created for o in window.observations()}) == 2
 
 
+def test_a_named_prompt_that_was_overtaken_begins_anew(window, key):
+    """Others went on meanwhile, so it comes after them, and what it asked is asked again."""
+    model = ScriptedChat([ModelUnavailable("m", "x"), "between", "late"])
+    agent = Automata(model, window, key=key)
+    with pytest.raises(ModelUnavailable):
+        agent.prompt("first", event_id="a")
+    assert agent.prompt("second") == "between"
+    assert agent.prompt("first", event_id="a") == "late"
+    assert agent.prompt("first", event_id="a") == "late"
+    assert texts(window) == ["second", "between", "first", "late"]
+
+
 def test_a_prompt_that_is_interrupted_is_given_up(window, key):
     """Ctrl-C in the middle of a model's answer: the next prompt is the next one."""
     model = ScriptedChat([KeyboardInterrupt(), "hello"])

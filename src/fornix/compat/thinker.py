@@ -6,6 +6,8 @@ thinker's rules, `profile="thinker"`; the windows of `fornix.context` keep those
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from fornix.automata import (
     Automata,
     Decoder,
@@ -16,12 +18,10 @@ from fornix.automata import (
     Reasoner,
     State,
 )
-from fornix.budget import Budget
-from fornix.context import ContextMemory, Input, Observation, Reply, Stamp, Void
+from fornix.context import ContextMemory, Input, Observation, Reply, Settings, Stamp, Void
 from fornix.context import Stream as Window
 from fornix.embed import float8
 from fornix.errors import EpochsSpent, PromptAborted
-from fornix.keys import KeySets
 from fornix.llm import Unfit
 from fornix.messages import Message
 
@@ -100,22 +100,15 @@ class Stream(Window):
 
     A cap of 0 or less is none, observations stand in the order in which they were committed, and
     one that is committed twice stands there twice.
+
+    Args:
+        cap: How many.
+        stratum: What each context begins with; "": nothing.
+        settings: What every window takes; see `fornix.context.Window`.
     """
 
     def __init__(
-        self,
-        cap: int = INFINITE,
-        stratum: str | Message | None = "",
-        *,
-        memory: KeySets | None = None,
-        name: str | None = None,
-        budget_tokens: int | Budget | None = None,
+        self, cap: int = INFINITE, stratum: str | Message | None = "", **settings: Unpack[Settings]
     ) -> None:
-        super().__init__(
-            cap,
-            stratum,
-            memory=memory,
-            name=name,
-            budget_tokens=budget_tokens,
-            profile="thinker",
-        )
+        settings.setdefault("profile", "thinker")
+        super().__init__(cap, stratum, **settings)
