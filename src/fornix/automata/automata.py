@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 from fornix.at_work import refuse_own_run
@@ -45,6 +46,9 @@ IN_RAM = Retain(count=64, dedupe_for=timedelta(0))
 """What is kept of prompts in RAM."""
 
 PRUNE_EVERY_S = 60.0
+
+ATTEMPT = "\x1f"
+"""Stands between the name of a prompt and which attempt at it this is."""
 
 
 class Automata:
@@ -165,11 +169,11 @@ class Automata:
             IdempotencyConflict: *event_id* was used with something else.
             InvalidInput: It is called in an action, or a tool, of the same key.
         """
-        return self._prompt(Prompted.of(given, once=False), event_id)
+        return self._prompt(given, event_id, once=False)
 
     def prompt_once(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - as above
         """Purge the window, and return what `prompt` does; both or, after an error, neither."""
-        return self._prompt(Prompted.of(given, once=True), event_id)
+        return self._prompt(given, event_id, once=True)
 
     async def aprompt(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - as above
         """Return what `prompt` does, from a thread; cancelled, it goes on there."""
@@ -187,15 +191,14 @@ class Automata:
         with self._running() as runner:
             runner.run_until_idle()
 
-    def _prompt(self, event: Prompted, event_id: str | None) -> Any:  # noqa: ANN401 - as above
-        scope = Scope(self._on.space, self._on.key)
-        refuse_own_run(self._on.engine.store, scope)
+    def _prompt(self, given: object, event_id: str | None, *, once: bool) -> Any:  # noqa: ANN401 - as above
+        refuse_own_run(self._on.engine.store, Scope(self._on.space, self._on.key))
         waits = self._cycle.waiting
         name = str(Stamp.new()) if event_id is None else checked_name(event_id, "an event id")
-        waiting = waits.setdefault(name, Waiting())
+        event, waiting = Prompted.of(given, name, once=once), waits.setdefault(name, Waiting())
         try:
             with self._running() as runner:
-                outputs = self._outputs(runner, event, name, keeps=event_id is not None)
+                outputs = self._outputs(runner, event, keeps=event_id is not None)
         except RunParked:
             if waiting.error is not None:
                 raise waiting.error from None
@@ -204,13 +207,9 @@ class Automata:
             waits.pop(name, None)
         return self._value(outputs[0], waiting.end)
 
-    def _outputs(
-        self, runner: LocalRunner, event: Prompted, event_id: str, *, keeps: bool
-    ) -> Outputs:
+    def _outputs(self, runner: LocalRunner, event: Prompted, *, keeps: bool) -> Outputs:
         """Return what a prompt's run put out; one that failed is given up, unless it *keeps*."""
-        ticket = runner.submit(self._on.key, event, event_id=event_id, at_once=False)
-        if ticket.repeated and self._takes_up(runner, ticket):
-            ticket = runner.submit(self._on.key, event, event_id=event_id, at_once=False)
+        ticket = self._ticket(runner, event)
         try:
             return ticket.result()
         except BaseException:
@@ -219,14 +218,22 @@ class Automata:
                     runner.runs.discard(ticket.run)
             raise
 
-    def _takes_up(self, runner: LocalRunner, ticket: Ticket) -> bool:
-        """Have a prompt that failed tried again; return whether it had."""
-        run = runner.runs.get(ticket.run)
-        if run is None or run.status != "parked":
-            return False
-        with suppress(StaleRun):  # somebody else does
-            runner.runs.retry(ticket.run)
-        return True
+    def _ticket(self, runner: LocalRunner, event: Prompted) -> Ticket:
+        """Return the ticket of a prompt; one that failed goes on, or, behind later ones, anew."""
+        key, name = self._on.key, event.name
+        for attempt in count(2):
+            ticket = runner.submit(key, event, event_id=name, at_once=False)
+            run = runner.runs.get(ticket.run) if ticket.repeated else None
+            if run is None or run.status not in ("parked", "discarded"):
+                return ticket
+            with suppress(StaleRun):  # somebody else sees to it
+                if run.status == "parked" and runner.runs.list(key=key, limit=1)[0].id == run.id:
+                    runner.runs.retry(run.id)
+                    return runner.submit(key, event, event_id=name, at_once=False)
+                if run.status == "parked":
+                    runner.runs.discard(run.id)
+            name = f"{event.name}{ATTEMPT}{attempt}"
+        raise AssertionError("it counts for ever")
 
     def _value(self, stored: dict[str, Any], end: End | None) -> Any:  # noqa: ANN401 - as above
         """Return what a prompt returns, that ended here or, *end* being None, elsewhere."""

@@ -35,20 +35,22 @@ class Prompted(Event):
 
     Attributes:
         given: What was passed; of a message its dict.
+        name: Which prompt it is; two of one name are one.
         is_message: It was a `Message`.
         once: The window is purged first.
     """
 
     given: Any
+    name: str
     is_message: bool = False
     once: bool = False
 
     @classmethod
-    def of(cls, given: object, *, once: bool) -> Prompted:
+    def of(cls, given: object, name: str, *, once: bool) -> Prompted:
         """Return the event that says what was passed to `prompt`."""
         if isinstance(given, Message):
-            return cls(given.to_dict(), is_message=True, once=once)
-        return cls(given, once=once)
+            return cls(given.to_dict(), name, is_message=True, once=once)
+        return cls(given, name, once=once)
 
     @property
     def passed(self) -> object:
@@ -127,7 +129,7 @@ class Cycle(Agent):
 
     Attributes:
         parts: What it is made of.
-        waiting: Who waits in this process, by the id of the event.
+        waiting: Who waits in this process, by the name of the prompt.
     """
 
     on_failed = "next"
@@ -140,7 +142,7 @@ class Cycle(Agent):
     @action(Prompted)
     def prompt(self, event: Prompted, ctx: RunnerContext) -> None:
         """Do a prompt from its beginning to its end; what the window takes in is its batch."""
-        waiting = self.waiting.get(event.id, Waiting())
+        waiting = self.waiting.get(event.name, Waiting())
         if waiting.left:  # a runner begins an interrupted task anew
             raise PromptAborted("interrupted")
         try:
