@@ -63,7 +63,7 @@ Each is a test by its id in `{self.tests}`; a test sees to it that none is missi
         text = " ".join((ast.get_docstring(node) or "").split()).replace("|", "\\|")
         if both := re.fullmatch(r"Both: (.+)", text):
             return f"kept | {_sentence(both[1])} | The same."
-        mended = re.fullmatch(rf"{self.system}: (.+) fornix: (.+)", text)
+        mended = re.fullmatch(rf"(?:{self.system}: )?(.+) fornix: (.+)", text)
         if mended is None:
             message = f"the docstring of {node.name} does not say what both systems do"
             raise ValueError(message)
@@ -92,5 +92,5 @@ THINKER = Vectors(
     ids=r"t\d\d",
     about="""\
 What a program of thinker's agents sees of their memory, as 38 small cases.
-Most were drawn from its code and its tests; those of windows that it only names say what these should do.""",
+Most were drawn from its code and its tests, some from the guide to its memory that it asks for.""",
 )

@@ -24,10 +24,30 @@ class Choice:
         self._taken: dict[str, Entry] = {}
         self._passed: set[str] = set()
 
-    def fill(self, worth: Column | None) -> None:
-        """Take the newest unit, and then the best ones, as long as there is room."""
+    def take_newest(self) -> None:
+        """Take the newest unit, if there is room for it."""
         for unit in self._held.last_units(1):
             self.take(unit)
+
+    def fill(self, worth: Column | None, *, most: int | None = None) -> None:
+        """Take the best units, as long as there is room.
+
+        Args:
+            most: Tokens that they may have; None: as many as are left.
+        """
+        if most is None:
+            self._fill(worth)
+            return
+        left = self._left
+        self._left = granted = most if left is None else min(left, most)
+        self._fill(worth)
+        self._left = None if left is None else left - (granted - self._left)
+
+    def tokens(self, unit: Sequence[Entry]) -> int:
+        """Return how many tokens a unit has."""
+        return sum(self._size(entry) for entry in unit)
+
+    def _fill(self, worth: Column | None) -> None:
         misses = 0
         for slot in self._held.best_first(self._held.of_units(worth)):
             entry = self._held.at(slot)
@@ -40,7 +60,7 @@ class Choice:
     def take(self, unit: Sequence[Entry]) -> bool:
         """Take a unit if there is room for all of it; return whether there is."""
         if self._left is not None:
-            size = sum(self._size(entry) for entry in unit)
+            size = self.tokens(unit)
             if size > self._left:
                 self._passed.update(entry.id for entry in unit)
                 return False

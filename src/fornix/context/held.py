@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.context.kept import Entry
+from fornix.context.kept import RELATED, Entry
 
 Column: TypeAlias = NDArray[Any]
 """A number for each slot of a `Held`; what stands in free slots means nothing."""
@@ -43,6 +43,7 @@ class Held:
         made: When each was made, in ticks; see `ticks`.
         first: The rows of their items, which tell those of one time apart.
         unit: The unit of each, by the slot of one of its members.
+        layer: Where each is in a window of several layers.
     """
 
     def __init__(self, place: Callable[[Entry], Place] = by_time) -> None:
@@ -54,11 +55,13 @@ class Held:
         self._members: dict[int, set[int]] = {}
         self._joined = 0
         self._callers: dict[str, list[tuple[Place, int]]] = {}
+        self._linking: dict[str, set[str]] = {}
         self.live: Column = np.zeros(0, np.bool_)
         self.importance: Column = np.zeros(0, np.float64)
         self.made: Column = np.zeros(0, np.int64)
         self.first: Column = np.zeros(0, np.int64)
         self.unit: Column = np.zeros(0, np.int64)
+        self.layer: Column = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -85,6 +88,11 @@ class Held:
     def slot(self, item_id: str) -> int:
         """Return the slot of an observation."""
         return self._slots[item_id]
+
+    @property
+    def age(self) -> Column:
+        """When each was made, or, in the order of arrival, came; larger is newer."""
+        return self.made if self._by_time else self.first
 
     @property
     def slots(self) -> Column:
@@ -121,8 +129,27 @@ class Held:
         callers = self._callers.get(call)
         return self.at(callers[-1][1]) if callers else None
 
+    def linked(self, item_id: str) -> dict[str, str]:
+        """Return the ids that an observation links to, or that link to it, and how; those held."""
+        if item_id not in self:
+            return {}
+        entry, found = self[item_id], dict[str, str]()
+        for other in self._linking.get(item_id, ()):
+            found[other] = self[other].kinds.get(item_id, RELATED)
+        for link in entry.links:
+            if link in self:
+                found[link] = entry.kinds.get(link, RELATED)
+        found.pop(item_id, None)
+        return found
+
     # --- ranked -------------------------------------------------------------------------------
 
+    @overload
+    def of_units(self, column: Column) -> Column: ...
+    @overload
+    def of_units(self, column: None) -> None: ...
+    @overload
+    def of_units(self, column: Column | None) -> Column | None: ...
     def of_units(self, column: Column | None) -> Column | None:
         """Return a column in which every observation has the largest number of its unit."""
         if column is None or not self._members:
@@ -159,18 +186,24 @@ class Held:
 
     def _ages(self, slots: Column) -> tuple[Column, Column]:
         """Return what sorts slots from old to new, by the second first."""
-        first = self.first[slots]
-        return first, self.made[slots] if self._by_time else first
+        return self.first[slots], self.age[slots]
 
-    def worst(self, worth: Column | None, kept: Collection[int]) -> int | None:
+    def worst(
+        self, worth: Column | None, kept: Collection[int], *, among: Column | None = None
+    ) -> int | None:
         """Return the slot that is worth least but for those *kept*; of equals the oldest.
 
-        None as worth: all are equal. A unit is as old as the newest of it.
+        A unit is as old as the newest of it.
+
+        Args:
+            worth: None: all are equal.
+            among: Slots that may go, as a mask; None: any that is taken.
         """
         if worth is None:
             slots = (self._slots[item_id] for _, item_id in self._order)
-            return next((s for s in slots if s not in kept and self._is_last(s)), None)
-        left = self.live.copy()
+            there = (slot for slot in slots if among is None or among[slot])
+            return next((s for s in there if s not in kept and self._is_last(s)), None)
+        left = self.live.copy() if among is None else self.live & among
         left[list(kept)] = False
         slots = np.flatnonzero(left)
         if not len(slots):
@@ -180,7 +213,7 @@ class Held:
         if self._members:
             in_order = (int(slot) for slot in least[np.lexsort(self._ages(least))])
             return next(slot for slot in in_order if self._is_last(slot))
-        oldest = least[self.made[least] == self.made[least].min()] if self._by_time else least
+        oldest = least[self.age[least] == self.age[least].min()]
         return int(oldest[np.argmin(self.first[oldest])])
 
     def _is_last(self, slot: int) -> bool:
@@ -204,7 +237,9 @@ class Held:
             insort(self._order, (place, entry.id))
         self.live[slot], self.importance[slot] = True, entry.importance
         self.first[slot], self.unit[slot] = entry.first, slot
-        self.made[slot] = ticks(entry.created)
+        self.made[slot], self.layer[slot] = ticks(entry.created), entry.layer
+        for link in entry.links:
+            self._linking.setdefault(link, set()).add(entry.id)
         if entry.is_linked:
             self._join(entry, slot) if is_last else self._join_all()
 
@@ -218,6 +253,10 @@ class Held:
             del self._slots[entry.id], self._order[self._at(entry)]
             self._entries[slot], self.live[slot] = None, False
             self._joined -= len(self._members.pop(int(self.unit[slot]), (slot,))) - 1
+            for link in entry.links:
+                self._linking[link].discard(entry.id)
+                if not self._linking[link]:
+                    del self._linking[link]
             for call in entry.calls:
                 self._callers[call].remove((self._place(entry), slot))
                 if not self._callers[call]:
@@ -235,7 +274,7 @@ class Held:
         self._entries.append(None)
         if slot == len(self.live):
             more = max(64, slot)
-            for name in ("live", "importance", "made", "first", "unit"):
+            for name in ("live", "importance", "made", "first", "unit", "layer"):
                 column: Column = getattr(self, name)
                 setattr(self, name, np.concatenate((column, np.zeros(more, column.dtype))))
         return slot

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
@@ -27,6 +28,9 @@ from fornix.values import Value
 
 OUTCOMES = get_args(Outcome)
 
+RELATED = "related"
+"""How observations belong together, unless it is said."""
+
 STAMP = 36
 """Characters of a stamp: with more, an id is of an observation that was committed before."""
 
@@ -44,6 +48,8 @@ class Entry(NamedTuple):
         calls: Ids of the tool calls that it asks for and that it does not answer itself.
         answers: Ids of the tool calls that it answers.
         links: Ids of observations that belong to it.
+        kinds: How it belongs to some of them; to the others as `RELATED`.
+        layer: Where it is in a window of several layers, from 0.
     """
 
     id: str
@@ -54,6 +60,8 @@ class Entry(NamedTuple):
     calls: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     links: tuple[Stamp, ...] = ()
+    kinds: Mapping[str, str] = MappingProxyType({})
+    layer: int = 0
 
     @property
     def is_linked(self) -> bool:
@@ -83,6 +91,8 @@ def entry_of(record: Feature | Record, row: int, first: int, *, where: str) -> E
         tuple(known.get("calls", ())),
         tuple(known.get("answers", ())),
         tuple(Stamp(link) for link in known.get("links", ())),
+        known.get("kinds", {}),
+        known.get("layer", 0),
     )
 
 
@@ -145,6 +155,15 @@ def with_score(item: Item, score: Score) -> Item:
     return replace(item, value=value, importance=score.value)
 
 
+def with_known(record: Record, name: str, known: Value) -> Record:
+    """Return a record of which a window knows something else; None, 0 or nothing: not any more."""
+    metadata = cast("dict[str, Value]", wire.decode(record.metadata))
+    metadata.pop(name, None)
+    if known:
+        metadata[name] = known
+    return replace(record, metadata=wire.encode(metadata))
+
+
 def _message(said: object, what: str) -> Message:
     if not isinstance(said, Message):
         raise InvalidInput(f"the content of a {what} must be a Message, not {said!r:.80}")
@@ -185,27 +204,35 @@ def messages_of(stored: StoredItem) -> tuple[Message, Message]:
     return Message.from_dict(value["query"]), Message.from_dict(value["reply"])
 
 
+def vectors_of(
+    stored: StoredItem,
+) -> tuple[tuple[Message, Message], tuple[Vector | None, Vector | None], str | None]:
+    """Return what was said, the vectors of it that are kept, and whose embedder made them.
+
+    Raises:
+        InvalidInput: It is no observation.
+    """
+    value, said = _value(stored), messages_of(stored)
+    query, reply = (value.get(f"{name}_vector") for name in ("query", "reply"))
+    vectors = (query and unpack_vector(query), reply and unpack_vector(reply))
+    return said, vectors, value.get("embedder")
+
+
 def observation_of(stored: StoredItem) -> Observation:
     """Return the observation that an item keeps, as a new one.
 
     Raises:
         InvalidInput: It is none.
     """
-    asked, answered = messages_of(stored)
+    (asked, answered), (asked_by, answered_by), _ = vectors_of(stored)
     value, item = _value(stored), item_of(stored)
-    known = item.metadata
-    vectors = {
-        name: unpack_vector(value[name])
-        for name in ("query_vector", "reply_vector")
-        if name in value
-    }
     return Observation(
-        Input(asked, vectors.get("query_vector")),
-        Reply(answered, vectors.get("reply_vector"), item.importance, value.get("scored_by")),
+        Input(asked, asked_by),
+        Reply(answered, answered_by, item.importance, value.get("scored_by")),
         created=Stamp(stored.record.id[:STAMP]),
         accessed=None if item.accessed is None else Stamp.at(item.accessed),
         outcome=value.get("outcome", "accepted"),
-        links=tuple(Stamp(link) for link in known.get("links", ())),
+        links=tuple(Stamp(link) for link in item.metadata.get("links", ())),
     )
 
 

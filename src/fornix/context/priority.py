@@ -10,7 +10,8 @@ import numpy as np
 from fornix.context.held import Column, Held, ticks_of
 from fornix.context.observation import Observation
 from fornix.context.scorers import Explicit, Fading, Length
-from fornix.context.window import CAP, Asked, Evict, Settings, Window
+from fornix.context.settings import CAP, Asked, Evict, Settings
+from fornix.context.window import Window
 from fornix.messages import Message
 from fornix.values import in_span, microseconds
 

@@ -8,7 +8,8 @@ from fornix.budget import Budget
 from fornix.context.held import Column, Held
 from fornix.context.memory import ContextMemory
 from fornix.context.observation import Observation
-from fornix.context.window import Asked, Window, stratum_of
+from fornix.context.settings import Asked, stratum_of
+from fornix.context.window import Window
 from fornix.messages import Message
 
 

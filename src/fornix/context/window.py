@@ -7,13 +7,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice
-from typing import ClassVar, Literal, TypeAlias, TypedDict, get_args, overload
+from functools import partial
+from typing import ClassVar, get_args
 
-from fornix.batch import AFTER_ALL, Draft
+import numpy as np
+
 from fornix.budget import Budget
 from fornix.context.choosing import Choice, answered
-from fornix.context.held import Column, Held, by_arrival, by_time
+from fornix.context.held import Column, Held
 from fornix.context.kept import (
     Entry,
     as_committed,
@@ -21,70 +22,36 @@ from fornix.context.kept import (
     kept,
     messages_of,
     observation_of,
+    with_known,
     with_score,
 )
-from fornix.context.memory import ContextMemory
-from fornix.context.mirror import Mirror
 from fornix.context.observation import Observation
+from fornix.context.reading import LAST, Newest, WindowReads
+from fornix.context.reflection import Besides, Reflecting, Reflection
 from fornix.context.scorers import Score, Scoring, ages, checked_scorer, scored
+from fornix.context.settings import CAP, Asked, Evict, Profile, one_of, stratum_of
 from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput
+from fornix.items import Item
 from fornix.keys import KeySets
 from fornix.messages import OBSERVATIONS, Message
 from fornix.place import Now, Place
-from fornix.store import Add, Define, Definition, ItemChange, Record, Retire, Screened, StoredItem
+from fornix.store import (
+    Add,
+    Define,
+    Definition,
+    ItemChange,
+    Link,
+    Record,
+    Replace,
+    Retire,
+    Screened,
+    StoredItem,
+)
 from fornix.values import counted
 from fornix.writer import Call, Change, Writer
 
-CAP = 100
-"""Units that a window holds, unless it is told otherwise."""
 
-SAID = 1_024
-"""Observations of which a window has at hand what was said."""
-
-LOOKED_AT = 256
-"""Observations, the newest, that a scorer may compare a new one with."""
-
-LAST = (1 << 63) - 1
-"""The row of an observation that is being committed: past all others."""
-
-Evict: TypeAlias = Literal["oldest", "least important", "least recently used"]
-"""What a full window lets go first."""
-
-Profile: TypeAlias = Literal["fornix", "thinker"]
-"""Whose rules a window keeps; see `Window`."""
-
-
-class Settings(TypedDict, total=False):
-    """What every window takes besides its cap and its stratum; see `Window`."""
-
-    memory: KeySets | None
-    name: str | None
-    budget_tokens: int | Budget | None
-    evict: Evict | None
-    keep_recent: int
-    scorer: Scoring | None
-    now: Now
-    profile: Profile
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a window is asked for.
-
-    Attributes:
-        prompt: What comes last; None: nothing, or what is asked for is room.
-        now: The time.
-        writer: What reads the window.
-        known: What `Window.known` found out about the prompt.
-    """
-
-    prompt: Message | None
-    now: datetime
-    writer: Writer
-    known: object = None
-
-
-class Window(ContextMemory):
+class Window(WindowReads):
     """A window kept in a set: the units it holds, and those of them that a prompt has room for.
 
     A unit is an observation, or several of which one answers the tool calls of another. A window
@@ -105,6 +72,7 @@ class Window(ContextMemory):
         evict: What is let go first.
         keep_recent: How many of the newest units are never let go.
         scorer: Says how much an observation matters as it is committed; None: it says itself.
+        reflection: When it remembers what follows from what was committed; None: never.
         now: The clock of RAM.
         profile: "thinker": a cap of 0 or less is none, observations stand as they arrived, and
             as often as they did, and the newest may be let go.
@@ -112,6 +80,7 @@ class Window(ContextMemory):
 
     kind: ClassVar[str]
     evicts: ClassVar[Evict] = "oldest"
+    ram_embedder: str | None = "words"
 
     def __init__(  # noqa: PLR0913 - what any window is set up with; all but two by name
         self,
@@ -124,21 +93,22 @@ class Window(ContextMemory):
         evict: Evict | None = None,
         keep_recent: int = 1,
         scorer: Scoring | None = None,
+        reflection: Reflection | None = None,
         now: Now = None,
         profile: Profile = "fornix",
     ) -> None:
-        self._as_thinker = _one_of(profile, get_args(Profile), "profile") == "thinker"
+        self._as_thinker = one_of(profile, get_args(Profile), "profile") == "thinker"
         self._cap = self._checked_cap(cap)
         self._keep_recent = 0 if self._as_thinker else self._checked_recent(keep_recent)
-        self._evict = _one_of(self.evicts if evict is None else evict, get_args(Evict), "evict")
+        self._evict = one_of(self.evicts if evict is None else evict, get_args(Evict), "evict")
         self._scorer = None if scorer is None else checked_scorer(scorer)
-        self._budget = Budget.of(budget_tokens)
-        self._begins = stratum_of(stratum)
-        self._place = Place(memory, now=now, embedder="words")
-        self._name = self.kind if name is None else name
-        self._turn, self._opening = threading.Lock(), threading.Lock()
-        self._opened: Mirror | None = None
-        self._said: dict[int, tuple[Message, Message]] = {}
+        self._begins, self._turn = stratum_of(stratum), threading.Lock()
+        place = Place(memory, now=now, embedder=self.ram_embedder)
+        own_name, budget = self.kind if name is None else name, Budget.of(budget_tokens)
+        super().__init__(place, own_name, budget, by_age=not self._as_thinker)
+        self._reflecting = None
+        if reflection is not None:
+            self._reflecting = Reflecting(reflection, self._place, self._name)
         self.kept_on = memory
         if memory is not None:
             memory.set(self._name)  # refuses what cannot be a name
@@ -147,20 +117,6 @@ class Window(ContextMemory):
         most = "any number" if self._cap is None else self._cap
         return f"<{type(self).__name__} {self._name!r} of {most} in {self._place!r}>"
 
-    def __len__(self) -> int:
-        """Return how many observations it holds."""
-        with self._mirror.seen(self._place.writer()) as held:
-            return len(held)
-
-    @property
-    def name(self) -> str:
-        """The name of the set that holds its observations."""
-        return self._name
-
-    def close(self) -> None:
-        """Free the RAM, if that is where it is; a memory that was given stays open."""
-        self._place.close()
-
     def _checked_cap(self, cap: object) -> int | None:
         if cap is None or (self._as_thinker and type(cap) is int and cap <= 0):
             return None
@@ -168,14 +124,6 @@ class Window(ContextMemory):
 
     def _checked_recent(self, units: int) -> int:
         return counted(units, "keep_recent", least=0, most=self._cap)
-
-    @property
-    def _mirror(self) -> Mirror:
-        with self._opening:
-            if self._opened is None:
-                place = by_arrival if self._as_thinker else by_time
-                self._opened = Mirror(self._place.engine.store, self._place.ref(self._name), place)
-            return self._opened
 
     # --- what a strategy says -----------------------------------------------------------------
 
@@ -205,20 +153,29 @@ class Window(ContextMemory):
             return held.importance
         column = held.importance.copy()
         for stored in self._stored(asked.writer, held):
-            score = self._scored(self._scorer, as_committed(stored), asked.writer)
+            score = self._score(self._scorer, as_committed(stored), asked.writer)
             column[held.slot(stored.record.id)] = score.value
         return column
 
     def lasting(self, held: Held, asked: Asked) -> Column | None:
         """Return, by slot, how much each observation is worth keeping; the least goes first.
 
-        Of equals the older goes first, and None says that all are equal.
+        Of equals the older goes first, and None says that all are equal. What is worth -inf goes
+        at once, unless it is among the newest.
         """
-        if self._evict == "oldest":
+        return self.lasting_by(self._evict, held, asked)
+
+    def lasting_by(self, evict: str, held: Held, asked: Asked) -> Column | None:
+        """Return what `lasting` is where *evict* is let go first."""
+        if evict == "oldest":
             return None
-        if self._evict == "least important":
+        if evict == "least important":
             return self.importance(held, asked)
         return self._mirror.accessed(held)
+
+    def item(self, observation: Observation) -> Item:
+        """Return the item that keeps an observation; may take its time."""
+        return kept(observation)
 
     # --- what is committed --------------------------------------------------------------------
 
@@ -227,9 +184,11 @@ class Window(ContextMemory):
         writer = self._place.writer()
 
         def build(_new_id: Callable[[], str]) -> Change:
-            with self._mirror.seen(writer) as held:
-                gone = self._stored(writer, held)
-            return Change([_retired(stored) for stored in gone], None, retry=True)
+            gone = self._looked(writer, lambda held: self._stored(writer, held))
+            changes: list[ItemChange] = [_retired(stored) for stored in gone]
+            if self._reflecting is not None:
+                changes += self._reflecting.cleared(writer)
+            return Change(changes, None, retry=True)
 
         with self._turn:
             writer.write(Call("purge", lambda: [self._name]), build)
@@ -244,23 +203,61 @@ class Window(ContextMemory):
             InvalidInput: A part of it cannot be kept.
             DuplicateItem: Another one has the same `created`.
         """
-        item, writer = kept(observation), self._place.writer()
-        created = str(item.id)
-        if self._scorer is not None:
-            item = with_score(item, self._scored(self._scorer, observation, writer))
-        new = _New(observation, writer.records([(created, item)])[0], writer)
+        writer, reflecting = self._place.writer(), self._reflecting
+        if reflecting is None:
+            return self._committed(writer, observation, self._scored(observation, writer))
+        item, counted = self._scored(observation, writer), reflecting.counting(writer)
+        gone = self._committed(writer, observation, item, besides=counted)
+        return gone + reflecting.after(writer, partial(self._committed, writer))
+
+    def _scored(self, observation: Observation, writer: Writer) -> Item:
+        item = self.item(observation)
+        if self._scorer is None:
+            return item
+        return with_score(item, self._score(self._scorer, observation, writer))
+
+    def _score(self, scorer: Scoring, observation: Observation, writer: Writer) -> Score:
+        newest = Newest(lambda: self._newest(writer))
+        return scored(scorer, observation, now=self.scored_at(observation), held=newest)
+
+    def _committed(
+        self,
+        writer: Writer,
+        observation: Observation,
+        item: Item | None = None,
+        *,
+        besides: Besides | None = None,
+        sources: Sequence[Link] = (),
+    ) -> tuple[Observation, ...]:
+        item = item or self.item(observation)
+        record = writer.records([(str(item.id), item)])[0]
+        new = _New(observation, record, writer, tuple(sources))
 
         def build(new_id: Callable[[], str]) -> Change:
-            with self._mirror.seen(writer) as held:
-                return self._planned(held, new, new_id)
+            change = self._looked(writer, lambda held: self._planned(held, new, new_id))
+            return change if besides is None else besides(change, new.record)
 
         with self._turn:
-            writer.write(Call("commit", lambda: [self._name, created]), build)
+            writer.write(Call("commit", lambda: [self._name, str(item.id)]), build)
         return tuple(new.gone)
 
-    def _scored(self, scorer: Scoring, observation: Observation, writer: Writer) -> Score:
-        newest = _Newest(lambda: self._newest(writer))
-        return scored(scorer, observation, now=self.scored_at(observation), held=newest)
+    def reflect(self) -> Observation | None:
+        """Reflect on what has come since the last time, enough or not; return the insight.
+
+        None: nothing has come that matters, or nothing follows, or somebody else was first.
+
+        Raises:
+            InvalidInput: The window has no `reflection`.
+        """
+        if self._reflecting is None:
+            raise InvalidInput(f"window {self._name!r} does not reflect; give it reflection=")
+        writer = self._place.writer()
+        return self._reflecting.now(writer, partial(self._committed, writer))
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the last reflection failed, which is tried again with the next commit."""
+        return None if self._reflecting is None else self._reflecting.failure
 
     def _planned(self, held: Held, new: _New, new_id: Callable[[], str]) -> Change:
         """Return what keeps an observation, and note what goes for it. The window is locked."""
@@ -272,15 +269,21 @@ class Window(ContextMemory):
                 return Change([], None)
             record = replace(record, id=f"{record.id} {new_id()}")
         entry = entry_of(record, LAST, LAST, where=self._name)
-        victims = self._over(held, entry, Asked(None, self._place.now(), writer))
-        stored = {one.record.id: one for one in self._stored(writer, victims)}
+        victims, layers = self.settled(held, entry, Asked(None, self._place.now(), writer))
+        moved = [held[item_id] for item_id in layers if item_id != record.id]
+        stored = {one.record.id: one for one in self._stored(writer, [*victims, *moved])}
         for victim in victims:
             is_new = victim.id == record.id
             new.gone.append(new.observation if is_new else observation_of(stored[victim.id]))
         if entry in victims:
             return Change([], None)
-        changes: list[ItemChange] = [_retired(one) for one in stored.values()]
-        changes.append(Add(self._place.ref(self._name), record))
+        changes: list[ItemChange] = [_retired(stored[victim.id]) for victim in victims]
+        for one in (stored[entry.id] for entry in moved):
+            replaced = with_known(one.record, "layer", layers[one.record.id])
+            changes.append(Replace(one.set, one.version, replaced))
+        if record.id in layers:
+            record = with_known(record, "layer", layers[record.id])
+        changes.append(Add(self._place.ref(self._name), record, links=new.sources))
         return self._guarded(changes)
 
     def _guarded(self, changes: Sequence[ItemChange]) -> Change:
@@ -294,26 +297,43 @@ class Window(ContextMemory):
         screened = [Screened(ref, known and known.admission, past)]
         return Change(changes, None, define, retry=True, screened=screened, whole=past is not None)
 
-    def _over(self, held: Held, new: Entry, asked: Asked) -> list[Entry]:
-        """Return what is too much in the window once *new* is in it, oldest first."""
+    def settled(self, held: Held, new: Entry, asked: Asked) -> tuple[list[Entry], dict[str, int]]:
+        """Return what leaves the window once *new* is in it, oldest first, and who changes layer.
+
+        The layers that they change to, by id. Called while the window is locked.
+        """
+        if self._cap is None:
+            return [], {}
         held.add(new)
         try:
-            over = 0 if self._cap is None else held.units - self._cap
-            if over <= 0:
-                return []
             safe = held.last_units(self._keep_recent)
-            kept_slots = {held.slot(entry.id) for unit in safe for entry in unit}
-            worth, gone = held.of_units(self.lasting(held, asked)), list[Entry]()
-            for _ in range(over):
-                slot = held.worst(worth, kept_slots)
-                if slot is None:
-                    break
-                unit = held.unit_of(held.at(slot))
-                gone += unit
-                kept_slots.update(held.slot(entry.id) for entry in unit)
-            return held.in_order(gone)
+            gone = self._least(held, self.lasting(held, asked), held.units - self._cap, safe)
+            return held.in_order(gone), {}
         finally:
             held.remove([new.id])
+
+    def _least(
+        self,
+        held: Held,
+        lasting: Column | None,
+        over: int,
+        safe: Iterable[Sequence[Entry]],
+        *,
+        among: Column | None = None,
+    ) -> list[Entry]:
+        """Return so many units that are worth least, or -inf, but for those that are safe."""
+        kept_slots = {held.slot(entry.id) for unit in safe for entry in unit}
+        worth, gone = held.of_units(lasting), list[Entry]()
+        at_once = worth is not None and bool(np.isneginf(worth[held.slots]).any())
+        while over > 0 or at_once:
+            slot = held.worst(worth, kept_slots, among=among)
+            if slot is None or (over <= 0 and worth is not None and worth[slot] > -np.inf):
+                break
+            unit = held.unit_of(held.at(slot))
+            gone += unit
+            kept_slots.update(held.slot(entry.id) for entry in unit)
+            over -= 1
+        return gone
 
     def _check_same(self, there: Entry, new: _New) -> None:
         stored = self._stored(new.writer, [there])[0]
@@ -341,11 +361,14 @@ class Window(ContextMemory):
         left, writer = budget.left([*self._begins, *last]), self._place.writer()
         asked = Asked(next(iter(last), None), self._place.now(), writer)
         asked = replace(asked, known=self.known(asked.prompt, writer))
-        with self._mirror.seen(writer) as held:
+
+        def told(held: Held) -> tuple[list[Entry], list[tuple[Message, Message]]]:
             shown = self._chosen(held, asked, budget, left)
-            said = [message for entry in shown for message in self._messages(writer, entry)]
+            return shown, self._messages(writer, shown)
+
+        shown, said = self._looked(writer, told)
         self._note_shown(writer, shown)
-        return [*self._begins, *said, *last]
+        return [*self._begins, *(message for both in said for message in both), *last]
 
     def _chosen(self, held: Held, asked: Asked, budget: Budget, left: int | None) -> list[Entry]:
         def size(entry: Entry) -> int:
@@ -356,55 +379,13 @@ class Window(ContextMemory):
         if not choice.take(needed):
             assert budget.tokens is not None and left is not None  # noqa: S101, PT018 - nothing is too much for no budget
             raise BudgetTooSmall(budget.tokens, budget.tokens - left + sum(map(size, needed)))
-        choice.fill(self.worth(held, asked))
+        self.fill(choice, held, asked)
         return choice.in_order()
 
-    def _size(self, writer: Writer, entry: Entry, budget: Budget) -> int:
-        sizes = self._mirror.sizes if budget is self._budget else {}
-        if entry.row not in sizes:
-            size = budget.size(self._messages(writer, entry))
-            if entry.row >= AFTER_ALL:
-                return size
-            sizes[entry.row] = size
-        return sizes[entry.row]
-
-    def _note_shown(self, writer: Writer, shown: Sequence[Entry]) -> None:
-        if isinstance(writer, Draft):
-            writer.get(self._place.ref(self._name), [entry.id for entry in shown], at=None)
-        self._place.engine.recall.touch([e.first for e in shown if e.first < AFTER_ALL])
-
-    # --- what is read -------------------------------------------------------------------------
-
-    def observations(self) -> list[Observation]:
-        """Return copies of all that it holds, in its order; nothing counts as accessed."""
-        writer = self._place.writer()
-        with self._mirror.seen(writer) as held:
-            return [observation_of(stored) for stored in self._stored(writer, held)]
-
-    def _newest(self, writer: Writer) -> list[Observation]:
-        with self._mirror.seen(writer) as held:
-            newest = list(islice(reversed(held), LOOKED_AT))[::-1]
-            return [observation_of(stored) for stored in self._stored(writer, newest)]
-
-    def _messages(self, writer: Writer, entry: Entry) -> tuple[Message, Message]:
-        """Return what was said; the window is locked."""
-        said = self._said.get(entry.row)
-        if said is None:
-            said = messages_of(self._stored(writer, [entry])[0])
-            if entry.row < AFTER_ALL:  # what a batch gathered has the row of another in the next
-                self._said[entry.row] = said
-                if len(self._said) > SAID:
-                    del self._said[next(iter(self._said))]
-        return said
-
-    def _stored(self, writer: Writer, entries: Iterable[Entry]) -> list[StoredItem]:
-        """Return the items of observations, as the window holds them."""
-        wanted = [entry for entry in entries if entry.row != LAST]
-        if isinstance(writer, Draft):
-            ref = self._place.ref(self._name)
-            found = Draft.get(writer, ref, [entry.id for entry in wanted], at=None)
-            return [stored for stored in found if stored is not None]
-        return self._place.engine.store.stored([entry.row for entry in wanted])
+    def fill(self, choice: Choice, held: Held, asked: Asked) -> None:
+        """Choose what is shown besides what has to be. Called while the window is locked."""
+        choice.take_newest()
+        choice.fill(self.worth(held, asked))
 
 
 @dataclass(slots=True)
@@ -412,51 +393,16 @@ class _New:
     """An observation that is being committed.
 
     Attributes:
+        sources: What it was derived from.
         gone: What is let go for it.
     """
 
     observation: Observation
     record: Record
     writer: Writer
+    sources: tuple[Link, ...] = ()
     gone: list[Observation] = field(default_factory=list[Observation])
-
-
-class _Newest(Sequence[Observation]):
-    """The newest observations of a window, oldest first; read if a scorer looks at them."""
-
-    def __init__(self, read: Callable[[], Sequence[Observation]]) -> None:
-        self._read = read
-        self._found: Sequence[Observation] | None = None
-
-    def _all(self) -> Sequence[Observation]:
-        if self._found is None:
-            self._found = self._read()
-        return self._found
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-    @overload
-    def __getitem__(self, at: int) -> Observation: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Observation]: ...
-    def __getitem__(self, at: int | slice) -> Observation | Sequence[Observation]:
-        return self._all()[at]
-
-
-def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
-    """Return what a context begins with: one message, or none."""
-    if given is None or given == "":
-        return ()
-    return (given if isinstance(given, Message) else Message.stratum(given),)
 
 
 def _retired(stored: StoredItem) -> Retire:
     return Retire(stored.set, stored.record.id, stored.version)
-
-
-def _one_of(given: str, names: Sequence[str], what: str) -> str:
-    if given not in names:
-        listed = ", ".join(repr(name) for name in names)
-        raise InvalidInput(f"{what} of a window must be one of {listed}; not {given!r}")
-    return given

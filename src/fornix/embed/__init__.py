@@ -18,6 +18,7 @@ from fornix.embed.minilm import MiniLm
 from fornix.embed.minilm_onnx import MiniLmOnnx
 from fornix.embed.static import Static
 from fornix.embed.vectors import (
+    LARGEST,
     ROWS_AND_NUMBERS,
     Vector,
     Vectors,
@@ -34,6 +35,7 @@ from fornix.errors import EmbedderFailed, FornixError, InvalidInput
 
 __all__ = [
     "BUNDLED",
+    "LARGEST",
     "Embedder",
     "MiniLmOnnx",
     "Vector",
