@@ -171,12 +171,12 @@ def _message(said: object, what: str) -> Message:
 
 
 def _known(asked: Message, answered: Message, links: Sequence[Stamp]) -> dict[str, list[str]]:
-    if isinstance(links, str):
+    if not isinstance(links, (tuple, list)):
         raise InvalidInput(f"the links of an observation must be stamps in a tuple, not {links!r}")
     known = {
         "calls": list(answered.calls),
         "answers": list(asked.answers),
-        "links": [str(Stamp(link)) for link in links],
+        "links": list(dict.fromkeys(str(Stamp(link)) for link in links)),
     }
     return {name: ids for name, ids in known.items() if ids}
 
