@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -289,6 +290,37 @@ def test_a_part_that_fails_fails_the_prompt_and_no_other(key, what):
         Automata(memory=window, key=key, **given).prompt(7)
     assert window.observations() == []
     assert Automata(memory=window, key=key, **whole).prompt(7) == "ok"
+
+
+def test_a_model_may_do_what_it_likes_with_its_messages(own):
+    """They are its own; and a text of another class is a text."""
+
+    class Text(str):
+        __slots__ = ()
+
+    told = []
+
+    def model(messages):
+        told.append([dict(message) for message in messages])
+        messages.append(messages[0])
+        messages[0].clear()
+        return Text("ok")
+
+    reasoner = Epoch(2, lambda state: "retry" if state.epoch < 2 else "return")
+    answer = Automata(model, own, reasoner=reasoner).prompt("hi")
+    assert (answer, type(answer)) == ("ok", str)
+    assert told == [[{"role": "user", "content": "hi"}]] * 2
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder", "reasoner", "llm"])
+def test_a_part_that_prompts_its_own_agent_is_refused(window, key, part):
+    """It would wait for itself."""
+    agents = []
+    parts = {"llm": lambda _: "ok", part: lambda _: agents[0].prompt("again")}
+    agents.append(Automata(memory=window, key=key, **parts))
+    with pytest.raises(InvalidInput, match="cannot wait for another run of that key"):
+        agents[0].prompt("hi")
+    assert texts(window) == []
 
 
 def test_what_cannot_be_stored_cannot_be_asked(window, key):
@@ -606,6 +638,22 @@ def test_a_reconciler_tells_what_became_of_a_tool(own):
     model = ScriptedChat([call("pay"), "done"])
     assert Manifold(model, [pay], own).prompt("go") == "done"
     assert "paid" in model.asked[1].messages[-1]["content"]
+
+
+def test_processes_share_an_agent(tmp_path):
+    """Two processes prompt agents of one name and key: all is done once, in one order."""
+    path, ledger = tmp_path / "app.db", tmp_path / "ledger.txt"
+    children = [
+        subprocess.Popen([sys.executable, str(WORKER), str(path), str(ledger), first, "6"])
+        for first in ("0", "100")
+    ]
+    assert [child.wait(LIMIT_S) for child in children] == [0, 0]
+    with Memory.open(path, embedder="words") as memory:
+        said = texts(Stream(None, memory=memory.key("ada")))
+    prompts = [said[at : at + 6] for at in range(0, len(said), 6)]
+    assert sorted(int(p[0].split()[1]) for p in prompts) == [*range(6), *range(100, 106)]
+    assert all(len({re.sub(r"\D", "", text) for text in p}) == 1 for p in prompts)
+    assert len(ledger.read_text(encoding="utf-8").splitlines()) == 12 * len(CALLS)
 
 
 # --- killed -------------------------------------------------------------------------------------

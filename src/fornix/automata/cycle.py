@@ -200,11 +200,11 @@ class Cycle(Agent):
 
         def model(epoch: int) -> dict[str, str]:
             del epoch  # it tells this call from the others
-            text = parts.model(context)
+            text = parts.model([dict(message) for message in context])
             if not isinstance(text, str):
                 problem = f"it returned {type(text).__name__}, not a text"
                 raise ModelAnswerInvalid(parts.model_name, problem)
-            return {"text": text, "created": str(Stamp.new())}
+            return {"text": str.__str__(text), "created": str(Stamp.new())}
 
         said = durable.using(name="model", retry=parts.retry)(model, state.epoch)
         created = Stamp(said["created"])
