@@ -37,7 +37,7 @@ class Counts:
 
 SCALES = {
     "quick": Counts(kills=8, random_ops=1_500, walks=6, fuzz_examples=40, contention_s=0.7),
-    "full": Counts(kills=300, random_ops=50_000, walks=100, fuzz_examples=500, contention_s=15.0),
+    "full": Counts(kills=240, random_ops=25_000, walks=60, fuzz_examples=200, contention_s=20.0),
 }
 
 SCALE = os.environ.get("FORNIX_TEST_SCALE", "quick")

@@ -47,10 +47,11 @@ class Victim:
 def reached(notes: MemorySet) -> list[str]:
     """Return the ids of all that the set holds, as itself or as a source; each must be once."""
     found: list[str] = []
-    for item in notes.list():
-        nodes = notes.lineage(str(item.id)).nodes
-        assert not any(node.erased for node in nodes)
-        found += [node.id for node in nodes if not node.compacted]
+    level = notes.list()
+    while level:
+        found += [str(item.id) for item in level if not item.compacted]
+        summaries = [item for item in level if item.compacted]
+        level = [source for item in summaries for source in notes.sources(str(item.id))]
     assert len(found) == len(set(found)), "an item stands for itself and is stood for"
     return found
 
@@ -113,7 +114,7 @@ def test_two_agents_and_two_compactors_are_killed(tmp_path: Path) -> None:
     """G-18: agents add, compactors compact side by side; whoever dies, nothing is lost or twice."""
     chance, path = random.Random("G-18"), tmp_path / "app.db"
     steps = {"ada": 0, "bob": 0}
-    for _ in range(max(2, COUNTS.kills // 6)):
+    for _ in range(max(2, COUNTS.kills // 15)):
         agents = [Victim(path, "agent", name, start) for name, start in steps.items()]
         compactors = [Victim(path, "compactor", name, 0) for name in ("c1", "c2")]
         time.sleep(0.1 + chance.random() * 0.3)  # noqa: TID251 - until the kill
@@ -138,7 +139,7 @@ def test_eight_writers_add_while_compaction_runs(tmp_path: Path) -> None:
     """Every acknowledged add is found afterwards, as itself or as a source; none failed."""
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         notes = memory.key("ada").set("n", capacity=200, compaction=Summarize(n=50, limit=3))
-        ends = time.monotonic() + COUNTS.contention_s * 4
+        ends = time.monotonic() + COUNTS.contention_s * 3
         told: list[list[str]] = [[] for _ in range(8)]
         failures: list[Exception] = []
 

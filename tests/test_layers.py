@@ -59,7 +59,7 @@ from scale import COUNTS
 
 WORKER = Path(__file__).with_name("layers_worker.py")
 LIMIT_S = 60
-KILLS = max(4, COUNTS.kills // 3)
+KILLS = max(4, COUNTS.kills * 5 // 12)
 
 
 @pytest.fixture
