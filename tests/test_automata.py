@@ -13,6 +13,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -284,8 +285,10 @@ def test_a_part_that_fails_fails_the_prompt_and_no_other(key, what):
     """Its error is raised as it is; nothing is remembered; the next prompt goes on."""
     window = All()
     broken, error = BROKEN[what]
-    whole = {"llm": lambda _: "ok", "encoder": str}
-    given = whole | broken if what != "no encoder for it" else {"llm": lambda _: "ok"}
+    whole: dict[str, Any] = {"llm": lambda _: "ok", "encoder": str}
+    given: dict[str, Any] = (
+        whole | broken if what != "no encoder for it" else {"llm": lambda _: "ok"}
+    )
     with pytest.raises(error):
         Automata(memory=window, key=key, **given).prompt(7)
     assert window.observations() == []
@@ -316,7 +319,7 @@ def test_a_model_may_do_what_it_likes_with_its_messages(own):
 def test_a_part_that_prompts_its_own_agent_is_refused(window, key, part):
     """It would wait for itself."""
     agents = []
-    parts = {"llm": lambda _: "ok", part: lambda _: agents[0].prompt("again")}
+    parts: dict[str, Any] = {"llm": lambda _: "ok", part: lambda _: agents[0].prompt("again")}
     agents.append(Automata(memory=window, key=key, **parts))
     with pytest.raises(InvalidInput, match="cannot wait for another run of that key"):
         agents[0].prompt("hi")
@@ -364,7 +367,7 @@ def test_a_window_that_shows_no_messages_is_told_so(shown):
 )
 def test_settings_are_checked_at_once(wrong, says):
     """What cannot serve is an error of the line that passes it."""
-    given = {"llm": lambda _: "ok", "memory": All()} | wrong
+    given: dict[str, Any] = {"llm": lambda _: "ok", "memory": All()} | wrong
     with pytest.raises(InvalidInput, match=says):
         Automata(**given)
 
@@ -376,8 +379,9 @@ def test_async_parts_are_refused():
         return "ok"
 
     for part in ("llm", "encoder", "decoder", "reasoner"):
+        given: dict[str, Any] = {"llm": lambda _: "ok", "memory": All(), part: later}
         with pytest.raises(InvalidInput, match="async"):
-            Automata(**{"llm": lambda _: "ok", "memory": All()} | {part: later})
+            Automata(**given)
     with pytest.raises(InvalidInput, match="plain function"):
         Manifold(lambda _: "ok", [later], All())
 

@@ -227,7 +227,7 @@ def exchange(name, length=0, **kwargs):
     return Observation(name, Reply(Message(name.lower() * length, "assistant"), **kwargs))
 
 
-def shown(window, prompt=PROMPT):
+def shown(window, prompt: Message | None = PROMPT):
     """The first letters of what a window shows, a letter for each pair."""
     letters = [str(message)[:1].upper() for message in window.context(prompt)]
     return "".join(a for a, b in zip(letters, [*letters[1:], ""], strict=True) if a != b)

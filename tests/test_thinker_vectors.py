@@ -13,7 +13,7 @@ import re
 import numpy as np
 import pytest
 
-from fornix.automata import Automata, Epoch, Manifold
+from fornix.automata import Automata, Decoder, Epoch, Manifold
 from fornix.context import (
     Hierarchical,
     Hybrid,
@@ -77,7 +77,7 @@ def test_every_vector_has_one_place():
 # --- T08 to T13: agents with tools --------------------------------------------------------------
 
 
-def manifold(*answers, decoder=str, **tools):
+def manifold(*answers, decoder: Decoder = str, **tools):
     """An agent with tools, and its window, whose model answers as it is told."""
     window = Stream(None, "role.")
     return Manifold(ScriptedChat(answers), tools, window, decoder=decoder), window
