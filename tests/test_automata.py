@@ -137,7 +137,7 @@ def test_the_parts_may_be_objects_with_a_method(own):
             assert messages == [{"role": "user", "content": "HI", "name": "ada"}]
             return "nothing"
 
-    parts = Parts()
+    parts: Any = Parts()
     assert Automata(parts, own, parts, parts, parts).prompt("hi") == "gnihton"
     assert Automata(lambda messages: messages[-1]["content"] * 2, All()).prompt("hi") == "hihi"
 

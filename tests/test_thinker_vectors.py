@@ -9,34 +9,46 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
 from fornix.automata import Automata, Decoder, Epoch, Manifold
+from fornix.budget import Budget
 from fornix.context import (
+    Asked,
+    Fading,
     Hierarchical,
     Hybrid,
+    Importance,
+    Length,
     Linked,
     Observation,
+    Priority,
     Reply,
     Semantic,
+    Stamp,
     Stream,
+    Void,
     float8,
 )
 from fornix.context.links import expanded
+from fornix.context.scorers import scored
 from fornix.embed import pack_vector, unpack_vector
-from fornix.errors import EpochsSpent, ModelUnavailable, PromptAborted
+from fornix.errors import (
+    BudgetTooSmall,
+    EpochsSpent,
+    InvalidInput,
+    ModelUnavailable,
+    PromptAborted,
+)
 from fornix.llm import ScriptedChat, Unfit
 from fornix.messages import Message
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "thinker-vectors.md"
 VECTORS = [f"T{n:02}" for n in range(1, 39)]
-
-
-def texts(messages):
-    return [str(message) for message in messages]
 
 
 def cycle(name, importance=0.0):
@@ -65,6 +77,25 @@ class Letters:
         return np.array(letters(texts), np.float32)
 
 
+def both(text):
+    """An observation that says one thing twice."""
+    return Observation(text, text)
+
+
+def texts(window, prompt=None):
+    return [m.content for m in window.context(prompt)]
+
+
+def long(name, characters):
+    """An observation whose reply is so long."""
+    return Observation(name, "x" * characters)
+
+
+def asked(window, prompt=None):
+    """What is asked in a context, with the stratum and the prompt."""
+    return [m.content for m in window.context(prompt) if m.role != "assistant"]
+
+
 def test_every_vector_has_one_place():
     """Each of T01 to T38 is one test here, in their order, and one row of the page."""
     source = (ROOT / "tests" / "test_thinker_vectors.py").read_text(encoding="utf-8")
@@ -72,6 +103,66 @@ def test_every_vector_has_one_place():
     assert named == VECTORS
     rows = re.findall(r"^\| (T\d\d) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert rows == VECTORS
+
+
+# --- T01 to T07: Stream -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stream():
+    window = Stream(2, "role.")
+    window.commit(Observation("prompt.", "reply."))
+    return window
+
+
+def test_t01_one_observation(stream):
+    """Both: the stratum, what was asked and answered, the prompt."""
+    assert texts(stream, "ask.") == ["role.", "prompt.", "reply.", "ask."]
+
+
+def test_t02_the_last_two(stream):
+    """Both: the last two of four, in order. fornix names those that it let go."""
+    gone = [stream.commit(both(text)) for text in ("0.", "a.", "b.")]
+    assert texts(stream, "c.") == ["role.", "a.", "a.", "b.", "b.", "c."]
+    assert [names(one) for one in gone] == [[], ["prompt."], ["0."]]
+
+
+def test_t03_reset(stream):
+    """Both: nothing but the stratum and the prompt; `reset` and `purge` are one."""
+    stream.reset()
+    assert texts(stream, "c.") == ["role.", "c."]
+
+
+def test_t04_nothing_at_all():
+    """Both: no messages."""
+    assert Stream(2, "").context(None) == []
+
+
+def test_t05_no_limit():
+    """thinker: a cap of 0 is none. fornix: the same with profile="thinker"; else it is refused."""
+    window = Stream(0, "s", profile="thinker")
+    for n in range(1000):
+        window.commit(both(str(n)))
+    assert len(window.context(None)) == 1 + 2000
+    with pytest.raises(InvalidInput, match="None: no limit"):
+        Stream(0, "s")
+
+
+@pytest.mark.parametrize("window", [(-1, "thinker"), (None, "fornix")])
+def test_t06_infinite(window):
+    """thinker: -1 is no limit, and what there is by default. fornix: None, and 100 by default."""
+    endless = Stream(window[0], profile=window[1])
+    for n in range(120):
+        endless.commit(both(str(n)))
+        assert len(endless.context(None)) == 2 * (n + 1)
+
+
+def test_t07_one():
+    """Both: always the newest."""
+    window = Stream(1)
+    for text in "abc":
+        window.commit(both(text))
+        assert texts(window) == [text, text]
 
 
 # --- T08 to T13: agents with tools --------------------------------------------------------------
@@ -91,7 +182,7 @@ def test_t08_one_prompt():
     """Both: the stratum, what was asked, and what was answered."""
     agent, window = manifold("reply.")
     agent.prompt("prompt.")
-    assert texts(window.context(None)) == ["role.", "prompt.", "reply."]
+    assert texts(window) == ["role.", "prompt.", "reply."]
 
 
 def test_t09_one_tool():
@@ -102,13 +193,13 @@ def test_t09_one_tool():
     agent, window = manifold(call("time"), "noon.", time=lambda: 12)
     agent.prompt("time?")
     said = ["time?", call("time"), '{"tool": "time", "answer": 12}', "noon."]
-    assert texts(window.context(None)) == ["role.", *said]
+    assert texts(window) == ["role.", *said]
     asked, answered = window.observations()
     assert asked.reply.content.calls == answered.query.content.answers != ()
     small = Stream(1)
     for observation in (asked, answered):
         assert small.commit(observation) == ()
-    assert texts(small.context(None)) == said
+    assert texts(small) == said
 
 
 def test_t10_feedback_once():
@@ -121,7 +212,7 @@ def test_t10_feedback_once():
 
     agent, window = manifold("bad.", "good.", decoder=decode)
     assert agent.prompt("prompt.") == "good."
-    role, asked, bad, why, good = texts(window.context(None))
+    role, asked, bad, why, good = texts(window)
     assert (role, asked, bad, good) == ("role.", "prompt.", "bad.", "good.")
     assert "it is bad" in why
 
@@ -138,7 +229,7 @@ def test_t12_an_answer_cut_short():
     """Both: what came of it is decoded and remembered: two messages."""
     agent, window = manifold("Once upon a", time=lambda: 12)
     assert agent.prompt("prompt.") == "Once upon a"
-    assert texts(window.context(None)) == ["role.", "prompt.", "Once upon a"]
+    assert texts(window) == ["role.", "prompt.", "Once upon a"]
 
 
 def test_t13_a_tool_gives_up():
@@ -153,8 +244,82 @@ def test_t13_a_tool_gives_up():
     agent, window = manifold(call("stop"), stop=stop)
     with pytest.raises(PromptAborted, match="no"):
         agent.prompt("prompt.")
-    assert texts(window.context(None)) == ["role.", "prompt.", call("stop")]
+    assert texts(window) == ["role.", "prompt.", call("stop")]
     assert [o.outcome for o in window.observations()] == ["aborted"]
+
+
+# --- T14 to T20: Void, twice, order, tools ------------------------------------------------------
+
+
+def test_t14_void():
+    """Both: the stratum and the prompt, whatever was committed."""
+    window = Void("s")
+    for text in "abc":
+        window.commit(both(text))
+    assert texts(window, "p") == ["s", "p"]
+    assert texts(window) == ["s"]
+
+
+def test_t15_void_without_anything():
+    """Both: no messages."""
+    assert Void("").context(None) == []
+
+
+def test_t16_one_twice_where_one_has_room():
+    """thinker: a crash. fornix: it is there once."""
+    window, one = Stream(1), both("A")
+    assert window.commit(one) == window.commit(one) == ()
+    assert texts(window) == ["A", "A"]
+
+
+def test_t17_one_twice():
+    """thinker: listed twice, which profile="thinker" does as well. fornix: once."""
+    for profile, expected in (("fornix", ["q", "r"]), ("thinker", ["q", "r", "q", "r"])):
+        window, one = Stream(2, profile=profile), Observation("q", "r")
+        window.commit(one)
+        window.commit(one)
+        assert texts(window) == expected
+
+
+def test_t18_the_second_first():
+    """thinker: in the order of arrival, as with profile="thinker". fornix: of time."""
+    first, second = both("1"), both("2")
+    for profile, expected in (("fornix", ["1", "2"]), ("thinker", ["2", "1"])):
+        window = Stream(2, profile=profile)
+        window.commit(second)
+        window.commit(first)
+        assert asked(window) == expected
+
+
+def test_t19_context_while_others_commit():
+    """thinker: a race, which may end the process. fornix: a context is of one moment.
+
+    The threads are in `fornix.testing.ContextContract`; here is one that commits in between.
+    """
+    window = Stream(None)
+    for n in range(5):
+        window.commit(both(str(n)))
+
+    def counter(text):
+        window.commit(both("later"))
+        return len(text)
+
+    told = window.context("p", budget_tokens=Budget(10_000, counter))
+    # The first was committed as the prompt was counted, before the window was looked at.
+    assert [m.content for m in told[:-1:2]] == ["0", "1", "2", "3", "4", "later"]
+    assert len(window) == 5 + 1 + 2 * 6
+
+
+def test_t20_a_tool_call_and_its_answer():
+    """thinker: the window begins with an answer whose call is gone. fornix: both stay, or go."""
+    window = Stream(1)
+    calls = Message("look it up", "assistant", calls=("c1",))
+    window.commit(Observation("who?", calls))
+    window.commit(Observation(Message("Ann", "tool", answers=("c1",)), "it is Ann"))
+    assert texts(window) == ["who?", "look it up", "Ann", "it is Ann"]
+    gone = window.commit(both("thanks"))
+    assert names(gone) == ["who?", "Ann"]
+    assert texts(window) == ["thanks", "thanks"]
 
 
 # --- T21, T22: reasoners ------------------------------------------------------------------------
@@ -194,7 +359,91 @@ def test_t22_epochs():
     assert len(model.asked) == 3
 
 
-# --- T29 to T38: windows that the guide describes, or names ------------------------------------
+# --- T23 to T28: importance ---------------------------------------------------------------------
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("hours", "characters", "score"),
+    [
+        (0, 100, 0.668),
+        (1, 100, 0.334),
+        (24, 1000, 0.04),
+        (0, 1, 0.1003),
+        (0, 10, 0.3471),
+        (0, 0, 0),
+    ],
+)
+def test_t23_importance_by_age_and_length(hours, characters, score):
+    """The guide: 4.6052, 2.3026, 0.2763, 0, 2.3026, and minus infinity for an empty reply.
+
+    fornix: from 0 to 1, and weighed anew as time goes by, in `Importance` as well.
+    """
+    made = Stamp.at(NOON - timedelta(hours=hours))
+    one = Observation("q", "x" * characters, created=made)
+    found = scored(Fading(), one, now=NOON, held=[])
+    assert found.value == pytest.approx(score, abs=5e-4)
+    window = Importance(now=lambda: NOON)
+    window.commit(one)
+    assert weight(window) == pytest.approx(score, abs=5e-4)
+
+
+def weight(window):
+    """How much the one observation of a window matters by now."""
+    with window._mirror.seen(window._place.writer()) as held:
+        (slot,) = held.slots
+        return window.importance(held, Asked(None, NOON, window._place.writer()))[slot]
+
+
+@pytest.mark.parametrize(
+    ("characters", "score"), [(0, 0), (100, 0.1), (999, 0.999), (1000, 1), (5000, 1)]
+)
+def test_t24_importance_by_length(characters, score):
+    """Both: a thousandth for each character, up to 1."""
+    assert scored(Length(), long("q", characters), now=NOON, held=[]).value == score
+    window = Priority()
+    window.commit(long("q", characters))
+    assert window.observations()[0].reply.importance == score
+
+
+def test_t25_the_two_that_matter_most():
+    """Both: in the order of time."""
+    window = Priority(2, "s")
+    for name, characters in (("A", 100), ("B", 500), ("C", 300)):
+        window.commit(long(name, characters))
+    assert asked(window, "p") == ["s", "B", "C", "p"]
+
+
+def test_t26_and_one_more():
+    """Both: what matters less than the new one goes."""
+    window = Priority(2, "s")
+    for name, characters in (("A", 100), ("B", 500), ("C", 300), ("D", 2000)):
+        window.commit(long(name, characters))
+    assert asked(window, "p") == ["s", "B", "D", "p"]
+
+
+def test_t27_equals():
+    """thinker: undefined. fornix: of equals the older goes."""
+    window = Priority(2)
+    for name in "ABC":
+        window.commit(long(name, 500))
+    assert asked(window) == ["B", "C"]
+
+
+def test_t28_the_newest_matters_least():
+    """thinker: A, B; the last turn is forgotten at once, as with profile="thinker".
+
+    fornix: A, C; the newest `keep_recent` units, one by default, are never let go.
+    """
+    for profile, expected in (("fornix", ["A", "C"]), ("thinker", ["A", "B"])):
+        window = Priority(2, profile=profile)
+        for name, characters in (("A", 900), ("B", 800), ("C", 10)):
+            window.commit(long(name, characters))
+        assert asked(window) == expected
+
+
+# --- T29 to T31: recent, important, near --------------------------------------------------------
 
 
 def test_t29_important_and_recent():
@@ -226,6 +475,52 @@ def test_t31_fewer_than_asked_for(embedder):
     for name in ("C", "A", "B"):
         window.commit(cycle(name))
     assert shown(window, "A") == ["C", "A", "B", "A"]
+
+
+# --- T32 to T34: budgets, access ----------------------------------------------------------------
+
+LETTERS = {"s": 2, "A": 2, "a": 2, "B": 2, "b": 2, "p": 3}
+
+
+def counted(tokens):
+    """A budget that counts the letters above, and nothing else."""
+    return Budget(tokens, LETTERS.__getitem__, message_tokens=0)
+
+
+@pytest.fixture
+def counting():
+    """The stratum has 2 tokens, both observations 4."""
+    window = Stream(2, "s", budget_tokens=counted(100))
+    window.commit(cycle("A"))
+    window.commit(cycle("B"))
+    return window
+
+
+def test_t32_a_budget(counting):
+    """thinker: none. fornix: the newer one, 9 of 10 tokens."""
+    told = counting.context("p", budget_tokens=counted(10))
+    assert [m.content for m in told] == ["s", "B", "b", "p"]
+
+
+def test_t33_a_budget_that_is_too_small(counting):
+    """thinker: none. fornix: an error that names the 5 tokens that are always there."""
+    with pytest.raises(BudgetTooSmall, match=r"smaller than the fixed part \(5\)") as caught:
+        counting.context("p", budget_tokens=counted(4))
+    assert (caught.value.budget, caught.value.fixed) == (4, 5)
+
+
+def test_t34_what_was_not_shown_for_longest():
+    """thinker: every context touches all. fornix: A alone was shown, so B goes: A, C."""
+    window = Stream(2, evict="least recently used")
+    window.commit(cycle("A"))
+    window.commit(long("B", 5000))
+    told = window.context("p", budget_tokens=60)
+    assert [m.content for m in told] == ["A", "a", "p"]
+    assert names(window.commit(cycle("C"))) == ["B"]
+    assert asked(window) == ["A", "C"]
+
+
+# --- T35 to T38: links, layers, vectors ---------------------------------------------------------
 
 
 def test_t35_a_link_is_followed():

@@ -172,7 +172,7 @@ class Linked(Semantic):
             ]
             return Change(changes, None, retry=True)
 
-        with self._turn:
+        with self._one_by_one():
             writer.write(Call(name, lambda: [self._name, first, second, kind]), build)
 
     def _check_held(self, held: Held, *ids: str) -> None:

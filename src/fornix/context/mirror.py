@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 from fornix.batch import Draft
@@ -12,7 +12,7 @@ from fornix.context.kept import Entry, entry_of
 from fornix.drafted import place_of
 from fornix.errors import InvalidInput
 from fornix.messages import OBSERVATIONS
-from fornix.store import Change, Definition, Feature, Record, SetInfo, SetRef, Store
+from fornix.store import Change, Definition, Feature, Record, SetInfo, SetRef, Store, StoredItem
 from fornix.writer import Writer
 
 RELOAD = 256
@@ -43,6 +43,7 @@ class Mirror:
         self._ids: dict[int, str] = {}
         self._number: int | None = None
         self._seq = 0
+        self._seen: Held | None = None
         self.definition: Definition | None = None
         self.past = 0
         self.sizes: dict[int, int] = {}
@@ -55,21 +56,28 @@ class Mirror:
             InvalidInput: The set holds something else than observations.
         """
         with self._mutex:
-            if isinstance(writer, Draft) and writer.before is not None:
-                yield self._paged(writer)  # a repetition, which sees what was there the first time
+            if self._seen is not None:  # by a token counter, or a scorer, which this one asked
+                yield self._seen
                 return
-            self._catch_up()
-            own = writer.drafted(self._ref) if isinstance(writer, Draft) else {}
-            hidden = self._held.remove(own)
-            for stored in own.values():
-                if stored is not None:
-                    self._held.add(self._entry(stored.record, stored.row, stored.first))
+            if isinstance(writer, Draft) and writer.before is not None:
+                held = self._paged(writer)  # a repetition, which sees what was there the first time
+                own: Mapping[str, StoredItem | None] = {}
+            else:
+                self._catch_up()
+                held = self._held
+                own = writer.drafted(self._ref) if isinstance(writer, Draft) else {}
+            hidden = held.remove(own)
             try:
-                yield self._held
+                for stored in own.values():
+                    if stored is not None:
+                        held.add(self._entry(stored.record, stored.row, stored.first))
+                self._seen = held
+                yield held
             finally:
-                self._held.remove(own)
+                self._seen = None
+                held.remove(own)
                 for entry in hidden:
-                    self._held.add(entry)
+                    held.add(entry)
 
     def _paged(self, writer: Writer) -> Held:
         held, after = Held(self._place), None

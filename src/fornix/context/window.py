@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -30,7 +31,7 @@ from fornix.context.reading import LAST, Newest, WindowReads
 from fornix.context.reflection import Besides, Reflecting, Reflection
 from fornix.context.scorers import Score, Scoring, ages, checked_scorer, scored
 from fornix.context.settings import CAP, Asked, Evict, Profile, one_of, stratum_of
-from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput
+from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput, Unusable
 from fornix.items import Item
 from fornix.keys import KeySets
 from fornix.messages import OBSERVATIONS, Message
@@ -103,6 +104,7 @@ class Window(WindowReads):
         self._evict = one_of(self.evicts if evict is None else evict, get_args(Evict), "evict")
         self._scorer = None if scorer is None else checked_scorer(scorer)
         self._begins, self._turn = stratum_of(stratum), threading.Lock()
+        self._at_work: int | None = None
         place = Place(memory, now=now, embedder=self.ram_embedder)
         own_name, budget = self.kind if name is None else name, Budget.of(budget_tokens)
         super().__init__(place, own_name, budget, by_age=not self._as_thinker)
@@ -177,6 +179,25 @@ class Window(WindowReads):
         """Return the item that keeps an observation; may take its time."""
         return kept(observation)
 
+    @contextmanager
+    def _one_by_one(self) -> Generator[None]:
+        """Have changes wait for each other: of two that are planned at once one is refused.
+
+        Raises:
+            Unusable: What a change asks, such as a scorer, would wait for the change itself.
+        """
+        if self._at_work == threading.get_ident():
+            raise Unusable(
+                f"window {self._name!r} is being changed by what called this, its scorer or its "
+                "token counter say; change it after that"
+            )
+        with self._turn:
+            self._at_work = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._at_work = None
+
     # --- what is committed --------------------------------------------------------------------
 
     def purge(self) -> None:
@@ -190,7 +211,7 @@ class Window(WindowReads):
                 changes += self._reflecting.cleared(writer)
             return Change(changes, None, retry=True)
 
-        with self._turn:
+        with self._one_by_one():
             writer.write(Call("purge", lambda: [self._name]), build)
 
     def commit(self, observation: Observation) -> tuple[Observation, ...]:
@@ -237,7 +258,7 @@ class Window(WindowReads):
             change = self._looked(writer, lambda held: self._planned(held, new, new_id))
             return change if besides is None else besides(change, new.record)
 
-        with self._turn:
+        with self._one_by_one():
             writer.write(Call("commit", lambda: [self._name, str(item.id)]), build)
         return tuple(new.gone)
 
