@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ import pytest
 
 from automata_worker import CALLS, STEPS, expected
 from fornix import Memory
-from fornix.automata import Automata, Epoch, Manifold
-from fornix.context import ContextMemory, Stream
+from fornix.automata import Automata, Epoch, Manifold, automata
+from fornix.compat import thinker
+from fornix.context import ContextMemory, Observation, Stream
 from fornix.durable_calls import durable
 from fornix.errors import (
     EpochsSpent,
@@ -33,6 +35,7 @@ from fornix.errors import (
 )
 from fornix.llm import ScriptedChat, Unfit
 from fornix.messages import Message
+from fornix.store import Retain
 from scale import COUNTS
 
 WORKER = Path(__file__).with_name("automata_worker.py")
@@ -540,6 +543,94 @@ def test_a_tool_may_prompt_another_agent(window, key):
     agent = Manifold(model, {"loud": helper.prompt}, window, key=key)
     assert agent.prompt("go") == "HI it is"
     assert json.loads(model.asked[1].messages[-1]["content"])["answer"] == "HI"
+
+
+# --- where prompts are runs ---------------------------------------------------------------------
+
+
+def test_an_agent_says_where_its_prompts_are(tmp_path):
+    """In RAM, or of which key; and what it remembers them in."""
+    assert "prompts in RAM, until this process ends" in repr(Automata(len, All()))
+    with Memory.open(tmp_path / "a.db", embedder="words") as memory:
+        agent = Manifold(lambda _: "ok", [], key=memory.key("ada"), name="desk")
+        assert repr(agent).startswith("<'desk of ada', prompts of <key 'ada'")
+        assert agent.prompt("hi") == "ok"
+        assert len(Stream(memory=memory.key("ada"))) == 1
+        assert [run.key for run in agent.runs.list()] == ["ada"]
+
+
+def test_a_window_of_another_key_is_refused():
+    """What it takes in could not be part of the run."""
+    with Memory.open(embedder="words") as memory:
+        window = Stream(memory=memory.key("ada"))
+        with pytest.raises(InvalidInput, match="cannot belong to runs of"):
+            Automata(lambda _: "ok", window, key=memory.key("bob"))
+        Automata(lambda _: "ok", window, key=memory.key("ada"))
+        with memory.key("ada").batch() as batch, pytest.raises(InvalidInput, match="the window"):
+            Automata(lambda _: "ok", Stream(memory=batch))
+
+
+def test_agents_share_a_window_and_not_their_prompts(tmp_path):
+    """Two of one key: one order of prompts, one window, and each finishes its own."""
+    with Memory.open(tmp_path / "a.db", embedder="words") as memory:
+        window = Stream(memory=memory.key("ada"))
+        one = Automata(lambda messages: f"one {len(messages)}", window, name="one")
+        two = Automata(lambda messages: f"two {len(messages)}", window, name="two")
+        assert [one.prompt("a"), two.prompt("b"), one.prompt("c")] == ["one 1", "two 3", "one 5"]
+        assert (len(one.runs.list()), len(two.runs.list())) == (2, 1)
+
+
+def test_what_failed_where_nobody_waited_is_parked(tmp_path):
+    """It is seen among the runs, holds nobody up, and goes on when it is retried."""
+    path = tmp_path / "a.db"
+    script = f"""
+import os, sys
+sys.path[:0] = [{str(Path(__file__).parent)!r}]
+from fornix import Memory
+from fornix.automata import Automata
+from fornix.context import Stream
+memory = Memory.open({str(path)!r}, embedder="words")
+Automata(lambda _: os._exit(9), Stream(memory=memory.key("ada"))).prompt("hi")
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    with Memory.open(path, embedder="words") as memory:
+        model = ScriptedChat([OSError("down"), "first", "second"])
+        agent = Automata(model, Stream(memory=memory.key("ada")))
+        agent.resume()
+        (run,) = agent.runs.list(status="parked")
+        assert run.error is not None
+        assert run.error["message"] == "down"
+        agent.runs.retry(run.id)
+        assert agent.prompt("ho") == "second"
+        assert texts(agent.memory) == ["hi", "first", "ho", "second"]
+
+
+def test_prompts_that_ended_are_pruned(own, monkeypatch):
+    """Of an agent in RAM so many are kept, also if none of its runners lives for long."""
+    monkeypatch.setattr(automata, "PRUNE_EVERY_S", -1)
+    agent = Automata(lambda _: "ok", own, retain=Retain(count=2, dedupe_for=timedelta(0)))
+    for _ in range(6):
+        agent.prompt("hi")
+    assert len(agent.runs.list()) <= 3
+
+
+def test_the_names_of_thinker():
+    """They are what its programs need them to be."""
+    assert thinker.Stratum("s") == Message("s", "system")
+    assert thinker.Prompt("p") == Message("p", "user")
+    assert thinker.Answer("a", "1") == Message("a", "tool", answers=("1",))
+    stream, twice = thinker.Stream(), Observation("q", "r")
+    stream.commit(twice)
+    stream.commit(twice)
+    assert texts(stream) == ["q", "r", "q", "r"]
+    model = ScriptedChat(["no", "yes"])
+
+    def deduct(state):
+        return thinker.AGENT_RETURN if state.value == "yes" else thinker.AGENT_RETRY
+
+    agent = thinker.Automata(model, thinker.Stream(1, "s"), str, str, thinker.Epoch(2, deduct))
+    assert agent.prompt("p") == "yes"
+    assert all(hasattr(thinker, name) for name in thinker.__all__)
 
 
 # --- exactly once -------------------------------------------------------------------------------

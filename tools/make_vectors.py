@@ -44,8 +44,8 @@ class Vectors:
 Each is a test by its id in `{self.tests}`; a test sees to it that none is missing.
 *Kept* means that fornix does what {self.system} does, *mended* that it does something else, and the row says what.
 
-| Vector | | In {self.system} | In fornix |
-|---|---|---|---|
+| Vector | Case | | In {self.system} | In fornix |
+|---|---|---|---|---|
 {chr(10).join(self._rows())}
 """
 
@@ -54,10 +54,10 @@ Each is a test by its id in `{self.tests}`; a test sees to it that none is missi
         for node in tree.body:
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 continue
-            found = re.match(rf"test_({self.ids})_", node.name)
+            found = re.match(rf"test_({self.ids})_(\w+)", node.name)
             if found is not None:
-                vector = found[1].upper().replace(*self.renamed)
-                yield f"| {vector} | {self._said(node)} |"
+                vector, case = found[1].upper().replace(*self.renamed), found[2].replace("_", " ")
+                yield f"| {vector} | {case} | {self._said(node)} |"
 
     def _said(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         text = " ".join((ast.get_docstring(node) or "").split()).replace("|", "\\|")
