@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from fornix import Memory
+from fornix.admission import Size
 from fornix.budget import Budget
 from fornix.context import (
     ContextMemory,
@@ -162,7 +163,7 @@ def test_threads_find_a_memory_without_a_lock(make):
 
 
 def test_two_that_see_room_for_one_do_not_both_take_it(tmp_path):
-    """What a commit rests on is held against what came since; who was late plans anew, or is told."""
+    """What a commit rests on is held against what came since: who was late plans anew."""
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         outside = Stream(2, memory=memory.key("ada"))
         outside.commit(numbered(1))
@@ -286,3 +287,248 @@ def _shown(told, held):
     created = [one.created for one in shown]
     assert created == sorted(set(created))
     return set(created)
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"cap": "3"}, "the cap of a window"),
+        ({"cap": True}, "the cap of a window"),
+        ({"cap": 0}, "None: no limit"),
+        ({"cap": 2.0}, "the cap of a window"),
+        ({"cap": 2, "keep_recent": 3}, "keep_recent must be a whole number, from 0 to 2"),
+        ({"keep_recent": True}, "keep_recent"),
+        ({"evict": "newest"}, "evict of a window must be one of 'oldest'"),
+        ({"profile": "go"}, "profile of a window must be one of 'fornix', 'thinker'"),
+        ({"budget_tokens": 0}, "budget_tokens must be a whole number"),
+        ({"budget_tokens": "10"}, "budget_tokens must be a whole number"),
+        ({"budget_tokens": True}, "budget_tokens must be a whole number"),
+        ({"scorer": 3}, "a scorer is an object"),
+        ({"stratum": 3}, "the content of a message must be a str"),
+        ({"memory": 3}, "in the memory of a key"),
+        ({"now": "noon"}, "now must be a datetime"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings, says):
+    """In one sentence that says which, before anything is made."""
+    with pytest.raises(InvalidInput, match=says) as caught:
+        Stream(**settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_that_cannot_name_a_set_are_refused():
+    """Those of fornix itself among them, in RAM too."""
+    for name in ("", 3, "\x1ahidden", "\ud800"):
+        with pytest.raises(InvalidName):
+            Stream(name=name)
+        with Memory.open() as memory, pytest.raises(InvalidName):
+            Stream(name=name, memory=memory.key("ada"))
+
+
+def reply(**noted):
+    return Reply(Message("r", "assistant"), **noted)
+
+
+WRONG = {
+    "no observation": lambda: "hello",
+    "importance NaN": lambda: Observation("q", reply(importance=math.nan)),
+    "importance 2": lambda: Observation("q", reply(importance=2)),
+    "importance True": lambda: Observation("q", reply(importance=True)),
+    "importance None": lambda: Observation("q", reply(importance=None)),
+    "importance str": lambda: Observation("q", reply(importance="0.5")),
+    "scored_by 3": lambda: Observation("q", reply(scored_by=3, importance=0.5)),
+    "outcome": lambda: Observation("q", "r", outcome="fine"),
+    "created": lambda: Observation("q", "r", created="yesterday"),
+    "created 3": lambda: Observation("q", "r", created=3),
+    "links": lambda: Observation("q", "r", links="abc"),
+    "links None": lambda: Observation("q", "r", links=None),
+    "a link": lambda: Observation("q", "r", links=("abc",)),
+    "a vector of NaN": lambda: Observation("q", reply(relevance=np.array([math.nan]))),
+    "a vector of words": lambda: Observation("q", reply(relevance=["a"])),
+    "a table": lambda: Observation("q", reply(relevance=np.zeros((2, 2)))),
+    "an empty vector": lambda: Observation("q", reply(relevance=[])),
+    "a str as content": lambda: Observation("q", Reply("r")),
+    "no text": lambda: Observation("\ud800", "r"),
+}
+
+
+@pytest.mark.parametrize("make", [Stream, Priority, Importance])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_be_kept_is_refused_and_changes_nothing(make, wrong):
+    """One sentence says which part it is."""
+    window = make(1)
+    window.commit(numbered(1))
+    with pytest.raises(InvalidInput) as caught:
+        window.commit(WRONG[wrong]())
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+    assert window.context(None) == [*numbered(1).messages]
+
+
+def test_a_set_that_holds_something_else_is_not_taken_for_a_window():
+    """Whether its items are of another type, of any, or one of them was put in by hand."""
+    with Memory.open(embedder="words") as memory:
+        key = memory.key("ada")
+        key.set("notes").add("tea")
+        key.set("talk", item_type="message").add("tea")
+        for name in ("notes", "talk"):
+            window = Stream(memory=key, name=name)
+            with pytest.raises(InvalidInput, match="not observations; give the window a set"):
+                window.commit(numbered(1))
+            with pytest.raises(InvalidInput, match="not observations; give the window a set"):
+                window.context(None)
+        window = Stream(memory=key)
+        window.commit(numbered(1))
+        key.set("stream").add("tea", id="by hand")
+        with pytest.raises(InvalidInput, match="'by hand', which is no observation"):
+            window.context(None)
+        key.set("stream").delete("by hand")
+        assert window.context(None) == [*numbered(1).messages]
+
+
+def test_a_set_with_rules_of_admission_is_not_taken_for_a_window():
+    """A window keeps all that is said; rules of the memory for sets without any do not count."""
+    rules = [Size(min_chars=1000)]
+    with Memory.open(embedder="words", admission=rules) as memory:
+        window = Stream(memory=memory.key("ada"))
+        window.commit(numbered(1))
+        assert len(window) == 1
+        memory.key("ada").set("stream").redefine(admission=rules)
+        with pytest.raises(InvalidInput, match="redefine"):
+            window.commit(numbered(2))
+        memory.key("ada").set("stream").redefine(admission=[])
+        window.commit(numbered(2))
+        assert len(window) == 2
+
+
+def test_another_observation_of_one_id_is_refused():
+    """One that was changed since it was committed is another one."""
+    window, one = Stream(), numbered(1)
+    window.commit(one)
+    one.reply.importance = 0.9  # what is noted of it is no part of what was said
+    assert window.commit(one) == ()
+    one.reply.content = Message("something else", "assistant")
+    with pytest.raises(DuplicateItem, match=one.created):
+        window.commit(one)
+
+
+def test_a_scorer_that_uses_the_window_it_serves():
+    """It may look before anything is locked; later it is told what to do, and all goes on."""
+
+    class Curious(Recency):
+        does = "look"
+
+        def score(self, observation, *, now, held):
+            if self.does == "look":
+                window.context(None)
+            return super().score(observation, now=now, held=held)
+
+    curious = Curious()
+    window = Priority(2, scorer=curious)
+    window.commit(numbered(1))
+    curious.does = "look later"
+    window.commit(numbered(2))
+    curious.does = "look"
+    with pytest.raises(Unusable, match="its own scorer"):
+        window.commit(numbered(3))
+    curious.does = "nothing"
+    window.commit(numbered(4))
+    assert len(window) == 2
+
+
+# --- what is kept -------------------------------------------------------------------------------
+
+
+def test_an_observation_comes_back_as_it_was():
+    """From a file, with all that is noted of it; vectors to a 254th of their largest number."""
+    vector = np.array([0.5, -0.25, 0.01], np.float32)
+    link = Stamp.new()
+    one = Observation(
+        Input(Message("q", "tool", "ann", answers=("c0",)), vector),
+        Reply(Message("r", "assistant", calls=("c1",)), -vector, 0.25, "decoder"),
+        created=Stamp.at(datetime(2026, 1, 1, tzinfo=UTC)),
+        outcome="rejected",
+        links=(link, link),
+    )
+    with Memory.open(embedder="words") as memory:
+        Stream(memory=memory.key("ada")).commit(one)
+        (found,) = Stream(memory=memory.key("ada")).observations()
+        assert found.messages == one.messages
+        assert (found.created, found.outcome, found.links) == (one.created, "rejected", (link,))
+        assert (found.reply.importance, found.reply.scored_by) == (0.25, "decoder")
+        assert found.accessed is None
+        assert np.abs(found.query.relevance - vector).max() <= 0.5 / 254 + 1e-7
+        assert np.abs(found.reply.relevance + vector).max() <= 0.5 / 254 + 1e-7
+        (hit,) = memory.key("ada").search("q")
+        assert hit.item.text == "q\nr"
+
+
+def test_what_was_shown_counts_as_accessed_and_nothing_else():
+    """By the context that had room for it; looking at `observations` does not count."""
+    window = Stream(2, now=lambda: datetime(2030, 1, 1, tzinfo=UTC))
+    window.commit(numbered(1, long=200))
+    window.commit(numbered(2))
+    window.context("p", budget_tokens=60)
+    first, second = window.observations()
+    assert first.accessed is None
+    assert second.accessed.time() == datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def test_a_huge_message_is_kept_and_left_out():
+    """One of a million characters is no reason to show nothing."""
+    window = Stream(3, budget_tokens=100)
+    window.commit(numbered(1))
+    window.commit(Observation("read this", "x" * 1_000_000))
+    assert window.context(None) == [*numbered(1).messages]
+    assert len(window.context(None, budget_tokens=Budget(None))) == 4
+
+
+def test_importance_fades_by_the_hour():
+    """What mattered yesterday gives way to what matters less now; the clock alone decides."""
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+
+    def made(name, importance):
+        said = Reply(Message(name, "assistant"), importance=importance, scored_by="me")
+        return Observation(name, said, created=Stamp.at(now[0]))
+
+    window = Importance(2, now=lambda: now[0])
+    window.commit(made("old", 1.0))
+    now[0] += timedelta(hours=23)
+    window.commit(made("fresh", 0.1))
+    assert [str(o.query.content) for o in window.commit(made("new", 0.0))] == ["old"]
+
+
+def test_a_scorer_whose_scores_fall_is_asked_again():
+    """`Priority` with `Recency` lets go of the oldest, though all scored 1 as they came."""
+    window = Priority(2, scorer=Recency())
+    made = [
+        Observation(name, "r", created=Stamp.at(datetime(2026, 1, 1, hour, tzinfo=UTC)))
+        for hour, name in enumerate("ABC")
+    ]
+    gone = [window.commit(one) for one in made]
+    assert [str(o.query.content) for one in gone for o in one] == ["A"]
+
+
+def test_what_is_forgotten_in_the_set_is_gone_from_the_window():
+    """For good, from a window that had shown it too."""
+    with Memory.open(embedder="words") as memory:
+        window, one = Stream(memory=memory.key("ada")), numbered(1)
+        window.commit(one)
+        window.commit(numbered(2))
+        window.context("p")
+        memory.key("ada").set("stream").forget(str(one.created))
+        assert window.context(None) == [*numbered(2).messages]
+        memory.forget("ada")
+        assert window.context(None) == []
+
+
+def test_every_error_of_a_window_is_one_of_fornix():
+    """A memory that was closed says so."""
+    with Memory.open(embedder="words") as memory:
+        window = Stream(memory=memory.key("ada"))
+    for call in (lambda: window.commit(numbered(1)), lambda: window.context("p"), window.purge):
+        with pytest.raises(FornixError):
+            call()

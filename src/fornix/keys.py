@@ -28,7 +28,12 @@ from fornix.writer import Engine, Where, Writer
 DEFAULT_SET = "default"
 
 
-def _set_name(name: str) -> str:
+def set_name(name: str) -> str:
+    """Return *name* if it can name a set that is not one of fornix's own.
+
+    Raises:
+        InvalidName: It cannot.
+    """
     if checked_name(name, "a set's name").startswith(HIDDEN):
         raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
     return name
@@ -47,7 +52,7 @@ class Sets:
         self._engine, self._writer, self._scope = engine, writer, scope
 
     def _set(self, name: str, **asked: object) -> MemorySet:
-        ref = SetRef(self._scope, _set_name(name))
+        ref = SetRef(self._scope, set_name(name))
         return self._make(self._writer, ref, asked)
 
     @property
@@ -77,7 +82,7 @@ class Sets:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):
             raise InvalidInput(f"sets must be a list of names, not {sets!r}")
-        names = [_set_name(n) for n in sets or ()]
+        names = [set_name(n) for n in sets or ()]
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
         asked = self._scope if sets is None else refs
         at = None if as_of is None else self._writer.moment_of(as_of)

@@ -44,6 +44,7 @@ class Place:
             raise InvalidInput(f"layers are kept in the memory of a key, not in {memory!r}{hint}")
         self._memory, self._clock, self._embedder = memory, clock_of(now), embedder
         self._opened: Memory | None = None
+        self._ram: KeySets | None = None
         self._mutex = threading.Lock()
 
     def __repr__(self) -> str:
@@ -64,9 +65,10 @@ class Place:
         if self._memory is not None:
             return self._memory
         with self._mutex:
-            if self._opened is None:
+            if self._opened is None or self._ram is None:
                 self._opened = Memory.open(embedder=self._embedder, clock=self._clock)
-            return self._opened.key(RAM_KEY)
+                self._ram = self._opened.key(RAM_KEY)
+            return self._ram
 
     def close(self) -> None:
         """Free the RAM, if that is what it is; a memory that was given stays open."""

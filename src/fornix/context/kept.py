@@ -24,7 +24,7 @@ from fornix.items import Item
 from fornix.messages import Message
 from fornix.records import item_of
 from fornix.store import Record, StoredItem
-from fornix.values import Value
+from fornix.values import Value, checked_name
 
 OUTCOMES = get_args(Outcome)
 
@@ -128,7 +128,7 @@ def kept(observation: Observation) -> Item:
         if vector is not None:
             value[f"{name}_vector"] = _packed(vector, f"the relevance of a {name}")
     if reply.scored_by is not None:
-        value["scored_by"] = reply.scored_by
+        value["scored_by"] = checked_name(reply.scored_by, "scored_by of a reply")
     if observation.outcome != "accepted":
         value["outcome"] = observation.outcome
     created = Stamp(observation.created)
@@ -187,7 +187,8 @@ def _packed(vector: Vector | Sequence[float], what: str) -> bytes:
     except (TypeError, ValueError):
         row = np.empty(0, np.float32)
     if row.ndim != 1 or not row.size or not np.isfinite(row).all():
-        raise InvalidInput(f"{what} must be a row of finite numbers, not {vector!r:.80}")
+        shown = " ".join(repr(vector).split())
+        raise InvalidInput(f"{what} must be a row of finite numbers, not {shown:.80}")
     return pack_vector(row)
 
 

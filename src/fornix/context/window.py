@@ -33,7 +33,7 @@ from fornix.context.scorers import Score, Scoring, ages, checked_scorer, scored
 from fornix.context.settings import CAP, Asked, Evict, Profile, one_of, stratum_of
 from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput, Unusable
 from fornix.items import Item
-from fornix.keys import KeySets
+from fornix.keys import KeySets, set_name
 from fornix.messages import OBSERVATIONS, Message
 from fornix.place import Now, Place
 from fornix.store import (
@@ -105,6 +105,7 @@ class Window(WindowReads):
         self._scorer = None if scorer is None else checked_scorer(scorer)
         self._begins, self._turn = stratum_of(stratum), threading.Lock()
         self._at_work: int | None = None
+        self._is_weighing = False
         place = Place(memory, now=now, embedder=self.ram_embedder)
         own_name, budget = self.kind if name is None else name, Budget.of(budget_tokens)
         super().__init__(place, own_name, budget, by_age=not self._as_thinker)
@@ -112,8 +113,7 @@ class Window(WindowReads):
         if reflection is not None:
             self._reflecting = Reflecting(reflection, self._place, self._name)
         self.kept_on = memory
-        if memory is not None:
-            memory.set(self._name)  # refuses what cannot be a name
+        set_name(self._name)
 
     def __repr__(self) -> str:
         most = "any number" if self._cap is None else self._cap
@@ -153,10 +153,18 @@ class Window(WindowReads):
         """
         if self._scorer is None or not ages(self._scorer):
             return held.importance
-        column = held.importance.copy()
-        for stored in self._stored(asked.writer, held):
-            score = self._score(self._scorer, as_committed(stored), asked.writer)
-            column[held.slot(stored.record.id)] = score.value
+        if self._is_weighing:
+            raise Unusable(
+                f"window {self._name!r} is asked by its own scorer while that says how much "
+                "matters by now; let it look at `held` instead"
+            )
+        column, self._is_weighing = held.importance.copy(), True
+        try:
+            for stored in self._stored(asked.writer, held):
+                score = self._score(self._scorer, as_committed(stored), asked.writer)
+                column[held.slot(stored.record.id)] = score.value
+        finally:
+            self._is_weighing = False
         return column
 
     def lasting(self, held: Held, asked: Asked) -> Column | None:
