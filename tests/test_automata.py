@@ -121,6 +121,16 @@ def test_a_prompt_returns_what_the_decoder_makes_of_the_reply(window, key):
     assert model.asked[0].messages == ({"role": "user", "content": "What is 6 * 7?"},)
 
 
+def test_a_message_may_be_prompted_with(window, key):
+    """It comes to the encoder as it is, and need not have one."""
+    said = Message("hi", "user", name="ada")
+    model = ScriptedChat(["ok", "ok"])
+    assert Automata(model, window, key=key).prompt(said) == "ok"
+    assert Automata(model, window, lambda given: given, key=key).prompt(said) == "ok"
+    assert model.asked[0].messages == ({"role": "user", "content": "hi", "name": "ada"},)
+    assert window.context(None)[0] == said
+
+
 def test_the_parts_may_be_objects_with_a_method(own):
     """encode, decode and deduct; a model is an object with `complete`, or a function."""
 
@@ -495,6 +505,15 @@ def test_a_tool_that_returns_no_json_fails_the_prompt(window, key, value):
     with pytest.raises(InvalidValue, match="what tool 'odd' returned"):
         agent.prompt("go")
     assert window.observations() == []
+
+
+def test_a_tool_that_does_not_say_what_it_takes(own):
+    """A function in C: what it is called with, and what it says to that, is all there is."""
+    model = ScriptedChat([call("max", a=1), "sorry"])
+    agent = Manifold(model, [max], own)
+    assert "- max(…): max(iterable" in agent.instructions
+    assert agent.prompt("go") == "sorry"
+    assert "TypeError" in model.asked[1].messages[-1]["content"]
 
 
 def test_a_tool_may_give_up(window, key):

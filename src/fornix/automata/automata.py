@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
 from fornix.at_work import refuse_own_run
@@ -220,8 +219,8 @@ class Automata:
 
     def _ticket(self, runner: LocalRunner, event: Prompted) -> Ticket:
         """Return the ticket of a prompt; one that failed goes on, or, behind later ones, anew."""
-        key, name = self._on.key, event.name
-        for attempt in count(2):
+        key, name, attempt = self._on.key, event.name, 1
+        while True:
             ticket = runner.submit(key, event, event_id=name, at_once=False)
             run = runner.runs.get(ticket.run) if ticket.repeated else None
             if run is None or run.status not in ("parked", "discarded"):
@@ -232,8 +231,8 @@ class Automata:
                     return runner.submit(key, event, event_id=name, at_once=False)
                 if run.status == "parked":
                     runner.runs.discard(run.id)
+            attempt += 1
             name = f"{event.name}{ATTEMPT}{attempt}"
-        raise AssertionError("it counts for ever")
 
     def _value(self, stored: dict[str, Any], end: End | None) -> Any:  # noqa: ANN401 - as above
         """Return what a prompt returns, that ended here or, *end* being None, elsewhere."""

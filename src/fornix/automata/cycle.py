@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any, cast
 
 from fornix.agent import Agent, action
@@ -162,7 +161,9 @@ class Cycle(Agent):
             parts.memory.purge()
         prompt = _message(parts.encode(event.passed))
         context = self._context(prompt)
-        for epoch in count(1):
+        epoch = 0
+        while True:
+            epoch += 1
             turn = self._asked(durable, State(epoch, event.passed, prompt, _NO_REPLY), context)
             if turn.calls:
                 self._call(durable, turn)
@@ -176,7 +177,6 @@ class Cycle(Agent):
             if turn.phase != "retry":
                 prompt = turn.query
                 context = self._context(prompt)
-        raise AssertionError("it counts for ever")
 
     def _context(self, prompt: Message) -> list[dict[str, str]]:
         """Return what the model is told: the window's context, with the tools it may call."""

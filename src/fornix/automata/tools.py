@@ -74,9 +74,6 @@ class Tools:
                 raise InvalidInput(f"tool {name!r} must be a plain function, not {function!r}")
             self._tools[name] = function
 
-    def __len__(self) -> int:
-        return len(self._tools)
-
     @property
     def instructions(self) -> str:
         """What the model is told of them: how a call looks, and each with its first sentence."""
