@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fornix import Memory
+from fornix import Agent, InputEvent, LocalRunner, Memory, RunnerContext, action
 from fornix.cli.app import fornix
 
 
@@ -98,6 +98,35 @@ def test_prune_history_lets_go_of_the_past(path: Path) -> None:
     refused = run(path, "diff", "ada", "3")
     assert refused.exit_code == 1
     assert "its past is whole from commit 5 on" in refused.stderr
+
+
+@action(InputEvent)
+def note(event: InputEvent, ctx: RunnerContext) -> None:
+    """Keep what came in."""
+    ctx.long_term_memory.set("notes").add(str(event.input))
+
+
+def test_an_export_of_history_says_what_is_not_in_it(path: Path) -> None:
+    """Runs and receipts, where there are any; not where there are none."""
+    assert run(path, "export", "--history").stderr == ""
+    with Memory.open(path) as memory:
+        memory.key("ada").set("notes").forget("n")
+        with LocalRunner(Agent("clerk", actions=[note]), memory) as runner:
+            runner.handle("ada", "a tent")
+    told = run(path, "export", "--history")
+    assert "not in it: the 1 runs of the store" in told.stderr
+    assert "and the receipts of forgetting; fornix backup keeps them" in told.stderr
+    assert "not in it" not in told.stdout
+
+
+def test_an_import_says_what_it_cannot_link(path: Path, tmp_path: Path) -> None:
+    """What an item was made of is not in the file, nor in the store."""
+    file = tmp_path / "part.jsonl"
+    line = {"type": "item", "key": "ada", "set": "s", "id": "x", "value": "A.", "sources": ["gone"]}
+    file.write_text(json.dumps(line))
+    assert (
+        "1 items were made of something that is not there" in run(path, "import", str(file)).stderr
+    )
 
 
 def test_facts_are_searched_by_when_they_hold(path: Path) -> None:

@@ -618,10 +618,11 @@ def test_a_backup_that_fails_leaves_nothing(path: Path) -> None:
             memory.backup(path.parent / "no folder" / "copy.db")
         copy = path.with_name("copy.db")
         copy.with_name("copy.db.part").write_text("left behind by a kill")
+        copy.with_name("copy.db.part-journal").write_text("and this too")
         memory.backup(copy)
     with Memory.open(copy) as memory:
         assert texts(memory) == ["x"]
-    assert not copy.with_name("copy.db.part").exists()
+    assert list(path.parent.glob("copy.db.part*")) == []
 
 
 def test_restoring_into_nothing_makes_the_store(path: Path) -> None:

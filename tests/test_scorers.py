@@ -195,6 +195,8 @@ def test_scores_combine_by_weight():
     """A weighted mean, signed by all who had a part; what weighs nothing is not asked."""
     found = score(Combined((Recency(), 1), (lambda _: 0.0, 3), (ByModel(ScriptedChat([])), 0)), ADA)
     assert found == Score(0.25, "recency + <lambda>")
+    same = Recency()
+    assert score(Combined((same, 1), (same, 3), (lambda _: 0.0, 4)), ADA).value == 0.5
     assert score(Combined((Explicit(), 1)), ADA) == Score(0.0, None)
 
 
@@ -220,6 +222,8 @@ def test_who_ages_says_so():
     assert ages(Explicit(Recency()))
     assert not ages(Combined((Length(), 1), (Recency(), 0)))
     assert not ages(Explicit())
+    assert not ages(Combined((ByModel(ScriptedChat([])), 1), (Recency(), 1)))
+    assert not ages(Combined((Novelty(), 1), (Recency(), 1)))
     assert not ages(lambda _: 0.5)
 
 

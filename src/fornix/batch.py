@@ -12,6 +12,7 @@ from typing import TypeVar
 from fornix.admission.again import both, screened_again
 from fornix.alike import Crowd, Probe
 from fornix.compaction import Compacted, Given
+from fornix.compaction.stock import living
 from fornix.drafted import Single, embedded, feature_of, id_of, is_past, place_of
 from fornix.errors import (
     Conflict,
@@ -77,7 +78,7 @@ class Draft(Reads):
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
         self._tidying = False
-        self._rooms = engine.compactions.rooms(DraftView(self))
+        self._rooms = engine.compactions.rooms(DraftView(self, engine))
         self.screens: dict[SetRef, Screened] = {}
         self._whole: set[SetRef] = set()
         self._looked: set[SetRef] = set()
@@ -451,12 +452,17 @@ class Draft(Reads):
 class DraftView:
     """Sets as a batch sees them, for what makes room in them; not noted as reads of an action."""
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+    def __init__(self, draft: Draft, engine: Engine) -> None:
+        self._draft, self._engine = draft, engine
 
     def info(self, ref: SetRef) -> SetInfo | None:
-        """See `View.info`."""
-        return Draft.info(self._draft, ref)
+        """See `View.info`; what has expired takes no room."""
+        found, engine = Draft.info(self._draft, ref), self._engine
+        if found is None or found.expiring is None or found.expiring > (now := engine.clock()):
+            return found
+        whole = engine.store.set_info(ref)
+        left = found if whole is None else living(engine.store, whole, now)
+        return replace(found, bytes=left.bytes, tokens=left.tokens)
 
     def page(
         self,

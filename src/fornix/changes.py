@@ -236,12 +236,13 @@ class Past:
     Rows and ids of compactions are whole: (commit number << 20 | place in it). Those that begin,
     and compactions, are of the very commit that this is part of (`InvalidInput` else; see
     `Batch.after`), and versions of an id grow (`InvalidInput`); an id that begins is not live
-    (`DuplicateItem`). A `first` or a source may be a row that is not kept. No capacity matters.
+    (`DuplicateItem`). A `first` may be a row that is not kept. No capacity matters.
 
     Attributes:
         begun: Versions as they were begun, in the order of their rows.
         ended: Rows that end; those of this commit among them were live at no commit.
-        links: (row, source's row); of rows that were begun before too.
+        links: (row, source's row); of rows that were begun before too. Where a sweep came between
+            and took one of the two, there is nothing to link.
         compactions: That were done; of what was `erased`, the rows are not known.
         undone: Ids of compactions that were undone.
         floor: The commit from which on the past of the set is whole, unless a later one stands.

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from fornix.compaction import Compacted, notes
 from fornix.compaction.executor import due
+from fornix.compaction.stock import living
 from fornix.errors import ForkedStore, FornixError, InvalidInput, SetBusy, StoreClosed
 from fornix.memory import Memory
 from fornix.scope import Scope, SetRef, is_hidden
@@ -91,7 +92,8 @@ class Compactor:
     def _wants(self, info: SetInfo) -> bool:
         chosen = self._everything or info.definition.execution == "external"
         named = self._set_name is None or info.ref.name == self._set_name
-        return chosen and named and due(info, self._at)
+        engine = self._memory.engine
+        return chosen and named and due(living(engine.store, info, engine.clock()), self._at)
 
     def _scopes(self) -> Iterator[Scope]:
         memory = self._memory

@@ -21,6 +21,7 @@ from fornix.cli.progress import progress, settle
 from fornix.cli.session import Session
 from fornix.compaction import notes
 from fornix.compaction.executor import due
+from fornix.compaction.stock import living
 from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound
 from fornix.memory import Memory
 from fornix.scope import Scope, is_hidden
@@ -180,12 +181,13 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
                 continue
             name = f"set {info.ref.name!r} of key {info.ref.scope.key!r}"
             kind, tries = failed.pop(info.number, ("", 0))
-            if tries and due(info):
+            left = living(store, info, now)
+            if tries and due(left):
                 told = True
                 says = f"{name} could not be compacted, {tries} times in a row: {kind}; see the log"
                 yield Finding("compaction", says, "wrong")
             external = info.definition.execution == "external"
-            if external and not seen and due(info, notes.OVERFLOW):
+            if external and not seen and due(left, notes.OVERFLOW):
                 overflowing.append(name)
     told = told or bool(overflowing)
     for name in overflowing[:MOST_NAMED]:
@@ -236,6 +238,10 @@ def _access(place: Path) -> Iterator[Finding]:
         yield Finding("cache", f"{folder}: {show.size(held)}")
     else:
         yield Finding("cache", "none yet")
+    for part in sorted(place.absolute().parent.glob("*.part")):
+        says = "is of a backup or an export that is under way, or that broke off,"
+        left = "and may hold what was forgotten since; if nothing writes it any more, remove it"
+        yield Finding("left over", f"{part.name} {says} {left}", "note")
 
 
 @command("backup")

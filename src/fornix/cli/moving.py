@@ -27,6 +27,7 @@ from fornix.cli.options import (
 from fornix.cli.progress import progress, settle
 from fornix.cli.session import Owner, Session
 from fornix.items import Item, text_of
+from fornix.memory import Memory
 from fornix.sets import OnExisting
 from fornix.transfer import (
     LAYOUTS,
@@ -131,6 +132,11 @@ def import_file(  # noqa: PLR0913 - an option each, as click passes them
                 done = load.run(source, chosen, target, progress=advance)
             if not no_wait:
                 settle(session, memory)
+    if done.unlinked:
+        session.note(
+            f"{done.unlinked:,} items were made of something that is not there: they keep its id "
+            "among their sources, but their lineage ends, and forgetting it does not reach them"
+        )
     counts = {name: getattr(done, name) for name in Loaded.__slots__}
     session.done(_told(done, found), counts | _audit(found))
 
@@ -200,9 +206,10 @@ def _told(done: Loaded, found: Survey) -> str:
         "sets made": done.sets,
         "values set": done.values,
         "values were there": done.values_kept,
-        "values had expired": done.expired,
+        "had expired": done.expired,
         "commits done": done.commits,
         "commits were there": done.commits_kept,
+        "items linked to their sources": done.linked,
     }
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
     return f"{told or 'nothing new'} (in the file: {_amount(found)})"
@@ -264,5 +271,15 @@ def export_file(  # noqa: PLR0913 - an option each, as click passes them
                 lines += 1
                 if line.startswith('{"type":"item"'):
                     advance(1)
+        if history and (left := _left_out(memory)):
+            session.note(f"not in it: {left}; fornix backup keeps them")
     if file != "-":
         session.done(f"{lines:,} lines written to {file}", {"file": file, "lines": lines})
+
+
+def _left_out(memory: Memory) -> str:
+    """Say what is in the store, but in no export of history; empty: nothing."""
+    store = memory.stats().store
+    runs = store.runs_waiting + store.runs_parked + store.runs_ended
+    left = [f"the {runs:,} runs of the store, with their inputs and outputs"] if runs else []
+    return " and ".join([*left, *(["the receipts of forgetting"] if memory.receipts() else [])])

@@ -14,7 +14,7 @@ from fornix.compaction import notes
 from fornix.compaction.own import Given, Known, kept, restored
 from fornix.compaction.planning import Workshop, carried_out, drawn, freed
 from fornix.compaction.room import Rooms, shrunk
-from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View
+from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View, living
 from fornix.compaction.strategies import Trim
 from fornix.compaction.told import Compacted, Listeners, compactions_of
 from fornix.compaction.worker import BUSY_S, CompactionWorker, Failure
@@ -91,7 +91,7 @@ class Compactions:
 
     def _relieve(self, ref: SetRef) -> None:
         deadline = time.monotonic() + self.site.wait_s
-        while (info := self.site.store.set_info(ref)) is not None and pressed(info):
+        while (info := self._info(ref)) is not None and pressed(info):
             try:
                 done = self.step(ref, by="background")
             except SetBusy as error:
@@ -125,7 +125,7 @@ class Compactions:
 
     def _in_background(self, ref: SetRef) -> bool:
         """Do a step if the set is at its mark; return whether it may need another one."""
-        info = self.site.store.set_info(ref)
+        info = self._info(ref)
         if info is None or info.definition.execution != "background" or not due(info):
             return False
         return self.step(ref, by="background") is not None
@@ -183,9 +183,7 @@ class Compactions:
         )
 
     def _planned(self, ref: SetRef, by: str, given: Given | None) -> Compact | None:
-        site = self.site
-        view = StoreView(site.store)
-        info = view.info(ref)
+        site, info = self.site, self._info(ref)
         if info is None or not info.items:
             return None
         compaction = info.definition.compaction if given is None else kept(given, self.known)
@@ -194,12 +192,18 @@ class Compactions:
             raise InvalidInput(
                 f"set {ref.name!r} has compaction='reject'; name a strategy: compact(Trim(n=10))"
             )
-        stock = Stock(view, info, NOTHING, site.clock())
+        stock = Stock(StoreView(site.store), info, NOTHING, site.clock())
         draw = drawn(stock, strategy, site.shop)
         if draw is None:
             return None
         change = carried_out(stock, draw, site.shop, by=by, new_id=site.new_id)
         return change if shrunk(stock.held, freed(stock, draw, change)) else None
+
+    def _info(self, ref: SetRef) -> SetInfo | None:
+        """Return a set, without what has expired."""
+        site = self.site
+        info = site.store.set_info(ref)
+        return None if info is None else living(site.store, info, site.clock())
 
     def _commit(self, ref: SetRef, change: Compact, lease: Lease) -> Compacted:
         site = self.site

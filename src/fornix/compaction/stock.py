@@ -139,6 +139,26 @@ class Stock:
         return replace(self, info=left)
 
 
+def living(store: Store, info: SetInfo, now: int) -> SetInfo:
+    """Return a set without its items that have expired, which take no room.
+
+    A store counts them until something is added, or a sweep comes.
+    """
+    if info.expiring is None or info.expiring > now:
+        return info
+    rows = store.out_of_time(info.number, now=now, valid_at=None)
+    gone = store.stored(rows)
+    tokens = sum(feature.tokens for feature in store.features_of(info.number, rows))
+    size = sum(map(bytes_of, gone))
+    return replace(
+        info,
+        items=info.items - len(gone),
+        tokens=info.tokens - tokens,
+        bytes=info.bytes - size,
+        expiring=None,
+    )
+
+
 def place_of(stored: StoredItem) -> tuple[int, int]:
     """Return where an item stands among the items of its set."""
     time = stored.record.time

@@ -1,6 +1,7 @@
 """Windows: what an agent remembers of what was asked and answered, and shows its model."""
 
 from fornix.context.by_model import ByModel
+from fornix.context.held import Column, Held
 from fornix.context.hierarchical import Hierarchical, Layer
 from fornix.context.hybrid import Hybrid
 from fornix.context.linked import Linked
@@ -28,11 +29,13 @@ from fornix.embed import float8
 __all__ = [
     "Asked",
     "ByModel",
+    "Column",
     "Combined",
     "ContextMemory",
     "Evict",
     "Explicit",
     "Fading",
+    "Held",
     "Hierarchical",
     "Hybrid",
     "Importance",

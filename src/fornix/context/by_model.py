@@ -53,6 +53,8 @@ class ByModel(Scorer):
         otherwise: None: `Length`.
     """
 
+    once = True
+
     def __init__(
         self, chat: ChatModel, *, attempts: int = 2, otherwise: Scoring | None = None
     ) -> None:

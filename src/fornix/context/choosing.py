@@ -48,8 +48,12 @@ class Choice:
         return sum(self._size(entry) for entry in unit)
 
     def _fill(self, worth: Column | None) -> None:
+        self.take_each(self._held.best_first(self._held.of_units(worth)))
+
+    def take_each(self, slots: Iterable[int]) -> None:
+        """Take the units of slots in their order, as long as there is room."""
         misses = 0
-        for slot in self._held.best_first(self._held.of_units(worth)):
+        for slot in slots:
             entry = self._held.at(slot)
             if entry.id in self._taken or entry.id in self._passed:
                 continue

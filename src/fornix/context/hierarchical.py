@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, get_args
+from dataclasses import dataclass
+from typing import ClassVar, Unpack, get_args
 
 import numpy as np
 
-from fornix.budget import Budget
 from fornix.context.choosing import Choice
 from fornix.context.held import Column, Held
 from fornix.context.kept import Entry, observation_of
 from fornix.context.observation import Observation
-from fornix.context.reflection import Reflection
-from fornix.context.scorers import Scoring
-from fornix.context.settings import Asked, Evict
+from fornix.context.settings import Asked, Evict, Settings, refuse
 from fornix.context.window import Window
 from fornix.errors import InvalidInput
-from fornix.keys import KeySets
 from fornix.messages import Message
-from fornix.place import Now
+from fornix.store import StoredItem
 from fornix.values import counted
 
 
@@ -36,7 +32,7 @@ class Layer:
 
     cap: int
     budget_tokens: int | None = None
-    evict: Evict = field(default="oldest")
+    evict: Evict = "oldest"
 
     def __post_init__(self) -> None:
         counted(self.cap, "the cap of a layer")
@@ -56,48 +52,35 @@ class Hierarchical(Window):
     Args:
         layers: From the first to the last; a number is the cap of a `Layer`.
         stratum: What each context begins with; "": nothing.
-        memory, name, budget_tokens, keep_recent, scorer, reflection, now: See `Window`.
+        settings: What every window takes but for evict and profile; see `Window`.
     """
 
     kind: ClassVar[str] = "hierarchical"
 
-    def __init__(  # noqa: PLR0913 - what any window is set up with; all but the layers by name
+    def __init__(
         self,
         *layers: Layer | int,
         stratum: str | Message | None = "",
-        memory: KeySets | None = None,
-        name: str | None = None,
-        budget_tokens: int | Budget | None = None,
-        keep_recent: int = 1,
-        scorer: Scoring | None = None,
-        reflection: Reflection | None = None,
-        now: Now = None,
+        **settings: Unpack[Settings],
     ) -> None:
+        refuse(settings, ("evict", "profile"), "Hierarchical")
         if not layers:
             raise InvalidInput("Hierarchical needs layers, such as Hierarchical(4, 100)")
         self._layers = tuple(one if isinstance(one, Layer) else Layer(one) for one in layers)
-        counted(keep_recent, "keep_recent", least=0, most=self._layers[0].cap)
-        super().__init__(
-            sum(layer.cap for layer in self._layers),
-            stratum,
-            memory=memory,
-            name=name,
-            budget_tokens=budget_tokens,
-            keep_recent=keep_recent,
-            scorer=scorer,
-            reflection=reflection,
-            now=now,
-        )
+        super().__init__(sum(layer.cap for layer in self._layers), stratum, **settings)
+        counted(self._keep_recent, "keep_recent", least=0, most=self._layers[0].cap)
 
     def layers(self) -> list[list[Observation]]:
         """Return copies of what each layer holds, oldest first; nothing counts as accessed."""
         writer = self._place.writer()
-        with self._mirror.seen(writer) as held:
-            layers = self._layers_of(held)
-            found: list[list[Observation]] = [[] for _ in self._layers]
-            stored = {one.record.id: one for one in self._stored(writer, held)}
-            for entry in held:
-                found[int(layers[held.slot(entry.id)])].append(observation_of(stored[entry.id]))
+        found: list[list[Observation]] = [[] for _ in self._layers]
+
+        def placed(held: Held) -> list[tuple[int, StoredItem]]:
+            layers, stored = self._layers_of(held), self._stored(writer, held)
+            return [(int(layers[held.slot(one.record.id)]), one) for one in stored]
+
+        for layer, one in self._looked(writer, placed):
+            found[layer].append(observation_of(one))
         return found
 
     def _layers_of(self, held: Held) -> Column:

@@ -90,7 +90,7 @@ def entry_of(record: Feature | Record, row: int, first: int, *, where: str) -> E
         record.importance,
         tuple(known.get("calls", ())),
         tuple(known.get("answers", ())),
-        tuple(Stamp(link) for link in known.get("links", ())),
+        tuple(dict.fromkeys(Stamp(link) for link in known.get("links", ()))),
         known.get("kinds", {}),
         known.get("layer", 0),
     )
@@ -205,18 +205,16 @@ def messages_of(stored: StoredItem) -> tuple[Message, Message]:
     return Message.from_dict(value["query"]), Message.from_dict(value["reply"])
 
 
-def vectors_of(
-    stored: StoredItem,
-) -> tuple[tuple[Message, Message], tuple[Vector | None, Vector | None], str | None]:
-    """Return what was said, the vectors of it that are kept, and whose embedder made them.
+def vectors_of(stored: StoredItem) -> tuple[tuple[Vector | None, Vector | None], str | None]:
+    """Return the vectors of what was asked and answered, and whose embedder made them.
 
     Raises:
         InvalidInput: It is no observation.
     """
-    value, said = _value(stored), messages_of(stored)
-    query, reply = (value.get(f"{name}_vector") for name in ("query", "reply"))
+    value = _value(stored)
+    query, reply = value.get("query_vector"), value.get("reply_vector")
     vectors = (query and unpack_vector(query), reply and unpack_vector(reply))
-    return said, vectors, value.get("embedder")
+    return vectors, value.get("embedder")
 
 
 def observation_of(stored: StoredItem) -> Observation:
@@ -225,11 +223,12 @@ def observation_of(stored: StoredItem) -> Observation:
     Raises:
         InvalidInput: It is none.
     """
-    (asked, answered), (asked_by, answered_by), _ = vectors_of(stored)
+    asked, answered = messages_of(stored)
+    (asked_as, answered_as), _ = vectors_of(stored)
     value, item = _value(stored), item_of(stored)
     return Observation(
-        Input(asked, asked_by),
-        Reply(answered, answered_by, item.importance, value.get("scored_by")),
+        Input(asked, asked_as),
+        Reply(answered, answered_as, item.importance, value.get("scored_by")),
         created=Stamp(stored.record.id[:STAMP]),
         accessed=None if item.accessed is None else Stamp.at(item.accessed),
         outcome=value.get("outcome", "accepted"),

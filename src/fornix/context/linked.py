@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import numpy as np
 
-from fornix.budget import Budget
 from fornix.context.held import Column, Held
 from fornix.context.kept import RELATED, Entry, with_known
 from fornix.context.links import expanded
 from fornix.context.observation import Observation, Stamp
-from fornix.context.reflection import Reflection
-from fornix.context.scorers import Scoring
 from fornix.context.semantic import HELD, MOST, Semantic
-from fornix.context.settings import Asked, Evict
+from fornix.context.settings import Asked, Settings
 from fornix.embed import Embedder
 from fornix.errors import InvalidInput, NotFound
-from fornix.keys import KeySets
 from fornix.messages import Message
-from fornix.place import Now
 from fornix.store import Record, Replace
 from fornix.values import checked_name, counted, in_span
 from fornix.writer import Call, Change
@@ -37,19 +32,19 @@ class Linked(Semantic):
     is a hit as well. Links to what is not held lead nowhere.
 
     Args:
-        top_k: How many units it finds, and the newest besides.
+        top_k: How many units it finds besides the newest.
         stratum: What each context begins with; "": nothing.
         hops: How far links are followed.
         decay: What a hop leaves of what a hit is worth.
         linked: How many observations it shows for their links, the best.
         follow: The kinds of links that are followed; None: all.
         cap, embedder: See `Semantic`.
-        memory, name, budget_tokens, evict, keep_recent, scorer, reflection, now: See `Window`.
+        settings: What every window takes but for profile; see `Window`.
     """
 
     kind: ClassVar[str] = "linked"
 
-    def __init__(  # noqa: PLR0913 - what any window is set up with; all but two by name
+    def __init__(  # noqa: PLR0913 - all but two by name
         self,
         top_k: int = 5,
         stratum: str | Message | None = "",
@@ -60,14 +55,7 @@ class Linked(Semantic):
         follow: Sequence[str] | None = None,
         cap: int | None = HELD,
         embedder: str | Embedder | None = None,
-        memory: KeySets | None = None,
-        name: str | None = None,
-        budget_tokens: int | Budget | None = None,
-        evict: Evict | None = None,
-        keep_recent: int = 1,
-        scorer: Scoring | None = None,
-        reflection: Reflection | None = None,
-        now: Now = None,
+        **settings: Unpack[Settings],
     ) -> None:
         self._hops = counted(hops, "hops", least=0, most=HOPS)
         self._decay = in_span(decay, "decay", least=0, most=1)
@@ -76,20 +64,7 @@ class Linked(Semantic):
             raise InvalidInput(f"follow is a list of kinds of links, not {follow!r}")
         kinds = [checked_name(kind, "a kind of links") for kind in follow or ()]
         self._follow = None if follow is None else frozenset(kinds)
-        super().__init__(
-            top_k,
-            stratum,
-            cap=cap,
-            embedder=embedder,
-            memory=memory,
-            name=name,
-            budget_tokens=budget_tokens,
-            evict=evict,
-            keep_recent=keep_recent,
-            scorer=scorer,
-            reflection=reflection,
-            now=now,
-        )
+        super().__init__(top_k, stratum, cap=cap, embedder=embedder, **settings)
 
     def worth(self, held: Held, asked: Asked) -> Column:
         """Return how near hits are, and what is left of that for what is linked to them."""
@@ -153,24 +128,21 @@ class Linked(Semantic):
         if first == second:
             raise InvalidInput(f"an observation cannot be linked to itself: {first!r}")
 
-        def build(_new_id: Callable[[], str]) -> Change:
-            with self._mirror.seen(writer) as held:
-                self._check_held(held, first, second)
-                pairs = [(held[first], second), (held[second], first)]
-                linking = [(one, other) for one, other in pairs if other in one.links]
-                if kind is not None and not linking:
-                    linking = pairs[:1]
-                found = self._stored(writer, [entry for entry, _ in linking])
-            stored = {one.record.id: one for one in found}
+        def planned(held: Held) -> Change:
+            self._check_held(held, first, second)
+            pairs = [(held[first], second), (held[second], first)]
+            linking = [(one, other) for one, other in pairs if other in one.links]
+            if kind is not None and not linking:
+                linking = pairs[:1]
+            stored = self._stored(writer, [entry for entry, _ in linking])
             changes = [
-                Replace(
-                    self._place.ref(self._name),
-                    stored[entry.id].version,
-                    _relinked(stored[entry.id].record, entry, other, kind),
-                )
-                for entry, other in linking
+                Replace(one.set, one.version, _relinked(one.record, entry, other, kind))
+                for one, (entry, other) in zip(stored, linking, strict=True)
             ]
             return Change(changes, None, retry=True)
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            return self._looked(writer, planned)
 
         with self._one_by_one():
             writer.write(Call(name, lambda: [self._name, first, second, kind]), build)

@@ -16,8 +16,8 @@ from fornix.index import Quantised
 SIDES = 2
 """Vectors of an observation: of what was asked, and of what was answered."""
 
-BLOCK = 4_096
-"""Observations compared at once."""
+BLOCK = 512
+"""Slots compared at once: their float32 rows fit a processor's cache."""
 
 
 class Rows:
@@ -56,16 +56,17 @@ class Rows:
 
         The same on every machine: see `fornix.index.vectors`.
         """
-        found = np.full(len(held.live), -np.inf)
-        slots = held.slots
-        slots = slots[self._first[slots] == held.first[slots]]
-        for at in range(0, len(slots), BLOCK):
-            block = slots[at : at + BLOCK]
-            products = self._rows[block].astype(np.float32) @ query.whole
-            norms = self._norms[block] * query.norm
-            each = np.full(products.shape, -np.inf)
-            np.divide(products, norms, out=each, where=norms > 0)
-            found[block] = each.max(axis=1)
+        size = len(held.live)
+        self._grow(size)
+        found = np.full(size, -np.inf)
+        for at in range(0, size, BLOCK):
+            rows = self._rows[at : min(at + BLOCK, size)]
+            products = rows.reshape(-1, rows.shape[2]).astype(np.float32) @ query.whole
+            norms = self._norms[at : at + len(rows)] * query.norm
+            each = np.full(norms.shape, -np.inf)
+            np.divide(products.reshape(norms.shape), norms, out=each, where=norms > 0)
+            found[at : at + len(rows)] = each.max(axis=1)
+        found[~held.live | (self._first[:size] != held.first)] = -np.inf
         return found
 
     def _grow(self, size: int) -> None:

@@ -180,6 +180,8 @@ class Reflecting:
     """
 
     def __init__(self, settings: Reflection, place: Place, name: str) -> None:
+        if not isinstance(settings, Reflection):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"reflection is a Reflection(threshold), not {settings!r}")
         self._settings, self._place, self._name = settings, place, name
         self._turn = threading.Lock()
         self.failure: Exception | None = None
@@ -232,9 +234,9 @@ class Reflecting:
 
     def now(self, writer: Writer, keep: Keep) -> Observation | None:
         """Reflect on what has come, due or not; return the insight, if there is one."""
-        with self._turn:
+        with self._ours() as is_ours:
             tally = Tally.read(writer, self._note)
-            if not tally.since:
+            if not is_ours or not tally.since:
                 return None
             done = self._reflected(writer, tally, keep)
             self._tell(done)

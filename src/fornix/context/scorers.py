@@ -52,6 +52,9 @@ class Scorer(ABC):
     ages: ClassVar[bool] = False
     """Whether a score falls as time goes by; then it is made anew when something is evicted."""
 
+    once: ClassVar[bool] = False
+    """Whether making a score takes long, or costs something, so that it is not made anew."""
+
     @abstractmethod
     def score(
         self, observation: Observation, *, now: datetime, held: Sequence[Observation]
@@ -103,8 +106,8 @@ def scored(
 
 
 def ages(scorer: Scoring) -> bool:
-    """Return whether scores of a scorer fall as time goes by."""
-    return isinstance(scorer, Scorer) and scorer.ages
+    """Return whether scores of a scorer are made anew as time goes by."""
+    return isinstance(scorer, Scorer) and scorer.ages and not scorer.once
 
 
 def hours_since(observation: Observation, now: datetime) -> float:
@@ -176,6 +179,8 @@ class Novelty(Scorer):
         among: How many are compared, the newest.
     """
 
+    once = True
+
     def __init__(self, embedder: str | Embedder = "static", *, among: int = AMONG) -> None:
         self._embedder = open_embedder(embedder)
         self._near = Nearness(self._embedder) if self._embedder.dimensions else None
@@ -243,6 +248,9 @@ class Explicit(Scorer):
 class Combined(Scorer):
     """The weighted mean of what several scorers say.
 
+    It falls as time goes by if a part does, unless another part is made only once, as `ByModel`
+    and `Novelty`: then all of it is.
+
     Args:
         parts: Scorers, each with its weight: ``Combined((Recency(), 1), (Novelty(), 3))``.
     """
@@ -256,20 +264,25 @@ class Combined(Scorer):
         self._total = sum(weight for _, weight in parts)
         if not self._total:
             raise InvalidInput("one of the weights of scorers must be above 0")
-        self._parts = parts
+        self._parts = [part for part in parts if part[1]]
 
     @property
     def ages(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of its parts
         """Whether one of them falls as time goes by."""
-        return any(ages(scorer) for scorer, weight in self._parts if weight)
+        return any(isinstance(scorer, Scorer) and scorer.ages for scorer, _ in self._parts)
+
+    @property
+    def once(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of its parts
+        """Whether one of them is made once."""
+        return any(isinstance(scorer, Scorer) and scorer.once for scorer, _ in self._parts)
 
     def score(
         self, observation: Observation, *, now: datetime, held: Sequence[Observation]
     ) -> Score:
         """Return the mean, and all who had a part in it."""
-        weighty = [(scorer, weight) for scorer, weight in self._parts if weight]
-        found = [scored(scorer, observation, now=now, held=held) for scorer, _ in weighty]
-        value = sum(one.value * weight for one, (_, weight) in zip(found, weighty, strict=True))
+        found = [scored(scorer, observation, now=now, held=held) for scorer, _ in self._parts]
+        weights = [weight for _, weight in self._parts]
+        value = sum(one.value * weight for one, weight in zip(found, weights, strict=True))
         reasons = "; ".join(one.because for one in found if one.because) or None
         by = " + ".join(dict.fromkeys(one.by for one in found if one.by)) or None
         return Score(min(1.0, value / self._total), by, reasons)

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from functools import partial
+from typing import Any, ClassVar, Unpack, cast
 
 import numpy as np
 
-from fornix.budget import Budget
 from fornix.context.held import Column, Held
-from fornix.context.kept import Entry, kept, vectors_of
+from fornix.context.kept import Entry, kept, messages_of, vectors_of
 from fornix.context.nearest import Rows
 from fornix.context.observation import Observation
-from fornix.context.reflection import Reflection
-from fornix.context.scorers import Scoring
-from fornix.context.settings import Asked, Evict
+from fornix.context.settings import Asked, Settings, refuse
 from fornix.context.window import Window
 from fornix.embed import Embedder, Vector, open_embedder, pack_vector
 from fornix.errors import EmbedderFailed, InvalidInput
 from fornix.index import Quantised, quantised
 from fornix.items import Item
-from fornix.keys import KeySets
 from fornix.messages import Message
 from fornix.nearness import Nearness
-from fornix.place import Now
 from fornix.recall import SearchOptions
 from fornix.store import StoredItem
 from fornix.values import counted
@@ -34,8 +30,11 @@ from fornix.writer import Writer
 HELD = 10_000
 """Units that a window by meaning holds, unless it is told otherwise."""
 
-MOST = 1_000
+MOST = 200
 """Units that it shows at most."""
+
+HITS = 4
+"""Observations that are searched for each unit that is wanted: a unit may have several."""
 
 SCORE_OF_BEST = 3.0
 """What search gives to the best in words and meaning: 1 + 2."""
@@ -59,7 +58,7 @@ class Near:
 
 
 class Semantic(Window):
-    """Shows what has most to do with the prompt, in order of time, and the newest unit.
+    """Shows the newest unit, and what of the rest has most to do with the prompt, in order of time.
 
     Without an embedder of its own, the search of the set finds it: by words and by meaning, with
     the embedder of the memory. With one, what was asked and what was answered have a vector each,
@@ -68,50 +67,33 @@ class Semantic(Window):
     when the window is asked. Without a prompt it shows the newest units.
 
     Args:
-        top_k: How many units it shows, and the newest besides.
+        top_k: How many units it shows besides the newest.
         stratum: What each context begins with; "": nothing.
         cap: How many units it holds; None: any number.
         embedder: Makes the vectors; a bundled one by name, or another. None: the memory's own; in
             RAM the default one.
-        memory, name, budget_tokens, evict, keep_recent, scorer, reflection, now: See `Window`.
+        settings: What every window takes but for profile; see `Window`.
     """
 
     kind: ClassVar[str] = "semantic"
 
-    def __init__(  # noqa: PLR0913 - what any window is set up with; all but two by name
+    def __init__(
         self,
         top_k: int = 5,
         stratum: str | Message | None = "",
         *,
         cap: int | None = HELD,
         embedder: str | Embedder | None = None,
-        memory: KeySets | None = None,
-        name: str | None = None,
-        budget_tokens: int | Budget | None = None,
-        evict: Evict | None = None,
-        keep_recent: int = 1,
-        scorer: Scoring | None = None,
-        reflection: Reflection | None = None,
-        now: Now = None,
+        **settings: Unpack[Settings],
     ) -> None:
+        refuse(settings, ("profile",), type(self).__name__)
         self._top_k = counted(top_k, "top_k", most=MOST)
         self._embedder = None if embedder is None else open_embedder(embedder)
         if self._embedder is not None:
             self._near, self._rows = Nearness(self._embedder), Rows(self._embedder.dimensions)
         else:
             self.ram_embedder = None
-        super().__init__(
-            cap,
-            stratum,
-            memory=memory,
-            name=name,
-            budget_tokens=budget_tokens,
-            evict=evict,
-            keep_recent=keep_recent,
-            scorer=scorer,
-            reflection=reflection,
-            now=now,
-        )
+        super().__init__(cap, stratum, **settings)
 
     # --- what is kept -------------------------------------------------------------------------
 
@@ -133,7 +115,7 @@ class Semantic(Window):
                     f"{embedder.name!r} gives {embedder.dimensions}; assign what that one gives"
                 )
         try:
-            query, reply = self._embedded(observation.messages, given)
+            query, reply = self._embedded(lambda: observation.messages, given)
         except EmbedderFailed as error:
             _LOG.warning("an observation is kept without vectors", extra={"error": str(error)})
             query, reply = given
@@ -144,12 +126,16 @@ class Semantic(Window):
         return replace(item, value=value)
 
     def _embedded(
-        self, said: tuple[Message, Message], given: tuple[Vector | None, Vector | None]
+        self,
+        said: Callable[[], tuple[Message, Message]],
+        given: tuple[Vector | None, Vector | None],
     ) -> tuple[Vector, Vector]:
         """Return both vectors; those that are given are not made."""
-        wanted = [m.content for m, v in zip(said, given, strict=True) if v is None]
-        made = iter(self._near.vectors(wanted))
-        query, reply = (next(made) if v is None else v for v in given)
+        query, reply = given
+        if query is None or reply is None:
+            wanted = [m.content for m, v in zip(said(), given, strict=True) if v is None]
+            made = iter(self._near.vectors(wanted))
+            query, reply = (next(made) if v is None else v for v in given)
         return query.astype(np.float32), reply.astype(np.float32)
 
     # --- what is shown ------------------------------------------------------------------------
@@ -159,13 +145,16 @@ class Semantic(Window):
         if prompt is None or not prompt.content.strip():
             return None
         if self._embedder is None:
-            asked = SearchOptions(limit=MOST, touch=False)
+            asked = SearchOptions(limit=HITS * (self._top_k + 1), touch=False)
             hits = writer.search([self._place.ref(self._name)], prompt.content, asked)
             return Near({str(hit.item.id): hit.score / SCORE_OF_BEST for hit in hits})
         (query,) = self._near.vectors([prompt.content])
-        with self._mirror.seen(writer) as held:
+
+        def looked(held: Held) -> tuple[list[Entry], list[StoredItem]]:
             missing = self._rows.missing(held)
-            stored = self._stored(writer, missing)
+            return missing, self._stored(writer, missing)
+
+        missing, stored = self._looked(writer, looked)
         found = self._fetched(stored)
         fetched = [(entry, found[entry.id]) for entry in missing if entry.id in found]
         return Near({}, quantised(query.astype(np.float32)), fetched)
@@ -174,14 +163,14 @@ class Semantic(Window):
         assert self._embedder is not None  # noqa: S101 - it has vectors
         found: dict[str, tuple[Vector, Vector]] = {}
         for stored in items:
-            said, given, by = vectors_of(stored)
+            given, by = vectors_of(stored)
             if by is not None and by != self._embedder.name:
                 raise InvalidInput(
                     f"window {self._name!r} holds vectors of embedder {by!r}, which cannot be "
                     f"compared with those of {self._embedder.name!r}; open it with that one, or "
                     "give another name="
                 )
-            found[stored.record.id] = self._embedded(said, given)
+            found[stored.record.id] = self._embedded(partial(messages_of, stored), given)
         return found
 
     def nearness(self, held: Held, asked: Asked) -> Column:
@@ -203,13 +192,15 @@ class Semantic(Window):
         return found
 
     def hits(self, held: Held, asked: Asked) -> dict[int, float]:
-        """Return the slots of the *top_k* units that are nearest, best first, and how near."""
+        """Return the *top_k* units that are nearest but for the newest, by a slot; and how near."""
         near = held.of_units(self.nearness(held, asked))
+        newest = {int(held.unit[held.slot(unit[0].id)]) for unit in held.last_units(1)}
         units: dict[int, int] = {}
         for slot in held.best_first(near):
-            units.setdefault(int(held.unit[slot]), slot)
             if len(units) == self._top_k:
                 break
+            if int(held.unit[slot]) not in newest:
+                units.setdefault(int(held.unit[slot]), slot)
         return {slot: float(near[slot]) for slot in units.values()}
 
     def worth(self, held: Held, asked: Asked) -> Column:

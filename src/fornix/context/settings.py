@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias, TypedDict
@@ -55,6 +55,13 @@ class Asked:
     now: datetime
     writer: Writer
     known: object = None
+
+
+def refuse(settings: Settings, names: Collection[str], window: str) -> None:
+    """Refuse settings that a window has made itself, or cannot go by."""
+    for name in names:
+        if name in settings and (name, settings[name]) != ("profile", "fornix"):
+            raise InvalidInput(f"{window} takes no {name}={settings[name]!r}; it has its own")
 
 
 def stratum_of(given: str | Message | None) -> tuple[Message, ...]:

@@ -80,17 +80,24 @@ class HistoryLines:
         elif kind == "end":
             yield from self._whole()
             self._end(fields)
-        elif kind in self._kinds and self._commit is not None:
-            self._part(self._kinds[cast("str", kind)](fields), fields)
+        elif str(kind) in self._kinds and self._commit is not None:
+            self._part(self._kinds[str(kind)](fields), fields)
         else:
-            known = ", ".join(["commit", "set", *self._kinds, "accessed", "end"])
-            raise InvalidInput(f'"type" is {kind!r}; after a commit it is one of {known}')
+            raise self._out_of_place(kind)
 
     def end(self) -> Iterator[Entry]:
         """Refuse a file that was cut off."""
         if not self._ended:
             raise InvalidInput("the file breaks off: a history ends with a line of type end")
         yield from ()
+
+    def _out_of_place(self, kind: Value) -> InvalidInput:
+        if str(kind) in self._kinds:
+            return InvalidInput(
+                f'a line is missing: "type" is {kind!r}, but no commit is before it'
+            )
+        known = ", ".join(["commit", "set", *self._kinds, "accessed", "end"])
+        return InvalidInput(f'"type" is {kind!r}; after a commit it is one of {known}')
 
     # --- commits
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias, cast
@@ -17,7 +17,7 @@ from fornix.errors import InvalidInput
 from fornix.items import Item, text_of
 from fornix.records import as_passed
 from fornix.store import Definition, Node
-from fornix.transfer.export import LABELS
+from fornix.transfer.export import LABELS, item_fields
 from fornix.values import Path, Value, checked, checked_name, microseconds
 
 
@@ -30,13 +30,26 @@ class SetLine:
     definition: Definition
 
 
+class Place(NamedTuple):
+    """Where an item is; the key None is knowledge."""
+
+    key: str | None
+    set: str
+    id: str
+
+
 @dataclass(frozen=True, slots=True)
 class ItemLine:
-    """An item of a set."""
+    """An item of a set.
+
+    Attributes:
+        sources: What it was made of; None: that its own set has what its item names.
+    """
 
     key: str | None
     set: str
     item: Item
+    sources: Sequence[Place] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +207,17 @@ def checked_item(item: Item) -> Item:
     if item.text is None and text_of(item.value) is None:
         raise InvalidInput('the value has no text that search could read: add "text" ("" for none)')
     return item
+
+
+def differs(item: Item, old: Item) -> bool:
+    """Return whether the item of a file says something else than the one that is there."""
+    whole = replace(
+        item,
+        text=text_of(item.value) if item.text is None else item.text,
+        time=item.time or old.time,
+        set_name=old.set_name,
+    )
+    return item_fields(whole, key=None) != item_fields(old, key=None)
 
 
 def time_of(found: Value, zone: tzinfo | None = None) -> datetime | None:

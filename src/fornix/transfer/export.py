@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ from fornix.memory import Memory
 from fornix.records import item_of
 from fornix.scope import is_hidden
 from fornix.store import Node, Scope, SetInfo, SetRef, Store, StoredItem
-from fornix.values import Path, Value, checked_name, microseconds, moment
+from fornix.values import Path, Value, checked_name, moment
 
 FORMAT = 1
 """The version of the format that `export_lines` writes."""
@@ -48,20 +48,22 @@ def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator
     The same memory gives the same lines, byte for byte, also after a trip through an import.
     """
     store = memory.store
-    at, now = store.commit_at(LAST), microseconds(datetime.now(UTC))
+    at, now = store.commit_at(LAST), memory.engine.clock()
+    view = _View(at, now, _wants(memory, selection))
     yield wire.encode({"type": "fornix", "format": FORMAT})
     for key in memory.keys() if selection.keys is None else selection.keys:
         scope = Scope(memory.space, checked_name(key, "a key"))
-        yield from _set_lines(store, scope, selection, at)
+        yield from _set_lines(store, scope, selection, view)
         if selection.trees:
             for path, node in walk_tree(store, scope, at=at, now=now):
                 yield wire.encode(node_fields(key, path, node))
     if selection.knowledge:
-        yield from _set_lines(store, Scope(memory.knowledge.name, None), selection, at)
+        knowledge = Scope(memory.knowledge.name, None)
+        yield from _set_lines(store, knowledge, selection, view)
 
 
 def exported_items(memory: Memory, selection: Selection) -> int:
-    """Return how many items `export_lines` will write, if nobody changes them meanwhile."""
+    """Return how many items `export_lines` writes at most: those that expired stay out of it."""
     keys = memory.keys() if selection.keys is None else selection.keys
     scopes = [Scope(memory.space, key) for key in keys]
     if selection.knowledge:
@@ -86,18 +88,85 @@ def _infos(store: Store, scope: Scope, selection: Selection) -> list[SetInfo]:
     return [info for info in there if wanted is None or info.ref.name in wanted]
 
 
-def _set_lines(store: Store, scope: Scope, selection: Selection, at: int) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The state that is exported, and what of it.
+
+    Attributes:
+        at: The commit after which it is read.
+        now: What has expired by then is not in it, in microseconds.
+        wants: Whether a set is.
+    """
+
+    at: int
+    now: int
+    wants: Callable[[SetRef], bool]
+
+    def shows(self, item: StoredItem) -> bool:
+        """Return whether a live item has not expired."""
+        return item.record.expires is None or item.record.expires > self.now
+
+
+def _wants(memory: Memory, selection: Selection) -> Callable[[SetRef], bool]:
+    """Return what tells whether a set is exported."""
+    keys, sets = selection.keys, selection.sets
+
+    def wants(ref: SetRef) -> bool:
+        space, key = ref.scope
+        if is_hidden(ref) or (sets is not None and ref.name not in sets):
+            return False
+        if key is None:
+            return selection.knowledge and space == memory.knowledge.name
+        return space == memory.space and (keys is None or key in keys)
+
+    return wants
+
+
+def _set_lines(store: Store, scope: Scope, selection: Selection, view: _View) -> Iterator[str]:
     for info in _infos(store, scope, selection):
         yield wire.encode(set_fields(info))
-        for stored in set_items(store, info.ref, at=at):
-            yield wire.encode(item_fields(item_of(stored), key=scope.key))
+        for page in _pages(store, info.ref, at=view.at):
+            there = [stored for stored in page if view.shows(stored)]
+            sources = _sources(store, there, view)
+            for stored in there:
+                fields = item_fields(item_of(stored), key=scope.key)
+                linked = sources.get(stored.row, [])
+                if linked or stored.record.sources:
+                    fields["linked"] = linked
+                yield wire.encode(fields)
+
+
+def _sources(store: Store, page: Sequence[StoredItem], view: _View) -> dict[int, list[Value]]:
+    """Return which live items, of sets that are exported, versions were derived from, by row."""
+    pairs = store.links([item.row for item in page])
+    stored = {version.row: version for version in store.stored(sorted({s for _, s in pairs}))}
+    there = {row for row, v in stored.items() if view.wants(v.set) and _lives(store, v, view)}
+    found: dict[int, list[Value]] = {}
+    for row, source in pairs:
+        if source in there:
+            ref = stored[source].set
+            place: Value = [ref.scope.key, ref.name, stored[source].record.id]
+            places = found.setdefault(row, [])
+            places.extend([] if place in places else [place])
+    return {row: sorted(places, key=wire.encode) for row, places in found.items()}
+
+
+def _lives(store: Store, version: StoredItem, view: _View) -> bool:
+    """Return whether the item of a version is exported, in whatever version."""
+    (live,) = store.get(version.set, [version.record.id], at=view.at)
+    return live is not None and live.first == version.first and view.shows(live)
 
 
 def set_items(store: Store, ref: SetRef, *, at: int) -> Iterator[StoredItem]:
     """Yield the items of a set in order, as after commit *at*."""
+    for page in _pages(store, ref, at=at):
+        yield from page
+
+
+def _pages(store: Store, ref: SetRef, *, at: int) -> Iterator[list[StoredItem]]:
     after: tuple[int, int] | None = None
     while page := store.page(ref, after=after, limit=PAGE, at=at):
-        yield from page
+        yield page
         time = page[-1].record.time
         after = (page[-1].updated if time is None else time, page[-1].first)
 

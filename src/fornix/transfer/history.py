@@ -134,7 +134,7 @@ class _History:
         for (path, node), place, end in zip(found.put, found.places, found.ends, strict=True):
             made = place >> PLACE_BITS
             if node.expires == GONE:
-                self._stood.add((found.scope, path))
+                continue  # what is kept tells where one is needed, here as in the first store
             if made != found.commit.number and path not in self._paths(made):
                 self._note_gone(made, place, found.scope, path)
             if end is not None and path not in self._paths(end):
@@ -147,11 +147,12 @@ class _History:
             gone.append((place, scope, path))
 
     def _paths_of(self, number: int) -> frozenset[Path]:
-        """Return which nodes a commit put or removed."""
+        """Return which nodes a commit put or removed, of those that are kept."""
         found = self._effects(number)
         if found is None:
             return frozenset()
-        return frozenset([*found.removed, *(path for path, _ in found.put)])
+        put = (path for path, node in found.put if node.expires != GONE)
+        return frozenset([*found.removed, *put])
 
     def _whole_from(self) -> dict[Scope | SetRef, tuple[int, int]]:
         """Return from which commit and time on the past is whole, where it is not from the first.
@@ -231,7 +232,8 @@ class _History:
         puts = [
             (place, path, node)
             for place, (path, node) in zip(found.places, found.put, strict=True)
-            if len(path) == 1 or self._store.node(found.scope, path[:-1], at=number, now=EVER)
+            if node.expires != GONE
+            and (len(path) == 1 or self._store.node(found.scope, path[:-1], at=number, now=EVER))
         ]
         stand_in = Node(is_object=False, expires=GONE)
         puts += [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
@@ -22,6 +23,7 @@ from fornix.transfer.entries import (
     Ids,
     ItemLine,
     NodeLine,
+    Place,
     SetLine,
     checked_item,
     object_of,
@@ -101,7 +103,7 @@ class FornixLines:
         elif kind == "set":
             yield self.set(fields)
         elif kind == "item":
-            yield self.item(fields)
+            yield self._derived(fields)
         elif kind in ("object", "value"):
             yield self.node(fields)
         else:
@@ -157,6 +159,11 @@ class FornixLines:
         )
         return ItemLine(key, name, checked_item(item))
 
+    def _derived(self, fields: dict[str, Value]) -> ItemLine:
+        """Return an item, with the places of what it was made of."""
+        line = self.item({name: value for name, value in fields.items() if name != "linked"})
+        return replace(line, sources=_places(fields["linked"]) if "linked" in fields else None)
+
     def node(self, fields: dict[str, Value]) -> NodeLine:
         """Return the node of exact memory that a line is."""
         only(fields, "type key path value expires")
@@ -192,6 +199,22 @@ def _definition(given: dict[str, Value]) -> Definition:
     if "admission" in given:
         asked["admission"] = _admission(given["admission"])
     return definition({name: value for name, value in asked.items() if value is not None})
+
+
+def _places(found: Value) -> list[Place]:
+    """Return the items that an item was made of."""
+    lists = [one for one in found if isinstance(one, list)] if isinstance(found, list) else None
+    if lists is None or len(lists) != len(cast("list[Value]", found)):
+        raise InvalidInput(f'"linked" must be a list of [key, set, id], not {found!r}')
+    places: list[Place] = []
+    for place in lists:
+        if len(place) != len(Place._fields):
+            raise InvalidInput(f'"linked" must be a list of [key, set, id], not {found!r}')
+        key, name, item_id = place
+        owner = None if key is None else checked_name(key, 'a key of "linked"')
+        where = checked_name(name, 'a set of "linked"'), checked_name(item_id, 'an id of "linked"')
+        places.append(Place(owner, *where))
+    return places
 
 
 def _check_compaction(plan: Value) -> None:

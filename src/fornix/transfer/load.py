@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from fornix import wire
 from fornix.errors import DuplicateItem, FornixError, InvalidInput, StaleRun
-from fornix.items import Item, text_of
+from fornix.items import Item
 from fornix.keys import KeyBatch
 from fornix.memory import Memory
 from fornix.records import item_of
@@ -23,13 +22,14 @@ from fornix.transfer.entries import (
     NodeLine,
     SetLine,
     Skipped,
+    differs,
 )
-from fornix.transfer.export import item_fields
 from fornix.transfer.foreign import Target
 from fornix.transfer.layouts import Layout, entries, has_history
+from fornix.transfer.linking import Linking, is_derived
 from fornix.transfer.replay import Replay
 from fornix.transfer.source import Source
-from fornix.values import moment
+from fornix.values import microseconds, moment
 
 CHUNK = 500
 """Lines that one commit holds."""
@@ -55,6 +55,9 @@ class Loaded:
         expired: Those that expired before they could be written.
         commits: Commits of a history that were done again; `added` are their versions of items.
         commits_kept: Those that had been done before.
+        linked: Items that were linked to what they were made of.
+        unlinked: Items made of something that is not there, so that their lineage ends, and
+            forgetting it does not reach them. They keep its ids as `sources`.
     """
 
     added: int = 0
@@ -66,6 +69,8 @@ class Loaded:
     expired: int = 0
     commits: int = 0
     commits_kept: int = 0
+    linked: int = 0
+    unlinked: int = 0
 
     def plus(self, other: Loaded) -> Loaded:
         """Return the sums."""
@@ -105,13 +110,17 @@ class Load:
             done = Replay(self._memory, source, progress).run()
             self.done = Loaded(added=done.versions, commits=done.commits, commits_kept=done.kept)
             return self.done
-        last, begun = 0, False
+        last, begun, derived = 0, False, False
         self._exported = layout == "fornix"
         try:
             for number, chunk in _chunks(entries(source, layout, target), mixed=layout != "fornix"):
                 self.done = self.done.plus(self._commit(chunk))
                 last, begun = number or last, True
+                derived = derived or any(isinstance(e, ItemLine) and is_derived(e) for e in chunk)
                 progress(len(chunk))
+            if derived and self._exported:
+                links = Linking(self._memory).run(source)
+                self.done = replace(self.done, linked=links.linked, unlinked=links.unlinked)
         except BaseException as error:
             if begun or not isinstance(error, FornixError):  # what is cut off may be committed
                 far = f"up to {source.at(last)} at least" if last else "in part"
@@ -144,7 +153,7 @@ class Load:
         if info is not None and info.definition == line.definition:
             return Loaded()
         change = Define(ref, line.definition, replace=self._on_existing == "update")
-        batch = Batch(scope=ref.scope, time=time.time_ns() // 1000, define=[change])
+        batch = Batch(scope=ref.scope, time=self._memory.engine.clock(), define=[change])
         if info is not None:
             store.commit(batch)
             return Loaded(sets=1)
@@ -159,6 +168,11 @@ class Load:
 
     def _add(self, line: ItemLine, items: Sequence[Item]) -> Loaded:
         """Write what is new, then what is to be replaced; count what was written here."""
+        now, given = self._memory.engine.clock(), len(items)
+        items = [i for i in items if i.expire_at is None or microseconds(i.expire_at) > now]
+        return replace(self._add_living(line, items), expired=given - len(items))
+
+    def _add_living(self, line: ItemLine, items: Sequence[Item]) -> Loaded:
         owner = self._memory.knowledge if line.key is None else self._memory.key(line.key)
         chosen = owner.set(line.set)
         add = chosen.add_back if self._exported else chosen.add_many
@@ -167,7 +181,7 @@ class Load:
         old = self._add_new(chosen, self._ref(line), items)
         changed: list[Item] = []
         if self._on_existing == "update":
-            changed = [i for i in items if i.id in old and _differs(i, old[i.id])]
+            changed = [i for i in items if i.id in old and differs(i, old[i.id])]
         if changed:
             add(changed, on_existing="update")
         added = len(items) - len(old)
@@ -206,7 +220,7 @@ class Load:
 
     def _put_all(self, batch: KeyBatch, nodes: Sequence[NodeLine]) -> Loaded:
         written = kept = expired = 0
-        now = time.time_ns() // 1000
+        now = self._memory.engine.clock()
         for line in nodes:
             if line.node.expires is not None and line.node.expires <= now:
                 expired += 1
@@ -229,16 +243,6 @@ class Load:
         else:
             tree.set(line.path, node.value, expires_at=expires)
         return True
-
-
-def _differs(item: Item, old: Item) -> bool:
-    whole = replace(
-        item,
-        text=text_of(item.value) if item.text is None else item.text,
-        time=item.time or old.time,
-        set_name=old.set_name,
-    )
-    return item_fields(whole, key=None) != item_fields(old, key=None)
 
 
 def _chunks(

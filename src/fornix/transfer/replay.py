@@ -220,7 +220,9 @@ class Replay:
                 owner = part.line if isinstance(part, Begun) else part
                 ref = self._ref(owner.key, owner.set)
                 self._take(part, ref, pasts.setdefault(ref, _Gathered()), line, records)
-        return [gathered.past(ref) for ref, gathered in pasts.items()]
+        changed = [gathered.past(ref) for ref, gathered in pasts.items()]
+        links = [Past(ref, links=gathered.links) for ref, gathered in pasts.items()]
+        return [*changed, *(past for past in links if past.links)]  # of one set to another too
 
     def _take(
         self,
@@ -290,9 +292,7 @@ class _Gathered:
     floor: int = 0
 
     def past(self, ref: SetRef) -> Past:
-        return Past(
-            ref, self.begun, self.ended, self.links, self.compactions, self.undone, self.floor
-        )
+        return Past(ref, self.begun, self.ended, (), self.compactions, self.undone, self.floor)
 
 
 def _deltas(part: Part) -> Iterator[TreeDelta]:

@@ -261,7 +261,8 @@ class Sets:
 
     def _past_lineage(self, past: Past, work: Work) -> None:
         for row, source in past.links:
-            self.lineage.link(row, [source], work)
+            if self._is_kept(row, past.set) and self._is_kept(source, past.set):
+                self.lineage.link(row, [source], work)
         for done in past.compactions:
             gone = [0] * done.erased
             self.lineage.keep(replace(done, retired=[*done.retired, *gone], undone=None), work)
@@ -270,6 +271,12 @@ class Sets:
             if done is None or done.set != past.set:
                 raise NotFound(f"set {past.set.name!r} has no compaction {compaction}")
             self.lineage.keep(replace(done, undone=work.number), work)
+
+    def _is_kept(self, number: int, near: SetRef) -> bool:
+        """Return whether a version is kept; it is looked for in the set that it is *near* first."""
+        home = self.named(near)
+        likely = [] if home is None else [home]
+        return any(home.numbered(number) for home in (*likely, *self._by_number.values()))
 
     def _revive(self, row: ItemRow, work: Work) -> None:
         last = row.home.last(row.record.id)

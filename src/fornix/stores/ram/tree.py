@@ -130,7 +130,8 @@ class Tree:
         """Remove every version that ended by commit *until*, with what is below it."""
         gone = self._remove(lambda row: row.ended is not None and row.ended <= until)
         commit, time = self.floor
-        self.floor = max([commit, *(row.ended for row in gone if row.ended)]), time
+        kept = [row.ended for row in gone if row.ended and row.expires != GONE]
+        self.floor = max([commit, *kept]), time
         return len(gone)
 
     def _remove(self, goes: Callable[[NodeRow], bool]) -> list[NodeRow]:

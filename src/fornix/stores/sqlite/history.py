@@ -102,8 +102,10 @@ def prune(db: apsw.Connection, *, before: int, after: int, limit: int) -> tuple[
     query(
         db,
         "UPDATE scope SET floor = max(floor, gone.ended) FROM (SELECT scope, max(ended) AS ended "  # noqa: S608 - ours
-        f"FROM node WHERE {span} GROUP BY scope) AS gone WHERE gone.scope = scope.id",
+        f"FROM node WHERE {span} AND expires IS NOT ?4 GROUP BY scope) AS gone "
+        "WHERE gone.scope = scope.id",
         *here,
+        GONE,
     )
     query(db, f"DELETE FROM node WHERE {span}", *here)  # noqa: S608 - ours
     removed = db.changes()

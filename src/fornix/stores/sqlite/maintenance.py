@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
 
-from fornix.errors import NotFound
+from fornix.errors import NotFound, StoreBusy
 from fornix.store import OP_RETENTION_US, SWEEP_AFTER_US, Lease, Scope, StoreStats
 from fornix.stores.sqlite import history, journal
 from fornix.stores.sqlite.connection import check, connect, first, query
@@ -174,21 +177,60 @@ def backup(db: apsw.Connection, target: Path) -> None:
     """Copy the store as it is now; the copy appears whole, or not at all."""
     if not target.parent.is_dir():
         raise NotFound(f"{target.parent}: there is no such folder; make it first")
-    part = target.with_name(f"{target.name}.part")
-    part.unlink(missing_ok=True)
-    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    copy = apsw.Connection(str(part))
-    try:
-        with db:  # one snapshot for the whole copy, whatever is written meanwhile
-            db.execute("SELECT 1 FROM note").fetchall()
-            with copy.backup("main", db, "main") as work:
-                while not work.done:
-                    work.step(BACKUP_PAGES)
-        copy.execute("PRAGMA journal_mode = DELETE")
-    finally:
-        copy.close()
-    part.replace(target)
+    with _part_of(target) as part:
+        copy = apsw.Connection(str(part))
+        try:
+            with db:  # one snapshot for the whole copy, whatever is written meanwhile
+                db.execute("SELECT 1 FROM note").fetchall()
+                with copy.backup("main", db, "main") as work:
+                    while not work.done:
+                        work.step(BACKUP_PAGES)
+            copy.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            copy.close()
+        part.replace(target)
     _flush(target.parent)
+
+
+@contextmanager
+def _part_of(target: Path) -> Generator[Path]:
+    """Give an empty file that is to become *target*; it goes if it does not.
+
+    Whoever writes it holds a lock on it, so that what a kill left is told from what is under way.
+    """
+    part = target.with_name(f"{target.name}.part")
+    descriptor = _locked(part, target)
+    try:
+        _journal_of(part).unlink(missing_ok=True)
+        os.ftruncate(descriptor, 0)
+        os.fchmod(descriptor, 0o600)
+        yield part
+    except BaseException:
+        _journal_of(part).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _locked(part: Path, target: Path) -> int:
+    """Return a descriptor of *part*, on which it holds a lock; the file is made if need be."""
+    while True:
+        descriptor = os.open(part, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if part.exists() and os.path.samestat(os.fstat(descriptor), part.stat()):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StoreBusy(
+                f"another backup to {target} is under way; wait for it, or choose another path"
+            ) from None
+        os.close(descriptor)  # it became a whole backup meanwhile, or went
+
+
+def _journal_of(part: Path) -> Path:
+    return Path(f"{part}-journal")
 
 
 def restore(db: apsw.Connection, source: Path, *, side_files: Path) -> None:

@@ -23,6 +23,12 @@ _END_ITEM = "UPDATE item SET ended = ?1 WHERE set_id = ?2 AND row = ?3 AND ended
 _END_FEATURE = "UPDATE feature SET ended = ?1 WHERE set_id = ?2 AND ended = 0 AND row = ?3"
 
 
+_LINK = """
+    INSERT OR IGNORE INTO link (row, source) SELECT ?1, ?2
+    WHERE EXISTS (SELECT 1 FROM item WHERE row = ?1) AND EXISTS (SELECT 1 FROM item WHERE row = ?2)
+"""
+
+
 def apply_past(
     db: apsw.Connection, gathered: Gathered, number: int, past: Past, commit: int
 ) -> list[int]:
@@ -51,7 +57,7 @@ def apply_past(
 
 
 def _lineage(db: apsw.Connection, number: int, past: Past, commit: int) -> None:
-    db.executemany("INSERT OR IGNORE INTO link (row, source) VALUES (?, ?)", list(past.links))
+    db.executemany(_LINK, list(past.links))
     for done in past.compactions:
         _keep(db, number, done)
     for compaction in past.undone:

@@ -1,0 +1,80 @@
+"""Backups that break off: their parts go, or are told of, and never become a backup."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fornix import Memory
+from fornix.cli.app import fornix
+from fornix.errors import StoreBusy, Unavailable
+from fornix.stores.sqlite import SqliteStore
+
+LIMIT_S = 30
+"""How long a test waits for another process."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "app.db"
+
+
+def test_a_backup_that_cannot_end_takes_its_part_away(path: Path) -> None:
+    """What it had written is gone; the next one finds the path free."""
+    copy = path.with_name("copy.db")
+    with Memory.open(path, embedder="words") as memory:
+        store = memory.store
+        assert isinstance(store, SqliteStore)
+        memory.key("ada").add("x")
+        copy.mkdir()
+        with pytest.raises(Unavailable, match="directory"):
+            store.backup(copy)
+        assert list(path.parent.glob("copy.db.part*")) == []
+        copy.rmdir()
+        memory.backup(copy)
+
+
+def test_a_backup_does_not_disturb_another_to_the_same_path(path: Path) -> None:
+    """The second one is told, and what the first has written stays."""
+    copy = path.with_name("copy.db")
+    part = copy.with_name("copy.db.part")
+    with Memory.open(path, embedder="words") as memory, part.open("wb") as first:
+        memory.key("ada").add("x")
+        first.write(b"what another process has written so far")
+        first.flush()
+        fcntl.flock(first, fcntl.LOCK_EX)
+        with pytest.raises(StoreBusy, match=r"another backup to .*copy\.db is under way"):
+            memory.backup(copy)
+        assert part.read_bytes() == b"what another process has written so far"
+
+
+KILLED_BACKUP = """
+import os, sys
+from fornix import Memory
+
+memory = Memory.open(sys.argv[1], mode="ro")
+sys.addaudithook(lambda event, _found: os.kill(os.getpid(), 9) if event == "os.rename" else None)
+memory.backup(sys.argv[2])
+"""
+
+
+def test_what_a_killed_backup_left_is_named_and_swept(path: Path) -> None:
+    """By doctor, until the next backup to the same path, which is whole."""
+    copy = path.with_name("copy.db")
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("x")
+    words = [sys.executable, "-c", KILLED_BACKUP, str(path), str(copy)]
+    assert subprocess.run(words, timeout=LIMIT_S, check=False).returncode == -9
+    assert not copy.exists()
+    told = CliRunner().invoke(fornix, ["doctor", "--db", str(path)])
+    assert "copy.db.part is of a backup or an export" in told.stdout
+    assert told.exit_code == 0
+    with Memory.open(path) as memory:
+        memory.backup(copy)
+    assert list(path.parent.glob("copy.db.part*")) == []
+    assert "copy.db.part" not in CliRunner().invoke(fornix, ["doctor", "--db", str(path)]).stdout
