@@ -26,9 +26,7 @@ from typing import ClassVar
 
 from fornix import Memory
 from fornix.automata import Automata
-from fornix.context import Evict, Observation, Reply, Window
-from fornix.context.held import Column, Held
-from fornix.context.window import Asked
+from fornix.context import Asked, Column, Evict, Held, Observation, Reply, Window
 from fornix.llm import ScriptedChat
 from memory import ANSWERS, LONG, STRATUM
 

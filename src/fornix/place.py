@@ -61,7 +61,8 @@ class Place:
             return self
         return Place(memory, now=self._clock, embedder=self._embedder)
 
-    def _sets(self) -> KeySets:
+    def sets(self) -> KeySets:
+        """Return the memory of the key, or the RAM, that it is."""
         if self._memory is not None:
             return self._memory
         with self._mutex:
@@ -80,16 +81,16 @@ class Place:
     @property
     def engine(self) -> Engine:
         """What the memory works with."""
-        return self._sets()._engine  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+        return self.sets()._engine  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
 
     @property
     def scope(self) -> Scope:
         """Whose memory it is."""
-        return self._sets()._scope  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+        return self.sets()._scope  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
 
     def writer(self) -> Writer:
         """Return where changes go: the batch of the action at work on the key, if one is."""
-        sets = self._sets()
+        sets = self.sets()
         own: Writer = sets._writer  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
         if isinstance(own, Draft):
             return own

@@ -23,7 +23,7 @@ from fornix.automata.roles import (
     called,
 )
 from fornix.automata.tools import Tool, Tools
-from fornix.context import ContextMemory, Reply, Stamp, Stream
+from fornix.context import ContextMemory, Reply, Stamp, Stream, Window
 from fornix.errors import FornixError, InvalidInput, PromptAborted, RunParked, StaleRun
 from fornix.keys import KeyMemory
 from fornix.llm import ChatModel
@@ -66,9 +66,9 @@ class Automata:
     the other. What the model answered is stored before anything else is done with it, so that a
     prompt whose process was killed goes on without asking again; what its window takes in, and
     what becomes of its input, is one commit at its end. So a prompt that raises has changed
-    nothing. All this holds where the window is kept on a memory, in whose key the prompts run.
-    With a window in RAM, or a memory of your own, it keeps what it was given before the error, and
-    ends with the process.
+    nothing. All this holds of the windows of fornix; where they are in RAM, so are the prompts,
+    and end with the process. A window of your own keeps what it was given before the error, if it
+    does not write through fornix.
 
     Args:
         llm: A `ChatModel`, or a function of messages (dicts of role and content).
@@ -122,7 +122,7 @@ class Automata:
         )
         self._key = key = _key_of(memory, key)
         self._retain = retain or (IN_RAM if key is None else None)
-        self._on = key or Memory.open(embedder="words").key(RAM_KEY)
+        self._on = key or _ram_of(memory)
         own = checked_name(type(self).__name__ if name is None else name, "an agent's name")
         self._cycle = Cycle(f"{own} of {self._on.key}", parts)
         self._mutex = threading.Lock()
@@ -323,6 +323,14 @@ def _asking(llm: object) -> Callable[[list[dict[str, str]]], object]:
     if isinstance(llm, ChatModel):
         return llm.complete
     return called(llm, "complete", "a model")
+
+
+def _ram_of(memory: ContextMemory) -> KeyMemory:
+    """Return the RAM that prompts are runs in: that of the window, or some of their own."""
+    place = memory.place() if isinstance(memory, Window) else None
+    if isinstance(place, KeyMemory):
+        return place
+    return Memory.open(embedder="words").key(RAM_KEY)
 
 
 def _key_of(memory: ContextMemory, given: object) -> KeyMemory | None:

@@ -115,6 +115,10 @@ class Window(WindowReads):
         self.kept_on = memory
         set_name(self._name)
 
+    def place(self) -> KeySets:
+        """Return what it is kept on, which may be RAM of its own."""
+        return self._place.sets()
+
     def __repr__(self) -> str:
         most = "any number" if self._cap is None else self._cap
         return f"<{type(self).__name__} {self._name!r} of {most} in {self._place!r}>"
