@@ -569,7 +569,7 @@ def test_a_tool_may_prompt_another_agent(window, key):
 
 def test_an_agent_says_where_its_prompts_are(tmp_path):
     """In RAM, or of which key; and what it remembers them in."""
-    assert "prompts in RAM, until this process ends" in repr(Automata(len, All()))
+    assert "prompts in RAM, until this process ends" in repr(Automata(lambda _: "ok", All()))
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
         agent = Manifold(lambda _: "ok", [], key=memory.key("ada"), name="desk")
         assert repr(agent).startswith("<'desk of ada', prompts of <key 'ada'")

@@ -26,6 +26,7 @@ from fornix.context import (
     Linked,
     Observation,
     Priority,
+    Profile,
     Reply,
     Semantic,
     Stamp,
@@ -84,6 +85,11 @@ def both(text):
 
 def texts(window, prompt=None):
     return [m.content for m in window.context(prompt)]
+
+
+def profiles(fornix, thinker) -> list[tuple[Profile, list[str]]]:
+    """What is expected by the rules of each."""
+    return [("fornix", fornix), ("thinker", thinker)]
 
 
 def long(name, characters):
@@ -274,7 +280,7 @@ def test_t16_one_twice_where_one_has_room():
 
 def test_t17_one_twice():
     """thinker: listed twice, which profile="thinker" does as well. fornix: once."""
-    for profile, expected in (("fornix", ["q", "r"]), ("thinker", ["q", "r", "q", "r"])):
+    for profile, expected in profiles(["q", "r"], ["q", "r", "q", "r"]):
         window, one = Stream(2, profile=profile), Observation("q", "r")
         window.commit(one)
         window.commit(one)
@@ -284,7 +290,7 @@ def test_t17_one_twice():
 def test_t18_the_second_first():
     """thinker: in the order of arrival, as with profile="thinker". fornix: of time."""
     first, second = both("1"), both("2")
-    for profile, expected in (("fornix", ["1", "2"]), ("thinker", ["2", "1"])):
+    for profile, expected in profiles(["1", "2"], ["2", "1"]):
         window = Stream(2, profile=profile)
         window.commit(second)
         window.commit(first)
@@ -436,7 +442,7 @@ def test_t28_the_newest_matters_least():
 
     fornix: A, C; the newest `keep_recent` units, one by default, are never let go.
     """
-    for profile, expected in (("fornix", ["A", "C"]), ("thinker", ["A", "B"])):
+    for profile, expected in profiles(["A", "C"], ["A", "B"]):
         window = Priority(2, profile=profile)
         for name, characters in (("A", 900), ("B", 800), ("C", 10)):
             window.commit(long(name, characters))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -61,6 +62,8 @@ class Draft(Reads):
         open: Whether the block that it serves has begun, and not ended.
         before: For a batch that was committed before: the commit that came before it, which the
             repetition reads, so that it goes as the first time did.
+        mutex: Held by a call in which reads and writes belong together; an action's threads share
+            its batch.
     """
 
     def __init__(self, engine: Engine, scope: Scope, op: bytes | None) -> None:
@@ -74,6 +77,7 @@ class Draft(Reads):
         self._versions: dict[tuple[SetRef, str], int] = {}
         self._next = AFTER_ALL
         self.open = False
+        self.mutex = threading.RLock()
         self.before: Moment | None = None
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Literal, NamedTuple, Self, cast
 
 from fornix.admission import Quarantine, Rule, plans
 from fornix.batch import Draft
@@ -43,6 +43,14 @@ def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
     return None if admission is None else plans(admission)
 
 
+class Inside(NamedTuple):
+    """What named sets are made of: what the memory works with, where changes go, and whose."""
+
+    engine: Engine
+    writer: Writer
+    scope: Scope
+
+
 class Sets:
     """Named sets of one owner, and the calls that go to its set "default"."""
 
@@ -50,6 +58,11 @@ class Sets:
 
     def __init__(self, engine: Engine, writer: Writer, scope: Scope) -> None:
         self._engine, self._writer, self._scope = engine, writer, scope
+
+    @property
+    def inside(self) -> Inside:
+        """What it is made of, for rooms of fornix that keep something in its sets."""
+        return Inside(self._engine, self._writer, self._scope)
 
     def _set(self, name: str, **asked: object) -> MemorySet:
         ref = SetRef(self._scope, set_name(name))
