@@ -9,15 +9,15 @@ from random import Random
 
 import pytest
 
-from context_worker import CAP, windows
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
 from fornix.budget import Budget
 from fornix.context import Observation, Priority, Reply, Stamp, Stream
 from fornix.messages import Message
 from scale import COUNTS
+from stream_worker import CAP, windows
 
 KILLS = max(4, COUNTS.kills // 3)
-WORKER = Path(__file__).with_name("context_worker.py")
+WORKER = Path(__file__).with_name("stream_worker.py")
 
 COMMITTER = """
 import sys

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -78,6 +79,9 @@ class Letters:
         return np.array(letters(texts), np.float32)
 
 
+PROFILES = get_args(Profile)
+
+
 def both(text):
     """An observation that says one thing twice."""
     return Observation(text, text)
@@ -85,11 +89,6 @@ def both(text):
 
 def texts(window, prompt=None):
     return [m.content for m in window.context(prompt)]
-
-
-def profiles(fornix, thinker) -> list[tuple[Profile, list[str]]]:
-    """What is expected by the rules of each."""
-    return [("fornix", fornix), ("thinker", thinker)]
 
 
 def long(name, characters):
@@ -154,10 +153,10 @@ def test_t05_no_limit():
         Stream(0, "s")
 
 
-@pytest.mark.parametrize("window", [(-1, "thinker"), (None, "fornix")])
-def test_t06_infinite(window):
+@pytest.mark.parametrize(("cap", "profile"), [(None, PROFILES[0]), (-1, PROFILES[1])])
+def test_t06_infinite(cap, profile):
     """thinker: -1 is no limit, and what there is by default. fornix: None, and 100 by default."""
-    endless = Stream(window[0], profile=window[1])
+    endless = Stream(cap, profile=profile)
     for n in range(120):
         endless.commit(both(str(n)))
         assert len(endless.context(None)) == 2 * (n + 1)
@@ -280,7 +279,7 @@ def test_t16_one_twice_where_one_has_room():
 
 def test_t17_one_twice():
     """thinker: listed twice, which profile="thinker" does as well. fornix: once."""
-    for profile, expected in profiles(["q", "r"], ["q", "r", "q", "r"]):
+    for profile, expected in zip(PROFILES, (["q", "r"], ["q", "r", "q", "r"]), strict=True):
         window, one = Stream(2, profile=profile), Observation("q", "r")
         window.commit(one)
         window.commit(one)
@@ -290,7 +289,7 @@ def test_t17_one_twice():
 def test_t18_the_second_first():
     """thinker: in the order of arrival, as with profile="thinker". fornix: of time."""
     first, second = both("1"), both("2")
-    for profile, expected in profiles(["1", "2"], ["2", "1"]):
+    for profile, expected in zip(PROFILES, (["1", "2"], ["2", "1"]), strict=True):
         window = Stream(2, profile=profile)
         window.commit(second)
         window.commit(first)
@@ -442,7 +441,7 @@ def test_t28_the_newest_matters_least():
 
     fornix: A, C; the newest `keep_recent` units, one by default, are never let go.
     """
-    for profile, expected in profiles(["A", "C"], ["A", "B"]):
+    for profile, expected in zip(PROFILES, (["A", "C"], ["A", "B"]), strict=True):
         window = Priority(2, profile=profile)
         for name, characters in (("A", 900), ("B", 800), ("C", 10)):
             window.commit(long(name, characters))

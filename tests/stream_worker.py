@@ -1,6 +1,6 @@
 """A process that commits to windows and is going to be killed.
 
-``python context_worker.py DATABASE`` commits observations to a window of five and to one without
+``python stream_worker.py DATABASE`` commits observations to a window of five and to one without
 a limit, and prints the id of each when both have it.
 """
 
