@@ -13,30 +13,19 @@ from fornix.batch import Draft
 from fornix.block import BlockTree
 from fornix.commits import RoomyWriter, commit_draft
 from fornix.compaction import Given
-from fornix.errors import InvalidInput, InvalidName, StoreReadOnly, Unusable
+from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.forgetting import Receipt, Scrub, forget_items, forget_key
 from fornix.items import Hits
 from fornix.moments import AsOf, Moment, ValidAt, check_tree
-from fornix.scope import HIDDEN
+from fornix.prompt import Prompts, Sources
+from fornix.scope import set_name
 from fornix.sets import Execution, KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.signals import Signals
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
 from fornix.store import Commit, Scope, SetRef
-from fornix.values import checked_name
 from fornix.writer import Engine, Where, Writer
 
 DEFAULT_SET = "default"
-
-
-def set_name(name: str) -> str:
-    """Return *name* if it can name a set that is not one of fornix's own.
-
-    Raises:
-        InvalidName: It cannot.
-    """
-    if checked_name(name, "a set's name").startswith(HIDDEN):
-        raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
-    return name
 
 
 def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
@@ -248,7 +237,7 @@ class KnowledgeMemory(Sets):
         return made
 
 
-class KeyMemory(KeySets):
+class KeyMemory(KeySets, Prompts):
     """All memory of one key: exact (`short_term`) and vague (its sets)."""
 
     def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
@@ -301,6 +290,10 @@ class KeyMemory(KeySets):
         """The knowledge shared by all keys."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
 
+    def _sources(self) -> Sources:
+        knowledge = Scope(self._knowledge, None)
+        return Sources(self._writer, self._scope, knowledge, lambda: self.short_term)
+
     def forget(
         self,
         ids: str | Sequence[str] | None = None,
@@ -338,7 +331,7 @@ class KeyMemory(KeySets):
         return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
 
 
-class KeyBatch(KeySets):
+class KeyBatch(KeySets, Prompts):
     """Changes of one key and of knowledge that are committed together.
 
     Reads see the exact tree as it was when the block began, and the latest items; both with the
@@ -419,3 +412,7 @@ class KeyBatch(KeySets):
     def knowledge(self) -> KnowledgeMemory:
         """The knowledge; its changes are committed with the rest."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None), self._draft)
+
+    def _sources(self) -> Sources:
+        knowledge = Scope(self._knowledge, None)
+        return Sources(self._draft, self._scope, knowledge, lambda: self.short_term)

@@ -33,9 +33,10 @@ from fornix.context.scorers import Score, Scoring, ages, checked_scorer, scored
 from fornix.context.settings import CAP, Asked, Evict, Profile, one_of, stratum_of
 from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput, Unusable
 from fornix.items import Item
-from fornix.keys import KeySets, set_name
+from fornix.keys import KeySets
 from fornix.messages import OBSERVATIONS, Message
 from fornix.place import Now, Place
+from fornix.scope import set_name
 from fornix.store import (
     Add,
     Define,
