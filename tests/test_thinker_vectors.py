@@ -1,17 +1,21 @@
-"""The vectors of thinker's memory, by their ids: what is kept, and what is mended.
+"""The vectors of thinker's memory and agents, by their ids: what is kept, and what is mended.
 
-A test is named after its vector: `test_t29_…` is vector T29. Its docstring says what both do, or
-what thinker, or the guide that it was to have, does, and what fornix does instead.
+A test is named after its vector: `test_t16_…` is vector T16. Its docstring says what both do, or
+what thinker, or the guide that it was to have, does and what fornix does instead; from these
+tools/make_docs.py writes docs/thinker-vectors.md.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import get_args
 
 import numpy as np
 import pytest
 
+from fornix.automata import Automata, Decoder, Epoch, Manifold
 from fornix.budget import Budget
 from fornix.context import (
     Asked,
@@ -34,8 +38,19 @@ from fornix.context import (
 from fornix.context.links import expanded
 from fornix.context.scorers import scored
 from fornix.embed import pack_vector, unpack_vector
-from fornix.errors import BudgetTooSmall, InvalidInput
+from fornix.errors import (
+    BudgetTooSmall,
+    EpochsSpent,
+    InvalidInput,
+    ModelUnavailable,
+    PromptAborted,
+)
+from fornix.llm import ScriptedChat, Unfit
 from fornix.messages import Message
+from pages import ROOT
+
+PAGE = ROOT / "docs" / "thinker-vectors.md"
+VECTORS = [f"T{n:02}" for n in range(1, 39)]
 
 
 def cycle(name, importance=0.0):
@@ -86,6 +101,15 @@ def asked(window, prompt=None):
     return [m.content for m in window.context(prompt) if m.role != "assistant"]
 
 
+def test_every_vector_has_one_place():
+    """Each of T01 to T38 is one test here, in their order, and one row of the page."""
+    source = (ROOT / "tests" / "test_thinker_vectors.py").read_text(encoding="utf-8")
+    named = [f"T{n}" for n in re.findall(r"^def test_t(\d\d)_", source, re.MULTILINE)]
+    assert named == VECTORS
+    rows = re.findall(r"^\| (T\d\d) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == VECTORS
+
+
 # --- T01 to T07: Stream -------------------------------------------------------------------------
 
 
@@ -120,7 +144,7 @@ def test_t04_nothing_at_all():
 
 
 def test_t05_no_limit():
-    """thinker: a cap of 0 is none. fornix does so with profile="thinker"; else it is refused."""
+    """thinker: a cap of 0 is none. fornix: the same with profile="thinker"; else it is refused."""
     window = Stream(0, "s", profile="thinker")
     for n in range(1000):
         window.commit(both(str(n)))
@@ -144,6 +168,89 @@ def test_t07_one():
     for text in "abc":
         window.commit(both(text))
         assert texts(window) == [text, text]
+
+
+# --- T08 to T13: agents with tools --------------------------------------------------------------
+
+
+def manifold(*answers, decoder: Decoder = str, **tools):
+    """An agent with tools, and its window, whose model answers as it is told."""
+    window = Stream(None, "role.")
+    return Manifold(ScriptedChat(answers), tools, window, decoder=decoder), window
+
+
+def call(tool):
+    return json.dumps({"tool": tool})
+
+
+def test_t08_one_prompt():
+    """Both: the stratum, what was asked, and what was answered."""
+    agent, window = manifold("reply.")
+    agent.prompt("prompt.")
+    assert texts(window) == ["role.", "prompt.", "reply."]
+
+
+def test_t09_one_tool():
+    """thinker: two observations, four messages; eviction may part them.
+
+    fornix: the same four, shown and let go together.
+    """
+    agent, window = manifold(call("time"), "noon.", time=lambda: 12)
+    agent.prompt("time?")
+    said = ["time?", call("time"), '{"tool": "time", "answer": 12}', "noon."]
+    assert texts(window) == ["role.", *said]
+    asked, answered = window.observations()
+    assert asked.reply.content.calls == answered.query.content.answers != ()
+    small = Stream(1)
+    for observation in (asked, answered):
+        assert small.commit(observation) == ()
+    assert texts(small) == said
+
+
+def test_t10_feedback_once():
+    """Both: four messages: the question and the bad reply, why it is bad and the good one."""
+
+    def decode(reply):
+        if str(reply.content) == "bad.":
+            raise Unfit("it is bad")
+        return str(reply.content)
+
+    agent, window = manifold("bad.", "good.", decoder=decode)
+    assert agent.prompt("prompt.") == "good."
+    role, asked, bad, why, good = texts(window)
+    assert (role, asked, bad, good) == ("role.", "prompt.", "bad.", "good.")
+    assert "it is bad" in why
+
+
+def test_t11_a_model_that_fails():
+    """Both: nothing is remembered."""
+    agent, window = manifold(ModelUnavailable("scripted", "it is down"))
+    with pytest.raises(ModelUnavailable):
+        agent.prompt("prompt.")
+    assert window.observations() == []
+
+
+def test_t12_an_answer_cut_short():
+    """Both: what came of it is decoded and remembered: two messages."""
+    agent, window = manifold("Once upon a", time=lambda: 12)
+    assert agent.prompt("prompt.") == "Once upon a"
+    assert texts(window) == ["role.", "prompt.", "Once upon a"]
+
+
+def test_t13_a_tool_gives_up():
+    """thinker: two messages, like any others.
+
+    fornix: the same two; the observation says that it was aborted.
+    """
+
+    def stop():
+        raise PromptAborted("no")
+
+    agent, window = manifold(call("stop"), stop=stop)
+    with pytest.raises(PromptAborted, match="no"):
+        agent.prompt("prompt.")
+    assert texts(window) == ["role.", "prompt.", call("stop")]
+    assert [o.outcome for o in window.observations()] == ["aborted"]
 
 
 # --- T14 to T20: Void, twice, order, tools ------------------------------------------------------
@@ -218,6 +325,43 @@ def test_t20_a_tool_call_and_its_answer():
     gone = window.commit(both("thanks"))
     assert names(gone) == ["who?", "Ann"]
     assert texts(window) == ["thanks", "thanks"]
+
+
+# --- T21, T22: reasoners ------------------------------------------------------------------------
+
+
+def test_t21_retry():
+    """thinker: the bad reply is remembered, and the good one that was asked for is not.
+
+    fornix: the good one; the bad one too if keep_rejected=True, as rejected.
+    """
+
+    def decode(reply):
+        if str(reply.content) == "bad":
+            raise Unfit("it is bad")
+        return str(reply.content)
+
+    def deduct(state):
+        return "return" if state.feedback is None else "retry"
+
+    for keeps, kept in ((False, ["good"]), (True, ["bad", "good"])):
+        window, model = Stream(), ScriptedChat(["bad", "good"])
+        agent = Automata(model, window, str, decode, deduct, keep_rejected=keeps)
+        assert agent.prompt("ask.") == "good"
+        assert model.asked[0].messages == model.asked[1].messages
+        found = {str(o.reply.content): o.outcome for o in window.observations()}
+        assert list(found) == kept
+        assert found["good"] == "accepted"
+        assert found.get("bad", "rejected") == "rejected"
+
+
+def test_t22_epochs():
+    """Both: Epoch(3) with a reasoner that says "retry" for ever: three calls, and an error."""
+    model = ScriptedChat(lambda _: "no")
+    agent = Automata(model, Stream(), str, str, Epoch(3, lambda _: "retry"))
+    with pytest.raises(EpochsSpent, match="3 times"):
+        agent.prompt("ask.")
+    assert len(model.asked) == 3
 
 
 # --- T23 to T28: importance ---------------------------------------------------------------------

@@ -261,6 +261,21 @@ class KeyMemory(KeySets, Prompts):
         return self._scope.key or ""
 
     @property
+    def space(self) -> str:
+        """The application that the key is of."""
+        return self._scope.space
+
+    @property
+    def engine(self) -> Engine:
+        """What it works with, for the rooms of fornix above it, such as runners."""
+        return self._engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """How long short-term values stay where a write does not say."""
+        return self._ttl
+
+    @property
     def short_term(self) -> MemoryObject:
         """The root of its exact tree; each change is a commit of its own."""
         return MemoryObject(self._live)

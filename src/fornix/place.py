@@ -69,7 +69,8 @@ class Place:
             return self
         return Place(memory, now=self._clock, embedder=self._embedder)
 
-    def _sets(self) -> KeySets:
+    def sets(self) -> KeySets:
+        """Return the memory of the key, or the RAM, that it is."""
         if self._memory is not None:
             return self._memory
         with self._mutex:
@@ -87,22 +88,22 @@ class Place:
     @property
     def engine(self) -> Engine:
         """What the memory works with."""
-        return self._sets().inside.engine
+        return self.sets().inside.engine
 
     @property
     def scope(self) -> Scope:
         """Whose memory it is."""
-        return self._sets().inside.scope
+        return self.sets().inside.scope
 
     @property
     def identity(self) -> tuple[int, Scope, int | None]:
         """What two places have in common whose changes can be one commit."""
-        engine, own, scope = self._sets().inside
+        engine, own, scope = self.sets().inside
         return id(engine.store), scope, id(own) if isinstance(own, Draft) else None
 
     def writer(self) -> Writer:
         """Return where changes go: the batch of the action at work on the key, if one is."""
-        engine, own, scope = self._sets().inside
+        engine, own, scope = self.sets().inside
         if isinstance(own, Draft):
             return own
         draft = cast("Draft | None", draft_of(engine.store, scope))

@@ -91,6 +91,9 @@ class Input:
     content: Message
     relevance: Vector | None = None
 
+    def __str__(self) -> str:
+        return self.content.content
+
 
 @dataclass(slots=True, eq=False)
 class Reply:
@@ -108,6 +111,9 @@ class Reply:
     relevance: Vector | None = None
     importance: float = 0.0
     scored_by: str | None = None
+
+    def __str__(self) -> str:
+        return self.content.content
 
 
 @dataclass(slots=True, eq=False, init=False)

@@ -113,7 +113,12 @@ class Window(WindowReads):
         self._reflecting = None
         if reflection is not None:
             self._reflecting = Reflecting(reflection, self._place, self._name)
+        self.kept_on = memory
         set_name(self._name)
+
+    def place(self) -> KeySets:
+        """Return what it is kept on, which may be RAM of its own."""
+        return self._place.sets()
 
     def __repr__(self) -> str:
         most = "any number" if self._cap is None else self._cap
