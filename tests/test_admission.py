@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -504,6 +504,11 @@ def test_secrets_are_found_wherever_they_are(memory: Memory):
         Item({"text": "fine", "deep": [{"key": KEY}]}),
         Item(f"{KEY[:9]}\u200b{KEY[9:]}"),
         Item("４１１１ １１１１ １１１１ １１１１"),
+        Item("fine", metadata={"card": 4111_1111_1111_1111}),
+        Item("fine", metadata={"note": 'password="hunter2hunter2"'}),
+        Item({"text": "fine", "note": f"first line\n{KEY}"}),
+        Item({"text": "fine", "file": KEY.encode()}),
+        Item("fine", speaker=KEY),
     ):
         with pytest.raises(Rejected) as error:
             facts.add_many(["fine", item])
@@ -516,6 +521,27 @@ def test_secrets_are_found_wherever_they_are(memory: Memory):
 def test_of_ten_last_digits_one_makes_a_card(digits: str):
     cards = [is_card(f"{digits}{last}") for last in range(10)]
     assert sum(cards) == 1
+
+
+@pytest.mark.parametrize("after", ["\n", "\t", "\\", '"', "é"])
+def test_nothing_before_it_in_a_value_hides_a_phrase_or_a_secret(memory: Memory, after: str):
+    """Rules read texts as they are, not as JSON escapes them."""
+    facts = guarded(memory, Secrets(), Injection())
+    for text, rule in ((KEY, "secrets"), (ATTACK, "injection")):
+        hidden = f"Noted.{after} {text}" if after == "é" else f"Noted.{after}{text}"
+        for item in (
+            Item({"text": "fine", "deep": [hidden]}),
+            Item("fine", metadata={"a": hidden}),
+        ):
+            assert facts.admit(item).rule == rule
+
+
+def test_names_of_fields_are_no_commands(memory: Memory):
+    facts = guarded(memory, Injection())
+    fine = {"system": "ubuntu", "assistant": "small", "role": "user", "developer": ["Ada", 1, None]}
+    assert facts.admit(Item("fine", metadata=fine, role="system")).outcome == "accept"
+    assert facts.admit(Item({"text": "fine", **fine})).outcome == "accept"
+    assert facts.admit(Item("fine", metadata={"role": "admin"})).rule == "injection"
 
 
 def test_few_false_alarms_about_injections(memory: Memory):
@@ -558,6 +584,18 @@ def test_hostile_texts_take_no_long_time(memory: Memory):
         "sk-a-",
     ):
         facts.admit(piece * 3_000)
+    assert list(secrets("eyJ-" * 150_000)) == []
+
+
+def test_what_was_forgotten_is_no_echo(memory: Memory):
+    """Nothing in this process says any more that a search gave it."""
+    first, text = guarded(memory, Recalled()), "Ada prefers window seats on night trains"
+    other = guarded(memory, Recalled(), name="other")
+    first.add(text, id="a")
+    first.search("seats")
+    assert other.admit(text).outcome == "reject"
+    first.forget("a")
+    assert other.admit(text).outcome == "accept"
 
 
 def test_what_was_recalled_is_not_stored_again(memory: Memory):
@@ -577,6 +615,21 @@ def test_what_was_recalled_is_not_stored_again(memory: Memory):
     memory.key("bob").set("facts", admission=[Recalled()]).add(
         "Ada prefers window seats on night trains to Vienna"
     )
+
+
+def test_what_was_recalled_and_is_gone_or_over_takes_nothing_in(memory: Memory):
+    facts = guarded(memory, Recalled())
+    lisbon = facts.add("Ada lives in Lisbon", valid_from=datetime(2000, 1, 1, tzinfo=UTC))
+    porto = facts.supersede(lisbon, "Ada lives in Porto", at=datetime(2010, 1, 1, tzinfo=UTC))
+    facts.search("where does Ada live?", valid_at="any")
+    back = facts.add("Ada lives in Lisbon", valid_from=datetime(2020, 1, 1, tzinfo=UTC))
+    assert back not in {lisbon, porto}
+    assert facts.get(back) is not None
+    facts.search("where does Ada live?", valid_at="any")
+    facts.delete(porto)
+    again = facts.add("Ada lives in Porto")
+    assert again != porto
+    assert facts.get(again) is not None
 
 
 def test_what_another_process_recalled_is_not_known(tmp_path: Path):

@@ -12,7 +12,8 @@ import pytest
 
 from file_scan import scan
 from forgetting_worker import LARGE
-from fornix import Memory
+from fornix import Agent, Event, InputEvent, LocalRunner, Memory, RunnerContext, action
+from fornix.errors import RunParked
 from fornix.index import sealing
 from fornix.stores.sqlite import SqliteStore
 from planting import Planter
@@ -135,4 +136,40 @@ def test_a_reader_holds_the_scrub_up_and_is_named(tmp_path: Path) -> None:
         assert memory.receipt(receipt.id).state == "pending"
         assert [done.state for done in memory.scrub()] == ["scrubbed"]
         assert memory.receipt(receipt.id).held == ()
+        assert scan(planter.canaries, path.parent) == {}
+
+
+class Written(Event):
+    said: str
+
+
+class Slow(Agent):
+    @action(InputEvent)
+    def write(self, event: InputEvent, ctx: RunnerContext) -> None:
+        ctx.long_term_memory.set("notes").add(str(event.input), id="told")
+        ctx.send_event(Written(str(event.input)))
+
+    @action(Written)
+    def fail(self, event: Written, ctx: RunnerContext) -> None:
+        raise ValueError("no")
+
+
+def test_what_a_later_scrub_erases_is_rewritten_again(tmp_path: Path) -> None:
+    """Records of a run that ended after the first one, and what was forgotten since."""
+    path = tmp_path / "store" / "app.db"
+    path.parent.mkdir()
+    with Memory.open(path, embedder="words") as memory:
+        planter = Planter(memory)
+        notes = memory.key("ada").set("notes")
+        with LocalRunner(Slow, memory) as runner, pytest.raises(RunParked):
+            runner.handle("ada", planter.make("input"))
+        receipt = notes.forget("told")
+        assert (receipt.state, len(receipt.open)) == ("pending", 1)
+        assert scan(planter.canaries, path.parent)
+        notes.add(planter.make("text"), id="later")
+        assert notes.forget("later").state == "scrubbed"
+        assert len(scan(planter.canaries, path.parent)) == 1
+        with LocalRunner(Slow, memory) as runner:
+            runner.runs.discard(receipt.open[0])
+        assert [done.state for done in memory.scrub()] == ["scrubbed"]
         assert scan(planter.canaries, path.parent) == {}

@@ -700,6 +700,10 @@ def test_a_record_that_cannot_be_used_is_named(layout, record, problem):
         (b"{7: 1}", r"^f:1:3: the name of a field is a text, not 7"),
         (b'[{"a": "\xff"}]', r"^f:1: this is not UTF-8"),
         (b'{"a":\n' + b"[" * 200_000, r"^f:2:1: something is nested too deeply"),
+        (b'[{"a": 1,\n "a": 2}]', r"^f:1:2: .*the field 'a' is there twice"),
+        (b'{"a": 1,\n "a": 2}', r"^f:2:6: the field 'a' is there twice"),
+        (b'{"b": 1}\n{"c": {"a": 1, "a": 2}}\n', r"^f:2: .*the field 'a' is there twice"),
+        (b'{"b": 1}\n{"c": "d', r"^f:2: is not JSON .*\(Unterminated string .* at character 7\)"),
         (b"\x1f\x8b\x08", r"^f is compressed; unpack it"),
         (b"SQLite format 3\0...", r"^f is an SQLite file; name the file itself"),
     ],
@@ -708,6 +712,13 @@ def test_a_broken_document_is_named(text, problem):
     """The error has the file, the line, and the place in it."""
     with pytest.raises(InvalidInput, match=problem):
         list(Source("f", io.BytesIO(text)).records({"results"}))
+
+
+def test_a_field_that_is_there_twice_is_named_in_an_export_too():
+    """Else one of the two would be lost, and nobody told."""
+    text = b'{"type": "fornix", "format": 1}\n{"type": "value", "key": "a", "key": "b"}\n'
+    with pytest.raises(InvalidInput, match=r"^f:2: .*the field 'key' is there twice"):
+        survey(Source("f", io.BytesIO(text)), "fornix", None)
 
 
 def test_a_pipe_is_named(tmp_path):

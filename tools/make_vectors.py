@@ -1,4 +1,4 @@
-"""The pages of vectors: tables that are made from the docstrings of their tests."""
+"""The tables of vectors: what a system that fornix has the names of does, and what fornix does."""
 
 # ruff: noqa: E501 - a sentence is a line of the page
 
@@ -6,85 +6,105 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
+ROOT = Path(__file__).resolve().parent.parent
 
-DBGPT = """\
-# DB-GPT's vectors, one by one
 
-<!-- Written by tools/make_vectors.py from tests/test_dbgpt_vectors.py. Change it there: `make docs`. -->
+@dataclass(frozen=True)
+class Vectors:
+    """A system's vectors, each a test whose name begins with its id.
 
-What a program of DB-GPT's agents sees of their memory, as 79 small cases.
-D vectors were drawn from running its code, P vectors from what it declares and does not do.
-Each is a test by its id in `tests/test_dbgpt_vectors.py`; a test sees to it that none is missing.
-*Kept* means that fornix does what DB-GPT does, *mended* that it does something else, and the row says what.
+    Attributes:
+        system: As docstrings call it.
+        title: As the page calls it.
+        tests: The file of the tests.
+        ids: What is between "test_" and "_" in the name of a vector's test.
+        about: What the page says of them.
+        renamed: Letters of tests that are others in ids.
+    """
 
-| Vector | | In DB-GPT | In fornix |
-|---|---|---|---|
+    system: str
+    title: str
+    tests: str
+    ids: str
+    about: str
+    renamed: tuple[str, str] = ("", "")
+
+    def page(self) -> str:
+        """Return the page as it should be."""
+        return f"""\
+# {self.title}, one by one
+
+<!-- Written by tools/make_vectors.py from {self.tests}. Change it there: `make docs`. -->
+
+{self.about}
+Each is a test by its id in `{self.tests}`; a test sees to it that none is missing.
+*Kept* means that fornix does what {self.system} does, *mended* that it does something else, and the row says what.
+
+| Vector | Case | | In {self.system} | In fornix |
+|---|---|---|---|---|
+{chr(10).join(self._rows())}
 """
 
-AGENTSCOPE = """\
-# AgentScope's vectors, one by one
+    def _rows(self) -> Iterator[str]:
+        tree = ast.parse((ROOT / self.tests).read_text(encoding="utf-8"))
+        for node in tree.body:
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            found = re.match(rf"test_({self.ids})_(\w+)", node.name)
+            if found is not None:
+                vector, case = found[1].upper().replace(*self.renamed), found[2].replace("_", " ")
+                yield f"| {vector} | {case} | {self._said(node)} |"
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LATER":
+                for vector, said in ast.literal_eval(node.value).items():
+                    yield f"| {vector} | | later | {said} | Not here yet. |"
 
-<!-- Written by tools/make_vectors.py from tests/test_agentscope_vectors.py. Change it there: `make docs`. -->
-
-What a program of AgentScope sees of its messages and their memory, as 105 small cases.
-They were drawn from running or reading its versions: A01 to A36 of the first ones, A37 to A45 of 0.1, A46 to A76 of 1.0, and compression and long-term memory from A77 on.
-Each is a test by its id in `tests/test_agentscope_vectors.py` or `tests/test_conversation_vectors.py`, or is named here as one of a later part; a test sees to it that each has one place.
-*Kept* means that fornix does what AgentScope does, *mended* that it does something else, and the row says what.
-
-| Vector | | In AgentScope | In fornix |
-|---|---|---|---|
-"""
-
-
-def dbgpt_page() -> str:
-    """Return docs/dbgpt-vectors.md as it should be."""
-    rows = _rows("test_dbgpt_vectors.py", "DB-GPT")
-    return DBGPT + "".join(f"| {name.replace('V', 'P')} {row}\n" for name, row in rows)
-
-
-def agentscope_page() -> str:
-    """Return docs/agentscope-vectors.md as it should be."""
-    rows = dict(_rows("test_agentscope_vectors.py", "AgentScope"))
-    rows |= {name: f"| later | {told} | Not here yet. |" for name, told in _later().items()}
-    ordered = sorted(rows.items(), key=lambda row: int(row[0][1:]))
-    return AGENTSCOPE + "".join(f"| {name} {row}\n" for name, row in ordered)
-
-
-def _rows(file: str, system: str) -> Iterator[tuple[str, str]]:
-    """Yield the vectors that a file of tests has, by id, each with the rest of its row."""
-    for node in ast.parse((TESTS / file).read_text(encoding="utf-8")).body:
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        found = re.match(r"test_([a-z]\d+)_", node.name)
-        if found is None:
-            continue
+    def _said(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         text = " ".join((ast.get_docstring(node) or "").split()).replace("|", "\\|")
-        both = re.fullmatch(r"Both: (.+)", text)
-        mended = re.fullmatch(rf"{system}: (.+) fornix: (.+)", text)
-        if both:
-            row = f"| kept | {_sentence(both[1])} | The same. |"
-        elif mended:
-            row = f"| mended | {_sentence(mended[1])} | {_sentence(mended[2])} |"
-        else:
-            message = (
-                f"the docstring of {node.name} does not say what {system} does and fornix does"
-            )
+        if both := re.fullmatch(r"Both: (.+)", text):
+            return f"kept | {_sentence(both[1])} | The same."
+        mended = re.fullmatch(rf"(?:{self.system}: )?(.+) fornix: (.+)", text)
+        if mended is None:
+            message = f"the docstring of {node.name} does not say what both systems do"
             raise ValueError(message)
-        yield found[1].upper(), row
-
-
-def _later() -> Mapping[str, str]:
-    tree = ast.parse((TESTS / "test_agentscope_vectors.py").read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LATER":
-            return cast("Mapping[str, str]", ast.literal_eval(node.value))
-    raise ValueError("test_agentscope_vectors.py has no LATER")
+        return f"mended | {_sentence(mended[1])} | {_sentence(mended[2])}"
 
 
 def _sentence(text: str) -> str:
-    return text if text.startswith("``") else text[0].upper() + text[1:]
+    return text[0].upper() + text[1:]
+
+
+DBGPT = Vectors(
+    system="DB-GPT",
+    title="DB-GPT's vectors",
+    tests="tests/test_dbgpt_vectors.py",
+    ids=r"[dv]\d+",
+    renamed=("V", "P"),
+    about="""\
+What a program of DB-GPT's agents sees of their memory, as 79 small cases.
+D vectors were drawn from running its code, P vectors from what it declares and does not do.""",
+)
+
+THINKER = Vectors(
+    system="thinker",
+    title="thinker's vectors",
+    tests="tests/test_thinker_vectors.py",
+    ids=r"t\d\d",
+    about="""\
+What a program of thinker's agents sees of their memory, as 38 small cases.
+Most were drawn from its code and its tests, some from the guide to its memory that it asks for.""",
+)
+
+AGENTSCOPE = Vectors(
+    system="AgentScope",
+    title="AgentScope's vectors",
+    tests="tests/test_agentscope_vectors.py",
+    ids=r"a\d+",
+    about="""\
+What a program of AgentScope sees of its messages and their memory, as 105 small cases; those of a later part of fornix come last.
+They were drawn from running or reading its versions: A01 to A36 of the first ones, A37 to A45 of 0.1, A46 to A83 of 1.0, the others of all.""",
+)

@@ -25,6 +25,7 @@ from fornix.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemo
 from fornix.memory import DEFAULT_SPACE, Memory
 from fornix.memory_events import MemoryEvent
 from fornix.moments import AsOf
+from fornix.prompt import Prompts
 from fornix.sets import MemorySet
 from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
 from fornix.store import Commit, Definition, Store
@@ -232,6 +233,7 @@ class _AsyncSets:
     def __init__(self, loop: Lane, sync: KeyMemory | KeyBatch) -> None:
         self.loop, self.sync = loop, sync
 
+    context = awaited(Prompts.context)
     search = awaited(KeySets.search)
     sets = awaited(KeySets.sets)
     set = _opened(KeySets.set)
@@ -389,6 +391,7 @@ class AsyncMemory:
     ) -> None:
         await self.close()
 
+    context = awaited(Memory.context)
     settle = awaited(Memory.settle)
     stats = awaited(Memory.stats)
     sweep = awaited(Memory.sweep)

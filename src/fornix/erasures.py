@@ -42,6 +42,7 @@ class Erasure:
         asked: What the receipt keeps of what was asked: JSON without content.
         whole: All of the key, with its name.
         items: Else ids by set; of each all versions.
+        unsure: Runs that may hold some of it, which no store can tell; see `Erased`.
         rehearse: Only say what would be erased.
     """
 
@@ -51,6 +52,7 @@ class Erasure:
     asked: str = "{}"
     whole: bool = False
     items: Sequence[tuple[SetRef, Sequence[str]]] = ()
+    unsure: Sequence[int] = ()
     rehearse: bool = False
 
 
@@ -71,6 +73,7 @@ class Erased:
         puts: Commits of erased runs that put values into an exact tree, which stay.
         open: Runs that wrote or read what was erased and have not ended: their records stay until
             they have.
+        unsure: Runs that failed in a task: their errors and durable results may hold some of it.
         marks: Sets that items came back to.
     """
 
@@ -86,6 +89,7 @@ class Erased:
     sets: Sequence[int] = ()
     puts: Sequence[int] = ()
     open: Sequence[int] = ()
+    unsure: Sequence[int] = ()
     marks: Sequence[SetRef] = ()
 
     def to_json(self) -> str:
@@ -146,6 +150,11 @@ def op_of(receipt: str, salt: bytes) -> bytes:
     return wire.digest(["forgetting", receipt], salt=salt)
 
 
+def stub_of(item_id: str, salt: bytes) -> bytes:
+    """Return what is kept of a purged item's id, so that what came of it is found."""
+    return wire.digest(["purged", item_id], salt=salt)
+
+
 def has_read(looked: str | None, named: Mapping[SetRef, Collection[str]], scope: Scope) -> bool:
     """Return whether a step of a run of *scope* looked up an item, of those given as ids by set."""
     if looked is None:
@@ -153,7 +162,8 @@ def has_read(looked: str | None, named: Mapping[SetRef, Collection[str]], scope:
     try:
         return any(one in named.get(ref, ()) for ref, one in Looked.of(looked, scope).found())
     except (AttributeError, TypeError, ValueError):  # somebody else kept it, in a shape of theirs
-        names = _names_in(looked)
+        seen = cast("dict[str, Any]", wire.decode(looked))
+    names = names_in([seen[part] for part in ("items", "searches") if part in seen])
     return any(
         ref.name in names and not names.isdisjoint(ids)
         for ref, ids in named.items()
@@ -161,11 +171,18 @@ def has_read(looked: str | None, named: Mapping[SetRef, Collection[str]], scope:
     )
 
 
-def _names_in(looked: str) -> frozenset[str]:
-    """Return every name that a step looked up items by: of sets and of items, all together."""
-    seen = cast("dict[str, Any]", wire.decode(looked))
+def tells(result: Value, gone: Collection[str], kept: Collection[str]) -> bool:
+    """Return whether an answer names an item that goes; *kept* are ids of what its commit wrote.
+
+    Of those one stays that has the same id, in another set.
+    """
+    return any(name in gone and name not in kept for name in names_in(result))
+
+
+def names_in(value: Value) -> frozenset[str]:
+    """Return every text in *value*, names of fields too."""
     found: set[str] = set()
-    stack: list[Value] = [seen[part] for part in ("items", "searches") if part in seen]
+    stack: list[Value] = [value]
     while stack:
         value = stack.pop()
         if isinstance(value, str):

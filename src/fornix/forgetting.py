@@ -12,11 +12,23 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
 from fornix import wire
+from fornix.admission.quarantine import held_as, quarantine_of
 from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound
 from fornix.filters import Filter
 from fornix.records import facts_of
 from fornix.state.committed import Patience
-from fornix.store import Commit, Erased, Erasure, Kept, Scope, SetRef, Store, StoredItem
+from fornix.store import (
+    Commit,
+    Erased,
+    Erasure,
+    Kept,
+    Run,
+    RunStatus,
+    Scope,
+    SetRef,
+    Store,
+    StoredItem,
+)
 from fornix.values import Value, checked_name, moment
 from fornix.writer import Engine, Where, new_id
 
@@ -26,10 +38,10 @@ Scrub: TypeAlias = Literal["now", "later"]
 SMALL = 200_000_000
 """Bytes of a store up to which it is scrubbed at once: that takes seconds at most."""
 
-HIDDEN = "\x1a"
-"""How the name of a set begins that no listing shows, such as one of items in quarantine."""
-
 PAGE = 256
+
+UNDONE: tuple[RunStatus, ...] = ("waiting", "parked", "discarded", "retried")
+"""What runs are of which a task may have failed."""
 
 ALWAYS = (
     ("backups", "made before: forget there too, or let them expire"),
@@ -214,24 +226,21 @@ def forget_items(
     if (ids is None) == (where is None):
         raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
     store, scope = engine.store, refs[0].scope
-    hidden = [r for r in store.every_set(scope) if any(_hides(r.name, ref.name) for ref in refs)]
-    places = list(dict.fromkeys([*refs, *hidden]))
+    hidden = {quarantine_of(ref) for ref in refs}.intersection(store.every_set(scope))
     if ids is None:
         chosen = Filter.parse(where)
+        places = dict.fromkeys([*refs, *sorted(hidden, key=lambda ref: ref.name)])
         items = [(ref, _matching(store, ref, chosen)) for ref in places]
     else:
         if not isinstance(ids, (str, list, tuple)):
             raise InvalidInput(f"ids must be a str or a list of them, not {ids!r}")
         named = [ids] if isinstance(ids, str) else list(ids)
         wanted = [checked_name(item_id, "an item's id") for item_id in named]
-        items = [(ref, wanted) for ref in places]
+        items = [(ref, wanted) for ref in refs]
+        for ref in sorted(hidden, key=lambda ref: ref.name):
+            items.append((ref, held_as(_versions(store, ref), wanted)))
     there = [(ref, found) for ref, found in items if found]
     return _forget(engine, scope, there, scrub, dry_run=dry_run)
-
-
-def _hides(name: str, of: str) -> bool:
-    """Whether *name* is of a set that keeps something back from the set *of*."""
-    return name.startswith(HIDDEN) and name.endswith(f"/{of}")
 
 
 def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:
@@ -269,6 +278,7 @@ def _forget(
         asked=wire.encode(asked),
         whole=items is None,
         items=items or (),
+        unsure=() if items is None else _unsure(engine.store, scope),
         rehearse=dry_run,
     )
     erased = _erased(engine, erasure)
@@ -291,6 +301,26 @@ def _forget(
         scrubbed=None if waits else erased.time,
     )
     return receipt_of(engine.store, unkept)
+
+
+def _unsure(store: Store, scope: Scope) -> list[int]:
+    """Return runs of a key that failed in a task: what that had read was not recorded."""
+    failed = (run for status in UNDONE for run in _runs(store, scope, status))
+    return [
+        run.id
+        for run in failed
+        if not run.forgotten
+        and (run.error is not None or store.calls(run.id, len(store.steps(run.id))))
+    ]
+
+
+def _runs(store: Store, scope: Scope, status: RunStatus) -> Iterator[Run]:
+    before: int | None = None
+    if scope.key is None:
+        return
+    while page := store.runs(scope.space, key=scope.key, status=status, before=before, limit=PAGE):
+        yield from page
+        before = page[-1].id
 
 
 def _tell(engine: Engine, erased: Erased) -> None:
@@ -355,6 +385,13 @@ def _out_of_reach(store: Store, erased: Erased) -> Iterator[OutOfReach]:
     if erased.shared:
         note = f"{erased.shared} that its commits wrote and that nothing says were derived from it"
         yield OutOfReach("items of knowledge", note)
+    unsure = [n for n in erased.unsure if (run := store.run(n)) and not run.forgotten]
+    if unsure:
+        listed = ", ".join(map(str, unsure))
+        note = (
+            f"{listed}, which failed: they may hold what they read; forget the key, or prune them"
+        )
+        yield OutOfReach("errors and durable results of runs", note)
     paths = tuple(sorted({path for number in erased.puts for path in _paths(store, number)}))
     if paths:
         note = f"{len(paths)} that runs wrote which had read or written it: look at them"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
@@ -53,6 +53,12 @@ PAGE = 256
 def quarantine_of(ref: SetRef) -> SetRef:
     """Return the hidden set that holds what is kept out of *ref*."""
     return SetRef(ref.scope, PREFIX + ref.name)
+
+
+def held_as(versions: Iterable[StoredItem], ids: Collection[str]) -> builtins.list[str]:
+    """Return the ids under which *versions* are held that have, or were to have, one of *ids*."""
+    every = ((stored.record.id, str(_quarantined(stored).item.id)) for stored in versions)
+    return list({held: None for held, meant in every if held in ids or meant in ids})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ class Held:
             self.define.append(Define(hidden, DEFINITION))
         self.changes.append(Add(hidden, kept))
         self._ids[text] = held
-        log.warning(
+        log.info(
             "an item was quarantined",
             extra={"set": self.ref.name, "rule": verdict.rule, "reason": verdict.reason},
         )

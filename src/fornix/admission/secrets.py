@@ -28,6 +28,9 @@ _ASSIGNED = (
 )
 """A name that says so, and a value with letters and digits."""
 
+_HEADER = r"(?:(?<![\w-])eyJ[\w-]{10,}+|\beyJ[\w-]{10,400}+)"
+"""Of a JSON web token; bounded where many could begin in one run of letters."""
+
 _FORMS = (
     ("AWS access key", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b"),
     ("GitHub token", r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{36,})"),
@@ -47,7 +50,7 @@ _FORMS = (
     ("Telegram bot token", r"\b[0-9]{8,10}:[\w-]{35}\b"),
     ("Azure storage key", r"\bAccountKey=[A-Za-z0-9+/]{86}=="),
     ("private key", r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"),
-    ("JSON web token", r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
+    ("JSON web token", rf"{_HEADER}\.eyJ[\w-]{{10,}}\.[\w-]{{10,}}"),
     ("password in a URL", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{1,64}:[^\s/@]{3,128}@[\w.-]+"),
     ("password", _ASSIGNED),
 )

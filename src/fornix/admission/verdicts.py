@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from fornix import words
+from fornix import wire, words
 from fornix.errors import InvalidInput
 from fornix.items import Item
 from fornix.store import Record, Scope
+from fornix.values import Value
 
 Outcome: TypeAlias = Literal["accept", "merge", "quarantine", "reject"]
 
@@ -114,13 +115,16 @@ class Candidate:
 
     @property
     def everything(self) -> str:
-        """All that would be kept of it, as text: what is read, the value, the metadata."""
-        parts = [self.text]
+        """All that would be kept of it, as text, names and values a line each.
+
+        What is read, the value, the metadata, speaker, role and session; bytes as UTF-8.
+        """
+        passed = self.passed
+        parts = [self.text, passed.speaker or "", passed.role or "", passed.session or ""]
         if self.record.value is not None:
-            parts.append(self.record.value)
-        if self.record.metadata != "{}":
-            parts.append(self.record.metadata)
-        return "\n".join(parts)
+            parts.extend(_spelled(passed.value))
+        parts.extend(_spelled(dict(passed.metadata)))
+        return "\n".join(part for part in parts if part)
 
     def alike(self, threshold: float) -> list[tuple[Item, float]]:
         """Return items of the set that share words, and how many: 1.0 for the same words.
@@ -142,6 +146,21 @@ class Candidate:
             if like >= threshold:
                 found.append((other, like))
         return sorted(found, key=lambda pair: -pair[1])
+
+
+def _spelled(value: Value, name: str = "") -> Iterator[str]:
+    """Yield what is in *value*, as it is and not as JSON escapes it, each with its name."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _spelled(one, f'"{key}": ')
+        return
+    if isinstance(value, list):
+        for one in value:
+            yield from _spelled(one, name)
+        return
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    yield name + (value if isinstance(value, str) else wire.encode(value))
 
 
 def jaccard(mine: set[int], theirs: set[int]) -> float:

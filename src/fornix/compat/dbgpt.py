@@ -32,6 +32,7 @@ from fornix.layers import (
     StructuredAgentMemoryFragment,
     StructuredObservation,
     WriteOperation,
+    initialize_id_generator,
 )
 from fornix.llm import OpenAIChat
 
@@ -63,6 +64,7 @@ __all__ = [
     "StructuredAgentMemoryFragment",
     "StructuredObservation",
     "WriteOperation",
+    "initialize_id_generator",
 ]
 
 SensorMemory = SensoryMemory

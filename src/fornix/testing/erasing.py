@@ -188,6 +188,61 @@ class ErasingLaws(Laws):
         assert effects is not None
         assert effects.commit.result is None
 
+    def test_forgetting_reaches_past_what_was_purged_on_the_way(self, store: Store) -> None:
+        """Whatever came of an item, by summaries of summaries, edits and into knowledge, goes."""
+        keeps = Definition(retention="purge")
+        write(store, Define(NOTES, keeps), *map(add, "abcd"))
+        sum_up(store, "ab", "a", "b")
+        store.sweep(now=NOW + SECOND)
+        write(store, Replace(NOTES, 1, record("ab", "edited")))
+        sum_up(store, "abc", "ab", "c")
+        write(store, Add(BOOK, record("lesson"), links=[Link(NOTES, "abc")]))
+        store.sweep(now=NOW + SECOND)
+        assert store.versions(NOTES, "ab") == []
+        assert forget(store, "nobody").commit is None
+        erased = forget(store, "a", receipt="two")
+        assert (erased.counts["items"], erased.derived) == (2, 2)
+        assert (ids(store), store.versions(BOOK, "lesson")) == (["d"], [])
+        assert forget(store, "a", "ab", receipt="three").commit is None
+
+    def test_a_key_takes_with_it_what_came_of_its_purged_items(self, store: Store) -> None:
+        """Nothing links them any more; what else knowledge holds stays."""
+        write(store, Define(NOTES, Definition(retention="purge")), add("a"))
+        lesson = Add(BOOK, record("lesson"), links=[Link(NOTES, "a")])
+        write(store, lesson, Add(BOOK, record("kept")))
+        write(store, Retire(NOTES, "a", 1))
+        store.sweep(now=NOW + SECOND)
+        assert store.versions(NOTES, "a") == []
+        assert forget_key(store).derived == 1
+        assert ids(store, BOOK) == ["kept"]
+
+    def test_an_answer_that_names_what_is_gone_goes_too(self, store: Store) -> None:
+        """As that of a request whose item was there already; not one about an item that stays."""
+        other, second = SetRef(ADA, "other"), SetRef(BOB, "notes")
+        write(store, add("i"))
+        store.commit(batch(op=b"kept", request=b"asked", label="again", result={"ids": ["i"]}))
+        store.commit(batch(add("i", to=other), op=b"other", request=b"", label="x", result=["i"]))
+        theirs = batch(add("i", to=second), op=b"theirs", request=b"", label="x", result=["i"])
+        store.commit(replace(theirs, scope=BOB))
+        assert forget(store, "i").counts["commits"] == 1
+        with pytest.raises(Forgotten, match="again"):
+            store.adopted(b"kept", request=b"asked", label="again")
+        for op in (b"other", b"theirs"):
+            adopted = store.adopted(op, request=b"", label="x")
+            assert adopted is not None
+            assert adopted.result == ["i"]
+
+    def test_answers_of_others_about_what_goes_with_a_key_go_too(self, store: Store) -> None:
+        """What was derived from the key, in knowledge, is named by nobody any more."""
+        write(store, add("i"))
+        derived = Add(BOOK, record("lesson"), links=[Link(NOTES, "i")])
+        store.commit(batch(derived, op=b"made", request=b"", label="x", result=["lesson"]))
+        late = batch(op=b"late", request=b"", label="late", result=["lesson"])
+        store.commit(replace(late, scope=HANDBOOK))
+        assert forget_key(store).derived == 1
+        with pytest.raises(Forgotten, match="late"):
+            store.adopted(b"late", request=b"", label="late")
+
     def test_vectors_of_what_is_gone_are_not_kept(self, store: Store) -> None:
         """Whoever was just making them fills in nothing."""
         write(store, add("i"), add("j"))

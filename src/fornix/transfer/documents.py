@@ -18,7 +18,20 @@ BLOCK = 1 << 16
 LONGEST = 64 << 20
 """Characters that one record may have."""
 
-_DECODER = json.JSONDecoder()
+
+def _fields_of(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
+    """Return an object of its fields, which JSON lets be there twice: one would be lost."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the field {twice!r:.40} is there twice")
+    return fields
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_fields_of)
+"""Reads JSON of others; a ValueError says what is wrong."""
+
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -88,11 +101,15 @@ class Document:
     def _fields(self) -> Iterator[str]:
         """Yield the names of an object's fields; who is given one has to read its value."""
         self._take("{")
+        seen = set[str]()
         while self._peek() != "}":
             name = self._value()
             if not isinstance(name, str):
                 raise self._wrong(f"the name of a field is a text, not {name!r:.40}", self._at)
             self._take(":")
+            if name in seen:
+                raise self._wrong(f"the field {name!r:.40} is there twice", self._at)
+            seen.add(name)
             yield name
             if self._peek() != "}":
                 self._take(",")
@@ -148,7 +165,7 @@ class Document:
         self._peek()
         while True:
             try:
-                found, end = _DECODER.raw_decode(self._text, self._at)
+                found, end = DECODER.raw_decode(self._text, self._at)
             except RecursionError:
                 raise self._wrong("something is nested too deeply", self._at) from None
             except ValueError as error:

@@ -8,7 +8,7 @@ from typing import IO
 
 from fornix import wire
 from fornix.errors import InvalidInput
-from fornix.transfer.documents import Document, Record
+from fornix.transfer.documents import DECODER, Document, Record
 from fornix.transfer.lines import numbered, wrong
 from fornix.values import Value
 
@@ -53,12 +53,15 @@ class Source:
         Raises:
             InvalidInput: One is not.
         """
-        decode = wire.decode if wired else json.loads
         for number, text in self.lines():
             try:
-                found: Value = decode(text)
+                found: Value = DECODER.decode(text)
+                found = wire.decode(text) if wired else found
             except (ValueError, RecursionError) as error:
-                problem = f"is not JSON that fornix reads ({error})"
+                said = error
+                if isinstance(error, json.JSONDecodeError):
+                    said = f"{error.msg} at character {error.pos + 1:,}"
+                problem = f"is not JSON that fornix reads ({said})"
                 raise self.wrong(number, problem, "write one JSON object per line") from None
             if not isinstance(found, dict):
                 problem = f"is JSON, but not an object: {text[:40]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fornix.erasures import (
@@ -14,6 +14,7 @@ from fornix.erasures import (
     hidden_scope,
     op_of,
     owner_of,
+    tells,
 )
 from fornix.errors import KeyBusy
 from fornix.store import Batch, Commit, Output, Revive, Run, Scope, SetRef, StoredItem
@@ -77,7 +78,8 @@ class RamForgetting(RamFinder):
             named = scope.key in self._keys.get(scope.space, [])
             if not named and (scope in self._hidden or scope not in self._leases):
                 return None
-            rows, made = [row for home in self._sets.of(scope) for row in home.rows], []
+            rows = [row for home in self._sets.of(scope) for row in home.rows]
+            made = [self._rows[n] for n in self._stubbed(lambda ref, _: ref.scope == scope)]
         else:
             rows = [row for ref, ids in asked.items for row in self._versions_of(ref, ids)]
             made = [row for ref, ids in asked.items for row in self._made_of(ref, ids)]
@@ -86,7 +88,8 @@ class RamForgetting(RamFinder):
         owner, _ = self._leases.get(scope, (None, 0))
         if owner is not None and self._alive(owner):
             raise KeyBusy(scope.key or scope.space, wait_s=0)
-        derived = [row for row in made if row not in rows]
+        asked_for = {row.row for row in rows}
+        derived = [r for r in {row.row: row for row in made}.values() if r.row not in asked_for]
         plan = Plan([*rows, *derived], derived)
         self._add_derived(plan)
         self._add_sources(plan)
@@ -95,12 +98,12 @@ class RamForgetting(RamFinder):
             plan.runs = [run for run in there if run.scope == scope and not run.forgotten]
             done = self._journal.of(scope)
             plan.entries = [n for n in done if self._journal[n - 1].erased is None]
+            plan.entries += sorted(set(self._answers(plan)).difference(done))
         else:
             found = [run for run in self._touching(plan) if not run.forgotten]
             plan.runs = [run for run in found if run.ended is not None]
             plan.open = [run for run in found if run.ended is None]
-            begun = sorted({row.begun for row in plan.rows})
-            plan.entries = [n for n in begun if self._says(self._journal[n - 1])]
+            plan.entries = self._answers(plan)
         return plan
 
     def _versions_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
@@ -109,13 +112,35 @@ class RamForgetting(RamFinder):
             yield from [] if home is None else home.versions.get(item_id, [])
 
     def _made_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
-        """Yield what compactions made of items that were purged since, and left no links."""
+        """Yield what was made of items that were purged since, and left no links."""
+        yield from map(self._rows.__getitem__, self._stubbed(lambda r, i: r == ref and i in ids))
         done = self._sets.lineage.compactions.values()
         purged = {row for c in done if c.purged and c.set == ref for row in c.added}
         home = self._sets.named(ref)
         for row in [] if home is None else home.rows:
             if row.first in purged and not set(ids).isdisjoint(row.record.sources):
                 yield row
+
+    def _stubbed(self, of: Callable[[SetRef, str], bool]) -> list[int]:
+        """Return the versions that came from something purged, of such a set and id."""
+        stubs = self._sets.lineage.stubs
+        return sorted(row for row, every in stubs.items() if any(of(*stub) for stub in every))
+
+    def _answers(self, plan: Plan) -> list[int]:
+        """Return the commits that wrote what goes, or that answered with an id of it."""
+        named: dict[Scope | None, set[str]] = {}
+        for row in plan.rows:
+            scope = row.home.ref.scope
+            named.setdefault(scope if scope.key else None, set()).add(row.record.id)
+        begun, gone = {row.begun for row in plan.rows}, plan.numbers
+        found: list[int] = []
+        for number in range(1, len(self._journal) + 1):
+            entry = self._journal[number - 1]
+            ids = named.get(None, set()) | named.get(entry.scope, set())
+            kept = {row.record.id for row in entry.begun if row.row not in gone}
+            if self._says(entry) and (number in begun or tells(entry.commit.result, ids, kept)):
+                found.append(number)
+        return found
 
     def _says(self, entry: Entry) -> bool:
         named = entry.commit.number in self._ops.values()
@@ -209,6 +234,7 @@ class RamForgetting(RamFinder):
             sets=tuple(sorted({row.home.number for row in plan.rows})),
             puts=() if asked.whole else tuple(n for n in commits if self._puts(n)),
             open=tuple(run.id for run in plan.open),
+            unsure=tuple(asked.unsure),
             marks=tuple(dict.fromkeys(row.home.ref for row in plan.back)),
         )
 
@@ -277,7 +303,8 @@ class RamForgetting(RamFinder):
         """Take out of the journal what it says."""
         self._journal.erase_items(plan.rows)
         for entry in plan.entries:
-            says = asked.whole or entry in self._ops.values()
+            own = asked.whole and self._journal[entry - 1].scope == asked.scope
+            says = own or entry in self._ops.values()
             self._journal.erase(entry, number if says else None)
         if asked.whole:
             self._journal.erase_tree(set(self._journal.of(asked.scope)))

@@ -16,12 +16,14 @@ class Lineage:
         sources: Rows that a version was derived from.
         derived: Rows that were derived from a version.
         compactions: By id, in the order they were done.
+        stubs: What a version came from, to any depth, that is purged by now: sets and ids.
         accessed: When an item was last read, by its first row.
     """
 
     def __init__(self) -> None:
         self.sources: dict[int, list[int]] = {}
         self.derived: dict[int, list[int]] = {}
+        self.stubs: dict[int, frozenset[tuple[SetRef, str]]] = {}
         self.compactions: dict[int, Compaction] = {}
         self.accessed: dict[int, int] = {}
 
@@ -43,6 +45,7 @@ class Lineage:
 
     def forget(self, row: int) -> None:
         """Drop all links of a version that is removed."""
+        self.stubs.pop(row, None)
         for source in self.sources.pop(row, []):
             self.derived[source].remove(row)
         for other in self.derived.pop(row, []):
@@ -51,6 +54,9 @@ class Lineage:
     def inherit(self, row: ItemRow, before: ItemRow, work: Work) -> None:
         """Give a later version the sources of an earlier one."""
         self.link(row.row, self.sources.get(before.row, []), work)
+        if before.row in self.stubs:
+            self.stubs[row.row] = self.stubs[before.row]
+            work.undo.append(lambda: self.stubs.pop(row.row))
 
     def access(self, first: int, time: int, work: Work) -> None:
         """Note that an item that is being added counts as read at *time*."""
@@ -80,6 +86,9 @@ class Lineage:
 
     def purge(self, row: ItemRow) -> None:
         """Drop what is known of a version that is removed, whose set's compactions it was in."""
+        stub = {(row.home.ref, row.record.id)} | self.stubs.get(row.row, frozenset())
+        for other in self.derived.get(row.row, []):
+            self.stubs[other] = self.stubs.get(other, frozenset()) | stub
         self.forget(row.row)
         for done in list(self.compactions.values()):
             if (done.set, done.commit) == (row.home.ref, row.ended):

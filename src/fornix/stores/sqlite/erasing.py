@@ -6,7 +6,17 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fornix.erasures import ERASED_HOW, Erased, Erasure, hidden_scope, op_of, owner_of
+from fornix import wire
+from fornix.erasures import (
+    ERASED_HOW,
+    Erased,
+    Erasure,
+    hidden_scope,
+    op_of,
+    owner_of,
+    stub_of,
+    tells,
+)
 from fornix.errors import KeyBusy
 from fornix.store import Batch, Revive, SetRef
 from fornix.stores.sqlite import erased_runs, leases, receipts, shapes
@@ -47,6 +57,16 @@ _PURGED_OF = """
 
 _MADE = "SELECT row, first, sources FROM item WHERE set_id = ? AND sources IS NOT NULL"
 
+_STUBS = """
+    SELECT stub.row FROM stub JOIN memory_set ON memory_set.id = set_id
+    JOIN scope ON scope.id = memory_set.scope
+    WHERE space = ?1 AND key = ?2 AND name = ?3 AND source = ?4
+"""
+
+_STUBS_OF_SCOPE = """
+    SELECT DISTINCT row FROM stub WHERE set_id IN (SELECT id FROM memory_set WHERE scope = ?)
+"""
+
 _PURGED = """
     SELECT 1 FROM compaction JOIN json_each(added)
     WHERE compaction.id BETWEEN ?1 AND ?2 AND purged AND json_each.value = ?3
@@ -73,6 +93,12 @@ _FORGET_RESULTS = """
     WHERE n IN (SELECT value FROM carray(?1)) AND erased IS NULL
         AND (result IS NOT NULL OR op IS NOT NULL)
 """
+
+_ANSWERS = "SELECT n, scope, result FROM journal WHERE result IS NOT NULL AND erased IS NULL"
+
+_WRITTEN = "SELECT row, id FROM item WHERE row BETWEEN ? AND ?"
+
+_OWNERS = "SELECT memory_set.id, scope, key FROM memory_set JOIN scope ON scope.id = scope"
 
 
 class Version(NamedTuple):
@@ -114,8 +140,9 @@ class Eraser:
         self._take_turn()
         number = there or self._tx.scope(scope)
         asked = [row for (row,) in query(db, _OF_SCOPE, number)]
-        derived, sources = self._find(asked)
-        gone = erased_runs.of_scope(db, number)
+        made = [row for (row,) in query(db, _STUBS_OF_SCOPE, number)]
+        derived, sources = self._find(asked, made)
+        gone, answers = erased_runs.of_scope(db, number), self._answers()
         self._forget_runs(gone)
         self._count("nodes", "DELETE FROM node WHERE scope = ?", number)
         self._delete_items()
@@ -127,6 +154,7 @@ class Eraser:
         )
         self._count("sets", "DELETE FROM memory_set WHERE scope = ?", number)
         self._count("commits", _FORGET_COMMITS, number, self._number)
+        self._count("commits", _FORGET_RESULTS, numbers(answers), self._number)
         restored = self._restore(sources)
         sql = "UPDATE scope SET head = ?, floor = 0, since = 0 WHERE id = ?"
         query(db, sql, self._number, number)
@@ -148,8 +176,7 @@ class Eraser:
         self._take_turn()
         derived, sources = self._find(asked, made)
         gone = erased_runs.of_items(self._db, self._rows.values())
-        begun = sorted({version.begun for version in self._rows.values()})
-        self._count("commits", _FORGET_RESULTS, numbers(begun), self._number)
+        self._count("commits", _FORGET_RESULTS, numbers(self._answers()), self._number)
         self._forget_runs(gone)
         self._delete_items()
         restored = self._restore(sources)
@@ -169,8 +196,11 @@ class Eraser:
             yield from (row for (row,) in query(self._db, _OF_ID, *place, item_id, ref.name))
 
     def _made_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
-        """Yield what compactions made of items that were purged since, and left no links."""
+        """Yield what was made of items that were purged since, and left no links."""
         place = ref.scope.space, ref.scope.key or "", ref.name
+        for item_id in dict.fromkeys(ids):
+            found = query(self._db, _STUBS, *place, stub_of(item_id, self._salt))
+            yield from (row for (row,) in found)
         purged = query(self._db, _PURGED_OF, *place)
         firsts = {row for _, added in purged for row in json.loads(added)}
         for number in {number for number, _ in purged}:
@@ -178,10 +208,10 @@ class Eraser:
                 if begun in firsts and not set(ids).isdisjoint(json.loads(sources)):
                     yield row
 
-    def _find(self, asked: Sequence[int], made: Sequence[int] = ()) -> tuple[list[int], _Sources]:
+    def _find(self, asked: Sequence[int], made: Sequence[int]) -> tuple[list[int], _Sources]:
         """Find all that goes; return what is derived of it, and what else that came from."""
         gone = {*asked, *made}
-        derived, new = [row for row in made if row not in asked], list(gone)
+        derived, new = sorted(gone.difference(asked)), list(gone)
         while new:
             found = (row for (row,) in query(self._db, _DERIVED, numbers(new)))
             new = [row for row in found if row not in gone]
@@ -190,6 +220,23 @@ class Eraser:
         self._rows = {r[0]: Version(*r) for r in query(self._db, _ROWS, numbers(sorted(gone)))}
         self._look_for_compactions()
         return derived, self._sources(derived)
+
+    def _answers(self) -> list[int]:
+        """Return the commits that wrote what goes, or that answered with an id of it."""
+        named: dict[int | None, set[str]] = {}
+        owners = {s: scope if key else None for s, scope, key in query(self._db, _OWNERS)}
+        for version in self._rows.values():
+            named.setdefault(owners[version.set_id], set()).add(version.id)
+        found = {version.begun for version in self._rows.values()}
+        everywhere = named.get(None, set())
+        for commit, scope, result in self._db.execute(_ANSWERS):
+            gone = everywhere | named.get(scope, set()) if scope in named else everywhere
+            if gone and commit not in found and tells(wire.decode(result), gone, ()):
+                written = query(self._db, _WRITTEN, *_range(commit))
+                kept = {item_id for row, item_id in written if row not in self._rows}
+                if tells(wire.decode(result), gone, kept):
+                    found.add(commit)
+        return sorted(found)
 
     def _look_for_compactions(self) -> None:
         """Find the compactions that retired or added something of what goes."""
@@ -267,7 +314,8 @@ class Eraser:
     def _delete_items(self) -> None:
         db, rows = self._db, sorted(self._rows)
         listed = numbers(rows)
-        query(db, "DELETE FROM staged WHERE row IN (SELECT value FROM carray(?))", listed)
+        for table in ("staged", "stub"):
+            query(db, f"DELETE FROM {table} WHERE row IN (SELECT value FROM carray(?))", listed)  # noqa: S608 - ours
         places = [(v.set_id, v.ended or 0, v.row) for v in self._rows.values()]
         db.executemany("DELETE FROM feature WHERE set_id = ? AND ended = ? AND row = ?", places)
         self._count(
@@ -309,6 +357,7 @@ class Eraser:
             sets=tuple(sorted({version.set_id for version in self._rows.values()})),
             puts=tuple(gone.puts),
             open=tuple(gone.open),
+            unsure=tuple(asked.unsure),
             marks=tuple(restored),
         )
         query(

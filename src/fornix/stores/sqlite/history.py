@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import apsw
 
+from fornix.erasures import stub_of
 from fornix.store import SWEEP_AFTER_US, SWEPT_AT_ONCE, Scope
 from fornix.store.past import GONE
 from fornix.stores.sqlite import journal
 from fornix.stores.sqlite.connection import first, numbers, query
-from fornix.stores.sqlite.scopes import ROW_BITS
+from fornix.stores.sqlite.scopes import ROW_BITS, salt_of
 
 ALL = (1 << 62) - 1
 
@@ -25,6 +26,9 @@ _NEEDED = """
 
 _PURGED = "SELECT value FROM carray(?1)"
 
+_OF_ROW = (("link", "row"), ("link", "source"), ("stub", "row"), ("staged", "row"), ("item", "row"))
+"""Tables, the item's own last, and their columns that name a version."""
+
 _RETAINED = "SELECT id, retention FROM memory_set WHERE retention IS NOT NULL"
 
 _ENDED = """
@@ -35,6 +39,19 @@ _MARK = """
     UPDATE compaction SET purged = TRUE WHERE set_id = ?1 AND id >> 20 IN (
         SELECT ended FROM item WHERE row IN (SELECT value FROM carray(?2)))
         AND id <= ?3 AND NOT purged
+"""
+
+
+_SOURCES = """
+    SELECT row, id FROM item WHERE row IN (SELECT value FROM carray(?))
+        AND EXISTS (SELECT 1 FROM link WHERE source = item.row) ORDER BY ended, row
+"""
+
+_STUB = "INSERT OR IGNORE INTO stub SELECT link.row, ?2, ?3 FROM link WHERE source = ?1"
+
+_HAND_ON = """
+    INSERT OR IGNORE INTO stub SELECT link.row, stub.set_id, stub.source
+    FROM link JOIN stub ON stub.row = link.source WHERE link.source = ?
 """
 
 
@@ -67,7 +84,8 @@ def _purge(db: apsw.Connection, number: int, rows: list[int], *, floor: int) -> 
         "AND ended = (SELECT ended FROM item WHERE row = ?2)",
         [(number, row) for row in rows],
     )
-    for table, column in (("link", "row"), ("link", "source"), ("staged", "row"), ("item", "row")):
+    _keep_stubs(db, number, here)
+    for table, column in _OF_ROW:
         query(db, f"DELETE FROM {table} WHERE {column} IN ({_PURGED})", here)  # noqa: S608 - ours
     db.executemany(
         "DELETE FROM access WHERE first = ?1 "
@@ -75,6 +93,14 @@ def _purge(db: apsw.Connection, number: int, rows: list[int], *, floor: int) -> 
         [(one, number) for (one,) in firsts],
     )
     query(db, "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", number, floor)
+
+
+def _keep_stubs(db: apsw.Connection, number: int, rows: object) -> None:
+    """Have what was derived of versions that go know them, and all that those came from."""
+    salt = salt_of(db)
+    for row, item_id in query(db, _SOURCES, rows):
+        query(db, _STUB, row, number, stub_of(item_id, salt))
+        query(db, _HAND_ON, row)
 
 
 def expire(db: apsw.Connection, *, now: int) -> int:

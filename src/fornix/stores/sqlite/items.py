@@ -96,6 +96,7 @@ _REVIVE_FEATURE = """
 """
 
 _INHERIT = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
+_INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
 
 _OLDEST = """
     SELECT row, tokens, ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0)
@@ -192,7 +193,7 @@ class Changes:
                 new = self._insert(
                     number, record, version=version + 1, first=first, created=created
                 )
-                self._db.execute(_INHERIT, (new, row))
+                self._inherit(new, row)
             case Retire(id=item_id, version=version):
                 self._end(number, self._live(number, item_id, version)[0])
             case Compact():
@@ -325,8 +326,13 @@ class Changes:
         new, commit = self._take_row(), self._number
         self._db.execute(_REVIVE_ITEM, (new, last + 1, commit, row))
         self._db.execute(_REVIVE_FEATURE, (new, commit, number, ended, row))
-        self._db.execute(_INHERIT, (new, row))
+        self._inherit(new, row)
         self._gathered.count(number, new, row)
+
+    def _inherit(self, row: int, before: int) -> None:
+        """Have a version come from what an earlier one came from."""
+        self._db.execute(_INHERIT, (row, before))
+        self._db.execute(_INHERIT_STUBS, (row, before))
 
     def _ids_taken(self) -> set[tuple[int, str]] | None:
         """Return which ids have a version: asked for many together, which is far quicker.

@@ -133,6 +133,15 @@ CREATE TABLE link (            -- which version was derived from which
 
 CREATE INDEX link_source ON link (source, row);
 
+CREATE TABLE stub (            -- what a version came from, to any depth, that is purged by now
+    row INTEGER NOT NULL,
+    set_id INTEGER NOT NULL,
+    source BLOB NOT NULL,      -- digest of its id
+    PRIMARY KEY (row, set_id, source)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX stub_source ON stub (set_id, source);
+
 CREATE TABLE compaction (
     id INTEGER PRIMARY KEY,    -- commit number << 20 | position in the commit
     set_id INTEGER NOT NULL REFERENCES memory_set,

@@ -53,6 +53,15 @@ CREATE TABLE link (
 
 CREATE INDEX link_source ON link (source, row);
 
+CREATE TABLE stub (
+    row INTEGER NOT NULL,
+    set_id INTEGER NOT NULL,
+    source BLOB NOT NULL,
+    PRIMARY KEY (row, set_id, source)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX stub_source ON stub (set_id, source);
+
 CREATE TABLE compaction (
     id INTEGER PRIMARY KEY,
     set_id INTEGER NOT NULL REFERENCES memory_set,
