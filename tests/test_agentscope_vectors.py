@@ -27,7 +27,9 @@ from fornix.compat.agentscope import (
     Tht,
     deserialize,
 )
-from fornix.errors import InvalidInput
+from fornix.conversation import COMPRESSED, SUMMARY, ConversationMemory
+from fornix.errors import InvalidInput, ModelUnavailable
+from fornix.llm import ScriptedChat
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "agentscope-vectors.md"
@@ -58,50 +60,10 @@ LATER = {
     "A42": "The url of a picture becomes a block of content.",
     "A43": "The texts of blocks are joined without a space.",
     "A46": "Deleting a place that is not there is an IndexError.",
-    "A47": "An iterator of places deletes nothing.",
-    "A48": "In SQL an unused memory cannot be cleared.",
-    "A49": "An id that is added again is there once.",
-    "A50": "An id twice in one call is there twice, or an error.",
-    "A51": "SQL counts ids that were not there as deleted.",
-    "A52": "A mark finds its messages.",
-    "A53": "A mark is left out.",
-    "A54": "Both together.",
-    "A55": "An empty mark finds nothing, or everything.",
-    "A56": "A mark of 1 is a TypeError.",
-    "A57": "Messages are marked, and keep their order.",
-    "A58": "A mark that is there is counted again, or an error.",
-    "A59": "A mark takes the place of another.",
-    "A60": "A mark is taken off some.",
-    "A61": "Neither a new nor an old mark: nothing, or all marks go.",
-    "A62": "What has two marks is counted twice.",
-    "A63": "A mark of 5 is a TypeError, or another error.",
-    "A64": "The summary comes first, with a new id each time.",
-    "A65": "The summary outlives a clear.",
-    "A66": "Marks of 1 are a TypeError, or accepted.",
-    "A67": "A tuple is accepted, or a TypeError.",
-    "A68": "A change of what was returned changes the memory.",
-    "A69": "A state without content is a KeyError, a bad one a ValueError; an old one is read.",
-    "A70": "In SQL two users who share a session's name share its messages.",
-    "A71": "In SQL names with a hyphen run into each other.",
-    "A72": "In SQL two writers give one place twice.",
-    "A73": "The summary is lost with the process; its messages stay out.",
-    "A74": "The id of an invocation is lost.",
-    "A75": "Names of files with an underscore run into each other.",
-    "A76": "A session's name leaves its folder.",
-    "A77": "The only message is summarised.",
-    "A78": "Two messages are summarised, although three are to be kept.",
-    "A79": "Of three the newest is kept.",
-    "A80": "A newest message of any size is not counted.",
-    "A81": "A call and its result are kept together.",
-    "A82": "A summary rolls on.",
-    "A83": "Below the threshold nothing happens.",
     "A84": "Of 30, 10 and 10 tokens beside 60 the first is summarised, for 80.",
     "A85": "Of 30, 15 and 10 the first two are summarised.",
-    "A86": "The newest request is summarised.",
     "A87": "A message of two blocks is split between them.",
     "A88": "From 70 of 100 tokens on a context is compressed, down to a reserve of 40.",
-    "A89": "The model fails: a note says that something is missing.",
-    "A90": "The model fails again: all messages are gone.",
     "A91": "Results of tools are cut at 100 tokens; the rest goes to a file.",
     "A92": "A result of just as many tokens is left alone.",
     "A93": "Of six pictures the oldest becomes a hint.",
@@ -517,6 +479,372 @@ def test_a45_a_module_that_is_named():
     text = '{"__module__": "antigravity", "__name__": "X", "name": "u", "content": "x"}'
     assert type(deserialize(text)) is Msg
     assert "antigravity" not in sys.modules
+
+
+# --- memories with marks and a summary ------------------------------------------------------------
+
+
+@pytest.fixture(params=["ram", "file"])
+def key(request: pytest.FixtureRequest, tmp_path: Path):
+    """The memory of a key: in RAM, or in a file."""
+    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
+    with Memory.open(url, embedder="words") as opened:
+        yield opened.key("ada")
+
+
+def number(n: int, role: str = "user") -> dict[str, Any]:
+    return {"id": str(n), "role": role, "content": f"number {n}"}
+
+
+@pytest.fixture
+def talk(key: Any) -> ConversationMemory:
+    """A conversation of 0 … 4; and 5 and 6, which are important and to be done."""
+    made = key.conversation("talk")
+    made.add([number(n) for n in range(5)])
+    made.add([number(n) for n in (5, 6)], marks=["important", "todo"])
+    return made
+
+
+def ids(messages: Any) -> list[str]:
+    return [message["id"] for message in messages]
+
+
+def test_a47_an_iterator_of_places(make):
+    """AgentScope: the check consumes it, and nothing is deleted. fornix: it is deleted."""
+    memory = make()
+    memory.add([A, B])
+    assert memory.delete(iter([0])) == 1
+
+
+def test_a48_before_its_first_use(key):
+    """AgentScope: 0; in SQL an OperationalError. fornix: 0."""
+    empty = key.conversation("talk")
+    assert (empty.size(), empty.clear(), empty.delete("x"), empty.get_memory()) == (0, 0, 0, [])
+    assert key.sets() == []
+
+
+def test_a49_an_id_again(talk):
+    """Both: it is there once."""
+    assert talk.add(number(1) | {"content": "other"}) == ["1"]
+    assert talk.size() == 7
+    assert talk.get_memory()[1]["content"] == "number 1"
+
+
+def test_a50_an_id_twice_in_one_call(key):
+    """AgentScope: it is there twice, or, in SQL, an error. fornix: once."""
+    talk = key.conversation("talk")
+    talk.add([number(7), number(7)])
+    assert ids(talk.get_memory()) == ["7"]
+
+
+def test_a51_deleted_by_id(talk):
+    """AgentScope: 2 of three ids that were given; in SQL 3. fornix: 2, which were there."""
+    assert talk.delete(["2", "4", "99"]) == 2
+    assert ids(talk.get_memory()) == ["0", "1", "3", "5", "6"]
+
+
+def test_a52_by_a_mark(talk):
+    """Both: those that have it."""
+    assert ids(talk.get_memory(mark="important")) == ["5", "6"]
+
+
+def test_a53_without_a_mark(talk):
+    """Both: those that do not have it."""
+    assert ids(talk.get_memory(exclude_mark="todo")) == ["0", "1", "2", "3", "4"]
+
+
+def test_a54_with_one_and_without_another(talk):
+    """Both: both hold."""
+    assert talk.get_memory(mark="important", exclude_mark="todo") == []
+
+
+def test_a55_an_empty_mark(talk):
+    """AgentScope: nothing; in SQL everything. fornix: a ValueError."""
+    with pytest.raises(ValueError, match="mark"):
+        talk.get_memory(mark="")
+
+
+def test_a56_a_mark_that_is_a_number(talk):
+    """Both: a TypeError."""
+    with pytest.raises(TypeError, match="mark"):
+        talk.get_memory(mark=1)
+
+
+def test_a57_marked_later(talk):
+    """Both: two are, and they keep their order."""
+    assert talk.update_messages_mark("review", msg_ids=["6", "0"]) == 2
+    assert ids(talk.get_memory(mark="review")) == ["0", "6"]
+    assert ids(talk.get_memory()) == [str(n) for n in range(7)]
+
+
+def test_a58_marked_again(talk):
+    """AgentScope: 0, 1, or an IntegrityError. fornix: 0."""
+    talk.update_messages_mark("review", msg_ids=["6", "0"])
+    assert talk.update_messages_mark("review", msg_ids=["6", "0"]) == 0
+
+
+def test_a59_a_mark_for_another(talk):
+    """Both: two are changed; the one finds nothing, the other both."""
+    assert talk.update_messages_mark("done", "todo") == 2
+    assert talk.get_memory("todo") == []
+    assert ids(talk.get_memory("done")) == ["5", "6"]
+
+
+def test_a60_a_mark_is_taken_off(talk):
+    """Both: from one of two."""
+    talk.update_messages_mark("done", "todo")
+    assert talk.update_messages_mark(None, "done", ["5"]) == 1
+    assert ids(talk.get_memory("done")) == ["6"]
+
+
+def test_a61_neither_mark(talk):
+    """AgentScope: nothing; in SQL all marks of the message go. fornix: a ValueError."""
+    with pytest.raises(ValueError, match="new_mark"):
+        talk.update_messages_mark(None, None, ["6"])
+    assert ids(talk.get_memory("important")) == ["5", "6"]
+
+
+def test_a62_deleted_by_marks(talk):
+    """AgentScope: 3; in SQL 2. fornix: 3, which were there; one with two marks counts once."""
+    talk.update_messages_mark("review", msg_ids=["6", "0"])
+    assert talk.delete_by_mark(["important", "review"]) == 3
+    assert ids(talk.get_memory()) == ["1", "2", "3", "4"]
+
+
+def test_a63_deleted_by_a_number(talk):
+    """AgentScope: a TypeError; in SQL an ArgumentError. fornix: a TypeError."""
+    with pytest.raises(TypeError, match="mark"):
+        talk.delete_by_mark(5)
+
+
+def test_a64_a_summary(talk):
+    """AgentScope: it comes first, with a new id each time. fornix: with one that stays."""
+    talk.update_compressed_summary("SUM")
+    first, again = talk.get_memory()[0], talk.get_memory()[0]
+    assert (first["content"], first["role"]) == ("SUM", "user")
+    assert first["id"] == again["id"] == SUMMARY
+    assert talk.size() == 7
+    assert ids(talk.get_memory(prepend_summary=False)) == [str(n) for n in range(7)]
+
+
+def test_a65_cleared_with_its_summary(talk):
+    """AgentScope: the summary stays. fornix: nothing stays."""
+    talk.update_compressed_summary("SUM")
+    assert talk.clear() == 7
+    assert (talk.get_memory(), talk.summary, talk.size()) == ([], "", 0)
+
+
+def test_a66_marks_that_are_numbers(talk):
+    """AgentScope: a TypeError; in Redis they are taken. fornix: a TypeError."""
+    with pytest.raises(TypeError, match="marks"):
+        talk.add(number(7), marks=[1])
+    assert talk.size() == 7
+
+
+def test_a67_messages_in_a_tuple(key):
+    """AgentScope: they are added; in SQL a TypeError. fornix: they are added."""
+    assert key.conversation("talk").add((number(1), number(2))) == ["1", "2"]
+
+
+def test_a68_a_message_that_was_returned(talk):
+    """AgentScope: what is done to it is done to the memory. fornix: it is a copy."""
+    found = talk.get_memory()
+    found[0]["content"] = "changed"
+    assert talk.get_memory()[0] == number(0)
+
+
+def test_a69_states(talk, key):
+    """Both: no content is a KeyError, what is none a ValueError; older states are read."""
+    other = key.conversation("other")
+    with pytest.raises(KeyError):
+        other.load_state_dict({})
+    with pytest.raises(ValueError, match="entry 0"):
+        other.load_state_dict({"content": ["x"]})
+    other.load_state_dict({"content": [number(1), [number(2), ["todo"]]]})
+    assert ids(other.get_memory()) == ["1", "2"]
+    talk.update_compressed_summary("SUM")
+    other.load_state_dict(json.loads(json.dumps(talk.state_dict())))
+    assert other.state_dict() == talk.state_dict()
+    assert ids(other.get_memory("important", prepend_summary=False)) == ["5", "6"]
+
+
+def test_a70_two_users_of_one_name(tmp_path):
+    """AgentScope: in SQL one reads and erases what the other said. fornix: neither sees it."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as opened:
+        alice = opened.key("alice").conversation("s")
+        bob = opened.key("bob").conversation("s")
+        alice.add({"role": "user", "content": "secret"})
+        assert bob.get_memory() == []
+        assert not bob.search("secret")
+        assert bob.clear() == 0
+        assert alice.size() == 1
+
+
+def test_a71_names_with_hyphens(tmp_path):
+    """AgentScope: in SQL the second is dropped without a word. fornix: both are there."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as opened:
+        pairs = (("a-b", "c-d"), ("a", "b-c-d"))
+        talks = [opened.key(user).conversation(name) for user, name in pairs]
+        for place, talk in enumerate(talks):
+            talk.add({"id": "id", "role": "user", "content": f"number {place}"})
+        assert [said(talk.get_memory()) for talk in talks] == [["number 0"], ["number 1"]]
+
+
+def test_a72_two_writers(tmp_path):
+    """AgentScope: in SQL their places collide. fornix: one order, the same for both, no gaps."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words") as one, Memory.open(path, embedder="words") as two:
+        talks = [opened.key("ada").conversation("talk") for opened in (one, two)]
+        for n in range(20):
+            talks[n % 2].add(number(n))
+        assert [ids(talk.get_memory()) for talk in talks] == [[str(n) for n in range(20)]] * 2
+        assert ids(talks[0].get_memory(recent_n=3)) == ["17", "18", "19"]
+
+
+def test_a73_a_summary_in_another_process(tmp_path):
+    """AgentScope: it is lost, and so is what it stood for. fornix: it is there."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words") as opened:
+        talk = opened.key("ada").conversation("talk")
+        talk.update_compressed_summary("S", talk.add([number(1), number(2)]))
+    with Memory.open(path, embedder="words") as opened:
+        talk = opened.key("ada").conversation("talk")
+        assert said(talk.get_memory(exclude_mark=COMPRESSED)) == ["S"]
+        assert talk.size() == 2
+
+
+def test_a74_items_of_ones_own(key):
+    """AgentScope: the id of an invocation is lost. fornix: every item is kept."""
+    message = Msg("u", "x", role="user", invocation_id="i")
+    assert Msg.from_dict(message.to_dict()) == message
+    key.conversation("talk").add(message)
+    assert key.conversation("talk").get_memory() == [message]
+
+
+def test_a75_names_with_underscores(tmp_path):
+    """AgentScope: two sessions are one file. fornix: they are two conversations."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as opened:
+        opened.key("a_b").conversation("c").add(number(1))
+        assert opened.key("a").conversation("b_c").size() == 0
+
+
+def test_a76_a_name_that_is_a_path(tmp_path):
+    """AgentScope: it leaves the folder. fornix: it is a name, and no file is called so."""
+    (tmp_path / "in").mkdir()
+    with Memory.open(tmp_path / "in" / "app.db", embedder="words") as opened:
+        opened.key("ada").conversation("../x").add(number(1))
+        assert opened.key("ada").sets() == ["../x"]
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+# --- compression ----------------------------------------------------------------------------------
+
+
+def test_a77_the_only_message(key):
+    """AgentScope: it is summed up, and the request is gone. fornix: it is kept."""
+    talk = key.conversation("talk")
+    talk.add({"id": "1", "role": "user", "content": "word " * 100})
+    assert talk.compress(keep_recent=3, trigger_tokens=10).messages == 0
+    assert ids(talk.get_memory()) == ["1"]
+
+
+def test_a78_fewer_than_are_kept(key):
+    """AgentScope: both are summed up. fornix: both are kept."""
+    talk = key.conversation("talk")
+    talk.add([number(1), number(2)])
+    assert talk.compress(keep_recent=3, trigger_tokens=1).messages == 0
+    assert talk.summary == ""
+
+
+def test_a79_all_but_the_last(key):
+    """Both: the summary is of the first two, and the last is kept."""
+    talk = key.conversation("talk")
+    talk.add([{"id": n, "role": "user", "content": f"This is {n}."} for n in "xyz"])
+    done = talk.compress(keep_recent=1, trigger_tokens=1)
+    assert (done.messages, done.by) == (2, "extractive")
+    assert "This is x." in done.summary
+    assert "This is z." not in done.summary
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "z"]
+    assert talk.size() == 3
+
+
+def test_a80_a_newest_message_of_any_size(key):
+    """AgentScope: what is kept is not counted, so that nothing is done.
+
+    fornix: all is counted; what can be is summed up, and the newest stays as it is.
+    """
+    talk = key.conversation("talk")
+    talk.add([number(1), number(2), {"id": "3", "role": "user", "content": "word " * 500}])
+    assert talk.compress(keep_recent=1, trigger_tokens=200).messages == 2
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
+
+
+def call(n: int) -> list[dict[str, Any]]:
+    """A tool call, and what answers it."""
+    function = {"name": "look", "arguments": f'{{"at": {n}}}'}
+    asked = {"id": f"c{n}", "type": "function", "function": function}
+    return [
+        {"id": f"asks{n}", "role": "assistant", "content": None, "tool_calls": [asked]},
+        {"id": f"says{n}", "role": "tool", "tool_call_id": f"c{n}", "content": f"found {n}"},
+    ]
+
+
+def test_a81_a_call_and_its_result(key):
+    """Both: they stay together, and count as one."""
+    talk = key.conversation("talk")
+    talk.add([number(1), *call(1), number(2), *call(2)])
+    talk.compress(keep_recent=1)
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "2", "asks2", "says2"]
+
+
+def test_a82_a_summary_that_rolls(key):
+    """AgentScope: each summary is made of the one before. fornix: so that what it said stays."""
+    talk = key.conversation("talk")
+    talk.add({"role": "user", "content": "The code of the door is 4711."})
+    for n in range(8):
+        talk.add({"role": "assistant", "content": f"Step {n} of the plan was done. " * 3})
+        talk.add({"id": f"last{n}", "role": "user", "content": f"Go on with step {n + 1}."})
+        assert talk.compress(keep_recent=1).messages >= 1
+        assert "4711" in talk.summary
+        assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, f"last{n}"]
+    assert talk.search("code of the door", limit=1)[0].item.text.endswith("4711.")
+
+
+def test_a83_below_the_threshold(talk):
+    """Both: nothing is done."""
+    assert talk.compress(keep_recent=1, trigger_tokens=10_000).messages == 0
+    assert talk.summary == ""
+
+
+def test_a86_the_newest_request(key):
+    """AgentScope: all is summed up, the newest request too. fornix: it is always kept."""
+    talk = key.conversation("talk")
+    talk.add([number(1), number(2, "assistant"), number(3), number(4, "assistant")])
+    assert talk.compress(keep_recent=0, trigger_tokens=1).messages == 3
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
+
+
+def failing() -> ScriptedChat:
+    return ScriptedChat([ModelUnavailable("scripted", "the model is down")] * 9)
+
+
+def test_a89_the_model_fails(talk):
+    """AgentScope: a note that something was left out. fornix: a summary without the model."""
+    done = talk.compress(keep_recent=1, model=failing())
+    assert (done.messages, done.by) == (6, "extractive")
+    assert "down" in done.because
+    assert "number 0" in done.summary
+    assert ids(talk.get_memory(prepend_summary=False)) == [str(n) for n in range(7)]
+
+
+def test_a90_the_model_fails_again(talk):
+    """AgentScope: no message is left, and no note. fornix: the newest request is."""
+    talk.compress(keep_recent=1, model=failing())
+    talk.add([number(7, "assistant"), number(8)])
+    talk.compress(keep_recent=0, model=failing())
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "8"]
+    assert "number 0" in talk.summary
+    assert "number 7" in talk.summary
 
 
 # --- the program of the document -----------------------------------------------------------------

@@ -2,8 +2,13 @@
 
 from fornix.conversation.message import MessageBase, Msg, Tht, deserialize
 from fornix.conversation.temporary import MemoryBase, PromptType, TemporaryMemory
+from fornix.dialogue import COMPRESSED, SUMMARY, Compressed, ConversationMemory
 
 __all__ = [
+    "COMPRESSED",
+    "SUMMARY",
+    "Compressed",
+    "ConversationMemory",
     "MemoryBase",
     "MessageBase",
     "Msg",

@@ -8,6 +8,7 @@
     │   ├── InvalidPath                    a path into an exact tree
     │   ├── InvalidName                    a space, key, set or id
     │   ├── InvalidTime                    a time without a zone, or out of range
+    │   ├── InvalidState (KeyError)        a state to load has a field too few
     │   ├── NotJson (JSONDecodeError)      a text that was to be JSON
     │   ├── InvalidFilter                  a `where=` that cannot be understood
     │   └── InvalidPlan                    a plan of compaction that cannot be carried out
@@ -140,6 +141,7 @@ __all__ = [
     "InvalidName",
     "InvalidPath",
     "InvalidPlan",
+    "InvalidState",
     "InvalidTime",
     "InvalidValue",
     "KeyBusy",
@@ -198,6 +200,13 @@ class InvalidValue(InvalidInput, TypeError):
     def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
         self.where = where
         super().__init__(f"{where}: {problem}{'; ' + hint if hint else ''}")
+
+
+class InvalidState(InvalidInput, KeyError):
+    """A state that is to be loaded has a field too few; nothing was changed."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class NotJson(InvalidInput, JSONDecodeError):
