@@ -14,7 +14,7 @@ import pytest
 
 from dialogue_worker import turn
 from fornix import Agent, InputEvent, LocalRunner, Memory, action
-from fornix.admission import Size
+from fornix.admission import Exact, Size
 from fornix.conversation import COMPRESSED, SUMMARY, Msg, TemporaryMemory
 from fornix.errors import (
     IdempotencyConflict,
@@ -354,6 +354,24 @@ def test_rules_of_admission_hold(key):
     talk.add([user(1), user(2), user(3)])
     assert talk.update_messages_mark("todo", msg_ids=["1"]) == 1
     assert talk.compress(keep_recent=1).messages == 3
+
+
+def test_rules_of_admission_hold_for_a_memory_of_messages(key):
+    """Also for messages that take the place of others: all of them, or nothing is changed."""
+    key.set("talk", item_type="message", admission=[Size(max_chars=90), Exact()]).add("x", id="x")
+    memory = TemporaryMemory(
+        memory=key, name="talk", embedding_model=lambda texts: [[1.0] for _ in texts]
+    )
+    long, short = Msg("u", "word " * 30), Msg("u", "word")
+    with pytest.raises(Rejected):
+        memory.add([short, long])
+    memory.add(short)
+    with pytest.raises(Rejected):
+        memory.load([short, long], overwrite=True)
+    assert memory.size() == 2
+    memory.load(short, overwrite=True)
+    assert memory.get_embeddings() == [[1.0]]
+    assert [unit["content"] for unit in memory.get_memory()] == ["word"]
 
 
 # --- processes ----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def main(url: str = ":memory:") -> list[str]:
         program(TemporaryMemory(memory=memory.key("program")))
         talk = TemporaryMemory(memory=memory.key("ada"), name="talk")
         talk.add(Msg("Ada", f"This is visit {talk.size() + 1}.", role="user"))
-        return talk.get_memory(PromptType.STRING).splitlines()
+        return str(talk.get_memory(PromptType.STRING)).splitlines()
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from fornix import wire
+from fornix.admission.barrier import Barrier
 from fornix.batch import Draft
 from fornix.conversation.embeddings import Embed, embed_with, embedded, vector_of
 from fornix.conversation.files import read_messages, write_messages
 from fornix.conversation.message import TYPE, MessageBase, kind_name, kind_of
-from fornix.errors import EmbedderMissing, InvalidInput, InvalidValue
+from fornix.errors import EmbedderMissing, InvalidInput, InvalidValue, Rejected
 from fornix.items import Item
 from fornix.keys import KeySets
 from fornix.messages import MESSAGES
@@ -24,7 +25,7 @@ from fornix.records import item_of
 from fornix.scope import SetRef
 from fornix.sets import MemorySet
 from fornix.sets.asked import position
-from fornix.store import Add, Define, Definition, ItemChange, Replace, Retire, StoredItem
+from fornix.store import Add, Define, Definition, Record, Replace, Retire, Screened, StoredItem
 from fornix.values import Value, checked
 from fornix.writer import Call, Change, Writer
 
@@ -195,6 +196,7 @@ class TemporaryMemory(MemoryBase):
         Raises:
             EmbedderMissing: They are to be embedded, and there is no embedding model.
             InvalidInput: One is no message, or cannot be stored.
+            Rejected: A rule of admission keeps one out.
         """
         units = _units(memories)
         if embed:
@@ -263,36 +265,58 @@ class TemporaryMemory(MemoryBase):
 
     def _write(self, name: str, units: Sequence[dict[str, Any]], *, overwrite: bool) -> list[str]:
         values = [cast("dict[str, Value]", checked(_plain(unit))) for unit in units]
-        added: list[str] = []
-        if overwrite and isinstance(self._writer, Draft):  # which takes an id once per call
+        named: dict[str | int, Item] = {}
+        for place, value in enumerate(values):
+            one = self._id(value)
+            named.setdefault(place if one is None else one, _item(one, value))
+        items = list(named.values())
+        if overwrite and not isinstance(self._writer, Draft):
+            return self._exchange(name, items)
+        if overwrite:  # a batch takes an id once per call
             self.clear()
-            overwrite = False
+        given = [item.id for item in items if item.id is not None]
+        found = self._writer.get(self._place.ref(self._name), given, at=None)
+        there = {stored.record.id for stored in found if stored is not None}
+        added = self._set.add_many(items, on_existing="keep") if items else []
+        return [one for one in added if one not in there]
+
+    def _exchange(self, name: str, items: Sequence[Item]) -> list[str]:
+        """Have *items* instead of what is held, in one commit; return their ids."""
+        ref, ids = self._place.ref(self._name), list[str]()
 
         def build(new_id: Callable[[], str]) -> Change:
-            ref = self._place.ref(self._name)
-            pairs: dict[str, dict[str, Value]] = {}
-            for value in values:
-                pairs.setdefault(self._id(value, new_id), value)
-            ids = [*pairs]
-            there = {s.record.id: s for s in self._writer.get(ref, ids, at=None) if s is not None}
-            added[:] = ids if overwrite else [one for one in ids if one not in there]
-            retired: list[ItemChange] = (
-                [Retire(ref, s.record.id, s.version) for s in self._stored()] if overwrite else []
-            )
-            items = [(one, _item(one, pairs[one])) for one in added]
-            records = self._writer.records(items)
+            ids[:] = [item.id or new_id() for item in items]
+            records = self._writer.records(list(zip(ids, items, strict=True)))
+            screened = self._screened(ref, list(zip(items, records, strict=True)))
+            retired = [Retire(ref, s.record.id, s.version) for s in self._stored()]
             adds = [Add(ref, record) for record in records]
-            return Change([*retired, *adds], None, self._definition(ref), retry=True)
+            define = self._definition(ref)
+            return Change([*retired, *adds], None, define, retry=True, screened=screened)
 
-        self._writer.write(Call(name, lambda: [self._name, overwrite, *values]), build)
-        return added
+        self._writer.write(Call(name, lambda: [self._name, [item.value for item in items]]), build)
+        return ids
 
-    def _id(self, value: dict[str, Value], new_id: Callable[[], str]) -> str:
+    def _screened(self, ref: SetRef, pairs: Sequence[tuple[Item, Record]]) -> list[Screened]:
+        """Return what the rules of the set let in.
+
+        Raises:
+            Rejected: A rule keeps one out.
+        """
+        ruled = self._writer.rules(ref, None)
+        if ruled is None:
+            return []
+        barrier = Barrier(self._writer, ref, ruled)
+        for at, verdict in enumerate(barrier.judge(pairs)):
+            if verdict.outcome in ("reject", "quarantine"):
+                raise Rejected(ref.name, rule=verdict.rule, reason=verdict.reason, position=at)
+        return [barrier.screened]
+
+    def _id(self, value: dict[str, Value]) -> str | None:
         if self._dedupe == "content":
             said = {n: v for n, v in value.items() if n not in ("id", "timestamp", "embedding")}
             return f"said-{blake2b(wire.encode(said).encode(), digest_size=16).hexdigest()}"
         found = value.get("id")
-        return found if isinstance(found, str) and found else new_id()
+        return found if isinstance(found, str) and found else None
 
     # --- meaning ------------------------------------------------------------------------------
 
@@ -373,7 +397,10 @@ class TemporaryMemory(MemoryBase):
             ]
             records = self._writer.records(whole)
             pairs = zip(there, records, strict=True)
-            return Change([Replace(ref, s.version, r) for s, r in pairs], None, retry=True)
+            ruled = self._writer.rules(ref, None)
+            screened = [] if ruled is None else [Screened(ref, ruled.kept)]
+            changes = [Replace(ref, s.version, r) for s, r in pairs]
+            return Change(changes, None, retry=True, screened=screened)
 
         if made:
             self._writer.write(Call("embed", lambda: [self._name, *made]), build)
@@ -434,7 +461,7 @@ def _text(unit: Unit) -> str:
     return content if isinstance(content, str) else ("" if content is None else repr(content))
 
 
-def _item(item_id: str, value: dict[str, Value]) -> Item:
+def _item(item_id: str | None, value: dict[str, Value]) -> Item:
     role, name = value.get("role"), value.get("name")
     return Item(
         value,

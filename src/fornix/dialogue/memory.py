@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from itertools import takewhile
+from typing import Any, TypeVar, cast
 
 from fornix.batch import Draft
 from fornix.budget import Budget
@@ -12,7 +14,14 @@ from fornix.dialogue import contents
 from fornix.dialogue.contents import COMPRESSED, SUMMARY
 from fornix.dialogue.summing import MAX_TOKENS, MOST_AT_ONCE, Compressed, Summing, summed_up
 from fornix.dialogue.talk import Talk, message_ids, noted, summary_item
-from fornix.errors import InvalidInput, InvalidState, InvalidValue, NotFound, StaleItem
+from fornix.errors import (
+    DuplicateItem,
+    InvalidInput,
+    InvalidState,
+    InvalidValue,
+    NotFound,
+    StaleItem,
+)
 from fornix.llm import ChatModel
 from fornix.messages import Message
 from fornix.store import Add, Link, Retire, StoredItem
@@ -20,8 +29,10 @@ from fornix.summarise import Summariser, Summary
 from fornix.values import Value, counted
 from fornix.writer import Call, Change
 
+R = TypeVar("R")
+
 TRIES = 20
-"""How often a compression begins anew because others changed what it had read."""
+"""How often a summary is begun anew because others changed what it was made of."""
 
 
 class ConversationMemory(Talk):
@@ -51,9 +62,20 @@ class ConversationMemory(Talk):
             kind = type(summary).__name__
             raise InvalidValue("summary", f"is a text, not {kind}", hint="use str(summary)")
         wanted = message_ids(msg_ids)
-        chosen = [one for one in self._live(wanted) if COMPRESSED not in contents.marks_of(one)]
-        self._sum_up(self._summary(), chosen, {"content": summary}, upto=None)
-        return len(chosen)
+
+        def work() -> int:
+            found = [one for one in self._live(wanted) if COMPRESSED not in contents.marks_of(one)]
+            self._sum_up(self._summary(), found, {"content": summary}, upto=None)
+            return len(found)
+
+        return self._tried(work)
+
+    def _tried(self, work: Callable[[], R]) -> R:
+        """Return what *work* does, again and again while others change what it reads."""
+        for _ in range(TRIES - 1):
+            with suppress(StaleItem, DuplicateItem):
+                return work()
+        return work()
 
     def _sum_up(
         self,
@@ -138,25 +160,23 @@ class ConversationMemory(Talk):
         Raises:
             InvalidInput: An argument cannot be used; nothing was changed.
             ModelMissing, ModelClosed, ScriptEnded: The model cannot be asked at all.
-            StaleItem: Others changed what it read, again and again.
+            StaleItem, DuplicateItem: Others changed what it read, again and again.
         """
         counted(keep_recent, "keep_recent", least=0)
         budget, summing = Budget.of(trigger_tokens), Summing(model, max_tokens)
-        done, made = 0, Summary(text="", by="", tokens=0)
-        for attempt in range(1, TRIES + 1):
-            try:
-                while (step := self._step(keep_recent, budget, summing)) is not None:
-                    count, made = step
-                    done += count
-                    budget = Budget(None, budget.counter, budget.message_tokens)
-                break
-            except StaleItem:
-                if attempt == TRIES:
-                    raise
+        steps: list[tuple[int, Summary]] = []
+
+        def work() -> None:
+            asked = replace(budget, tokens=None) if steps else budget
+            self._sum_up_all(keep_recent, asked, summing, steps)
+
+        self._tried(work)
         left = self._open()
         size = budget.size([contents.model_message(stored) for stored in left])
         summary = self.summary
         size += budget.size([Message(summary)]) if summary else 0
+        done = sum(count for count, _ in steps)
+        made = steps[-1][1] if steps else Summary(text="", by="", tokens=0)
         return Compressed(done, summary, made.by, made.because, size)
 
     def _open(self) -> list[StoredItem]:
@@ -164,32 +184,42 @@ class ConversationMemory(Talk):
         found = self._newest(open_only=True)
         return [stored for stored in found if COMPRESSED not in contents.marks_of(stored)][::-1]
 
-    def _step(
-        self, keep_recent: int, budget: Budget, summing: Summing
-    ) -> tuple[int, Summary] | None:
-        """Sum up as many messages as one commit may; None: there is nothing to do."""
-        before, open_ = self._summary(), self._open()
-        text = "" if before is None else before.record.text or ""
+    def _sum_up_all(
+        self,
+        keep_recent: int,
+        budget: Budget,
+        summing: Summing,
+        steps: list[tuple[int, Summary]],
+    ) -> None:
+        """Sum up what may be, a commit for `MOST_AT_ONCE` messages; note what each did."""
+        open_ = self._open()
         if budget.tokens is not None:
             told = [contents.model_message(stored) for stored in open_]
+            text = self.summary
             if budget.size([Message(text), *told] if text else told) < budget.tokens:
-                return None
+                return
         chosen = summed_up(open_, keep_recent)
-        if len(chosen) > MOST_AT_ONCE:  # a call whose answer comes after them is for the next step
-            chosen = summed_up(chosen[:MOST_AT_ONCE], 0)
-        if not chosen:
-            return None
-        made = summing.rolled(text, chosen)
-        rows = {stored.row for stored in chosen}
-        upto: str | None = None
-        for stored in open_:
-            if stored.row not in rows:
-                break
-            upto = stored.record.id
-        upto = upto or noted(before).get("upto")
+        while chosen:
+            part = chosen
+            if len(chosen) > MOST_AT_ONCE:  # a call whose answer comes later is for the next
+                part = summed_up(chosen[:MOST_AT_ONCE], 0) or chosen
+            steps.append((len(part), self._rolled(part, open_, summing)))
+            rows = {stored.row for stored in part}
+            chosen = [stored for stored in chosen if stored.row not in rows]
+            open_ = [stored for stored in open_ if stored.row not in rows]
+
+    def _rolled(
+        self, part: Sequence[StoredItem], open_: Sequence[StoredItem], summing: Summing
+    ) -> Summary:
+        """Commit the summary of what was summed up before and of *part*."""
+        before = self._summary()
+        made = summing.rolled("" if before is None else before.record.text or "", part)
+        rows = {stored.row for stored in part}
+        first = list(takewhile(lambda stored: stored.row in rows, open_))
+        upto = first[-1].record.id if first else noted(before).get("upto")
         said = {"content": made.text, "by": made.by, "because": made.because}
-        self._sum_up(before, chosen, said, upto=upto)
-        return len(chosen), made
+        self._sum_up(before, part, said, upto=upto)
+        return made
 
     def uncompress(self) -> int:
         """Undo the last summary: the one before is back, and messages that it stood for are open.
@@ -201,6 +231,9 @@ class ConversationMemory(Talk):
             NotFound: There is no summary.
             Unusable: In a batch that made it.
         """
+        return self._tried(self._undone)
+
+    def _undone(self) -> int:
         now = self._summary()
         if now is None:
             raise NotFound(f"conversation {self.name!r} has no summary that could be undone")
