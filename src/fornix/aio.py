@@ -322,6 +322,21 @@ class AsyncKey(_AsyncSets):
         return self.sync.key
 
     @property
+    def space(self) -> str:
+        """See `KeyMemory.space`."""
+        return self.sync.space
+
+    @property
+    def engine(self) -> Engine:
+        """See `KeyMemory.engine`."""
+        return self.sync.engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """See `KeyMemory.short_term_ttl`."""
+        return self.sync.short_term_ttl
+
+    @property
     def short_term_memory(self) -> AsyncMemoryObject:
         """`short_term`, as Flink Agents names it."""
         return self.short_term
