@@ -371,7 +371,7 @@ def test_rules_of_admission_hold_for_a_memory_of_messages(key):
     assert memory.size() == 2
     memory.load(short, overwrite=True)
     assert memory.get_embeddings() == [[1.0]]
-    assert [unit["content"] for unit in memory.get_memory()] == ["word"]
+    assert memory.get_memory() == [{**short, "embedding": [1.0]}]
 
 
 # --- processes ----------------------------------------------------------------------------------
