@@ -17,9 +17,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from fornix.admission import Quarantine
-from fornix.awaited import Async, Lane, Loop, OneByOne, awaited
+from fornix.awaited import Async, AsyncConversation, Lane, Loop, OneByOne, awaited
 from fornix.compaction import Compacted
-from fornix.dialogue import ConversationMemory
 from fornix.embed import Embedder
 from fornix.errors import Unusable
 from fornix.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
@@ -205,38 +204,6 @@ class AsyncMemorySet:
     async def definition(self) -> Definition:
         """See `MemorySet.definition`."""
         return await self.loop.run(lambda: self.sync.definition)
-
-
-class AsyncConversation:
-    """A `ConversationMemory` whose calls are awaited."""
-
-    def __init__(self, loop: Lane, sync: ConversationMemory) -> None:
-        self.loop, self.sync = loop, sync
-
-    add = awaited(ConversationMemory.add)
-    get_memory = awaited(ConversationMemory.get_memory)
-    messages = awaited(ConversationMemory.messages)
-    size = awaited(ConversationMemory.size)
-    search = awaited(ConversationMemory.search)
-    delete = awaited(ConversationMemory.delete)
-    delete_by_mark = awaited(ConversationMemory.delete_by_mark)
-    clear = awaited(ConversationMemory.clear)
-    forget = awaited(ConversationMemory.forget)
-    update_messages_mark = awaited(ConversationMemory.update_messages_mark)
-    update_compressed_summary = awaited(ConversationMemory.update_compressed_summary)
-    compress = awaited(ConversationMemory.compress)
-    uncompress = awaited(ConversationMemory.uncompress)
-    state_dict = awaited(ConversationMemory.state_dict)
-    load_state_dict = awaited(ConversationMemory.load_state_dict)
-
-    @property
-    def name(self) -> str:
-        """See `ConversationMemory.name`."""
-        return self.sync.name
-
-    async def summary(self) -> str:
-        """See `ConversationMemory.summary`."""
-        return await self.loop.run(lambda: self.sync.summary)
 
 
 class AsyncKnowledge:
