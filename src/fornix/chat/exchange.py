@@ -62,8 +62,12 @@ class Exchange:
         async with self.recipient.turns:
             runner = LocalRunner(agent, home)
             left = None if event_id else await asyncio.to_thread(self._left, runner)
-            async with runner:
+            try:
                 reply = await self._reply(runner, event_id or left or new_id())
+            except BaseException:
+                await runner.aclose(wait_s=0)  # what is cut off is not waited for
+                raise
+            await runner.aclose()
         await self.recipient.memory.gpts_memory.push_message(key)
         return reply
 
