@@ -1,9 +1,9 @@
-"""`python -m bench [store|retrieval|state|runs|lifecycle|layers] ...`;
+"""`python -m bench [store|retrieval|state|runs|lifecycle|layers|context] ...`;
 without a name it is `store`."""
 
 import sys
 
-from bench import layers, lifecycle, retrieval, runs, state, store
+from bench import context, layers, lifecycle, retrieval, runs, state, store
 
 PROGRAMS = {
     "store": store.main,
@@ -12,6 +12,7 @@ PROGRAMS = {
     "runs": runs.main,
     "lifecycle": lifecycle.main,
     "layers": layers.main,
+    "context": context.main,
 }
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fornix import Memory
@@ -58,11 +58,11 @@ async def everything(hybrid: HybridMemory[AgentMemoryFragment]) -> list[str]:
     return sorted(text for f in held for text in f.raw_observation.split(";"))
 
 
-def crash(spec: str) -> None:
-    """Have this process killed before, or right after, a step of a commit."""
+def crash(spec: str, steps: Mapping[str, tuple[Any, str]] = STEPS) -> None:
+    """Have this process killed before, or right after, a step: a method of some class."""
     step, _, rest = spec.partition(":")
     where, _, count = rest.partition(":")
-    owner, name = STEPS[step]
+    owner, name = steps[step]
     whole: Callable[..., Any] = getattr(owner, name)
     seen = 0
 

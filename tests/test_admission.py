@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -615,6 +615,21 @@ def test_what_was_recalled_is_not_stored_again(memory: Memory):
     memory.key("bob").set("facts", admission=[Recalled()]).add(
         "Ada prefers window seats on night trains to Vienna"
     )
+
+
+def test_what_was_recalled_and_is_gone_or_over_takes_nothing_in(memory: Memory):
+    facts = guarded(memory, Recalled())
+    lisbon = facts.add("Ada lives in Lisbon", valid_from=datetime(2000, 1, 1, tzinfo=UTC))
+    porto = facts.supersede(lisbon, "Ada lives in Porto", at=datetime(2010, 1, 1, tzinfo=UTC))
+    facts.search("where does Ada live?", valid_at="any")
+    back = facts.add("Ada lives in Lisbon", valid_from=datetime(2020, 1, 1, tzinfo=UTC))
+    assert back not in {lisbon, porto}
+    assert facts.get(back) is not None
+    facts.search("where does Ada live?", valid_at="any")
+    facts.delete(porto)
+    again = facts.add("Ada lives in Porto")
+    assert again != porto
+    assert facts.get(again) is not None
 
 
 def test_what_another_process_recalled_is_not_known(tmp_path: Path):

@@ -109,6 +109,29 @@ def test_items_are_added_and_found(filled):
     assert "Ada: Allergic" in filled("recent", "-k", "ada").stdout
 
 
+def test_a_prompt_is_made_and_explained(filled):
+    """`context`: the prompt on stdout, why on stderr; as JSON both in one document."""
+    words = ("context", "ada", "which seat?", "--budget", "300", "--system", "Be kind.")
+    (made,) = filled.json(*words)
+    assert [message["role"] for message in made["messages"]] == ["system", "user"]
+    assert made["tokens"] <= made["budget_tokens"] == 300
+    shown = [piece for piece in made["why"] if piece["shown"]]
+    sources = [piece["source"] for piece in shown if piece["part"] != "knowledge"]
+    assert sources[:2] == ["", "profile.city"]
+    assert set(sources[2:]) == {"default/a", "default/b", ""}
+    assert (shown[0]["part"], shown[-1]["text"]) == ("system", "which seat?")
+    result = filled(*words)
+    assert result.stdout.rstrip("\n") == made["text"]
+    assert f"{made['tokens']} of 300 tokens" in result.stderr
+    assert filled(*words, "--quiet").stderr == ""
+    (alone,) = filled.json("context", "nobody", "hello?", "--messages", "chat", "--recent", "2")
+    assert len(alone["messages"]) == 2, "knowledge is everybody's"
+    (some,) = filled.json("context", "ada", "seat", "-s", "default", "--where", '{"n": 1}')
+    assert [piece["ids"] for piece in some["why"] if piece["part"] == "items"] == [["a"]]
+    (old,) = filled.json("context", "ada", "seat", "--as-of", "1", "--valid-at", "any")
+    assert [piece["ids"] for piece in old["why"] if piece["part"] == "items"] == [["a"]]
+
+
 def test_an_item_is_shown_with_all_that_is_known(filled):
     """`get` has every field; `--history` every version."""
     (item,) = filled.json("get", "a", "-k", "ada")
@@ -573,6 +596,7 @@ USES = {
     "runs retry": ["1"],
     "runs discard": ["1"],
     "replay": ["1"],
+    "context": ["ada", "x"],
     "quarantine list": ["-k", "ada"],
     "quarantine show": ["x", "-k", "ada"],
     "quarantine release": ["x", "-k", "ada"],
@@ -675,6 +699,14 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         (["search", "x\udcff", "-k", "ada"], 1),
         (["search", "x", "-k", "ada", "-s", "nope"], 3),
         (["search", "x", "-k", "nobody"], 3),
+        (["context", "ada", "x", "--budget", "0"], 2),
+        (["context", "ada", "x", "--budget", "1"], 1),
+        (["context", "ada", "x", "--recent", "-1"], 2),
+        (["context", "ada", "x", "--where", "topic"], 2),
+        (["context", "ada", "x", "--as-of", "then"], 2),
+        (["context", "ada", "x", "-s", "nope"], 3),
+        (["context", "", "x"], 1),
+        (["context", "ada", "x\udcff"], 1),
         (["get", "nope", "-k", "ada"], 3),
         (["get", "a", "-k", "ada", "-s", "nope"], 3),
         (["get", "a", "-k", "ada", "--as-of", "0"], 3),

@@ -61,6 +61,19 @@ def test_a_lineage_is_drawn_as_a_tree(shell: Shell) -> None:
     assert "has no item" in shell("lineage", "nobody", "-k", "ada", code=1).stderr
 
 
+def test_a_lineage_of_knowledge_is_drawn_and_only_a_key_is_compacted(shell: Shell) -> None:
+    """Facts of knowledge supersede each other, too; commands of compaction ask for a key."""
+    with Memory.open(shell.db, knowledge="world") as memory:
+        facts = memory.knowledge.set("facts")
+        facts.supersede(facts.add("Bonn is the capital.", id="bonn"), "Berlin is.", new_id="berlin")
+    drawn = shell("lineage", "berlin", "--knowledge", "world", "-s", "facts").stdout
+    assert "└─ bonn  Bonn is the capital." in drawn
+    for words in (["compactions"], ["undo", "1"]):
+        assert "knowledge is never compacted" in shell(*words, code=2).stderr
+    huge = shell("undo", str(10**30), "-k", "ada", code=3).stderr
+    assert "has no set" in huge
+
+
 def test_only_what_was_asked_for_is_compacted(shell: Shell) -> None:
     """--key, --set, --at and --hours narrow it; --all widens it."""
     fill(shell, 15)
@@ -79,10 +92,13 @@ def test_only_what_was_asked_for_is_compacted(shell: Shell) -> None:
     [
         ("--every", "soon"),
         ("--every", "0s"),
+        ("--every", "0.0001ms"),
+        ("--every", "99999999999999h"),
         ("--at", "80"),
         ("--at", "120%"),
         ("--hours", "1-99"),
         ("--hours", "3-3"),
+        ("--hours", "24-0"),
     ],
 )
 def test_what_cannot_be_meant_is_wrong_usage(shell: Shell, wrong: tuple[str, str]) -> None:

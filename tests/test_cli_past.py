@@ -72,6 +72,13 @@ def test_diff_shows_what_it_is_asked_for(path: Path) -> None:
     assert "is the same after commits 3 and 3" in same.stderr
 
 
+def test_diff_of_a_key_that_is_not_there(path: Path) -> None:
+    """A key that was mistyped is not called unchanged."""
+    answer = run(path, "diff", "adda", "3")
+    assert answer.exit_code == 3
+    assert "nothing is kept under key 'adda'" in answer.output
+
+
 def test_diff_as_json(path: Path) -> None:
     """One document, with whole items."""
     found = json.loads(run(path, "diff", "ada", "3", "--json").stdout)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from compacting import Clock, loose, numbered, texts, whole
+from compacting import START, Clock, loose, numbered, texts, whole
 from fornix import (
     Agent,
     CompactionPlan,
@@ -167,6 +168,20 @@ def test_l4_what_stands_for_others_was_read_when_they_were(memory: Memory) -> No
     assert summary.accessed == read is not None
 
 
+def test_what_stands_for_others_was_read_when_the_last_of_them_was(memory: Memory) -> None:
+    """What is used stays: one source that was read lately is enough."""
+    notes = memory.key("ada").set("n")
+    notes.add_many([Item(text, id=text) for text in numbered(4)])
+    notes.get("note 2")
+    notes.get("note 0")
+    read = {item.id: item.accessed for item in notes.list()}
+    notes.compact(Summarize(n=3))
+    assert notes.list()[0].accessed == read["note 0"]
+    assert read["note 0"] is not None
+    assert read["note 2"] is not None
+    assert read["note 0"] > read["note 2"]
+
+
 def test_l5_a_plan_that_names_a_stranger_changes_nothing(memory: Memory) -> None:
     """L5: a user's strategy that returns an unknown id is an error, and nothing is changed."""
 
@@ -235,6 +250,21 @@ def test_without_n_a_set_is_brought_to_its_low_water_mark(memory: Memory) -> Non
     assert texts(notes.list()) == numbered(70, 21)
 
 
+def test_room_is_made_for_what_is_to_come(memory: Memory) -> None:
+    """Without n, the set is at its low-water mark with what is added, however large that is."""
+    notes = memory.key("ada").set("n", capacity=10, compaction=Trim(), execution="sync")
+    for text in numbered(11):
+        notes.add(text)
+    assert texts(notes.list()) == numbered(7, 4)
+    sized = memory.key("ada").set("s", capacity_bytes=1000, compaction=Trim(), execution="sync")
+    small = "x" * 98  # and two bytes of metadata
+    for _ in range(10):
+        sized.add(small)
+    assert len(sized) == 10
+    sized.add("y" * 480)
+    assert len(sized) == 3
+
+
 def test_twice_full_the_one_who_adds_compacts(ram: Memory) -> None:
     """At twice its capacity the next add waits until there is room; if there is none, it fails."""
     calls = threading.Semaphore(0)
@@ -301,6 +331,25 @@ def test_a_compactor_sees_to_what_is_left_to_it(memory: Memory) -> None:
     assert Compactor(memory).run() == 2
     assert texts(notes.list()) == numbered(100, 20)
     assert notes.compactions()[0].by == "external"
+
+
+def test_a_compactor_is_missed_only_when_it_was_not_seen_for_long(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One that was at work lately is there; one that was not for ten minutes is not."""
+    now = [START]
+    with (
+        Memory.open(embedder="words", clock=lambda: now[0]) as memory,
+        caplog.at_level(logging.WARNING),
+    ):
+        assert Compactor(memory).run() == 0
+        for name, later, told in (("a", 9, False), ("b", 11, True)):
+            now[0] = START + timedelta(minutes=later)
+            notes = memory.key("ada").set(
+                name, capacity=4, compaction=Trim(n=1), execution="external"
+            )
+            notes.add_many(numbered(7))
+            assert (f"set {name!r} holds more than" in caplog.text) is told
 
 
 def test_an_overflowing_set_without_a_compactor_is_told_of_once(

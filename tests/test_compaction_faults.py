@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from compacting import Clock, numbered, texts
+from compacting import Clock, loose, numbered, texts
 from fornix import (
     Agent,
     AsyncMemory,
     CompactionPlan,
+    Compactor,
+    Derived,
     InputEvent,
     Item,
     LocalRunner,
@@ -25,9 +31,20 @@ from fornix import (
 from fornix.compaction import notes as kept_notes
 from fornix.compaction.executor import LEASE
 from fornix.compaction.planning import MODEL_STEP
-from fornix.errors import InvalidInput, ModelUnavailable, SetBusy, SetFull, StaleRun
+from fornix.compaction.worker import PAUSES_S
+from fornix.compactor import Look
+from fornix.errors import (
+    InvalidInput,
+    ModelUnavailable,
+    NotFound,
+    SetBusy,
+    SetFull,
+    StaleRun,
+    StrategyFailed,
+)
 from fornix.llm import ScriptedChat
 from fornix.scope import Scope
+from fornix.stores.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -113,6 +130,7 @@ def test_a_failure_in_the_background_is_kept_and_forgotten(
     worker = memory.engine.compactions.worker
     failure = worker.failures[notes._ref]
     assert (failure.tries, type(failure.error).__name__) == (1, "StrategyFailed")
+    assert failure.due - time.monotonic() <= PAUSES_S[0]
     assert memory.engine.compactions._in_background(notes._ref)
     assert len(notes) == 7
 
@@ -208,7 +226,7 @@ def test_who_lost_the_right_to_compact_changes_nothing(memory: Memory) -> None:
     with pytest.raises(StaleRun):
         notes.compact(plan)
     assert texts(notes.list()) == numbered(3)
-    with pytest.raises(SetBusy, match="is being compacted by another process"):
+    with pytest.raises(SetBusy, match="is being compacted by somebody else"):
         notes.compact(Trim(n=1))
 
 
@@ -248,3 +266,166 @@ def test_the_async_door_has_all_of_it() -> None:
                 await knowledge.compact()
 
     asyncio.run(go())
+
+
+def test_items_of_the_first_moment_are_compacted(memory: Memory) -> None:
+    """Nothing can stand a microsecond before the year 1; what stands for others is there anyway."""
+    first = datetime(1, 1, 1, tzinfo=UTC)
+    notes = memory.key("ada").set("n")
+    notes.add_many([Item(text, time=first) for text in numbered(6)])
+    done = notes.compact(Summarize(n=3))
+    assert done is not None
+    assert [item.time for item in notes.list()] == [first] * 4
+    assert len(notes.undo(done.id).restored) == 3
+
+
+def test_a_number_that_is_none_of_a_compaction_is_refused(memory: Memory) -> None:
+    """Whatever is passed as an id, a page or a commit, the error is of fornix."""
+    notes = memory.key("ada").set("n")
+    notes.add_many(numbered(3))
+    notes.compact(Trim(n=1))
+    for bad in (-1, 1 << 63, 10**30, True, 1.5, "1"):
+        with pytest.raises(InvalidInput):
+            notes.undo(loose(bad))
+        with pytest.raises(InvalidInput):
+            notes.compactions(before=loose(bad))
+    with pytest.raises(NotFound):
+        notes.undo((1 << 63) - 1)
+
+
+def test_a_compactor_looks_at_all_each_time_it_is_run(memory: Memory) -> None:
+    """A set that became too large by its definition, and not by an add, is compacted, too."""
+    ada = memory.key("ada")
+    notes = ada.set("n", capacity=100, compaction=Trim(n=10), execution="external")
+    notes.add_many(numbered(50))
+    compactor = Compactor(memory)
+    assert compactor.run() == 0
+    notes.redefine(capacity=45)
+    assert compactor.run() == 1
+    assert len(notes) == 40
+
+
+def test_a_watching_compactor_outlives_a_busy_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who held the store too long stops no compactor; what was added meanwhile is not missed."""
+    path, given = tmp_path / "app.db", threading.Event()
+    with (
+        Memory.open(path, embedder="words") as agent,
+        Memory.open(path, embedder="words", wait_s=0.01) as memory,
+    ):
+        notes = agent.key("ada").set("n", capacity=5, compaction=Trim(n=2), execution="external")
+        notes.add_many(numbered(6))
+        store, compactor = agent.store, Compactor(memory)
+        assert isinstance(store, SqliteStore)
+
+        def watch() -> None:
+            compactor.run(watch=True, every=timedelta(milliseconds=5), progress=told)
+
+        def told(look: Look) -> None:
+            if look.done:
+                given.set()
+                compactor.stop()
+
+        watching = threading.Thread(target=watch)
+        with caplog.at_level(logging.WARNING), store._writing():
+            watching.start()
+            ends = time.monotonic() + 10
+            while "could not be looked at: StoreBusy" not in caplog.text:
+                assert time.monotonic() < ends
+                time.sleep(0.005)  # noqa: TID251 - until the compactor has failed once
+        assert given.wait(10)
+        watching.join(10)
+        assert len(notes) == 4
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"hours": (24, 0)},
+        {"hours": (3, 3)},
+        {"hours": (1, 2, 3)},
+        {"hours": ("a", 1)},
+        {"hours": 5},
+        {"at": "80%"},
+        {"at": True},
+        {"key": ""},
+        {"key": 5},
+        {"set_name": 4},
+    ],
+)
+def test_a_compactor_is_checked_as_it_is_made(memory: Memory, bad: dict[str, object]) -> None:
+    """What cannot be meant is an InvalidInput, never another error, and never nothing to do."""
+    with pytest.raises(InvalidInput):
+        Compactor(memory, **loose(bad))
+
+
+def test_a_plan_that_makes_nothing_smaller_is_not_carried_out(memory: Memory) -> None:
+    """A step that frees nothing would be done for ever; the set is as it was instead."""
+
+    def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
+        return CompactionPlan(add=[Derived([str(items[0].id)], f"{items[0].text}, at length")])
+
+    marks = {"low_water": 0.2, "high_water": 0.3}
+    notes = memory.key("ada").set("n", capacity=9, compaction=plan, **loose(marks))
+    notes.add_many(numbered(4))
+    assert notes.compact() is None
+    assert memory.settle(10)
+    assert texts(notes.list()) == numbered(4)
+    assert notes.compactions() == []
+
+
+@pytest.mark.parametrize(
+    ("hours", "open_at"),
+    [((1, 5), {1, 4}), ((22, 4), {22, 23, 0, 1, 3}), ((0, 24), set(range(24))), ((5, 0), {5, 23})],
+)
+def test_a_compactor_keeps_to_its_hours(hours: tuple[int, int], open_at: set[int]) -> None:
+    """From the first hour on, up to but not at the last, over midnight too, by local time."""
+    now = datetime(2026, 6, 1).astimezone()
+    with Memory.open(embedder="words", clock=lambda: now) as memory:
+        notes = memory.key("ada").set("n", capacity=5, compaction=Trim(n=1), execution="external")
+        compactor = Compactor(memory, hours=hours)
+        for hour in sorted(open_at | {hours[0] - 1, hours[1]} & set(range(24))):
+            notes.clear()
+            notes.add_many(numbered(6))
+            now = now.replace(hour=hour, minute=59 if hour in open_at else 0)
+            compactor.run()
+            assert len(notes) == (5 if hour in open_at or hours == (0, 24) else 6), hour
+
+
+def test_a_set_that_somebody_else_compacted_is_looked_at_again(memory: Memory) -> None:
+    """Without another add to it: whoever had it may have died over it."""
+    notes = memory.key("ada").set("n", capacity=5, compaction=Trim(n=2), execution="external")
+    notes.add_many(numbered(4))
+    compactor, store = Compactor(memory), memory.store
+    assert compactor.run() == 0
+    notes.add_many(numbered(2, 4))
+    number = store.set_infos(notes._ref.scope)[0].number
+    lease = store.lease(Scope("", f"{LEASE}{number}"), "another")
+    assert lease is not None
+    compactor._look(lambda _: None)
+    assert len(notes) == 6
+    store.release(lease)
+    compactor._look(lambda _: None)
+    assert len(notes) == 4
+
+
+def test_a_compactor_does_not_try_again_at_once(memory: Memory) -> None:
+    """What failed rests for a while, also if it is added to; other sets are seen to."""
+    asked: list[int] = []
+
+    def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
+        asked.append(len(items))
+        raise ValueError
+
+    ada = memory.key("ada")
+    notes = ada.set("n", capacity=5, compaction=plan, execution="external")
+    notes.add_many(numbered(6))
+    compactor = Compactor(memory)
+    with pytest.raises(StrategyFailed):
+        compactor.run()
+    notes.add("one more")
+    other = ada.set("other", capacity=5, compaction=Trim(n=2), execution="external")
+    other.add_many(numbered(6))
+    assert compactor.run() == 1
+    assert (asked, len(notes), len(other)) == ([6], 7, 4)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +23,7 @@ from fornix import (
     Summarize,
     Trim,
 )
+from fornix.compaction.topics import alike
 from fornix.errors import (
     FornixError,
     InvalidPlan,
@@ -251,3 +255,120 @@ def test_capacities_in_tokens_and_bytes_hold(memory: Memory) -> None:
         assert 3 < len(left) < 30
     with pytest.raises(SetFull, match="200 bytes"):
         memory.key("ada").set("b").add("x" * 300)
+
+
+def since(year: int) -> datetime:
+    return datetime(year, 1, 1, tzinfo=UTC)
+
+
+def perhaps(year: int | None) -> datetime | None:
+    return None if year is None else since(year)
+
+
+def test_what_ended_to_hold_is_not_summed_up_with_what_holds(memory: Memory) -> None:
+    """A search finds in a summary what holds, and with valid_at= what held; undo gives all back."""
+    facts = memory.key("ada").set("facts")
+    facts.add("Ada lives in Oslo.", id="0", valid_from=since(2000))
+    for number, place in enumerate(("Lisbon", "Porto", "Rome", "Bern"), 1):
+        at = since(2000 + number)
+        facts.supersede(str(number - 1), f"Ada lives in {place}.", at=at, new_id=str(number))
+    facts.add_many(["Ada likes tea.", "Ada has a cat."])
+    before = facts.list()
+    ended = facts.compact(Summarize(n=3))
+    holding = facts.compact(Summarize(n=5))
+    assert ended is not None
+    assert holding is not None
+    assert ended.retired == ("0", "1", "2")
+    assert [(item.valid_from, item.valid_to) for item in facts.list()] == [
+        (since(2000), since(2003)),
+        (since(2003), since(2004)),
+        (since(2004), None),
+    ]
+    (now,) = facts.search("where does Ada live")
+    assert now.item.id == holding.added[0]
+    assert "Bern" in str(now.item.text)
+    assert "Rome" not in str(now.item.text)
+    (then,) = facts.search("where does Ada live", valid_at=since(2001))
+    assert then.item.id == ended.added[0]
+    facts.undo(holding.id)
+    facts.undo(ended.id)
+    assert whole(facts.list()) == whole(before)
+
+
+def test_what_begins_or_ends_later_is_left_alone_by_summaries(memory: Memory) -> None:
+    """It would go on holding in a summary, or hold too soon."""
+    notes = memory.key("ada").set("n")
+    notes.add("An offer.", valid_to=since(2100))
+    notes.add("A rule to come.", valid_from=since(2100))
+    notes.add_many(numbered(3))
+    notes.compact(Summarize(n=5))
+    made, *left = notes.list()
+    assert not made.compacted or len(made.sources) == 3
+    assert {"An offer.", "A rule to come."} <= set(texts([made, *left]))
+    assert len(notes) == 3
+
+
+def test_few_of_one_kind_do_not_keep_the_others_from_being_summed_up(memory: Memory) -> None:
+    """If most of the oldest ended to hold, and are too few, those that hold are taken."""
+    notes = memory.key("ada").set("n")
+    for text in numbered(3):
+        notes.add(text, valid_to=since(2001), time=since(2000))
+    notes.add_many(numbered(6, 3))
+    done = notes.compact(Summarize(n=4, limit=3))
+    assert done is not None
+    assert not set(texts(notes.list())[:3]) - set(numbered(3))
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([(2000, None), (2001, None)], (2001, None)),
+        ([(2000, 2003), (2001, 2004)], (2001, 2003)),
+        ([(2000, 2001), (2001, 2004)], (2000, 2004)),
+        ([(2000, 2001), (2001, None)], (2000, None)),
+        ([(None, 2001), (2001, 2002)], (None, 2002)),
+        ([(None, None), (2001, 2002)], (2001, 2002)),
+        ([(2001, 2002), (2001, 2002)], (2001, 2002)),
+    ],
+)
+def test_what_stands_for_others_holds_while_all_of_them_do(
+    memory: Memory,
+    spans: list[tuple[int | None, int | None]],
+    expected: tuple[int | None, int | None],
+) -> None:
+    """If they never held together, it holds from the first of them to the last."""
+    notes = memory.key("ada").set("n")
+    ids = [
+        notes.add("a fact", valid_from=perhaps(begin), valid_to=perhaps(end))
+        for begin, end in spans
+    ]
+    notes.compact(lambda items, capacity: CompactionPlan(add=[Derived(ids, "All of it.")]))
+    (made,) = notes.list()
+    begin, end = expected
+    assert (made.valid_from, made.valid_to) == (perhaps(begin), perhaps(end))
+
+
+def test_very_many_that_say_the_same_are_merged_in_little_memory() -> None:
+    """What is found to be led by another is not compared with the rest: no square of pairs."""
+    count = 4_000
+    rows = np.full((count, 16), 0.25, dtype=np.float32)
+    tracemalloc.start()
+    try:
+        groups = alike(rows, numbered(count), [None] * count, 0.95)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert groups == [list(range(count))]
+    assert peak < 20_000_000
+
+
+def test_nearly_the_same_is_led_by_the_first_that_leads() -> None:
+    """Across and within the blocks that are compared at once, and only among one kind."""
+    angles = [0.0, 0.2, 0.4, 1.5] * 100
+    rows = np.array([[math.cos(a), math.sin(a)] for a in angles], dtype=np.float32)
+    kinds = ["one"] * 396 + ["other"] * 4
+    groups = alike(rows, numbered(len(angles)), kinds, math.cos(0.25))
+    by_angle = [[at for at in range(396) if angles[at] in near] for near in ((0, 0.2), (0.4,))]
+    assert groups[:2] == by_angle
+    assert groups[2] == [at for at in range(396) if angles[at] > 1]
+    assert groups[3] == [396, 397]

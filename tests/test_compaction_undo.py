@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compacting import Clock, loose, numbered
+from compacting import Clock, loose, numbered, texts
 from fornix import (
     CompactionPlan,
     Derived,
@@ -274,3 +274,36 @@ def test_a_definition_is_exported_and_imported(tmp_path: Path) -> None:
         import_file(memory, tmp_path / "out.jsonl")
         found = [memory.key("ada").set(f"n{n}").definition for n in range(len(definitions))]
     assert found == kept
+
+
+def test_each_compaction_of_a_commit_is_purged(memory: Memory) -> None:
+    """Several of one batch: none is undone in part, and each says why."""
+    ada = memory.key("ada")
+    how = {"compaction": Trim(n=2), "execution": "sync", "retention": "purge"}
+    with ada.batch() as batch:
+        notes = batch.set("n", capacity=3, **loose(how))
+        for text in numbered(8):
+            notes.add(text)
+    done = ada.set("n").compactions()
+    assert len({found.commit for found in done}) == 1
+    assert len(done) == 3
+    ada.set("n").add("later")
+    memory.sweep()
+    for found in done:
+        with pytest.raises(CompactionChanged, match="was purged"):
+            ada.set("n").undo(found.id)
+
+
+def test_what_was_added_anew_under_its_id_is_not_brought_back(memory: Memory) -> None:
+    """The undo says so, and changes nothing; it can be done once that item is gone."""
+    notes = memory.key("ada").set("n")
+    notes.add_many([Item(text, id=text) for text in numbered(4)])
+    done = notes.compact(Trim(n=2))
+    assert done is not None
+    notes.add("another", id="note 1")
+    with pytest.raises(CompactionChanged, match="an item 'note 1' is live again"):
+        notes.undo(done.id)
+    assert texts(notes.list()) == [*numbered(2, 2), "another"]
+    notes.delete("note 1")
+    notes.undo(done.id)
+    assert texts(notes.list()) == numbered(4)

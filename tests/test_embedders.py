@@ -24,9 +24,12 @@ from fornix.embed import (
     dequantise,
     embed_windows,
     encoder,
+    float8,
     minilm_onnx,
     open_embedder,
+    pack_vector,
     quantise,
+    unpack_vector,
     wordpiece,
 )
 from fornix.embed.minilm import MiniLm
@@ -478,6 +481,54 @@ def test_only_finite_rows_become_bytes(vectors):
     """A NaN would be zero in int8, and nobody would know."""
     with pytest.raises(InvalidInput):
         quantise(vectors.astype(np.float32))
+
+
+@given(
+    arrays(
+        np.float32,
+        array_shapes(min_dims=1, max_dims=1, min_side=0, max_side=40),
+        elements=st.floats(-1e6, 1e6, width=32, allow_subnormal=False),
+    )
+)
+def test_a_vector_comes_back_with_its_length(vector):
+    """No number is off by more than half a 127th of the largest."""
+    again = unpack_vector(pack_vector(vector))
+    assert again.dtype == np.float32
+    step = float(np.abs(vector).max(initial=0.0)) / 127
+    assert (np.abs(again.astype(float) - vector) <= step * 0.501).all()
+
+
+@pytest.mark.parametrize("vector", [np.ones((1, 2)), np.array([1, np.nan]), np.array([-np.inf, 0])])
+def test_only_a_finite_row_is_packed(vector):
+    """A NaN would be zero in int8, and nobody would know."""
+    with pytest.raises(InvalidInput):
+        pack_vector(vector.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "blob", [b"", b"abc", b"\0\0\xc0\x7f\1", b"\0\0\x80\x7f\1", b"\0\0\x80\xbf\1"]
+)
+def test_bytes_without_a_scale_are_refused(blob):
+    """Too few, or a scale that is NaN, infinite or negative."""
+    with pytest.raises(InvalidInput, match="no vector with a scale"):
+        unpack_vector(blob)
+
+
+def test_every_one_byte_float_is_read():
+    """Sign, four bits of exponent, three of mantissa; a zero has no sign, nothing is infinite."""
+    found = float8(range(256))
+    assert found.dtype == np.float32
+    assert np.isfinite(found).all()
+    assert found[:128].tolist() == sorted(found[:128].tolist())
+    assert (found[129:] == -found[1:128]).all()
+    assert float8(bytes(range(256))).tolist() == found.tolist()
+
+
+@pytest.mark.parametrize("data", [[256], [-1], [0.5], "8", None])
+def test_what_is_no_byte_is_no_float(data):
+    """A number beyond a byte is refused, not cut."""
+    with pytest.raises(InvalidInput, match="one-byte floats"):
+        float8(data)
 
 
 # --- the bundled files ------------------------------------------------------------------------

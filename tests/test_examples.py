@@ -5,12 +5,17 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
+from fornix.context import Observation, Reply, Stamp
+from fornix.embed import open_embedder
+from fornix.llm import OpenAIChat, ScriptedChat
+from fornix.messages import Message
 from pages import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -37,9 +42,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return ":memory:" if request.param == "ram" else str(tmp_path / "app.db")
 
 
-def ran(example: str, folder: Path, *arguments: str) -> str:
+def ran(example: str, folder: Path, *arguments: str, program: str = "main.py") -> str:
     """What an example prints when it is run in a process of its own."""
-    command = [sys.executable, str(EXAMPLES / example / "main.py"), *arguments]
+    command = [sys.executable, str(EXAMPLES / example / program), *arguments]
     done = subprocess.run(
         command, cwd=folder, check=False, capture_output=True, text=True, timeout=120
     )
@@ -50,11 +55,12 @@ def ran(example: str, folder: Path, *arguments: str) -> str:
 def test_every_example_is_on_the_page():
     """Who looks for an example finds it, with a page on top."""
     page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    folders = sorted(path.parent for path in EXAMPLES.glob("*/main.py"))
+    folders = sorted(path for path in EXAMPLES.iterdir() if path.is_dir())
     assert folders
     for folder in folders:
-        assert f"({folder.name}/main.py)" in page
-        assert (folder / "main.py").read_text(encoding="utf-8").startswith('"""')
+        first = "main.py" if (folder / "main.py").exists() else "memory.py"
+        assert f"({folder.name}/{first})" in page
+        assert (folder / first).read_text(encoding="utf-8").startswith('"""')
 
 
 # --- 00: short-term memory ----------------------------------------------------------------------
@@ -233,6 +239,156 @@ def test_05_a_second_process_finishes_what_a_killed_one_began(tmp_path):
     kept = receipts.removeprefix("receipts: ").split(", ")
     assert kept == [each.rpartition(" ")[0] for each in paid]
     assert trips == "trips:    A trip to Lisbon for 420 euros."
+
+
+# --- 11: custom memory --------------------------------------------------------------------------
+
+STRATUM, PROMPT = "s", Message("p")
+
+
+def exchange(name, length=0, **kwargs):
+    """An observation whose reply has so many characters."""
+    return Observation(name, Reply(Message(name.lower() * length, "assistant"), **kwargs))
+
+
+def shown(window, prompt: Message | None = PROMPT):
+    """The first letters of what a window shows, a letter for each pair."""
+    letters = [str(message)[:1].upper() for message in window.context(prompt)]
+    return "".join(a for a, b in zip(letters, [*letters[1:], ""], strict=True) if a != b)
+
+
+def test_11_the_example_keeps_what_matters(load):
+    """The vectors of `Priority`, T24 to T27: scores, two of three, a third one, equal ones."""
+    example = load("11_custom_memory", "memory")
+    window = example.PriorityMemory(2, STRATUM)
+    scores = [window.score_importance(exchange("A", n)) for n in (0, 100, 999, 1000, 5000)]
+    assert scores == [0, 0.1, 0.999, 1, 1]
+    gone = [window.commit(exchange(n, size)) for n, size in (("A", 100), ("B", 500), ("C", 300))]
+    assert [[str(o.query) for o in each] for each in gone] == [[], [], ["A"]]
+    assert shown(window) == "SBCP"
+    window.commit(exchange("D", 2000))
+    assert shown(window) == "SBDP"
+    window.purge()
+    assert shown(window, None) == "S"
+    for name in "ABC":
+        window.commit(exchange(name, 500))
+    assert shown(window) == "SBCP"
+
+
+def test_11_it_shows_what_it_kept_and_why(tmp_path, monkeypatch):
+    """Without a key it has a scripted model, and no network."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    printed = ran("11_custom_memory", tmp_path, program="memory.py")
+    assert "kept       What is a fornix?    its importance is 0.318" in printed
+    assert "forgotten  Hello!" in printed
+    assert "With the next question scripted is told 8 messages" in printed
+
+
+def test_11_with_a_key_it_asks_that_model(load, monkeypatch):
+    """By the protocol of OpenAI."""
+    example = load("11_custom_memory", "memory")
+    monkeypatch.setenv("OPENAI_API_KEY", "a key")
+    monkeypatch.setenv("MODEL", "mine")
+    asked = example.model()
+    assert (type(asked), asked.name) == (OpenAIChat, "mine")
+
+
+def test_11_in_a_file_it_survives_a_kill(tmp_path):
+    """Each question was asked once, in whichever process; each exchange is there once."""
+    printed = ran("11_custom_memory", tmp_path, program="durable.py")
+    first, _, second = printed.partition("the second process")
+    assert "has an answer, and dawdles" in first
+    assert "is killed" in first
+    _, _, left = second.partition("what is left")
+    asked, *kept = left.strip().splitlines()
+    assert asked.count("?") == 4
+    assert len(kept) == 3
+    assert "Who named it?" not in "".join(kept)
+
+
+def test_11_the_document_s_program_runs_unchanged(load):
+    """E2: what a user of thinker writes, its faults included; values T23 to T28."""
+    program = load("11_custom_memory", "program")
+    priority = program.PriorityMemory(2, STRATUM)
+    assert [priority.score_importance(exchange("A", n)) for n in (0, 100, 5000)] == [0, 0.1, 1]
+    for name, length in (("A", 100), ("B", 500), ("C", 300)):
+        priority.commit(exchange(name, length))
+    assert shown(priority) == "SBCP"
+    priority.commit(exchange("D", 2000))
+    assert shown(priority) == "SBDP"
+    priority.purge()
+    for name, length in (("A", 900), ("B", 800), ("C", 10)):  # the newest matters least: it goes
+        priority.commit(exchange(name, length))
+    assert shown(priority) == "SABP"
+
+    importance = program.ImportanceMemory(2, STRATUM)
+    for hours, length, value in (
+        (0, 100, 4.6052),
+        (1, 100, 2.3026),
+        (24, 1000, 0.2763),
+        (0, 1, 0),
+        (0, 10, 2.3026),
+        (0, 0, 0),
+    ):
+        observed = exchange("A", length)
+        observed.created = Stamp.at(datetime.now(UTC) - timedelta(hours=hours))
+        assert importance.score_importance(observed) == pytest.approx(value, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("cap", "scores", "told"), [(1, (0.9, 0.5, 0.2), "CPA"), (2, (0.9, 0.2), "ABPA")]
+)
+def test_11_the_document_s_hybrid_repeats_and_misplaces(load, cap, scores, told):
+    """E2, values T29 and T30: what is important comes after the prompt, and comes twice."""
+    program = load("11_custom_memory", "program")
+    hybrid = program.HybridMemory(program.Stream(cap, ""), 0.5)
+    for name, score in zip("ABC", scores, strict=False):
+        hybrid.commit(exchange(name, 1, importance=score))
+    assert shown(hybrid) == told
+    hybrid.purge()
+    assert hybrid.context(PROMPT) == [PROMPT]
+
+
+def test_11_the_document_s_semantic_memory(load):
+    """E2: each observation has two vectors, those that fit best are told; three of at most five."""
+    program = load("11_custom_memory", "program")
+
+    class Vectors:
+        def __init__(self):
+            self.held = []
+
+        def insert(self, observed):
+            self.held.append(observed)
+
+        def search(self, vector, top_k):
+            def near(observed):
+                return max(observed.query.relevance @ vector, observed.reply.relevance @ vector)
+
+            return sorted(self.held, key=near, reverse=True)[:top_k]
+
+        def clear(self):
+            self.held.clear()
+
+    semantic = program.SemanticMemory(open_embedder("static"), Vectors())
+    for query, reply in (("a cat", "it purrs"), ("a dog", "it barks"), ("a car", "it hoots")):
+        semantic.commit(Observation(query, reply))
+    told = [str(message) for message in semantic.context(Message("which one barks?"))]
+    assert told[:2] == ["a dog", "it barks"]
+    assert len(told) == 7
+    semantic.purge()
+    assert len(semantic.context(Message("p"))) == 1
+
+
+def test_11_the_document_s_main(load):
+    """E2: the agent is made from five things, prompted once, and need not be closed."""
+    program = load("11_custom_memory", "program")
+    model = ScriptedChat(["a vault"])
+    found = program.main(model, lambda asked: f"{asked}?", str, lambda _: "return", "What is it")
+    assert found == "a vault"
+    assert [m["content"] for m in model.asked[0].messages] == [
+        "You are a helpful assistant",
+        "What is it?",
+    ]
 
 
 def test_actions_of_both_kinds_live_in_one_agent():

@@ -748,3 +748,32 @@ def test_an_empty_file_becomes_private(tmp_path: Path) -> None:
     path.chmod(0o644)
     Memory.open(path, embedder="words").close()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_end_of_the_stack_harms_no_store(path: Path) -> None:
+    """A write that fails at any depth of its own calls holds no lock, and no transaction open."""
+
+    def at_depth(left: int, call: Callable[[], object]) -> object:
+        return call() if not left else at_depth(left - 1, call)
+
+    frame, depth = sys._getframe(), 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1
+    before, added = sys.getrecursionlimit(), 0
+    with Memory.open(path, embedder="words", wait_s=2) as memory:
+        notes = memory.key("ada").set("notes")
+        notes.add("warm")
+        sys.setrecursionlimit(depth + 200)
+        try:
+            for left in range(100, 196):
+                try:
+                    at_depth(left, lambda: notes.add("deep"))
+                    added += 1
+                except RecursionError:
+                    notes.add("after")
+        finally:
+            sys.setrecursionlimit(before)
+        assert 0 < added < 96
+        assert sum(item.text == "deep" for item in notes.list()) >= added
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []

@@ -15,7 +15,7 @@ import pytest
 
 from doors import Letters
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import StoreClosed, StoreFull
+from fornix.errors import InvalidInput, StoreClosed, StoreFull
 from fornix.stores.ram import RamStore
 from fornix.stores.sqlite import SqliteStore
 from fornix.testing import Clock, RunnerContract
@@ -102,7 +102,7 @@ import pytest
 
 from doors import Letters
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.errors import StoreClosed, StoreFull
+from fornix.errors import InvalidInput, StoreClosed, StoreFull
 
 with Memory.open(sys.argv[1], space="app", embedder=Letters()) as memory:
     with LocalRunner(AGENT, memory) as runner:
@@ -200,6 +200,33 @@ def test_threads_and_closing_runners_lose_nothing(tmp_path, seed):
         for runner in runners:
             runner.close()
         assert memory.stats().leases == ()
+
+
+def test_a_runner_of_a_key_is_one_of_its_memory():
+    """It works on all keys, as one that was given the memory; a batch or an action has none."""
+    with Memory.open(embedder=Letters()) as memory:
+        with LocalRunner(AGENT, memory.key("ada")) as one, LocalRunner(AGENT, memory) as other:
+            assert [one.handle("bob", "x"), other.handle("bob", "x")] == [(0,), (1,)]
+        with (
+            memory.key("ada").batch() as batch,
+            pytest.raises(InvalidInput, match="works on a Memory"),
+        ):
+            LocalRunner(AGENT, batch)  # pyright: ignore[reportArgumentType] - what is refused
+
+
+def test_an_input_that_is_not_begun_at_once_is_run_by_who_waits():
+    """In that very thread; its ticket is like any other."""
+    threads = []
+
+    @action(InputEvent)
+    def note(event, ctx):
+        threads.append(threading.get_ident())
+
+    agent = Agent("noting", actions=[note])
+    with Memory.open(embedder=Letters()) as memory, LocalRunner(agent, memory) as runner:
+        ticket = runner.submit("ada", 1, at_once=False)
+        assert ticket.result() == ()
+    assert threads == [threading.get_ident()]
 
 
 def test_a_closed_runner_leaves_no_thread():

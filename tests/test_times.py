@@ -63,6 +63,10 @@ def texts(items: list[Item]) -> list[str | None]:
     return [item.text for item in items]
 
 
+def said(item: Item | None) -> str | None:
+    return None if item is None else item.text
+
+
 def head(memory: Memory) -> int:
     return memory.store.commit_at(1 << 60)
 
@@ -112,6 +116,36 @@ def test_a_moment_is_a_commit_or_a_time_with_a_zone(ada: KeyMemory) -> None:
             ada.list(as_of=wrong)
     with pytest.raises(InvalidTime):
         ada.short_term.at(datetime(2025, 1, 1))  # noqa: DTZ001 - that is the mistake
+
+
+def test_a_commit_to_come_is_now(memory: Memory, ada: KeyMemory) -> None:
+    """However large its number: what is told is of the last commit, and says so."""
+    ada.add("one")
+    last = head(memory)
+    for later in (last + 1, (1 << 63) - 1, 10**30):
+        assert texts(ada.list(as_of=later)) == ["one"]
+        assert ada.short_term.at(later).to_dict() == {}
+        assert (memory.diff("ada", later).since, memory.diff("ada", 0, later).until) == (last, last)
+    ada.add("two")
+    assert texts(ada.list(as_of=last)) == ["one"]
+
+
+def test_a_clock_that_goes_back_hides_no_past(ada: KeyMemory, clock) -> None:
+    """Times of commits never go back, so that a moment of them is none to come."""
+    ada.add("one", id="a")
+    ada.short_term.set("n", 1)
+    clock.forward(days=1)
+    ada.update("a", "two")
+    then = clock.now
+    clock.forward(days=-400)
+    assert [said(ada.get("a", as_of=at)) for at in (START, then, then + DAY)] == [
+        "one",
+        "two",
+        "two",
+    ]
+    assert ada.short_term.at(START).get("n") == 1
+    ada.update("a", "three")
+    assert [said(ada.get("a", as_of=at)) for at in (START, then)] == ["one", "three"]
 
 
 def test_what_had_expired_then_is_not_there(memory: Memory, ada: KeyMemory, clock) -> None:
@@ -468,6 +502,16 @@ def test_a_fact_can_be_superseded_from_another_moment_on(ada: KeyMemory) -> None
     with pytest.raises(InvalidTime):
         ada.supersede("1", "x", at=datetime(2025, 1, 1))  # noqa: DTZ001 - that is the mistake
     assert [item.version for item in ada.list()] == [2, 1]
+
+
+def test_a_fact_is_superseded_from_when_it_ended_on(ada: KeyMemory) -> None:
+    """At that very moment it may be, so that nothing is left open between; not later."""
+    ada.add("Lives in Lisbon.", id="home", valid_from=START, valid_to=START + DAY)
+    with pytest.raises(InvalidInput, match="ended to hold"):
+        ada.supersede("home", "Lives in Porto.", at=START + DAY + HOUR)
+    ada.supersede("home", "Lives in Porto.", at=START + DAY, new_id="porto")
+    (old, new) = (item for item in ada.get(["home", "porto"]) if item is not None)
+    assert old.valid_to == new.valid_from == START + DAY
 
 
 def test_superseding_happens_once(ada: KeyMemory) -> None:

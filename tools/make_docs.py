@@ -1,5 +1,5 @@
 """Write the generated pages: docs/cli.md from the help of every command, docs/dbgpt-vectors.md
-from the tests of DB-GPT's vectors, and the picture in docs/layers.md from the layers.
+and docs/thinker-vectors.md from the tests of vectors, and the picture in docs/layers.md.
 
     python tools/make_docs.py [--check]
 
@@ -18,7 +18,8 @@ from pathlib import Path
 import click
 
 from fornix.cli import fornix
-from make_layers import layers_page, vectors_page
+from make_layers import layers_page
+from make_vectors import DBGPT, THINKER
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -107,8 +108,9 @@ def main() -> int:
 
 PAGES: dict[str, Callable[[str], str]] = {
     "cli.md": lambda _: page(),
-    "dbgpt-vectors.md": lambda _: vectors_page(),
+    "dbgpt-vectors.md": lambda _: DBGPT.page(),
     "layers.md": layers_page,
+    "thinker-vectors.md": lambda _: THINKER.page(),
 }
 """What writes each page; given what is there."""
 

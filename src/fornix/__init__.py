@@ -5,6 +5,7 @@ The way in is `Memory.open`; every name a user needs is here.
 
 from fornix.agent import Agent, action
 from fornix.aio import AsyncMemory
+from fornix.budget import Budget
 from fornix.compaction import Compacted, CompactionPlan, Derived, Merge, Summarize, Trim
 from fornix.compactor import Compactor
 from fornix.durable_calls import durable
@@ -28,6 +29,7 @@ from fornix.memory_events import (
     ShortTermReadEvent,
     ShortTermWriteEvent,
 )
+from fornix.prompt import Context, Shares
 from fornix.retries import Retry
 from fornix.runner import LocalRunner
 from fornix.sets import KnowledgeSet, MemorySet
@@ -41,10 +43,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AsyncMemory",
+    "Budget",
     "ChatModel",
     "Compacted",
     "CompactionPlan",
     "Compactor",
+    "Context",
     "Derived",
     "Embedder",
     "Event",
@@ -82,6 +86,7 @@ __all__ = [
     "ScriptedChat",
     "SensoryReadEvent",
     "SensoryWriteEvent",
+    "Shares",
     "ShortTermReadEvent",
     "ShortTermWriteEvent",
     "Signals",

@@ -25,6 +25,7 @@ from fornix.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemo
 from fornix.memory import DEFAULT_SPACE, Memory
 from fornix.memory_events import MemoryEvent
 from fornix.moments import AsOf
+from fornix.prompt import Prompts
 from fornix.sets import MemorySet
 from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
 from fornix.store import Commit, Definition, Store
@@ -232,6 +233,7 @@ class _AsyncSets:
     def __init__(self, loop: Lane, sync: KeyMemory | KeyBatch) -> None:
         self.loop, self.sync = loop, sync
 
+    context = awaited(Prompts.context)
     search = awaited(KeySets.search)
     sets = awaited(KeySets.sets)
     set = _opened(KeySets.set)
@@ -281,6 +283,21 @@ class AsyncKey(_AsyncSets):
     def key(self) -> str:
         """The key."""
         return self.sync.key
+
+    @property
+    def space(self) -> str:
+        """See `KeyMemory.space`."""
+        return self.sync.space
+
+    @property
+    def engine(self) -> Engine:
+        """See `KeyMemory.engine`."""
+        return self.sync.engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """See `KeyMemory.short_term_ttl`."""
+        return self.sync.short_term_ttl
 
     @property
     def short_term_memory(self) -> AsyncMemoryObject:
@@ -389,6 +406,7 @@ class AsyncMemory:
     ) -> None:
         await self.close()
 
+    context = awaited(Memory.context)
     settle = awaited(Memory.settle)
     stats = awaited(Memory.stats)
     sweep = awaited(Memory.sweep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -61,6 +62,8 @@ class Draft(Reads):
         open: Whether the block that it serves has begun, and not ended.
         before: For a batch that was committed before: the commit that came before it, which the
             repetition reads, so that it goes as the first time did.
+        mutex: Held by a call in which reads and writes belong together; an action's threads share
+            its batch.
     """
 
     def __init__(self, engine: Engine, scope: Scope, op: bytes | None) -> None:
@@ -74,12 +77,14 @@ class Draft(Reads):
         self._versions: dict[tuple[SetRef, str], int] = {}
         self._next = AFTER_ALL
         self.open = False
+        self.mutex = threading.RLock()
         self.before: Moment | None = None
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
         self._tidying = False
         self._rooms = engine.compactions.rooms(DraftView(self, engine))
         self.screens: dict[SetRef, Screened] = {}
+        self._whole: set[SetRef] = set()
         self._looked: set[SetRef] = set()
         self._crowds: dict[SetRef, Crowd] = {}
 
@@ -107,6 +112,8 @@ class Draft(Reads):
         self.calls.append([call.name, call.arguments()])
         for screened in change.screened:
             self.screens[screened.set] = both(self.screens.get(screened.set), screened)
+            if change.whole:
+                self._whole.add(screened.set)
         return change.result
 
     def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
@@ -246,6 +253,11 @@ class Draft(Reads):
 
     # --- reads that see the draft -------------------------------------------------------------
 
+    def drafted(self, ref: SetRef) -> dict[str, StoredItem | None]:
+        """Return what was gathered for a set, by id; None: it is retired."""
+        self._check_open()
+        return {item_id: stored for (of, item_id), stored in self._live.items() if of == ref}
+
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
         self._check_open()
@@ -305,7 +317,7 @@ class Draft(Reads):
         """See `Writer.info`: its items are those that the batch sees."""
         self._check_open()
         found = super().info(ref)
-        drafted = {item_id: stored for (r, item_id), stored in self._live.items() if r == ref}
+        drafted = self.drafted(ref)
         if not drafted:
             return found
         committed = super().get(ref, list(drafted), at=self.before)
@@ -375,6 +387,10 @@ class Draft(Reads):
             items.extend(stored for stored in own if stored is not None)
         return past, found
 
+    def is_whole(self, set_name: str) -> bool:
+        """Return whether something that was gathered rests on all that a set held."""
+        return any(ref.name == set_name for ref in self._whole)
+
     def settle(self) -> None:
         """Hold what was checked against what others added meanwhile.
 
@@ -382,6 +398,8 @@ class Draft(Reads):
             SetMoved: One of them makes a difference.
         """
         for ref, screened in self.screens.items():
+            if ref in self._whole:
+                continue  # the store refuses it, if it moved
             added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
             live = [self._live.get((ref, item_id)) for item_id in added]
             there = [stored for stored in live if stored is not None]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Self, TypeAlias
 
 from fornix.errors import BudgetTooSmall, InvalidInput
 from fornix.messages import Message
@@ -74,7 +75,58 @@ class Budget:
             raise BudgetTooSmall(self.tokens, size)
         return self.tokens - size
 
+    def remembering(self) -> Self:
+        """Return one that counts each text once, for work on a single prompt."""
+        return replace(self, counter=cache(self.counter))
+
     @classmethod
     def of(cls, given: int | Budget | None) -> Budget:
         """Return a budget as it is, and a number of tokens as a budget of the bundled counter."""
         return given if isinstance(given, Budget) else cls(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Parts of a conversation that belong together: shown, counted and let go as one.
+
+    Attributes:
+        places: Where the parts are in the list that they are of, in order.
+        lacks: Ids of tool calls that it answers and nothing before it in that list asked for; what
+            has no call is not shown.
+    """
+
+    places: tuple[int, ...]
+    lacks: tuple[str, ...] = ()
+
+
+def units(parts: Sequence[Sequence[Message]]) -> list[Unit]:
+    """Return which parts belong together: a tool call, and all that answers it.
+
+    A part is what is never split anyway: a query with its reply, an exchange. An id that is used
+    again is answered where it was asked for last. The units are in the order of their first parts.
+    """
+    leads = list(range(len(parts)))
+    lacks: dict[int, list[str]] = {}
+    asked: dict[str, int] = {}
+    for place, part in enumerate(parts):
+        for message in part:
+            for call in message.answers:
+                if call not in asked:
+                    lacks.setdefault(place, []).append(call)
+                    continue
+                one, other = _lead(leads, asked[call]), _lead(leads, place)
+                leads[max(one, other)] = min(one, other)
+            asked.update(dict.fromkeys(message.calls, place))
+    found: dict[int, list[int]] = {}
+    for place in range(len(parts)):
+        found.setdefault(_lead(leads, place), []).append(place)
+    return [
+        Unit(tuple(places), tuple(call for place in places for call in lacks.get(place, ())))
+        for places in found.values()
+    ]
+
+
+def _lead(leads: list[int], place: int) -> int:
+    while leads[place] != place:
+        leads[place] = place = leads[leads[place]]
+    return place

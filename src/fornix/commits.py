@@ -95,7 +95,7 @@ def _mended(
     if draft is None:
         return None
     engine.moved(batch)
-    if not draft.screens:
+    if not draft.screens or draft.is_whole(error.set_name):
         return None
     draft.settle()
     return replace(batch, screened=tuple(draft.screens.values()))

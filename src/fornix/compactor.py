@@ -8,23 +8,39 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import cast
 
 from fornix.compaction import Compacted, notes
 from fornix.compaction.executor import due
 from fornix.compaction.stock import living
-from fornix.errors import ForkedStore, FornixError, InvalidInput, SetBusy, StoreClosed
+from fornix.errors import (
+    ForkedStore,
+    FornixError,
+    InvalidInput,
+    SetBusy,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+)
 from fornix.memory import Memory
 from fornix.scope import Scope, SetRef, is_hidden
 from fornix.store import SetInfo
-from fornix.values import moment
+from fornix.values import checked_name, moment
 
 _LOG = logging.getLogger(__name__)
 
 EVERY = timedelta(seconds=30)
+MOST_EVERY = timedelta(days=365)
+"""The longest wait between two looks."""
+
+WHOLE_S = 600.0
+"""How often all sets are looked at, and not only those that were added to."""
+
 PAUSES_S = (1.0, 300.0)
 """First and longest pause before a set is tried again whose compaction failed."""
 
 HOURS = 24
+"""Of a day; the first hour is 0."""
 
 MOST_CHANGES = 100_000
 """Lines of the change log that are followed; where there are more, all sets are looked at."""
@@ -70,16 +86,20 @@ class Compactor:
         set_name: str | None = None,
         everything: bool = False,
     ) -> None:
-        if at is not None and not 0 < at <= 1:
+        if at is not None and (type(at) not in (int, float) or not 0 < at <= 1):
             raise InvalidInput(f"at must be a share above 0 and up to 1, not {at!r}")
-        if hours is not None and not _are_hours(*hours):
-            raise InvalidInput(f"hours must be two hours of the day, 0 to 24, not {hours!r}")
+        if hours is not None and not are_hours(hours):
+            raise InvalidInput(f"hours must be two hours of the day, such as (1, 5), not {hours!r}")
+        for name, what in ((key, "a key"), (set_name, "a set's name")):
+            if name is not None:
+                checked_name(name, what)
         self._memory, self._at, self._hours = memory, at, hours
         self._key, self._set_name, self._everything = key, set_name, everything
         self._stop = threading.Event()
         self._failed: dict[SetRef, tuple[int, float]] = {}
         self._left: set[SetRef] = set()
         self._seq: int | None = None
+        self._whole = 0.0
         self._done = 0
 
     def due(self) -> Iterator[SetInfo]:
@@ -114,16 +134,17 @@ class Compactor:
         """Compact what is due; return how many compactions were done.
 
         Args:
-            watch: Go on, until `stop` is called: look after what was added, and every so often.
+            watch: Go on, until `stop` is called: look after what was added, and every ten minutes
+                at all. What fails is logged, and tried again later.
             every: How long to wait between two looks.
             progress: Called before each set, after each compaction, and when all are seen to.
 
         Raises:
             FornixError: Without *watch*: a set could not be compacted; the others were.
         """
-        if not isinstance(every, timedelta) or every <= timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"every must be a timedelta above 0, not {every!r}")
-        tell = progress or _untold
+        if not isinstance(every, timedelta) or not timedelta(0) < every <= MOST_EVERY:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"every must be a timedelta above 0, up to a year, not {every!r}")
+        tell, self._whole = progress or _untold, 0.0
         failure = self._look(tell)
         while watch and not self._stop.wait(every.total_seconds()):
             self._look(tell)
@@ -137,6 +158,14 @@ class Compactor:
 
     def _look(self, tell: Callable[[Look], object]) -> FornixError | None:
         """See once to the sets that are due; return why one was left, if one was."""
+        try:
+            return self._seen_to(tell)
+        except (StoreBusy, StoreFull) as error:
+            self._seq = None  # what was added meanwhile is not to be missed
+            _LOG.warning("the sets could not be looked at: %s", type(error).__name__)
+            return error
+
+    def _seen_to(self, tell: Callable[[Look], object]) -> FornixError | None:
         now = self._memory.engine.clock()
         notes.beat(self._memory.store, now)
         if not self._in_hours(now):
@@ -157,9 +186,11 @@ class Compactor:
         return first <= hour < last if first < last else hour >= first or hour < last
 
     def _fresh(self) -> Iterator[SetInfo]:
-        """Yield sets that are due, of those that changed since the last look."""
-        store = self._memory.store
+        """Yield sets that are due, of those that were added to since the last look."""
+        store, now = self._memory.store, time.monotonic()
         since, self._seq = self._seq, store.seq()
+        if now >= self._whole:
+            since, self._whole = None, now + WHOLE_S
         changes = None if since is None else store.changes(since, limit=MOST_CHANGES)
         if changes is None or len(changes) == MOST_CHANGES:
             yield from self.due()
@@ -216,8 +247,14 @@ class Compactor:
         )
 
 
-def _are_hours(first: int, last: int) -> bool:
-    return 0 <= first <= HOURS and 0 <= last <= HOURS and first != last
+def are_hours(given: object) -> bool:
+    """Return whether *given* is an hour to begin at, 0 to 23, and another to end at, up to 24."""
+    if not isinstance(given, (tuple, list)):
+        return False
+    if [type(hour) for hour in cast("tuple[object, ...]", given)] != [int, int]:
+        return False
+    first, last = cast("tuple[int, int]", given)
+    return 0 <= first < HOURS and 0 <= last <= HOURS and first != last
 
 
 def _untold(_look: Look) -> None:

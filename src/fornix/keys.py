@@ -6,36 +6,38 @@ import builtins
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Literal, NamedTuple, Self, cast
 
 from fornix.admission import Quarantine, Rule, plans
 from fornix.batch import Draft
 from fornix.block import BlockTree
 from fornix.commits import RoomyWriter, commit_draft
 from fornix.compaction import Given
-from fornix.errors import InvalidInput, InvalidName, StoreReadOnly, Unusable
+from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.forgetting import Receipt, Scrub, forget_items, forget_key
 from fornix.items import Hits
 from fornix.moments import AsOf, Moment, ValidAt, check_tree
-from fornix.scope import HIDDEN
+from fornix.prompt import Prompts, Sources
+from fornix.scope import set_name
 from fornix.sets import Execution, KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.signals import Signals
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
 from fornix.store import Commit, Scope, SetRef
-from fornix.values import checked_name
 from fornix.writer import Engine, Where, Writer
 
 DEFAULT_SET = "default"
 
 
-def _set_name(name: str) -> str:
-    if checked_name(name, "a set's name").startswith(HIDDEN):
-        raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
-    return name
-
-
 def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
     return None if admission is None else plans(admission)
+
+
+class Inside(NamedTuple):
+    """What named sets are made of: what the memory works with, where changes go, and whose."""
+
+    engine: Engine
+    writer: Writer
+    scope: Scope
 
 
 class Sets:
@@ -46,8 +48,13 @@ class Sets:
     def __init__(self, engine: Engine, writer: Writer, scope: Scope) -> None:
         self._engine, self._writer, self._scope = engine, writer, scope
 
+    @property
+    def inside(self) -> Inside:
+        """What it is made of, for rooms of fornix that keep something in its sets."""
+        return Inside(self._engine, self._writer, self._scope)
+
     def _set(self, name: str, **asked: object) -> MemorySet:
-        ref = SetRef(self._scope, _set_name(name))
+        ref = SetRef(self._scope, set_name(name))
         return self._make(self._writer, ref, asked)
 
     @property
@@ -77,7 +84,7 @@ class Sets:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):
             raise InvalidInput(f"sets must be a list of names, not {sets!r}")
-        names = [_set_name(n) for n in sets or ()]
+        names = [set_name(n) for n in sets or ()]
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
         asked = self._scope if sets is None else refs
         at = None if as_of is None else self._writer.moment_of(as_of)
@@ -230,7 +237,7 @@ class KnowledgeMemory(Sets):
         return made
 
 
-class KeyMemory(KeySets):
+class KeyMemory(KeySets, Prompts):
     """All memory of one key: exact (`short_term`) and vague (its sets)."""
 
     def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
@@ -254,6 +261,21 @@ class KeyMemory(KeySets):
         return self._scope.key or ""
 
     @property
+    def space(self) -> str:
+        """The application that the key is of."""
+        return self._scope.space
+
+    @property
+    def engine(self) -> Engine:
+        """What it works with, for the rooms of fornix above it, such as runners."""
+        return self._engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """How long short-term values stay where a write does not say."""
+        return self._ttl
+
+    @property
     def short_term(self) -> MemoryObject:
         """The root of its exact tree; each change is a commit of its own."""
         return MemoryObject(self._live)
@@ -267,6 +289,10 @@ class KeyMemory(KeySets):
     def knowledge(self) -> KnowledgeMemory:
         """The knowledge shared by all keys."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
+
+    def _sources(self) -> Sources:
+        knowledge = Scope(self._knowledge, None)
+        return Sources(self._writer, self._scope, knowledge, lambda: self.short_term)
 
     def forget(
         self,
@@ -305,7 +331,7 @@ class KeyMemory(KeySets):
         return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
 
 
-class KeyBatch(KeySets):
+class KeyBatch(KeySets, Prompts):
     """Changes of one key and of knowledge that are committed together.
 
     Reads see the exact tree as it was when the block began, and the latest items; both with the
@@ -386,3 +412,7 @@ class KeyBatch(KeySets):
     def knowledge(self) -> KnowledgeMemory:
         """The knowledge; its changes are committed with the rest."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None), self._draft)
+
+    def _sources(self) -> Sources:
+        knowledge = Scope(self._knowledge, None)
+        return Sources(self._draft, self._scope, knowledge, lambda: self.short_term)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 from fornix.admission import Rule, plans
 from fornix.alike import Alike
+from fornix.budget import Budget
 from fornix.compaction import Compacted, Compactions, Site, Workshop
 from fornix.embed import Embedder, open_embedder
 from fornix.embedding import EmbeddingWorker
@@ -24,18 +25,21 @@ from fornix.keeping import Keeping
 from fornix.keys import KeyMemory, KnowledgeMemory
 from fornix.llm import ChatModel
 from fornix.memory_events import MemoryEvent
+from fornix.moments import AsOf, ValidAt
 from fornix.opening import check_settings, embedder_for, open_store, summariser_of, ticks_of
+from fornix.prompt import ALL, NEWEST, All, Context, Newest, Shares
 from fornix.recall import Recall
 from fornix.records import Recorder
 from fornix.reindexing import alone, embedder_notes, reindex
-from fornix.state import Ttl
+from fornix.signals import Signals
+from fornix.state import Spelling, Ttl
 from fornix.store import Lease, Limits, Scope, Store, StoreStats
 from fornix.stores.sqlite import SqliteStore
 from fornix.stores.sqlite.connection import SCHEMA as STORE_SCHEMA
 from fornix.summarise import ExtractiveSummariser
 from fornix.upkeep import dimensions_of, sweep
 from fornix.values import checked_name
-from fornix.writer import Engine
+from fornix.writer import Engine, Where
 
 SCHEMA = STORE_SCHEMA
 """The newest schema of a store file that this fornix knows."""
@@ -303,6 +307,43 @@ class Memory(Keeping):
         """Return the memory of one key: a user, a session, a device. Writes nothing."""
         scope = Scope(self._space, checked_name(key, "a key"))
         return KeyMemory(self._engine, scope, self._knowledge, ttl=self._ttl)
+
+    def context(  # noqa: PLR0913 - as `Prompts.context`, and the key
+        self,
+        query: str | None,
+        *,
+        key: str,
+        budget_tokens: int | Budget | None = None,
+        system: str | None = None,
+        messages: str | Newest | None = NEWEST,
+        recent: int | None = None,
+        sets: Sequence[str] | All | None = ALL,
+        knowledge: Sequence[str] | All | None = ALL,
+        facts: Spelling | None = "",
+        where: Where | None = None,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+        signals: Signals | None = None,
+        limit: int | None = None,
+        shares: Shares = Shares(),  # noqa: B008 - frozen
+    ) -> Context:
+        """Return a prompt for *query* from the memory of a key; see `Prompts.context`."""
+        return self.key(key).context(
+            query,
+            budget_tokens=budget_tokens,
+            system=system,
+            messages=messages,
+            recent=recent,
+            sets=sets,
+            knowledge=knowledge,
+            facts=facts,
+            where=where,
+            as_of=as_of,
+            valid_at=valid_at,
+            signals=signals,
+            limit=limit,
+            shares=shares,
+        )
 
     @property
     def knowledge(self) -> KnowledgeMemory:

@@ -34,12 +34,13 @@ class Moment(NamedTuple):
 def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> Moment:
     """Return the moment that *as_of* means: of a commit, or of a time up to *now*."""
     if isinstance(as_of, int):
-        number = counted(as_of, what, least=0)
-        time = ledger.time_of(number)
-        return Moment(number, now if number > ledger.commit_at(FOREVER) else time)
+        number, last = counted(as_of, what, least=0), ledger.commit_at(FOREVER)
+        return Moment(last, now) if number > last else Moment(number, ledger.time_of(number))
     if not isinstance(as_of, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"{what} must be the number of a commit or a datetime, not {as_of!r}")
-    time = min(microseconds(as_of, what), now)
+    time = microseconds(as_of, what)
+    if time > now:  # a clock may go back; the times of commits never do
+        time = min(time, max(now, ledger.time_of(ledger.commit_at(FOREVER))))
     return Moment(ledger.commit_at(time), time)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TypeVar, cast
@@ -19,6 +21,8 @@ from fornix.values import moment
 from fornix.writer import Engine, Writer
 
 R = TypeVar("R")
+
+_LOG = logging.getLogger(__name__)
 
 RAM_KEY = "layers"
 """The key of what is kept in RAM, where it has the store to itself."""
@@ -41,10 +45,15 @@ class Place:
     ) -> None:
         if memory is not None and not isinstance(memory, KeySets):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             hint = "; use memory.key(…)" if isinstance(memory, Memory) else ""
-            raise InvalidInput(f"layers are kept in the memory of a key, not in {memory!r}{hint}")
+            raise InvalidInput(
+                f"layers and windows are kept in the memory of a key, not in {memory!r}{hint}"
+            )
         self._memory, self._clock, self._embedder = memory, clock_of(now), embedder
         self._opened: Memory | None = None
+        self._ram: KeySets | None = None
         self._mutex = threading.Lock()
+        self._drafted: weakref.ref[Draft] | None = None
+        self._warned = False
 
     def __repr__(self) -> str:
         return "RAM, until this process ends" if self._memory is None else repr(self._memory)
@@ -60,13 +69,15 @@ class Place:
             return self
         return Place(memory, now=self._clock, embedder=self._embedder)
 
-    def _sets(self) -> KeySets:
+    def sets(self) -> KeySets:
+        """Return the memory of the key, or the RAM, that it is."""
         if self._memory is not None:
             return self._memory
         with self._mutex:
-            if self._opened is None:
+            if self._opened is None or self._ram is None:
                 self._opened = Memory.open(embedder=self._embedder, clock=self._clock)
-            return self._opened.key(RAM_KEY)
+                self._ram = self._opened.key(RAM_KEY)
+            return self._ram
 
     def close(self) -> None:
         """Free the RAM, if that is what it is; a memory that was given stays open."""
@@ -74,24 +85,47 @@ class Place:
             if self._opened is not None:
                 self._opened.close()
 
-    # What `KeySets` is made of: rooms above it may have that, users need it not.
     @property
     def engine(self) -> Engine:
         """What the memory works with."""
-        return self._sets()._engine  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+        return self.sets().inside.engine
 
     @property
     def scope(self) -> Scope:
         """Whose memory it is."""
-        return self._sets()._scope  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+        return self.sets().inside.scope
+
+    @property
+    def identity(self) -> tuple[int, Scope, int | None]:
+        """What two places have in common whose changes can be one commit."""
+        engine, own, scope = self.sets().inside
+        return id(engine.store), scope, id(own) if isinstance(own, Draft) else None
 
     def writer(self) -> Writer:
         """Return where changes go: the batch of the action at work on the key, if one is."""
-        sets = self._sets()
-        own: Writer = sets._writer  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
+        engine, own, scope = self.sets().inside
         if isinstance(own, Draft):
             return own
-        return cast("Writer | None", draft_of(self.engine.store, self.scope)) or own
+        draft = cast("Draft | None", draft_of(engine.store, scope))
+        if draft is not None:
+            self._drafted = weakref.ref(draft)
+        return draft or own
+
+    def apart(self, writer: Writer) -> None:
+        """Say so, once, if *writer* commits by itself beside an action that writes here as well.
+
+        That may be right; but a bare thread that the action started does not know of it.
+        """
+        draft = None if self._drafted is None else self._drafted()
+        if self._warned or draft is None or not draft.open or isinstance(writer, Draft):
+            return
+        self._warned = True
+        _LOG.warning(
+            "a thread outside of an action wrote to a layer which that action writes to: a commit "
+            "of its own; if the action started the thread, run it in contextvars.copy_context(), "
+            "or keep the layer in ctx.long_term_memory",
+            extra={"key": self.scope.key},
+        )
 
     def ref(self, name: str) -> SetRef:
         """Return a set of the key."""
@@ -105,7 +139,8 @@ class Place:
         """Return what *work* returns; in a thread, unless it only adds to a batch."""
         writer = self.writer()
         if isinstance(writer, Draft):
-            return work(writer)
+            with writer.mutex:
+                return work(writer)
         return await asyncio.to_thread(work, writer)
 
 
@@ -121,6 +156,8 @@ def clock_of(now: Now) -> Callable[[], datetime] | None:
 
 def aware(time: datetime) -> datetime:
     """Return a time with a zone; DB-GPT's programs pass local time without one."""
+    if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"a time must be a datetime, not {time!r}")
     return time.astimezone(UTC)
 
 

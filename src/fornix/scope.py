@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fornix.errors import InvalidName
 from fornix.frozen import frozen
+from fornix.values import checked_name
 
 HIDDEN = "\x1a"
 """Begins the names of sets that fornix keeps for itself: in no listing or search of a scope."""
@@ -31,6 +33,17 @@ class SetRef:
 def is_hidden(ref: SetRef) -> bool:
     """Return whether a set is one that fornix keeps for itself."""
     return ref.name.startswith(HIDDEN)
+
+
+def set_name(name: str) -> str:
+    """Return the name of a set that a user may have.
+
+    Raises:
+        InvalidName: It is no name, or one of those that fornix keeps for itself.
+    """
+    if checked_name(name, "a set's name").startswith(HIDDEN):
+        raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
+    return name
 
 
 @frozen

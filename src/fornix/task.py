@@ -24,6 +24,7 @@ from fornix.keys import KeySets, KnowledgeMemory
 from fornix.looks import Watched, looks, looks_in_wire, owner_of
 from fornix.memory_notes import NotedTree, Notes
 from fornix.moments import Moment
+from fornix.prompt import Prompts, Sources
 from fornix.recall import SearchOptions
 from fornix.scope import is_hidden
 from fornix.sets import clearing
@@ -379,7 +380,7 @@ class Done:
     looked: str | None
 
 
-class RunnerContext:
+class RunnerContext(Prompts):
     """What an action works with: the memories of its key, and what it sends.
 
     It belongs to the one call it was made for, and to the thread that makes it; used later, it
@@ -416,6 +417,11 @@ class RunnerContext:
         """The sets that all keys share."""
         place = self._task.place
         return KnowledgeMemory(place.engine, Scope(place.knowledge, None), self._task.draft())
+
+    def _sources(self) -> Sources:
+        place = self._task.place
+        knowledge, draft = Scope(place.knowledge, None), self._task.draft()
+        return Sources(draft, place.scope, knowledge, lambda: self.short_term_memory)
 
     def get_sensory_memory(self) -> MemoryObject:
         """Return `sensory_memory`."""

@@ -60,6 +60,7 @@ class Change:
     Attributes:
         retry: Built on what was read: when that has moved on, building it again is right.
         screened: What it adds was checked by; when that has moved on, it is built again.
+        whole: It rests on all that the sets in *screened* held, so that it is never mended.
     """
 
     items: Sequence[ItemChange]
@@ -67,6 +68,7 @@ class Change:
     define: Sequence[Define] = ()
     retry: bool = False
     screened: Sequence[Screened] = ()
+    whole: bool = False
 
 
 @dataclass(slots=True)
@@ -205,9 +207,6 @@ class Writer(Protocol):
     def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
         """Return versions that are kept, and when each was retired."""
         ...
-
-
-# --- the engine -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -373,8 +372,7 @@ class Reads:
 
     def sets(self, scope: Scope) -> list[str]:
         """See `Writer.sets`."""
-        infos = self._engine.store.set_infos(scope)
-        return [info.ref.name for info in infos if not is_hidden(info.ref)]
+        return [i.ref.name for i in self._engine.store.set_infos(scope) if not is_hidden(i.ref)]
 
     def hidden(self, scope: Scope) -> list[str]:
         """See `Writer.hidden`."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any, ClassVar, TypeVar, cast
 
-from fornix.admission.duplicates import WORD, Exact, Near
+from fornix.admission.duplicates import WORD, Exact, Near, lasts
 from fornix.admission.injection import injections, unveiled
 from fornix.admission.kept import Kept, Rule, checked_verdict
 from fornix.admission.secrets import secrets
@@ -133,8 +133,9 @@ class Recalled(Kept):
     """Items that say again what a search of this process gave lately.
 
     The hits of the last 32 searches of the same key, or of knowledge, are remembered. An item of
-    the same text as one in this set is merged into it; one that quotes hits (five words in a row
-    or more) for the better part is rejected, as is one of the same text as a hit of another set.
+    the same text as one in this set is merged into it, if that is still there and holds as long;
+    one that quotes hits (five words in a row or more) for the better part is rejected, as is one of
+    the same text as a hit of another set.
 
     Attributes:
         share: The share of its words from which on an item is a quotation, above 0, at most 1.
@@ -153,18 +154,26 @@ class Recalled(Kept):
         """See `Rule.judge`."""
         text = plain(candidate.text)
         heard = candidate.heard() if text else ()
-        if not heard:
-            return ACCEPT
+        reason, others = "a search gave it lately", list[str]()
         for scope, item in heard:
-            if plain(item.text or "") == text:
-                mine = (scope, item.set_name) == (candidate.scope, candidate.set_name)
-                reason = "a search gave it lately"
-                outcome: Outcome = "merge" if mine else "reject"
-                return Verdict(outcome, reason, self.name, item.id if mine else None)
-        quoted = share_quoted(text, (plain(item.text or "") for _, item in heard))
+            if plain(item.text or "") != text:
+                others.append(plain(item.text or ""))
+            elif (scope, item.set_name) != (candidate.scope, candidate.set_name):
+                return Verdict("reject", reason, self.name)
+            elif _stays(candidate, item):
+                return Verdict("merge", reason, self.name, item.id)
+        quoted = share_quoted(text, iter(others))
         if quoted < self.share:
             return ACCEPT
         return Verdict("reject", f"a search gave {quoted:.0%} of its words lately", self.name)
+
+
+def _stays(candidate: Candidate, found: Item) -> bool:
+    """Return whether what was found is still there, for as long as the candidate would be."""
+    return any(
+        other.record.id == found.id and lasts(other.record, candidate.record, now=candidate.now)
+        for other, _ in candidate.others(1.0)
+    )
 
 
 def share_quoted(text: str, sources: Iterator[str]) -> float:

@@ -20,6 +20,7 @@ from fornix.cli import (
     listing,
     moving,
     past,
+    prompts,
     quarantine,
     replay,
     running,
@@ -46,6 +47,11 @@ Items are searched by meaning, in sets of a key, or of knowledge that all keys s
   fornix add --key ada "Prefers window seats."
   fornix search --key ada "which seat?"
   fornix get --key ada ID                fornix rm --key ada --item ID
+
+What of both matters to a question, as a prompt that fits:
+
+\b
+  fornix context ada "which seat?" --budget 1000
 
 Agents are run on a memory, each input once, also after a crash:
 
@@ -149,7 +155,7 @@ def fornix(ctx: click.Context) -> None:
 for _command in (
     *(demo.demo, items.add, items.search, items.get, items.list_items, items.recent),
     *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
-    quarantine.quarantine,
+    *(prompts.context, quarantine.quarantine),
     *(running.run, running.recover, runs.runs, replay.replay),
     *(tidy.compact, tidy.compactions, tidy.undo, tidy.lineage),
     *(moving.import_file, moving.export_file, listing.stats),

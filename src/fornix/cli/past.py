@@ -53,8 +53,11 @@ def diff(
             sets=list(set_names) if set_names or tree else None,
             tree="skip" if set_names and not tree else "show",
         )
+        known = bool(found) or key in memory.keys()  # noqa: SIM118 - a method, not a dict's
     if session.json:
         show.document(_document(found))
+    elif not known:
+        session.nothing(f"nothing is kept under key {key!r}; `fornix keys` lists those there are")
     elif not found:
         session.nothing(f"key {key!r} is the same after commits {found.since} and {found.until}")
     else:

@@ -11,10 +11,10 @@ from types import FrameType
 import click
 
 from fornix.cli import show
-from fornix.cli.options import command, key_option, set_option
+from fornix.cli.options import command, key_option, knowledge_option, set_option
 from fornix.cli.session import Owner, Session
 from fornix.compaction.lineage import CompactionInfo, Lineage
-from fornix.compactor import HOURS, Compactor, Look
+from fornix.compactor import MOST_EVERY, Compactor, Look, are_hours
 from fornix.errors import InvalidInput
 from fornix.llm import OpenAIChat
 from fornix.memory import Memory
@@ -26,10 +26,11 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 def _duration(_ctx: click.Context, _param: click.Parameter, text: str) -> timedelta:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text.strip())
-    if found is None or not float(found[1]):
-        problem = f"{text!r} is no time; write one such as 30s, 5m or 0.5s"
+    seconds = 0.0 if found is None else float(found[1]) * _UNITS[found[2] or "s"]
+    if not _UNITS["ms"] <= seconds <= MOST_EVERY.total_seconds():
+        problem = f"{text!r} is no time from 1ms to a year; write one such as 30s, 5m or 0.5s"
         raise click.BadParameter(problem)
-    return timedelta(seconds=float(found[1]) * _UNITS[found[2] or "s"])
+    return timedelta(seconds=seconds)
 
 
 def _share(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
@@ -49,7 +50,7 @@ def _hours(
         return None
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text.strip())
     hours = (0, 0) if found is None else (int(found[1]), int(found[2]))
-    if max(hours) > HOURS or hours[0] == hours[1]:
+    if not are_hours(hours):
         problem = f"{text!r} are no hours; write them such as 1-5 or 22-4"
         raise click.BadParameter(problem)
     return hours
@@ -173,9 +174,11 @@ def _show_due(session: Session, compactor: Compactor) -> None:
 
 
 def _set_of(session: Session, memory: Memory, key: str | None, name: str) -> MemorySet:
-    owner = Owner(key, None)
-    owner.require(session, memory, (name,))
-    return memory.key(key or "").set(name)
+    if key is None:
+        problem = "name a key: --key KEY; fornix keys lists them; knowledge is never compacted"
+        raise click.UsageError(problem)
+    Owner(key).require(session, memory, (name,))
+    return memory.key(key).set(name)
 
 
 @command("compactions")
@@ -246,8 +249,11 @@ def undo(session: Session, *, compaction: int, key: str | None, set_name: str) -
 @command("lineage")
 @click.argument("item_id", metavar="ID")
 @key_option
+@knowledge_option
 @set_option
-def lineage(session: Session, *, item_id: str, key: str | None, set_name: str) -> None:
+def lineage(
+    session: Session, *, item_id: str, key: str | None, knowledge: str | None, set_name: str
+) -> None:
     """Draw what an item was derived from, to any depth, as a tree.
 
     With --json: {"nodes": [{"id": …, "version": …, "text": …, "depth": …, "compacted": …,
@@ -256,8 +262,10 @@ def lineage(session: Session, *, item_id: str, key: str | None, set_name: str) -
     """
     if not item_id:
         raise InvalidInput("name an item by its id; fornix list shows them")
-    with session.open(mode="ro") as memory:
-        found = _set_of(session, memory, key, set_name).lineage(item_id)
+    owner = Owner(key, knowledge)
+    with session.open(knowledge=knowledge, mode="ro") as memory:
+        owner.require(session, memory, (set_name,))
+        found = owner.of(memory).set(set_name).lineage(item_id)
     if session.json:
         show.document(_graph(found))
     else:

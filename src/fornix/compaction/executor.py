@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from fornix.compaction import notes
 from fornix.compaction.own import Given, Known, kept, restored
-from fornix.compaction.planning import Workshop, carried_out, drawn, freed
+from fornix.compaction.planning import Workshop, carried_out, drawn, freed, refuse_inside
 from fornix.compaction.room import Rooms, shrunk
 from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View, living
 from fornix.compaction.strategies import Trim
@@ -135,11 +135,11 @@ class Compactions:
         says = (type(failure.error).__name__, failure.tries)
         try:
             info = self.site.store.set_info(ref)
-            if info is None:
-                return
-            notes.put_failure(self.site.store, info.number, says)
         except FornixError as error:
             _LOG.warning("a failed compaction could not be noted: %s", type(error).__name__)
+            return
+        if info is not None:
+            notes.put_failure(self.site.store, info.number, says)
 
     def _look_for_compactor(self, info: SetInfo) -> None:
         """Say once that a set overflows which another process should compact, and none does."""
@@ -166,9 +166,11 @@ class Compactions:
 
         Raises:
             InvalidPlan, StrategyFailed: A user's strategy failed.
-            SetBusy: Another process compacts the set now.
+            SetBusy: Somebody else compacts the set now.
+            Unusable: A strategy that is being asked about the set called this.
             FornixError: A model, an embedder or the store failed. The set is as it was.
         """
+        refuse_inside(ref, self.site.shop)
         with self._alone(ref) as lease:
             for _ in range(ATTEMPTS):
                 change = self._planned(ref, by, given)
@@ -221,9 +223,13 @@ class Compactions:
 
     @contextmanager
     def _alone(self, ref: SetRef) -> Generator[Lease]:
-        """Be the only one who compacts a set, in this process and among all."""
+        """Be the only one who compacts a set, in this process and among all.
+
+        Raises:
+            SetBusy: Another process does, or another thread for as long as may be waited.
+        """
         store = self.site.store
-        with self._locks.setdefault(ref, threading.RLock()):
+        with self._first_of_threads(ref):
             info = store.set_info(ref)
             number = 0 if info is None else info.number
             lease = store.lease(Scope("", f"{LEASE}{number}"), self.site.owner)
@@ -233,6 +239,16 @@ class Compactions:
                 yield lease
             finally:
                 store.release(lease)
+
+    @contextmanager
+    def _first_of_threads(self, ref: SetRef) -> Generator[None]:
+        lock = self._locks.setdefault(ref, threading.RLock())
+        if not lock.acquire(timeout=self.site.wait_s):
+            raise SetBusy(ref.name)
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 def number_of(lease: Lease) -> int:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import cast
 
+from fornix.errors import FornixError
 from fornix.store import Store
+
+_LOG = logging.getLogger(__name__)
 
 SEEN = "compactor"
 """The note that says when a compactor of its own was last at work."""
@@ -49,7 +53,17 @@ def failures(store: Store) -> dict[int, tuple[str, int]]:
 
 
 def put_failure(store: Store, number: int, failure: tuple[str, int] | None) -> None:
-    """Note that a set could not be compacted, or could again."""
+    """Note that a set could not be compacted, or could again.
+
+    It is only a note: if it cannot be made, that is logged.
+    """
+    try:
+        _put_failure(store, number, failure)
+    except FornixError as error:
+        _LOG.warning("what became of a compaction is not noted: %s", type(error).__name__)
+
+
+def _put_failure(store: Store, number: int, failure: tuple[str, int] | None) -> None:
     for _ in range(ATTEMPTS):
         before = store.note(FAILED)
         found = cast("dict[str, tuple[str, int]]", json.loads(before or "{}"))

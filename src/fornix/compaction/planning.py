@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 
 from fornix import wire
@@ -13,12 +15,13 @@ from fornix.compaction.plans import CompactionPlan, Derived, checked_plan
 from fornix.compaction.stock import Held, Stock, end_of, place_of, time_of
 from fornix.compaction.strategies import BuiltIn, Merge, Summarize, Trim
 from fornix.compaction.topics import alike, meanings, topics
-from fornix.errors import FornixError, InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed
+from fornix.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
 from fornix.items import Item
 from fornix.records import Recorder, item_of
+from fornix.scope import SetRef
 from fornix.store import Add, Compact, Link, Record, StoredItem
 from fornix.summarise import Summariser, Summary
-from fornix.values import Value, moment
+from fornix.values import Value, microseconds, moment
 
 STEP = 1_000
 """Items that one step turns into summaries, if nothing says how many."""
@@ -72,7 +75,7 @@ def drawn(stock: Stock, strategy: BuiltIn | Own, shop: Workshop) -> Draw | None:
         case Merge():
             return _merged(stock, strategy, shop)
         case Own():
-            return _own(stock, strategy)
+            return _own(stock, strategy, shop)
 
 
 # --- trim -------------------------------------------------------------------------------------
@@ -151,21 +154,53 @@ def _summarised(stock: Stock, how: Summarize, shop: Workshop) -> Draw | None:
 
 
 def _taken(stock: Stock, how: Summarize, step: int) -> tuple[list[StoredItem], int]:
-    """Return the items to be summed up, and as how many."""
-    lasting = (s for s in stock.oldest() if s.record.expires is None)
-    if how.n is not None:
-        return list(islice(lasting, how.n)), how.limit or 1
+    """Return the items to be summed up, and as how many.
+
+    What holds and what held are not said in one breath: of the oldest, it is what most of them do.
+    """
     held, definition = stock.held + stock.coming, stock.definition
-    if not held.over(definition, definition.low_water):
+    if how.n is None and not held.over(definition, definition.low_water):
         return [], 1
+    seen = islice(_lasting(stock), step if how.n is None else how.n)
+    taken, limit = list[StoredItem](), 1
+    for ended, _ in Counter(_has_ended(stored, stock.now) for stored in seen).most_common():
+        alike = (s for s in _lasting(stock) if _has_ended(s, stock.now) is ended)
+        if how.n is not None:
+            taken, limit = list(islice(alike, how.n)), how.limit or 1
+        else:
+            taken = _not_summed_up(alike, step, min(_wanted(stock, how), step))
+            limit = how.limit or -(-len(taken) // PER_TOPIC)
+        if len(taken) > limit:
+            break
+    return taken, limit
+
+
+def _lasting(stock: Stock) -> Iterator[StoredItem]:
+    """Yield the items that a summary may stand for, the oldest first.
+
+    What is yet to expire, to end to hold or to begin is not among them: it would in a summary, too.
+    """
+    for stored in stock.oldest():
+        record = stored.record
+        begun = record.valid_from is None or record.valid_from <= stock.now
+        if record.expires is None and (
+            _has_ended(stored, stock.now) or (begun and record.valid_to is None)
+        ):
+            yield stored
+
+
+def _has_ended(stored: StoredItem, now: int) -> bool:
+    return stored.record.valid_to is not None and stored.record.valid_to <= now
+
+
+def _not_summed_up(items: Iterator[StoredItem], step: int, most: int) -> list[StoredItem]:
+    """Return up to *most* of the first items, those first that are no summaries, by time."""
     short, small = list[StoredItem](), list[StoredItem]()
-    for stored in lasting:
+    for stored in items:
         (small if stored.record.compacted else short).append(stored)
         if len(short) == step:
             break
-    wanted = _wanted(stock, how)
-    taken = sorted([*short, *small][: min(wanted, step)], key=lambda s: (time_of(s), s.first))
-    return taken, how.limit or -(-len(taken) // PER_TOPIC)
+    return sorted([*short, *small][:most], key=lambda s: (time_of(s), s.first))
 
 
 def _wanted(stock: Stock, how: Summarize) -> int:
@@ -265,16 +300,34 @@ def _best(sources: Sequence[StoredItem]) -> Derived:
 # --- the user's own ---------------------------------------------------------------------------
 
 
-def _own(stock: Stock, own: Own) -> Draw | None:
+_ASKED: ContextVar[frozenset[tuple[int, SetRef]]] = ContextVar("_ASKED", default=frozenset())
+"""Of which sets, of which memory, a user's strategy is being asked by the code that runs."""
+
+
+def refuse_inside(ref: SetRef, shop: Workshop) -> None:
+    """Refuse to compact a set whose strategy is being asked what to do with it.
+
+    Raises:
+        Unusable: It is.
+    """
+    if (id(shop), ref) in _ASKED.get():
+        raise Unusable(
+            f"set {ref.name!r} is being compacted by the strategy that calls this; a plan says "
+            "what becomes of the items, and neither compacts the set nor adds to it if it is full"
+        )
+
+
+def _own(stock: Stock, own: Own, shop: Workshop) -> Draw | None:
     items = list(stock.oldest())
     known = {stored.record.id: stored for stored in items}
     capacity = stock.definition.capacity
+    asked = _ASKED.set(_ASKED.get() | {(id(shop), stock.ref)})
     try:
         plan = own.plan([item_of(stored) for stored in items], capacity)
-    except FornixError:
-        raise
-    except Exception as error:  # the edge to other people's code; the cause is kept
+    except (Exception, SystemExit) as error:  # the edge to other people's code; the cause is kept
         raise StrategyFailed(own.at, f"raised {error!r}") from error
+    finally:
+        _ASKED.reset(asked)
     most = None if capacity is None else max(0, capacity - stock.coming.items)
     checked = checked_plan(plan, set_name=stock.ref.name, known=known, most=most)
     if not checked.gone:
@@ -328,7 +381,7 @@ class _Ranks:
         time = time_of(first)
         if time not in self._leading:
             self._leading[time] = self._leads(time)
-        return time - 1 if first.record.id in self._leading[time] else time
+        return time - 1 if first.record.id in self._leading[time] and time > _FIRST else time
 
     def _leads(self, time: int) -> set[str]:
         """Return ids that go and stand before any that stay, if any of the same time stay."""
@@ -352,14 +405,17 @@ class _Ranks:
 _LAST = (1 << 63) - 1
 """Past every row."""
 
+_FIRST = microseconds(datetime.min.replace(tzinfo=UTC))
+"""Nothing happened before this."""
+
 
 def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
     records = [s.record for s in sources]
     importance = derived.importance
     if importance is None:
         importance = max(record.importance for record in records)
-    holds = {_holds(s) for s in sources}
-    expire_at, valid_from, valid_to = holds.pop() if len(holds) == 1 else (None, None, None)
+    expires = {record.expires for record in records}
+    valid_from, valid_to = _held_when(records)
     return Item(
         derived.value,
         text=derived.text,
@@ -370,11 +426,27 @@ def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
         session=_agreed([record.session for record in records]),
         time=moment(time),
         until=moment(max(map(end_of, sources))),
-        expire_at=_moment(expire_at),
+        expire_at=_moment(expires.pop() if len(expires) == 1 else None),
         valid_from=_moment(valid_from),
         valid_to=_moment(valid_to),
         sources=tuple(derived.sources),
         compacted=True,
+    )
+
+
+def _held_when(records: Sequence[Record]) -> tuple[int | None, int | None]:
+    """Return since when and until when what stands for others holds: as long as all of them do.
+
+    If they never did together, then from the first of them to the last.
+    """
+    since = [record.valid_from for record in records if record.valid_from is not None]
+    until = [record.valid_to for record in records if record.valid_to is not None]
+    begins, ends = max(since, default=None), min(until, default=None)
+    if begins is None or ends is None or begins < ends:
+        return begins, ends
+    return (
+        min(since) if len(since) == len(records) else None,
+        max(until) if len(until) == len(records) else None,
     )
 
 

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from fornix.compaction.own import Known, restored
-from fornix.compaction.planning import Workshop, carried_out, drawn, freed, held_by
+from fornix.compaction.planning import (
+    Workshop,
+    carried_out,
+    drawn,
+    freed,
+    held_by,
+    refuse_inside,
+)
 from fornix.compaction.stock import Held, Stock, View, bytes_of
 from fornix.definition import Definition
 from fornix.errors import SetFull
@@ -27,10 +34,12 @@ def room_made(
     Raises:
         SetFull: The strategy makes none.
         InvalidPlan, StrategyFailed: A user's strategy failed.
+        Unusable: It is a user's strategy that adds to the set.
     """
     over = stock.held + stock.coming
     if not over.over(stock.definition):
         return None
+    refuse_inside(stock.ref, shop)
     strategy = restored(stock.definition.compaction, known)
     draw = None if strategy is None else drawn(stock, strategy, shop)
     if draw is None:

@@ -58,7 +58,8 @@ class Trim:
 class Summarize:
     """Turn the oldest items into summaries: one per topic, which is what lies near by meaning.
 
-    Items that expire are left alone: they leave by themselves, and would stay in a summary.
+    Items that expire are left alone: they leave by themselves, and would stay in a summary. So
+    are those that have yet to begin or to end to hold; what ended is not summed up with what holds.
 
     Attributes:
         n: How many items; None: as many as bring the set down to its low-water mark, those that

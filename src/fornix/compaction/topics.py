@@ -22,7 +22,7 @@ MOST_JOINED = 2_000
 DECIMALS = 4
 """Of a cosine; smaller differences are rounding."""
 
-AT_ONCE = 512
+AT_ONCE = 128
 """Rows whose cosines are computed together."""
 
 
@@ -145,15 +145,35 @@ def alike(
     for at, (text, kind) in enumerate(zip(texts, kinds, strict=True)):
         said = " ".join(text.casefold().split())
         leader[at] = same.setdefault((said, kind), at) if said else at
-    for start in range(0, len(rows), AT_ONCE):
-        block = rows[start : start + AT_ONCE]
-        near = np.argwhere(block @ rows[: start + len(block)].T >= threshold)
-        for row, other in near.tolist():
-            at = start + row
-            leads = leader[at] == at and other < at and leader[other] == other
-            if leads and kinds[at] == kinds[other]:
-                leader[at] = other
+    leading: dict[object, list[int]] = {}
+    for at, kind in enumerate(kinds):
+        if leader[at] == at:
+            leading.setdefault(kind, []).append(at)
+    for places in leading.values():
+        _follow(rows[places], places, leader, threshold)
     groups: dict[int, list[int]] = {}
     for at, first in enumerate(leader):
         groups.setdefault(leader[first], []).append(at)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def _follow(rows: Vectors, places: Sequence[int], leader: list[int], threshold: float) -> None:
+    """Have each of *places* led by the first one before it that leads and is near, if one is.
+
+    Only those that lead are compared with what comes after them.
+    """
+    leading, led = list[int](), np.empty_like(rows)
+    for start in range(0, len(rows), AT_ONCE):
+        block = rows[start : start + AT_ONCE]
+        before = len(leading)
+        near = block @ led[:before].T >= threshold
+        beside = block @ block.T >= threshold
+        for row in range(len(block)):
+            found = int(near[row].argmax()) if near[row].any() else before
+            while before <= found < len(leading) and not beside[row, leading[found] - start]:
+                found += 1
+            if found < len(leading):
+                leader[places[start + row]] = places[leading[found]]
+            else:
+                led[found] = block[row]
+                leading.append(start + row)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fornix.errors import ForkedStore, FornixError, SetBusy, StoreClosed
+from fornix.errors import ForkedStore, FornixError, SetBusy, StoreClosed, Unavailable
 from fornix.scope import SetRef
 
 _LOG = logging.getLogger(__name__)
@@ -129,10 +129,7 @@ class CompactionWorker:
         """Do a step; return when to come again, None: there is no need."""
         try:
             more = self._step(ref)
-        except (
-            StoreClosed,
-            ForkedStore,
-        ):  # nobody is left to compact for
+        except (StoreClosed, ForkedStore):  # nobody is left to compact for
             with self._change:
                 self._closed = True
             return None
@@ -141,6 +138,10 @@ class CompactionWorker:
             return time.monotonic() + BUSY_S
         except FornixError as error:
             return self._again(ref, error)
+        except BaseException as error:  # noqa: BLE001 - the edge of the thread: nobody else hears of it
+            _LOG.exception("compaction raised, the set is as it was")
+            problem = f"the compaction of set {ref.name!r} raised {type(error).__name__}"
+            return self._again(ref, Unavailable(problem))
         self.failures.pop(ref, None)
         return 0.0 if more else None
 

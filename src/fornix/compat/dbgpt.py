@@ -42,6 +42,7 @@ from fornix.layers import (
     StructuredAgentMemoryFragment,
     StructuredObservation,
     WriteOperation,
+    initialize_id_generator,
 )
 from fornix.llm import OpenAIChat
 
@@ -82,6 +83,7 @@ __all__ = [
     "StructuredObservation",
     "UserProxyAgent",
     "WriteOperation",
+    "initialize_id_generator",
 ]
 
 SensorMemory = SensoryMemory

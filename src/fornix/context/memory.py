@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from fornix.context.observation import Observation
+from fornix.keys import KeySets
 from fornix.messages import Message
 
 
@@ -50,7 +51,13 @@ class ContextMemory(ABC):
     Agents share memories, so an implementation must be safe under threads: hold one lock in all
     three methods, `context` included. Those of fornix are, and are safe across processes where
     they are kept in a file. `fornix.testing.ContextContract` tests yours.
+
+    Attributes:
+        kept_on: The memory of the key that it is kept on; None: it is in RAM, or does not say.
+            The prompts of an agent are runs of that key, and what they commit is theirs.
     """
+
+    kept_on: KeySets | None = None
 
     @abstractmethod
     def purge(self) -> None:

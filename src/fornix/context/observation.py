@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, Self, TypeAlias
-from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fornix.embed import Vector
 from fornix.errors import InvalidInput
 from fornix.ids import uuid7
 from fornix.messages import Message
 
-Vector: TypeAlias = NDArray[np.float32]
-
 Outcome: TypeAlias = Literal["accepted", "rejected", "aborted"]
 """What became of a reply: taken; refused, and asked for again; the last before all was given up."""
+
+
+_STAMP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+"""A UUID of version 7 as text. Source: RFC 9562."""
 
 
 class Stamp(str):
@@ -36,13 +36,9 @@ class Stamp(str):
         Raises:
             InvalidInput: It is no UUID of version 7.
         """
-        try:
-            found = UUID(text)
-        except (ValueError, AttributeError, TypeError):
-            found = None
-        if found is None or found.version != 7:  # noqa: PLR2004 - RFC 9562
-            raise InvalidInput(f"a stamp is a UUID of version 7, not {text!r}")
-        return super().__new__(cls, str(found))
+        if not isinstance(text, str) or not _STAMP.fullmatch(text.lower()):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"a stamp is a UUID of version 7, not {text!r:.80}")
+        return super().__new__(cls, text.lower())
 
     @classmethod
     def new(cls) -> Self:
@@ -95,6 +91,9 @@ class Input:
     content: Message
     relevance: Vector | None = None
 
+    def __str__(self) -> str:
+        return self.content.content
+
 
 @dataclass(slots=True, eq=False)
 class Reply:
@@ -112,6 +111,9 @@ class Reply:
     relevance: Vector | None = None
     importance: float = 0.0
     scored_by: str | None = None
+
+    def __str__(self) -> str:
+        return self.content.content
 
 
 @dataclass(slots=True, eq=False, init=False)

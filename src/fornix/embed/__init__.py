@@ -17,22 +17,38 @@ import numpy as np
 from fornix.embed.minilm import MiniLm
 from fornix.embed.minilm_onnx import MiniLmOnnx
 from fornix.embed.static import Static
-from fornix.embed.vectors import ROWS_AND_NUMBERS, Vectors, dequantise, quantise, quantise_each
+from fornix.embed.vectors import (
+    LARGEST,
+    ROWS_AND_NUMBERS,
+    Vector,
+    Vectors,
+    dequantise,
+    float8,
+    pack_vector,
+    quantise,
+    quantise_each,
+    unpack_vector,
+)
 from fornix.embed.windows import MOST_WINDOWS
 from fornix.embed.words import Words
 from fornix.errors import EmbedderFailed, FornixError, InvalidInput
 
 __all__ = [
     "BUNDLED",
+    "LARGEST",
     "Embedder",
     "MiniLmOnnx",
+    "Vector",
     "Vectors",
     "WindowedEmbedder",
     "dequantise",
     "embed_windows",
+    "float8",
     "open_embedder",
+    "pack_vector",
     "quantise",
     "quantise_each",
+    "unpack_vector",
 ]
 
 UNIT_TOLERANCE = 0.01

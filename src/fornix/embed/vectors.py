@@ -1,4 +1,4 @@
-"""Vectors as bytes: int8 rows without a scale."""
+"""Vectors as bytes: int8 rows, with their scale where the length counts, and one-byte floats."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from fornix.errors import InvalidInput
 Vectors: TypeAlias = NDArray[np.float32]
 """Rows of numbers, shape (rows, dimensions)."""
 
+Vector: TypeAlias = NDArray[np.float32]
+"""A row of numbers."""
+
 ROWS_AND_NUMBERS = 2
 """Axes of an array of vectors."""
 
 LARGEST = 127
 """The size of the largest number of a quantised row."""
+
+SCALE_BYTES = 4
+"""Of the scale in front of a packed vector, a float32."""
 
 
 def quantise(vectors: Vectors) -> bytes:
@@ -71,6 +77,57 @@ def dequantise(blob: bytes, dimensions: int) -> NDArray[np.int8]:
         raise InvalidInput(f"{len(blob)} bytes are not rows of {dimensions} dimensions")
     rows = len(blob) // dimensions if dimensions else 0
     return np.frombuffer(blob, dtype=np.int8).reshape(rows, dimensions)
+
+
+def pack_vector(vector: Vector) -> bytes:
+    """Return a vector as int8 numbers behind their scale, which `unpack_vector` reads.
+
+    Each number is off by at most half of a 127th of the largest, so that the small ones of a long
+    vector stay; one-byte floats lose them.
+
+    Args:
+        vector: Shape (dimensions,); finite.
+
+    Raises:
+        InvalidInput: The shape is another, or a number is not finite.
+    """
+    if vector.ndim != 1:
+        raise InvalidInput(f"a vector must be a row of numbers, not of shape {vector.shape}")
+    largest = np.abs(vector).max(initial=0.0)
+    rows = quantise(vector[None])
+    return np.float32(largest / LARGEST).astype("<f4").tobytes() + rows
+
+
+def unpack_vector(blob: bytes) -> Vector:
+    """Return the float32 vector that `pack_vector` wrote.
+
+    Raises:
+        InvalidInput: The bytes are none.
+    """
+    scale = np.frombuffer(blob, "<f4", 1)[0] if len(blob) >= SCALE_BYTES else np.float32(math.nan)
+    if not 0.0 <= scale < math.inf:
+        raise InvalidInput(f"{len(blob)} bytes are no vector with a scale")
+    return np.frombuffer(blob, np.int8, offset=SCALE_BYTES) * scale
+
+
+def float8(data: bytes | Sequence[int]) -> Vector:
+    """Return one-byte floats, as thinker keeps vectors, as float32.
+
+    A byte has a sign, four bits of exponent and three of mantissa: (1 + m / 8) * 2 ** (e - 7),
+    and 0 for the byte 0x00; it has neither NaN nor infinity.
+
+    Raises:
+        InvalidInput: A number is not a byte.
+    """
+    try:
+        codes = np.frombuffer(bytes(data), np.uint8)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"one-byte floats are bytes, or numbers from 0 to 255: {error}"
+        ) from error
+    sign = np.where(codes & 0x80, -1.0, 1.0)
+    values = sign * (1 + (codes & 0x07) / 8) * 2.0 ** (((codes >> 3) & 0x0F) - 7.0)
+    return np.where(codes, values, 0.0).astype(np.float32)
 
 
 def unit(vectors: Vectors) -> Vectors:

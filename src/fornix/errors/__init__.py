@@ -31,6 +31,7 @@
     │   ├── RunParked                      a run whose outputs were awaited failed, and waits
     │   ├── RunDiscarded                   a run whose outputs were awaited was given up
     │   ├── AgentChanged                   a run needs an action that its agent no longer has
+    │   ├── PromptAborted                  a prompt was given up by its reasoner or a tool
     │   ├── NonDeterministicAction         a task that began anew made other durable calls
     │   └── DurableCallFailed              a durable call raised, as its record says
     ├── Rejected (ValueError)          a rule of admission keeps an item out of a set
@@ -39,6 +40,7 @@
     │   ├── SetFull                        a set with compaction="reject" is at its capacity
     │   ├── KeyFull                        a key's limit of items or bytes
     │   ├── BudgetTooSmall                 a prompt's fixed part alone has more tokens than it may
+    │   ├── EpochsSpent                    a model was asked as often as one prompt may
     │   ├── RunTooLong                     a run has done as many tasks as its agent may
     │   └── TooLarge                       a value, text, path or batch beyond what is accepted
     ├── Unavailable                    try again later, or elsewhere; nothing was changed
@@ -106,8 +108,10 @@ from fornix.errors.root import (
 from fornix.errors.runs import (
     AgentChanged,
     DurableCallFailed,
+    EpochsSpent,
     NonDeterministicAction,
     OutputsPruned,
+    PromptAborted,
     RunDiscarded,
     RunFailed,
     RunParked,
@@ -126,6 +130,7 @@ __all__ = [
     "EmbedderConflict",
     "EmbedderFailed",
     "EmbedderMissing",
+    "EpochsSpent",
     "ForkedStore",
     "FornixError",
     "HistoryPruned",
@@ -152,6 +157,7 @@ __all__ = [
     "NotFound",
     "ObjectInTheWay",
     "OutputsPruned",
+    "PromptAborted",
     "Rejected",
     "RuleFailed",
     "RunDiscarded",

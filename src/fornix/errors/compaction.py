@@ -38,4 +38,4 @@ class SetBusy(Unavailable):
 
     def __init__(self, set_name: str) -> None:
         self.set_name = set_name
-        super().__init__(f"set {set_name!r} is being compacted by another process; try again")
+        super().__init__(f"set {set_name!r} is being compacted by somebody else; try again")

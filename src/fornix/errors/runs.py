@@ -104,3 +104,25 @@ class RunPending(Unavailable):
             f"run {run} of key {key!r} was not over after {wait_s:g} s; it goes on, and the same "
             "ticket, or the same event id, gives its outputs later"
         )
+
+
+class PromptAborted(RunFailed):
+    """A prompt was given up, by its reasoner or by a tool; raise it in a tool to do so.
+
+    What was asked last is remembered, as aborted.
+    """
+
+
+class EpochsSpent(PromptAborted, LimitReached):
+    """A model was asked as often as one prompt may, and no answer was accepted.
+
+    Attributes:
+        limit: How often that is.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"the model was asked {limit} times in one prompt, and none of its answers was the "
+            "last; look at what its decoder and reasoner say of them, or raise the limit"
+        )

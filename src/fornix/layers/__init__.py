@@ -10,8 +10,6 @@ from fornix.layers.fragments import (
     AgentMemoryFragment,
     MemoryFragment,
     WriteOperation,
-    new_fragment_id,
-    time_of_id,
 )
 from fornix.layers.gpts import (
     GptsMemory,
@@ -43,6 +41,7 @@ from fornix.layers.scoring import (
 )
 from fornix.layers.sensory import SensoryMemory
 from fornix.layers.short_term import ShortTermMemory
+from fornix.layers.snowflakes import initialize_id_generator, new_fragment_id, time_of_id
 from fornix.layers.structured import (
     StructuredAgentMemoryFragment,
     StructuredObservation,
@@ -88,6 +87,7 @@ __all__ = [
     "StructuredObservation",
     "Weights",
     "WriteOperation",
+    "initialize_id_generator",
     "kept_rounds",
     "memories_text",
     "memory_text",

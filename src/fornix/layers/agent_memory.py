@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
+from fornix.errors import InvalidInput
 from fornix.keys import KeySets
 from fornix.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
 from fornix.layers.gpts import GptsMemory, GptsMessageMemory, GptsPlansMemory
@@ -37,6 +38,10 @@ class AgentMemory(Generic[T]):
         insight_extractor: InsightExtractor | None = None,
         gpts_memory: GptsMemory | None = None,
     ) -> None:
+        if not (memory is None or isinstance(memory, Memory)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(
+                f"an agent memory is made of a layer of fornix.layers, not {memory!r}"
+            )
         self.memory: Memory[T] = ShortTermMemory[T]() if memory is None else memory
         self.importance_scorer, self.insight_extractor = importance_scorer, insight_extractor
         self.gpts_memory = GptsMemory() if gpts_memory is None else gpts_memory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self, TypeVar, cast
 
+from fornix.errors import InvalidInput
 from fornix.keys import KeySets
 from fornix.layers.fragments import MemoryFragment
 from fornix.layers.layer import Memory
@@ -58,6 +59,8 @@ class BufferMemory(Memory[T]):
         gamma: float | None = None,
     ) -> list[T]:
         """Return copies of all its fragments: oldest first, or, given any weight, best first."""
+        if not isinstance(observation, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"an observation must be a str, not {observation!r}")
         if alpha is None and beta is None and gamma is None:
             return await self.place.call(self.held)
         weights = Weights.given(alpha, beta, gamma)

@@ -146,7 +146,7 @@ _FIELDS = frozenset(
 def entry_of(stored: StoredItem, made: type[MemoryFragment] | None) -> Entry:
     """Return the fragment that a stored item keeps, as an entry; see `fragment_of`."""
     item = item_of(stored)
-    value = cast("dict[str, Any]", item.value)
+    value = value_of(item)
     extra = {name: v for name, v in value.items() if name not in _FIELDS}
     return Entry(fragment_of(item, made), value.get("n", 0), stored, (), extra, item.time)
 
@@ -157,7 +157,7 @@ def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment
     Args:
         made: Its class, where that holds what the item holds; None: as the item says.
     """
-    value = cast("dict[str, Any]", item.value)
+    value = value_of(item)
     observation = value.get("observation", "")
     plain = isinstance(observation, str)
     cls: type[MemoryFragment] = AgentMemoryFragment if plain else StructuredAgentMemoryFragment
@@ -177,9 +177,17 @@ def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment
     )
 
 
+def value_of(item: Item) -> dict[str, Any]:
+    """Return what an item keeps of a fragment; one that no layer wrote is a fragment of text."""
+    value = cast("dict[str, Any]", item.value)
+    if isinstance(value, dict) and "id" in value and "n" in value:  # pyright: ignore[reportUnnecessaryIsInstance] - anybody can add to a set
+        return value
+    return {"id": item.id, "observation": item.text or "", "importance": item.importance or None}
+
+
 def accessed_time(item: Item) -> datetime | None:
     """Return when what an item keeps was recalled last."""
-    noted = item.value.get("accessed")
+    noted = value_of(item).get("accessed")
     return later(None if noted is None else datetime.fromisoformat(noted), item.accessed)
 
 
@@ -201,12 +209,16 @@ class Note:
 
     Every change of a buffer writes its note anew. So of two writers that saw the same buffer one
     is refused, and looks again.
+
+    Attributes:
+        about: The item whose text it tells of, so that it is forgotten with that.
     """
 
     ref: SetRef
     name: str
     value: dict[str, Any]
     stored: StoredItem | None
+    about: Link | None = None
 
     @classmethod
     def read(cls, writer: Writer, ref: SetRef, name: str) -> Note:
@@ -233,9 +245,9 @@ class Note:
     def change(self, writer: Writer) -> ItemChange:
         """Return what writes it anew."""
         record = writer.records([(self.name, Item(self.value, text=""))])[0]
-        if self.stored is None:
-            return Add(self.ref, record)
-        return Replace(self.ref, self.stored.version, record)
+        if self.stored is not None:
+            return Replace(self.ref, self.stored.version, record)
+        return Add(self.ref, record, links=() if self.about is None else (self.about,))
 
 
 class Buffer:

@@ -14,12 +14,12 @@ import numpy as np
 
 from fornix.errors import EmbedderFailed, InvalidInput
 from fornix.layers.contents import Buffer, Entry, merged
-from fornix.layers.fragments import MemoryFragment, WriteOperation
+from fornix.layers.fragments import MemoryFragment, WriteOperation, finite
 from fornix.layers.moves import Move
-from fornix.layers.nearness import Nearness
 from fornix.layers.scoring import unit
 from fornix.layers.short_term import ShortTermMemory
 from fornix.layers.wrappers import Failure
+from fornix.nearness import Nearness
 from fornix.values import counted
 
 T = TypeVar("T", bound=MemoryFragment)
@@ -73,12 +73,13 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
     ) -> None:
         del executor
         super().__init__(buffer_size, **settings)
-        if not 0 <= enhance_similarity_threshold <= MOST:
+        least = finite(enhance_similarity_threshold, "enhance_similarity_threshold")
+        if not 0 <= least <= MOST:
             raise InvalidInput(
                 "enhance_similarity_threshold must be from 0 to 0.731, the sigmoid of the greatest "
                 f"cosine; {enhance_similarity_threshold!r} would never be reached"
             )
-        self.enhance_similarity_threshold = enhance_similarity_threshold
+        self.enhance_similarity_threshold = least
         self.enhance_threshold = counted(enhance_threshold, "enhance_threshold", least=1)
         self._embeddings, self._random = embeddings, random
         self._near = None if embeddings is None else Nearness(embeddings)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, Self, TypeAlias
+from numbers import Real
+from typing import Any, Self, SupportsFloat, TypeAlias, cast
 
 from fornix.errors import InvalidInput
+from fornix.layers.snowflakes import new_fragment_id
 from fornix.values import checked_name
-from fornix.writer import new_id
 
 FragmentId: TypeAlias = int | str
 """What names a fragment: a number that rises with time if fornix made it, or an id from outside."""
@@ -19,8 +20,8 @@ FragmentId: TypeAlias = int | str
 Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 """Turns texts into vectors."""
 
-_TIMED_BITS = 80
-"""Below the milliseconds of a version 7 UUID, which is what the numbers are."""
+LONGEST_ID = 4096
+"""Bits of an id that is a number."""
 
 
 class WriteOperation(StrEnum):
@@ -28,16 +29,6 @@ class WriteOperation(StrEnum):
 
     ADD = "add"
     RETRIEVAL = "retrieval"
-
-
-def new_fragment_id() -> int:
-    """Return a number that nobody else gets, in this process or another; it rises with time."""
-    return int(new_id().replace("-", ""), 16)
-
-
-def time_of_id(fragment_id: int) -> datetime:
-    """Return when fornix made an id; senseless for one from outside."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=fragment_id >> _TIMED_BITS)
 
 
 class MemoryFragment(ABC):
@@ -160,13 +151,15 @@ class AgentMemoryFragment(MemoryFragment):
     ) -> None:
         self.observation = self._checked(observation)
         self.memory_id: FragmentId = new_fragment_id() if memory_id is None else _name(memory_id)
+        if not (snapshot_path is None or isinstance(snapshot_path, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"snapshot_path must be a str or None, not {snapshot_path!r}")
         self.snapshot_path = snapshot_path
         self._embeddings = None if embeddings is None else _vector(embeddings)
         self._importance = None if importance is None else finite(importance)
-        self._accessed = last_accessed_time
+        self._accessed = _time(last_accessed_time)
         self._is_insight = bool(is_insight)
-        self._metadata = dict(metadata or {})
-        self._source_ids = list(source_ids)
+        self._metadata = _facts(metadata)
+        self._source_ids = _names(source_ids)
 
     @classmethod
     def _checked(cls, observation: Any) -> Any:  # noqa: ANN401 - subclasses take structures
@@ -253,7 +246,7 @@ class AgentMemoryFragment(MemoryFragment):
 
     def update_accessed_time(self, now: datetime) -> datetime | None:
         """Set when it was last recalled; return what it was."""
-        before, self._accessed = self._accessed, now
+        before, self._accessed = self._accessed, _time(now)
         return before
 
     def copy(self) -> Self:
@@ -271,20 +264,47 @@ class AgentMemoryFragment(MemoryFragment):
         )
 
 
-def finite(number: object) -> float:
+def finite(number: object, what: str = "an importance") -> float:
     """Return a number as a float, checked."""
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
-        raise InvalidInput(f"an importance must be a number, not {number!r}")
-    if not math.isfinite(number):
-        raise InvalidInput(f"an importance must be finite, not {number!r}")
-    return float(number)
+    if isinstance(number, bool) or not isinstance(number, Real):
+        raise InvalidInput(f"{what} must be a number, not {number!r}")
+    try:
+        value = float(cast("SupportsFloat", number))
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise InvalidInput(f"{what} must be finite, not {number!r:.50}")
+    return value
 
 
 def _name(memory_id: object) -> FragmentId:
     if isinstance(memory_id, int) and not isinstance(memory_id, bool):
+        if memory_id.bit_length() > LONGEST_ID:
+            raise InvalidInput(f"a memory_id has {LONGEST_ID} bits at most")
         return int(memory_id)
     return checked_name(memory_id, "a memory_id")
 
 
+def _names(source_ids: Sequence[FragmentId]) -> list[FragmentId]:
+    if isinstance(source_ids, str) or not isinstance(source_ids, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"source_ids must be a list of ids, not {source_ids!r}")
+    return [_name(source) for source in source_ids]
+
+
 def _vector(embeddings: Sequence[float]) -> list[float]:
-    return [float(number) for number in embeddings]
+    try:
+        return [float(number) for number in embeddings]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"embeddings must be a list of numbers: {error}") from error
+
+
+def _time(accessed: datetime | None) -> datetime | None:
+    if accessed is not None and not isinstance(accessed, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"last_accessed_time must be a datetime or None, not {accessed!r}")
+    return accessed
+
+
+def _facts(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    if metadata is not None and not isinstance(metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"metadata must be a dict, not {metadata!r}")
+    return dict(metadata or {})

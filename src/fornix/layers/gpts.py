@@ -10,10 +10,12 @@ from typing import Any, TypeVar, cast
 
 from fornix.batch import Draft
 from fornix.errors import NotFound
+from fornix.layers.channel import DONE, Channel
 from fornix.layers.gpts_log import GptsMessageMemory, GptsPlansMemory
 from fornix.layers.gpts_values import GptsMessage, GptsPlan, Status, parse_conv_id
 from fornix.memory import Memory
 from fornix.place import Place
+from fornix.values import counted
 
 __all__ = [
     "GptsMemory",
@@ -27,14 +29,11 @@ __all__ = [
 
 R = TypeVar("R")
 
-DONE = "[DONE]"
-"""What ends a channel."""
-
-VIEWS = 64
-"""Views that wait in a channel at most. Each shows the whole conversation, so the oldest may go."""
-
 CONVERSATIONS = 1_000
-"""Conversations that are kept where they are kept in RAM; the one used longest ago goes first."""
+"""Conversations that are kept where they are kept in RAM; the one used longest ago goes first.
+
+As many have a channel, wherever they are kept.
+"""
 
 HUMAN = frozenset(("Human", "User"))
 
@@ -48,6 +47,7 @@ class GptsMemory:
         executor: Taken because DB-GPT takes it; nothing runs in it.
         memory: A memory of fornix, in which each conversation is a key; None: RAM, which keeps
             the last *conversations*.
+        conversations: How many RAM keeps, and how many may have a channel.
     """
 
     def __init__(
@@ -63,9 +63,10 @@ class GptsMemory:
         self._plans = plans_memory or GptsPlansMemory(memory)
         self._messages = message_memory or GptsMessageMemory(memory)
         self._own_ram = memory is None and plans_memory is None and message_memory is None
-        self._most = conversations if self._own_ram else None
+        self._most = counted(conversations, "conversations", least=1)
+        self._keeps_all = not self._own_ram
         self._used: OrderedDict[str, None] = OrderedDict()
-        self._channels: dict[str, asyncio.Queue[Any]] = {}
+        self._channels: OrderedDict[str, Channel] = OrderedDict()
         self._with_marks: dict[str, bool] = {}
         self._start: dict[str, int] = {}
 
@@ -91,13 +92,10 @@ class GptsMemory:
             return self
         if not self._messages.opened:
             self._plans, self._messages = GptsPlansMemory(memory), GptsMessageMemory(memory)
-            self._most = None
-        kept = GptsMemory(memory=memory)
-        kept._channels, kept._with_marks, kept._start = (
-            self._channels,
-            self._with_marks,
-            self._start,
-        )
+            self._keeps_all = True
+        kept = GptsMemory(memory=memory, conversations=self._most)
+        kept._channels, kept._with_marks = self._channels, self._with_marks
+        kept._start = self._start
         return kept
 
     async def init(
@@ -114,13 +112,21 @@ class GptsMemory:
             history_messages: What was said before; kept, if nothing is kept of the conversation.
             start_round: The first round to be shown.
         """
-        self._channels[conv_id] = asyncio.Queue()
+        self._open(conv_id)
         self._with_marks[conv_id], self._start[conv_id] = enable_vis_message, start_round
         if history_messages and not await self.get_messages(conv_id):
-            for message in history_messages:
-                await self._call(conv_id, lambda m=message: self._messages.append(m))
+            await self._call(conv_id, lambda: self._messages.append_many(history_messages))
 
-    def queue(self, conv_id: str) -> asyncio.Queue[Any] | None:
+    def _open(self, conv_id: str) -> None:
+        """Open a channel; where there are too many, end the one that was opened longest ago."""
+        others = [known for known in self._channels if known != conv_id]
+        kept = others[max(0, len(others) + 1 - self._most) :]
+        for known in [name for name in self._channels if name not in kept]:
+            self._channels[known].put_nowait(DONE)
+            self.clear(known)
+        self._channels[conv_id] = Channel()
+
+    def queue(self, conv_id: str) -> Channel | None:
         """Return the channel of a conversation; None: it has none."""
         return self._channels.get(conv_id)
 
@@ -157,10 +163,10 @@ class GptsMemory:
         shown = [m for m in await self.get_messages(conv_id) if m.rounds >= start]
         views = [_view(message) for message in shown if message.sender not in HUMAN]
         if not self._with_marks[conv_id]:
-            _put(channel, [*views, {"markdown": temp_msg}] if temp_msg else views)
+            channel.put_nowait([*views, {"markdown": temp_msg}] if temp_msg else views)
             return
         parts = [f"**{v['sender']}** to {v['receiver']}:\n\n{v['markdown']}" for v in views]
-        _put(channel, "\n\n".join([*parts, temp_msg] if temp_msg else parts))
+        channel.put_nowait("\n\n".join([*parts, temp_msg] if temp_msg else parts))
 
     async def complete(self, conv_id: str) -> None:
         """End the channel of a conversation: who watches it gets what waits, and is done."""
@@ -187,7 +193,7 @@ class GptsMemory:
         return self._channels.pop(conv_id, None) is not None
 
     def _use(self, conv_id: str) -> None:
-        if self._most is None:
+        if self._keeps_all:
             return
         self._used[conv_id] = None
         self._used.move_to_end(conv_id)
@@ -200,13 +206,10 @@ class GptsMemory:
     async def _call(self, conv_id: str, work: Callable[[], R]) -> R:
         """Return what *work* returns; in a thread, unless it only adds to an action's batch."""
         writer = Place(self._messages.memory.key(conv_id)).writer()
-        return work() if isinstance(writer, Draft) else await asyncio.to_thread(work)
-
-
-def _put(channel: asyncio.Queue[Any], view: object) -> None:
-    while channel.qsize() >= VIEWS:
-        channel.get_nowait()
-    channel.put_nowait(view)
+        if isinstance(writer, Draft):
+            with writer.mutex:
+                return work()
+        return await asyncio.to_thread(work)
 
 
 def _view(message: GptsMessage) -> dict[str, Any]:
@@ -225,5 +228,5 @@ def _parsed(report: str | None) -> Any:  # noqa: ANN401 - whatever JSON it is
         return None
     try:
         return json.loads(report)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

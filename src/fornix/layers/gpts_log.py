@@ -55,9 +55,13 @@ class GptsMessageMemory(_Log):
 
     def append(self, message: GptsMessage) -> None:
         """Keep a message; durable when it returns, or with the batch of the action at work."""
-        value = message.to_dict() | {n: aware(getattr(message, n)).isoformat() for n in _TIMES}
-        messages = self._set(message.conv_id, MESSAGES)
-        messages.add(value, text=message.content, session=message.conv_id)
+        self.append_many([message])
+
+    def append_many(self, messages: Sequence[GptsMessage]) -> None:
+        """Keep messages, those of one conversation in one commit."""
+        for conv_id in dict.fromkeys(message.conv_id for message in messages):
+            items = [_item(message) for message in messages if message.conv_id == conv_id]
+            self._set(conv_id, MESSAGES).add_many(items)
 
     def get_by_conv_id(self, conv_id: str) -> list[GptsMessage]:
         """Return the messages of a conversation."""
@@ -83,6 +87,11 @@ class GptsMessageMemory(_Log):
     def delete_by_conv_id(self, conv_id: str) -> int:
         """Delete the messages of a conversation, and of no other; return how many there were."""
         return self._set(conv_id, MESSAGES).clear()
+
+
+def _item(message: GptsMessage) -> Item:
+    value = message.to_dict() | {n: aware(getattr(message, n)).isoformat() for n in _TIMES}
+    return Item(value, text=message.content, session=message.conv_id)
 
 
 def _message(item: Item) -> GptsMessage:

@@ -84,7 +84,7 @@ class HybridMemory(Memory[T]):
         """Have all layers kept in one place."""
         places = {id(p): p for p in (self.place, *(layer.place for layer in self.parts()))}
         given = [place for place in places.values() if not place.is_ram]
-        if len({(id(p.engine.store), p.scope, id(p.writer())) for p in given}) > 1:
+        if len({place.identity for place in given}) > 1:
             raise InvalidInput(
                 "the layers of a hybrid memory are kept in the memory of one key; give it to the "
                 "hybrid memory alone, or the same to each layer"

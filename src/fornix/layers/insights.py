@@ -87,4 +87,4 @@ class OfflineInsightExtractor(InsightExtractor):
         summary = await asyncio.to_thread(
             self._summariser.summarise, texts, max_tokens=INSIGHT_TOKENS
         )
-        return InsightMemoryFragment(memory_fragment, parse_list(summary.text)[:1])
+        return InsightMemoryFragment(memory_fragment, [" ".join(summary.text.split())])

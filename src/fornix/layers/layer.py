@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
@@ -12,7 +12,7 @@ from fornix.keys import KeySets
 from fornix.layers.contents import Entry, entry_of, item_id, labels_of
 from fornix.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
 from fornix.layers.insights import InsightExtractor
-from fornix.layers.moves import Insight, Known, Move, Question, Unanswered, moved
+from fornix.layers.moves import Insight, Known, Left, Move, Question, Unanswered, moved
 from fornix.layers.scoring import ImportanceScorer, Profile, ProfileName, unit
 from fornix.layers.turns import Turns
 from fornix.layers.wrappers import (
@@ -30,6 +30,8 @@ Dedupe: TypeAlias = Literal["id", "text", "none"]
 """Which of two fragments are one: those with one id, also those with one text, or none."""
 
 SEEN_BEFORE = "it was written before, and has left the layer since"
+
+TAKEN = "another fragment, with another text, has its id"
 
 
 class Memory(ABC, Generic[T]):
@@ -143,6 +145,12 @@ class Memory(ABC, Generic[T]):
         session_id: str | None = None,
     ) -> None:
         """Set who uses it and with which models; what is left out is None afterwards."""
+        asked = {"score_importance": importance_scorer, "extract_insights": insight_extractor}
+        for call, model in asked.items():
+            if model is not None and not hasattr(model, call):
+                raise InvalidInput(
+                    f"{model!r} has no {call}(); see ImportanceScorer, InsightExtractor"
+                )
         self.name, self.llm_client = name, llm_client
         self.importance_scorer, self.insight_extractor = importance_scorer, insight_extractor
         self._fragment_class, self.session_id = real_memory_fragment_class, session_id
@@ -221,12 +229,16 @@ class Memory(ABC, Generic[T]):
             now: When it happened; by default now.
             op: RETRIEVAL: it was recalled, and only strengthens what is like it.
         """
+        if op not in tuple(WriteOperation):
+            raise InvalidInput(f"op must be a WriteOperation, not {op!r}")
         return await self._write([memory_fragment], now, WriteOperation(op))
 
     async def write_batch(
         self, memory_fragments: Sequence[T], now: datetime | None = None
     ) -> DiscardedMemoryFragments[T] | None:
         """Write fragments in one commit; what comes of it is what single writes would do."""
+        if not isinstance(memory_fragments, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"a batch is a list of fragments, not {memory_fragments!r}")
         return await self._write(list(memory_fragments), now, WriteOperation.ADD)
 
     async def _write(
@@ -239,20 +251,20 @@ class Memory(ABC, Generic[T]):
         if not fragments:
             return None
 
-        def plan(move: Move) -> DiscardedMemoryFragments[Any]:
+        def plan(move: Move) -> Left:
             if now is not None:
                 move.now = aware(now)
             for fragment in fragments:
                 entry = Entry(fragment.copy())
-                if self.was_written(move, entry):
+                if op is WriteOperation.ADD and self._is_out(move, entry):
                     continue
                 self.hand_on(move, self.take(move, entry, op))
-            return move.left.discarded()
+            return move.left
 
         said: list[Value] = [[f.raw_observation, f.importance, f.metadata] for f in fragments]
         asked: tuple[Value, ...] = (self.set_name, op.value, said)
         left = await moved(self._place, self._turns, plan, "write to a layer", *asked)
-        return left or None
+        return cast("DiscardedMemoryFragments[T]", left.discarded()) or None
 
     @abstractmethod
     def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
@@ -270,6 +282,10 @@ class Memory(ABC, Generic[T]):
         found = move.ask(self, "insight", [[entry.fragment] for entry in entries])
         return [insight for insight in found if insight is not None]
 
+    def _is_out(self, move: Move, entry: Entry) -> bool:
+        """Return whether a new entry stays out: it was in before, or the rules refuse it."""
+        return self.was_written(move, entry) or move.is_refused(self.parts(), entry)
+
     def was_written(self, move: Move, entry: Entry) -> bool:
         """Return whether an entry is in one of the layers, or was."""
         if self._dedupe == "none":
@@ -277,7 +293,10 @@ class Memory(ABC, Generic[T]):
             return False
         for layer in self.parts():
             ref = move.place.ref(layer.set_name)
-            if layer.holds(move, entry):
+            held = layer.holds(move, entry)
+            if held is not None:
+                if held.fragment.raw_observation != entry.fragment.raw_observation:
+                    move.drop(entry.fragment, TAKEN)
                 return True
             era = move.note(layer).era
             past = move.place.engine.store.versions(ref, entry.id)
@@ -286,9 +305,9 @@ class Memory(ABC, Generic[T]):
                 return True
         return False
 
-    def holds(self, move: Move, entry: Entry) -> bool:
-        """Return whether an entry is in this layer."""
-        return any(held.id == entry.id for held in move.buffer(self).entries)
+    def holds(self, move: Move, entry: Entry) -> Entry | None:
+        """Return what is in this layer under the id of an entry; None: nothing is."""
+        return next((held for held in move.buffer(self).entries if held.id == entry.id), None)
 
     def _renamed(self, move: Move, entry: Entry) -> MemoryFragment:
         """Return the fragment under an id that is free."""

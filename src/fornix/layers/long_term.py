@@ -12,10 +12,19 @@ from fornix.changes import Link
 from fornix.errors import InvalidInput
 from fornix.items import Item
 from fornix.keys import KeySets
-from fornix.layers.contents import Entry, Note, accessed_time, entry_of, fragment_of, item_id, pages
+from fornix.layers.contents import (
+    Entry,
+    Note,
+    accessed_time,
+    entry_of,
+    fragment_of,
+    item_id,
+    pages,
+    value_of,
+)
 from fornix.layers.fragments import FragmentId, MemoryFragment, WriteOperation, finite
 from fornix.layers.layer import Dedupe, Memory, absorb, normal_text
-from fornix.layers.moves import Insight, Move, moved
+from fornix.layers.moves import Insight, Left, Move, moved
 from fornix.layers.ranking import Ranked, Recalled, best_first, checked_k
 from fornix.layers.scoring import Weights, recency, unit
 from fornix.layers.wrappers import DiscardedMemoryFragments
@@ -41,6 +50,12 @@ MOST_HITS = 1_000
 """More a search does not find."""
 
 LATEST = 64
+
+ALSO = 64
+"""Ids of fragments of the same text, the last ones, by which a repetition is told."""
+
+SINCE = 256
+"""Fragments, the last ones, that a reflection draws insights from."""
 
 FADED = 0.05
 """Importance times recency below which `fade` lets go of a fragment."""
@@ -95,8 +110,12 @@ class LongTermMemory(Memory[T], Generic[T]):
         super().__init__(memory=kept_in, now=now, dedupe=dedupe, place=place, **settings)
         self.reflection_threshold = _positive(reflection_threshold)
         self._default_importance = (
-            None if _default_importance is None else finite(_default_importance)
+            None
+            if _default_importance is None
+            else finite(_default_importance, "_default_importance")
         )
+        if not (metadata is None or isinstance(metadata, dict)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"metadata must be a dict, not {metadata!r}")
         self.metadata = {"memory_type": "long_term"} if metadata is None else dict(metadata)
         self.k, self.carry = checked_k(k), bool(carry)
 
@@ -121,6 +140,12 @@ class LongTermMemory(Memory[T], Generic[T]):
         """Take an entry in, to stay."""
         if op is WriteOperation.RETRIEVAL:
             return []
+        if self._settled(move, entry):
+            self._reflect(move, entry)
+        return []
+
+    def _settled(self, move: Move, entry: Entry) -> bool:
+        """Have an entry be here; return whether it is a fragment of its own."""
         fragment = entry.fragment
         if fragment.importance is None:
             default = self._default_importance
@@ -130,36 +155,50 @@ class LongTermMemory(Memory[T], Generic[T]):
             )
         fragment.update_accessed_time(move.now)
         fragment.metadata.update({**self.metadata, **fragment.metadata})
-        if self._dedupe != "text" or not self._joined(move, entry):
-            move.fresh(self)[entry.id] = entry
-            self._reflect(move, entry)
-        return []
+        if self._dedupe == "text" and self._joined(move, entry):
+            return False
+        move.fresh(self)[entry.id] = entry
+        return True
 
-    def holds(self, move: Move, entry: Entry) -> bool:
-        """Return whether an entry is here."""
-        ref = move.place.ref(self.set_name)
-        if entry.id in move.fresh(self):
-            return True
-        return move.writer.get(ref, [entry.id], at=None)[0] is not None
+    def holds(self, move: Move, entry: Entry) -> Entry | None:
+        """Return what is here under the id of an entry; None: nothing is."""
+        return self._held(move, entry.id)
 
     # --- duplicates ---------------------------------------------------------------------------
 
     def _joined(self, move: Move, entry: Entry) -> bool:
         """Join an entry to one of the same text, if there is one; else note its text."""
-        text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
-        note = move.note(self, f"{self.set_name} {text}")
-        name: str | None = note.value.get("item")
-        held = None if name is None else self._held(move, name)
+        held = self._of_text(move, entry)
         if held is None:
-            note.value["item"] = entry.id
-            move.change((), note)
             return False
         if entry.fragment.id not in [held.fragment.id, *held.extra.get("also", ())]:
             absorb(held.fragment, entry.fragment)
             held.extra["seen"] = held.extra.get("seen", 1) + entry.extra.get("seen", 1)
-            held.extra["also"] = [*held.extra.get("also", ()), entry.fragment.id]
+            held.extra["also"] = [*held.extra.get("also", ()), entry.fragment.id][-ALSO:]
+            held.extra.pop("mark", None)  # what was let go of, and is met again, is recalled again
             move.changed(self)[held.id] = held
         return True
+
+    def _of_text(self, move: Move, entry: Entry) -> Entry | None:
+        """Return the entry of the same text; None: there is none, and this one is noted.
+
+        A note is derived from the item it tells of. So when that is gone another one is made,
+        under the other of two names.
+        """
+        text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
+        note, other = (move.note(self, f"{self.set_name} {text}{end}") for end in ("", " again"))
+        if other.value:
+            note, other = other, note
+        held = self._held(move, note.value["item"]) if note.value else None
+        if held is not None:
+            return held
+        if note.stored is not None:
+            move.change([Retire(note.ref, note.name, note.stored.version)])
+            note.value, note = {}, other
+        note.value["item"] = entry.id
+        note.about = Link(move.place.ref(self.set_name), entry.id)
+        move.change((), note)
+        return None
 
     def _held(self, move: Move, name: str) -> Entry | None:
         """Return an entry of this layer as the move sees it."""
@@ -178,7 +217,7 @@ class LongTermMemory(Memory[T], Generic[T]):
             return
         note = move.note(self)
         total = note.value.get("aggregate", 0.0) + (entry.fragment.importance or 0.0)
-        since = [*note.value.get("since", ()), entry.id]
+        since = [*note.value.get("since", ()), entry.id][-SINCE:]
         if total >= threshold:
             self._infer(move, since)
             total, since = (total - threshold if self.carry else 0.0), []
@@ -196,11 +235,16 @@ class LongTermMemory(Memory[T], Generic[T]):
             self.take_insight(move, insight, entries)
 
     def take_insight(self, move: Move, insight: MemoryFragment, sources: Sequence[Entry]) -> None:
-        """Take in what was inferred from entries that are here, or were added by this move."""
+        """Take in what was inferred from entries that are here, or were added by this move.
+
+        What is here already, under its id, stays as it is.
+        """
         ref = move.place.ref(self.set_name)
         links = tuple(Link(ref, one.id) for one in sources if self._held(move, one.id))
         made = _sourced(insight, [one.fragment for one in sources])
-        self.take(move, Entry(made, origin=links), WriteOperation.ADD)
+        entry = Entry(made, origin=links)
+        if self.holds(move, entry) is None:
+            self._settled(move, entry)
 
     @property
     def aggregate_importance(self) -> float:
@@ -258,10 +302,11 @@ class LongTermMemory(Memory[T], Generic[T]):
             return []
         found: list[Ranked] = []
         for item, near in self._candidates(writer, ref, observation, weights, k):
-            if not item.value.get("mark"):
+            value = value_of(item)
+            if not value.get("mark"):
                 parts = self._parts(item, near, now)
                 score = weights.score(parts, raw=self.profile.raw)
-                found.append(Ranked(score, item.value["id"], item, parts))
+                found.append(Ranked(score, value["id"], item, parts))
         best = best_first(found)[:k]
         stored = writer.get(ref, [str(one.item.id) for one in best], at=None)
         writer.touch([s for s in stored if s is not None and s.row < AFTER_ALL])
@@ -273,7 +318,7 @@ class LongTermMemory(Memory[T], Generic[T]):
         ]
 
     def _parts(self, item: Item, near: float, now: datetime) -> dict[str, float]:
-        importance: float | None = item.value.get("importance")
+        importance: float | None = value_of(item).get("importance")
         if not self.profile.raw or importance is None:
             importance = unit(importance)
         accessed = accessed_time(item) or now
@@ -306,17 +351,18 @@ class LongTermMemory(Memory[T], Generic[T]):
         """Have fragments recalled no more, or, with None, again; return how many were found."""
         if mark not in ("forget", "merge", None):
             raise InvalidInput(f"a mark is 'forget', 'merge' or None, not {mark!r}")
+        names = _names(ids)
 
         def plan(move: Move) -> int:
             ref = move.place.ref(self.set_name)
-            stored = move.writer.get(ref, [item_id(name) for name in ids], at=None)
+            stored = move.writer.get(ref, names, at=None)
             entries = [entry_of(one, self.fragment_class) for one in stored if one is not None]
             for entry in entries:
                 entry.extra["mark"] = mark
                 move.changed(self)[entry.id] = entry
             return len(entries)
 
-        return await moved(self.place, self._turns, plan, "mark fragments", [*map(str, ids)], mark)
+        return await moved(self.place, self._turns, plan, "mark fragments", [*names], mark)
 
     async def fade(self, below: float = FADED) -> DiscardedMemoryFragments[T]:
         """Let go of what is neither important nor recent; return it, as dropped.
@@ -324,9 +370,9 @@ class LongTermMemory(Memory[T], Generic[T]):
         That is where importance times recency is below *below*. Fragments with ``pinned`` in
         their metadata stay. What is gone can be brought back by `recover`.
         """
-        least = finite(below)
+        least = finite(below, "below")
 
-        def plan(move: Move) -> DiscardedMemoryFragments[Any]:
+        def plan(move: Move) -> Left:
             ref = move.place.ref(self.set_name)
             for stored in pages(move.writer, ref):
                 fragment = entry_of(stored, self.fragment_class).fragment
@@ -336,28 +382,30 @@ class LongTermMemory(Memory[T], Generic[T]):
                 if strength < least and not fragment.metadata.get("pinned"):
                     move.drop(fragment, f"it faded: {strength:.3g} is below {least:.3g}")
                     move.change([Retire(ref, stored.record.id, stored.version)])
-            return move.left.discarded()
+            return move.left
 
-        return await moved(self.place, self._turns, plan, "let fragments fade", least)
+        left = await moved(self.place, self._turns, plan, "let fragments fade", least)
+        return cast("DiscardedMemoryFragments[T]", left.discarded())
 
     async def recover(self, ids: Sequence[FragmentId]) -> list[T]:
-        """Bring back fragments that faded or were cleared; return those that were brought back."""
+        """Bring back fragments that faded or were cleared; return those that were brought back.
+
+        Those whose text was written anew since are joined to that.
+        """
+        names = _names(ids)
 
         def plan(move: Move) -> list[MemoryFragment]:
             ref = move.place.ref(self.set_name)
             back: list[MemoryFragment] = []
-            for name in dict.fromkeys(item_id(one) for one in ids):
+            for name in names:
                 past = move.place.engine.store.versions(ref, name)
                 if past and move.writer.get(ref, [name], at=None)[0] is None:
                     entry = entry_of(past[-1], self.fragment_class)
-                    entry.fragment.update_accessed_time(move.now)
-                    move.fresh(self)[entry.id] = replace(entry, stored=None)
-                    back.append(entry.fragment)
+                    if self._settled(move, replace(entry, stored=None)):
+                        back.append(entry.fragment)
             return back
 
-        return cast(
-            "list[T]", await moved(self.place, self._turns, plan, "recover", [*map(str, ids)])
-        )
+        return cast("list[T]", await moved(self.place, self._turns, plan, "recover", [*names]))
 
     async def clear(self) -> list[T]:
         """Empty it, for all conversations; return what it held, oldest first."""
@@ -384,12 +432,20 @@ def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> Me
         insight.importance,
         True,  # noqa: FBT003 - DB-GPT's signature
         source_ids=[fragment.id for fragment in fragments],
+        metadata=insight.metadata,
     )
 
 
 def _positive(threshold: float | None) -> float | None:
     if threshold is None:
         return None
-    if finite(threshold) <= 0:
+    if finite(threshold, "reflection_threshold") <= 0:
         raise InvalidInput(f"reflection_threshold must be above 0, not {threshold!r}")
-    return finite(threshold)
+    return float(threshold)
+
+
+def _names(ids: Sequence[FragmentId]) -> list[str]:
+    """Return the items that ids are of, each once."""
+    if isinstance(ids, str) or not isinstance(ids, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"ids must be a list of ids of fragments, not {ids!r}")
+    return list(dict.fromkeys(item_id(one) for one in ids))

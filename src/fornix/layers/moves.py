@@ -9,13 +9,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from fornix.errors import FornixError
+from fornix.admission.verdicts import Outcome
+from fornix.changes import Link
+from fornix.errors import FornixError, InvalidInput
+from fornix.ids import new_id
+from fornix.items import Item
 from fornix.layers.contents import Buffer, Entry, Note, added, replaced
 from fornix.layers.fragments import FragmentId, MemoryFragment
+from fornix.layers.gate import ANY, NEVER, Gate
+from fornix.layers.scoring import rated
 from fornix.layers.turns import Turns
 from fornix.layers.wrappers import (
     DiscardedMemoryFragments,
@@ -36,12 +42,8 @@ Insight = InsightMemoryFragment[MemoryFragment]
 
 _LOG = logging.getLogger(__name__)
 
-FAILURES = (FornixError, ValueError, OSError)
-"""What a scorer or an extractor raises when its model fails, which costs no fragment.
-
-DB-GPT's raise ValueError; a time-out is an OSError. Anything else is a fault in its code, and the
-write raises it.
-"""
+LONGEST_INSIGHT = 100_000
+"""Characters of an insight; a model that says more has not inferred anything."""
 
 
 class Unanswered(Exception):
@@ -111,15 +113,34 @@ async def _asked(question: Question) -> object:
     try:
         if question.kind == "score":
             scorer = layer.importance_scorer
-            return scorer and await awaited(scorer.score_importance(whole, layer.llm_client))
+            return scorer and rated(await awaited(scorer.score_importance(whole, layer.llm_client)))
         extractor = layer.insight_extractor
-        found = extractor and await awaited(extractor.extract_insights(whole, layer.llm_client))
-    except FAILURES as error:
-        _LOG.warning("a %s of a fragment failed: %s", question.kind, type(error).__name__)
-        return Failure(fragments[0], f"{question.kind}: {error}")
-    if found is None or len(fragments) == 1:
-        return found
-    return InsightMemoryFragment(fragments, found.insights)
+        return extractor and _inferred(
+            fragments, await awaited(extractor.extract_insights(whole, layer.llm_client))
+        )
+    except Exception as error:  # noqa: BLE001 - the edge to a user's model: told in `failures`
+        _LOG.warning("a model failed in a layer: %s: %s", question.kind, type(error).__name__)
+        said = str(error) if isinstance(error, FornixError) else repr(error)
+        return Failure(fragments[0], f"{question.kind}: {said}")
+
+
+def _inferred(fragments: tuple[MemoryFragment, ...], answer: object) -> Insight | None:
+    """Return what an extractor answered about fragments, checked; what is blank is left out."""
+    if answer is None:
+        return None
+    if not isinstance(answer, InsightMemoryFragment):
+        raise InvalidInput(
+            f"an extractor gives an InsightMemoryFragment or None, not {type(answer).__name__}"
+        )
+    insights = cast("Insight", answer).insights
+    for text in (insight.raw_observation for insight in insights):
+        if len(text) > LONGEST_INSIGHT:
+            raise InvalidInput(
+                f"an insight has {len(text)} characters; at most {LONGEST_INSIGHT} are kept"
+            )
+        text.encode()  # a lone surrogate is no text
+    told = [insight for insight in insights if insight.raw_observation.strip()]
+    return InsightMemoryFragment(fragments[0] if len(fragments) == 1 else fragments, told)
 
 
 async def awaited(answer: Awaitable[R] | R) -> R:
@@ -130,8 +151,11 @@ async def awaited(answer: Awaitable[R] | R) -> R:
 class Move:
     """One call's changes of layers, in the making."""
 
-    def __init__(self, place: Place, writer: Writer, known: Known) -> None:
+    def __init__(
+        self, place: Place, writer: Writer, known: Known, new_id: Callable[[], str] = new_id
+    ) -> None:
         self.place, self.writer, self.known = place, writer, known
+        self.gate = Gate(writer, new_id)
         self.now = place.now()
         self.left = Left()
         self._buffers: dict[SetRef, tuple[Buffer, str | None]] = {}
@@ -171,6 +195,35 @@ class Move:
         if note is not None:
             self._written[note.ref, note.name] = note
 
+    def is_refused(self, layers: Sequence[Memory[Any]], entry: Entry) -> bool:
+        """Return whether the rules of a layer's set keep an entry out; it is dropped then."""
+        for layer in layers:
+            ref = self.place.ref(layer.set_name)
+            if self._refused(ref, [entry], layer.session_id, NEVER):
+                return True
+        return False
+
+    def _refused(
+        self, ref: SetRef, entries: Sequence[Entry], session: str | None, by: Sequence[Outcome]
+    ) -> list[Entry]:
+        gone: list[Entry] = []
+        for entry in entries:
+
+            def item(entry: Entry = entry) -> Item:
+                return entry.item(era=0, now=self.now, session=session)
+
+            reason = self.gate.refusal(ref, entry.id, item, by)
+            if reason is not None:
+                self.drop(entry.fragment, reason)
+                gone.append(entry)
+        return gone
+
+    def _unlink(self, gone: Link, entries: Mapping[str, Entry]) -> None:
+        """Have nothing tell of an entry that is not added after all, or be derived from it."""
+        self._written = {name: note for name, note in self._written.items() if note.about != gone}
+        for entry in entries.values():
+            entry.origin = [link for link in entry.origin if link != gone]
+
     def drop(self, fragment: MemoryFragment, reason: str) -> None:
         """Let go of a fragment for good."""
         self.left.dropped.append(Dropped(fragment, reason))
@@ -185,13 +238,21 @@ class Move:
         self.left.failures += [a for a in answers if isinstance(a, Failure)]
         return [None if isinstance(a, Failure) else a for a in answers]
 
-    def changes(self) -> list[ItemChange]:
-        """Return what is to be committed, sources before what is derived from them."""
+    def change_of_all(self) -> Change:
+        """Return what is to be committed, sources before what is derived from them.
+
+        What the rules of a set keep out of it is dropped.
+        """
         made: list[ItemChange] = []
         for buffer, session in self._buffers.values():
+            new = [entry for entry in buffer.entries if entry.stored is None]
+            buffer.remove(self._refused(buffer.ref, new, session, ANY))
             made += buffer.changes(now=self.now, session=session)
         for ref, (layer, entries) in self._fresh.items():
             era, session = self.note(layer).era, layer.session_id
+            for gone in self._refused(ref, list(entries.values()), session, ANY):
+                del entries[gone.id]
+                self._unlink(Link(ref, gone.id), entries)
             made += added(
                 self.writer, ref, list(entries.values()), era=era, now=self.now, session=session
             )
@@ -200,7 +261,10 @@ class Move:
                 replaced(self.writer, ref, entry) for entry in changed.values() if entry.stored
             ]
         made += self._more
-        return made + [note.change(self.writer) for note in self._written.values()]
+        made += [note.change(self.writer) for note in self._written.values()]
+        held, define = self.gate.holding()
+        screened = self.gate.screened(made)
+        return Change([*made, *held], None, define, retry=True, screened=screened)
 
 
 async def moved(
@@ -228,11 +292,12 @@ def _committed(
     place: Place, writer: Writer, plan: Callable[[Move], R], known: Known, call: Call
 ) -> R:
     result: list[R] = []
+    place.apart(writer)
 
-    def build(_new_id: Callable[[], str]) -> Change:
-        move = Move(place, writer, known)
+    def build(new_id: Callable[[], str]) -> Change:
+        move = Move(place, writer, known, new_id)
         result[:] = [plan(move)]
-        return Change(move.changes(), None, retry=True)
+        return move.change_of_all()
 
     writer.write(call, build)
     return result[0]

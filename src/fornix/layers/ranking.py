@@ -11,8 +11,8 @@ import numpy as np
 from fornix.errors import InvalidInput
 from fornix.layers.contents import item_id
 from fornix.layers.fragments import FragmentId, MemoryFragment
-from fornix.layers.nearness import Nearness
 from fornix.layers.scoring import Weights, recency, unit
+from fornix.nearness import Nearness
 from fornix.place import Place, aware
 
 T = TypeVar("T", bound=MemoryFragment)

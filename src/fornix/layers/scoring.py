@@ -12,11 +12,14 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from fornix.errors import InvalidInput
-from fornix.layers.fragments import MemoryFragment
+from fornix.layers.fragments import MemoryFragment, finite
 from fornix.llm import ChatModel
 
 LOWEST, HIGHEST = 1.0, 10.0
 """The scale on which scorers rate."""
+
+FARTHEST = 1e6
+"""Whatever is beyond that was not meant as a rating."""
 
 UNKNOWN = 0.5
 """What an importance that nobody knows counts as."""
@@ -125,6 +128,16 @@ def unit(importance: float | None) -> float:
 def normalised(rating: float) -> float:
     """Return a rating of 1..10 in 0..1."""
     return (min(HIGHEST, max(LOWEST, rating)) - LOWEST) / (HIGHEST - LOWEST)
+
+
+def rated(rating: object) -> float | None:
+    """Return what a scorer gave, checked."""
+    if rating is None:
+        return None
+    number = finite(rating, "what a scorer gives")
+    if abs(number) > FARTHEST:
+        raise InvalidInput(f"what a scorer gives is a rating of 1 to 10, not {number!r}")
+    return number
 
 
 def parse_number(answer: str, importance_weight: float | None = None) -> float | None:

@@ -35,7 +35,7 @@ class SensoryMemory(BufferMemory[T]):
         **settings: Any,  # noqa: ANN401 - of Memory
     ) -> None:
         super().__init__(buffer_size, **settings)
-        self.threshold_to_short_term = finite(threshold_to_short_term)
+        self.threshold_to_short_term = finite(threshold_to_short_term, "threshold_to_short_term")
 
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {"threshold_to_short_term": self.threshold_to_short_term}

@@ -46,6 +46,10 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
                 "a structured observation must be a dict, or a list of dicts, not "
                 f"{type(observation).__name__}; text is for AgentMemoryFragment"
             )
+        try:
+            json.dumps(found)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"a structured observation must be JSON: {error}") from error
         return found if isinstance(observation, (list, tuple)) else found[0]
 
     @property
@@ -111,9 +115,13 @@ def steps_of(fragment: MemoryFragment) -> list[dict[str, Any]]:
 
 def _parsed(text: str) -> list[dict[str, Any]] | None:
     try:
-        return _steps(json.loads(text))
-    except (json.JSONDecodeError, RecursionError):
+        return _steps(json.loads(text, parse_constant=_refuse_constant))
+    except (ValueError, RecursionError):
         return None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _steps(observation: object) -> list[dict[str, Any]] | None:

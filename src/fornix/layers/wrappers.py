@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from fornix.errors import InvalidInput
 from fornix.layers.fragments import MemoryFragment
@@ -48,11 +48,16 @@ class InsightMemoryFragment(Generic[F]):
 
 
 def _insight(insight: F | str, originals: Sequence[F]) -> F:
+    """Return an insight as a fragment: it says so, and is none of what it was inferred from."""
+    known, ids = dict[str, Any](), [f.id for f in originals]
+    text: object = insight
     if isinstance(insight, MemoryFragment):
-        return insight
-    made = originals[0].current_class.build_from(
-        insight, is_insight=True, source_ids=[f.id for f in originals]
-    )
+        if insight.is_insight and insight.id not in ids:
+            return insight
+        text, known["metadata"] = insight.raw_observation, insight.metadata
+        if insight.id not in ids:
+            known["memory_id"], known["importance"] = insight.id, insight.importance
+    made = originals[0].current_class.build_from(text, is_insight=True, source_ids=ids, **known)
     return cast("F", made)
 
 

@@ -31,6 +31,7 @@ from fornix.errors import (
     StoreClosed,
     StoreReadOnly,
 )
+from fornix.keys import KeyMemory
 from fornix.memory import Memory
 from fornix.run import Shop
 from fornix.runner.desk import Desk
@@ -63,6 +64,7 @@ class LocalRunner:
 
     Args:
         agent: A subclass of `Agent`, or an instance of one.
+        memory: What it works on; of a key's memory: the one that it belongs to.
         name: Names the inbox, the numbers of runs and the outputs; by default the agent's name.
         concurrency: Keys at work at once.
         retain: What is kept of runs that ended.
@@ -74,13 +76,13 @@ class LocalRunner:
     def __init__(
         self,
         agent: Agent | type[Agent],
-        memory: Memory,
+        memory: Memory | KeyMemory,
         *,
         name: str | None = None,
         concurrency: int = CONCURRENCY,
         retain: Retain | None = None,
     ) -> None:
-        if not isinstance(memory, Memory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        if not isinstance(memory, Memory | KeyMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"a runner works on a Memory, not {memory!r}; see Memory.open")
         plan = Plan.of(agent, name=name)
         if memory.engine.store.read_only:
@@ -119,19 +121,23 @@ class LocalRunner:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def submit(self, key: str, value: object, *, event_id: str | None = None) -> Ticket:
+    def submit(
+        self, key: str, value: object, *, event_id: str | None = None, at_once: bool = True
+    ) -> Ticket:
         """Accept an input, durably, to be run in the background; return a ticket for its run.
 
         Args:
             value: A storable value, which becomes an `InputEvent`, or an event of an own class.
             event_id: A second input of this agent with the same one is not run again.
+            at_once: False: its run is left to the thread that waits for the ticket, if one does.
 
         Raises:
             InvalidName: The key is not a non-empty str.
             InvalidValue: The value cannot be stored.
             IdempotencyConflict: The event id was used for another input.
         """
-        return self._accept([input_of(self._shop, key, value, event_id)])[0]
+        asked = input_of(self._shop, key, value, event_id)
+        return self._accept([asked], call=at_once)[0]
 
     def handle(
         self,

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 CLEAN_UP_S = 1.0
 """How long actions that are cancelled may take to end."""
+
+
+class ActionThreads(ThreadPoolExecutor):
+    """Threads in which the code of an action knows that it is the action's.
+
+    `asyncio.to_thread` sees to that by itself, ``loop.run_in_executor(None, …)`` does not.
+    """
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """See `ThreadPoolExecutor.submit`."""
+        return super().submit(copy_context().run, fn, *args, **kwargs)
 
 
 class Loop:
@@ -34,7 +50,7 @@ class Loop:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._loop.set_default_executor(
-                    ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
+                    ActionThreads(self._threads, thread_name_prefix=self._name)
                 )
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name=self._name, daemon=True

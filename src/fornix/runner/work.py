@@ -19,6 +19,7 @@ from math import inf
 from fornix.at_work import AtWork
 from fornix.calls import Slot
 from fornix.errors import (
+    DuplicateItem,
     ForkedStore,
     FornixError,
     InvalidInput,
@@ -409,7 +410,8 @@ class Work:
             lane.returned = 0 if lane.lease is None else lane.lease.epoch - 1
         if isinstance(error, StaleRun) or run is None:
             self._lost(lane)
-        elif not (isinstance(error, KeyBusy) and self._begins_anew(lane)):
+        # what somebody added meanwhile was not there when the action looked
+        elif not (isinstance(error, (KeyBusy, DuplicateItem)) and self._begins_anew(lane)):
             refused = self._refused(lane, error)
             if refused is not None:
                 self.settle(deque([refused]))

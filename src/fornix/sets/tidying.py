@@ -18,6 +18,9 @@ from fornix.store import Compaction, ItemChange, StoredItem, Undo
 from fornix.values import Value, checked_name, counted, moment
 from fornix.writer import Call, Change
 
+LAST_ID = (1 << 63) - 1
+"""Ids of compactions go up to this."""
+
 MOST_NODES = 10_000
 """How many items a lineage shows."""
 
@@ -36,7 +39,7 @@ class SetTidying(SetWrites):
 
         Raises:
             InvalidPlan, StrategyFailed: A strategy of your own failed; the set is as it was.
-            SetBusy: Another process compacts the set now.
+            SetBusy: Somebody else compacts the set now.
         """
         if not self._upkeep:
             refuse_upkeep({"compaction": compaction or "compact()"})
@@ -45,6 +48,8 @@ class SetTidying(SetWrites):
     def compactions(self, *, before: int | None = None, limit: int = 100) -> list[CompactionInfo]:
         """Return the compactions of the set, the latest first; *before* an id for older ones."""
         counted(limit, "limit", most=1000)
+        if before is not None:
+            counted(before, "before", least=0, most=LAST_ID)
         found = self._writer.compactions(self._ref, before=before, limit=limit)
         return [self._told(done) for done in found]
 
@@ -78,7 +83,9 @@ class SetTidying(SetWrites):
             CompactionChanged: It was undone before, what it retired is no longer kept, or what it
                 added was changed, deleted or compacted since.
         """
-        done = self._writer.compaction(counted(compaction, "a compaction's id", least=0))
+        done = self._writer.compaction(
+            counted(compaction, "a compaction's id", least=0, most=LAST_ID)
+        )
         if done is None or done.set != self._ref:
             raise NotFound(f"set {self.name!r} of {self._owner} has no compaction {compaction}")
         changes: list[ItemChange] = [Undo(self._ref, compaction)]

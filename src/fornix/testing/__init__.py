@@ -8,6 +8,7 @@ Three lines hold a store to all of `fornix.store`::
 
 `store_machine` plays random batches on a store and on `RamStore` and compares every answer;
 `play_threads` and `replay` do so with batches that threads committed at the same time.
+`ContextContract` holds a memory of an agent's window to its laws, yours or one of fornix.
 `ChatServer` speaks the protocol of language models, with its faults, on this machine.
 All of it needs ``pip install pytest hypothesis``; fornix itself does not.
 """
@@ -57,6 +58,7 @@ _LAWS = (
     "staging",
     "threads",
     "tree",
+    "windows",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in (*_PLAYS, *_LAWS)))
 
@@ -85,6 +87,7 @@ from fornix.testing.machine import store_machine  # noqa: E402 - the same
 from fornix.testing.reads import Follower, differences, reads, tree  # noqa: E402 - the same
 from fornix.testing.replay import play_beside, play_threads, replay  # noqa: E402 - the same
 from fornix.testing.runner import RunnerContract  # noqa: E402 - the same
+from fornix.testing.windows import ContextContract  # noqa: E402 - the same
 
 __all__ = [
     "ADA",
@@ -97,6 +100,7 @@ __all__ = [
     "ChatReply",
     "ChatServer",
     "Clock",
+    "ContextContract",
     "Follower",
     "PersistentStoreContract",
     "RunnerContract",

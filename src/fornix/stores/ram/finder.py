@@ -94,8 +94,8 @@ class RamFinder(RamLanes):
             dropped = self._seq - len(self._log)
             if since < dropped:
                 return None
-            start = since - dropped
-            return list(islice(self._log, start, start + limit))
+            newest = list(islice(reversed(self._log), max(0, self._seq - since)))
+            return newest[::-1][:limit]
 
     def features(
         self, set_number: int, *, after: int = 0, at: int | None = None

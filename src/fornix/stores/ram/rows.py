@@ -170,6 +170,10 @@ class SetRows:
         found = self.rows[place] if place < len(self.rows) else None
         return found if found is not None and found.row == number else None
 
+    def since(self, number: int) -> list[ItemRow]:
+        """Return the rows past a row."""
+        return self.rows[bisect_right(self.rows, number, key=number_of) :]
+
     def kept(self, numbers: Sequence[int]) -> list[ItemRow]:
         """Return those of some rows that are kept."""
         return [row for row in map(self.numbered, numbers) if row is not None]

@@ -108,7 +108,7 @@ class Sets:
                 raise SetMoved(screened.set.name, what="other rules")
             if home is None or screened.past is None:
                 continue
-            if any(row.row > screened.past for row in home.live.values()):
+            if any(row.lives(None) for row in home.since(screened.past)):
                 raise SetMoved(screened.set.name)
 
     def _define(self, define: Define, work: Work) -> None:

@@ -143,7 +143,12 @@ class WriteLock:
         try:
             self._take_both(deadline)
         except BaseException:
-            self._let_go()
+            # No call of ours: at the end of the stack (RecursionError) it would not be made.
+            try:
+                if not self._closed:
+                    fcntl.flock(self._lock, fcntl.LOCK_UN)
+            finally:
+                self._mutex.release()
             raise
         return self
 
@@ -164,9 +169,6 @@ class WriteLock:
         trace: TracebackType | None,
     ) -> None:
         """Let go of it."""
-        self._let_go()
-
-    def _let_go(self) -> None:
         try:
             if not self._closed:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)

@@ -209,6 +209,8 @@ class SqliteFile:
         with self._lock.held():
             self._check()
             self._check_place()
+            if self._writer.in_transaction:  # whoever wrote last had no stack left to end it
+                self._writer.execute("ROLLBACK")
             try:
                 self._writer.execute("BEGIN IMMEDIATE")
                 if self._writer.data_version() != self._known.version:
@@ -216,7 +218,7 @@ class SqliteFile:
                 yield self._writer
                 self._writer.execute("COMMIT")
             except BaseException:
-                self._known = Known()
+                self._known.version = None
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
                 raise

@@ -68,9 +68,11 @@ class Nearness:
             TypeError,
             ValueError,
         ) as error:
-            raise EmbedderFailed(f"the embeddings of a layer raised {error!r}") from error
+            raise EmbedderFailed(f"embeddings raised {error!r}") from error
         if len(rows) != len(texts) or len({row.shape for row in rows}) > 1:
-            raise EmbedderFailed("the embeddings of a layer gave not one vector per text")
+            raise EmbedderFailed("embeddings gave not one vector per text")
+        if not all(np.isfinite(row).all() for row in rows):
+            raise EmbedderFailed("embeddings gave a number that is not finite")
         return {text: unit_vector(row) for text, row in zip(texts, rows, strict=True)}
 
 

@@ -1,0 +1,269 @@
+"""Contexts: how fast they are made, and whether what answers a question is in them.
+
+    python bench/context.py                                    contexts per second
+    python bench/context.py --evidence locomo.jsonl            evidence that is in a context
+    python bench/context.py --evidence locomo.jsonl --half even --log
+    python bench/context.py --evidence locomo.jsonl --half odd --recent 0,0.1,0.2,0.4
+
+Measured are `Memory.context`, the windows of fornix.context, and for `--evidence` the last messages
+that fit. Evidence is the share of the turns that answer a question which are in the context that
+was made for it, whole. The shares of `Memory.context` were chosen on the odd conversations of a
+file, so that the even ones say what they are worth. The file's form is in conversations.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+if not __package__:
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from bench import conversations, measure
+from bench.conversations import Conversation, Turn
+from bench.corpus import Corpus
+from bench.measure import Report, Result
+from bench.retrieval import item
+from fornix import Budget, Item, Memory, Shares, context
+from fornix.context import Observation, Stamp
+from fornix.messages import OBSERVATIONS, Message
+
+SIZES = (100, 10_000, 100_000)
+BUDGETS = (500, 1_000, 2_000, 4_000)
+SPEED_TOKENS = 2_000
+"""The budget of the contexts that are timed."""
+AT_ONCE = 1_000
+"""Observations per commit, where they are only there to be many."""
+
+MANY = 1_000_000
+"""Observations that a window may hold: it lets go of none."""
+TOP = 60
+"""Observations that a search of a window gives; as many as the largest budget has room for."""
+
+WINDOWS: Mapping[str, tuple[Sequence[int], Mapping[str, int]]] = {
+    "Stream": ([MANY], {}),
+    "Priority": ([MANY], {}),
+    "Importance": ([MANY], {}),
+    "Hybrid": ([], {"important": MANY}),
+    "Semantic": ([TOP], {"cap": MANY}),
+    "Hierarchical": ([10, MANY], {}),
+    "Linked": ([TOP], {"cap": MANY}),
+}
+"""Windows that are measured, if fornix has them, and what they are made with."""
+
+Ask = Callable[[str, int], tuple[set[str], int]]
+"""Asks a question under a budget: the turns that are in the context, and its tokens."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what *arguments* (default: the command line) ask for."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    asked = _parser().parse_args(arguments)
+    found = list(_speeds(asked) if asked.evidence is None else _evidence(asked))
+    where = measure.machine(Path.cwd())
+    measure.show(found, title=f"contexts · {where.line()}")
+    if asked.log:
+        named = [Path(word).name if Path(word).exists() else word for word in words]
+        command = shlex.join(["python", "bench/context.py", *named])
+        measure.append_log(Report("context", command, where, found))
+    return 0
+
+
+def _windows(key: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the windows that there are, each kept in a set of its own."""
+    for name, (first, settings) in WINDOWS.items():
+        make: Any = getattr(context, name, None)
+        if make is not None:
+            yield name, make(*first, **settings, memory=key, name=name)
+
+
+# --- how fast they are ------------------------------------------------------------------------
+
+
+def _speeds(asked: argparse.Namespace) -> Iterator[Result]:
+    corpus = Corpus()
+    for size in asked.sizes:
+        with Memory.open(embedder=asked.embedder) as memory:
+            key = memory.key("ada")
+            questions = corpus.questions(asked.contexts + 1, among=size).texts
+            _fill(key.set("said", item_type=OBSERVATIONS), corpus, size)
+            memory.settle()
+            yield _speed(
+                "memory.context",
+                size,
+                asked.contexts,
+                lambda n, key=key, q=questions: key.context(q[n], budget_tokens=SPEED_TOKENS),
+            )
+            for name, window in _windows(memory.key("bob")):
+                _fill(memory.key("bob").set(name, item_type=OBSERVATIONS), corpus, size)
+                memory.settle()
+
+                def made(n: int, window: Any = window, asked: Sequence[str] = questions) -> object:
+                    return window.context(Message(asked[n]), budget_tokens=SPEED_TOKENS)
+
+                yield _speed(name, size, asked.contexts, made)
+
+
+def _fill(into: Any, corpus: Corpus, count: int) -> None:
+    with measure.progress("observations", total=count) as step:
+        for rows in corpus.rows(0, count):
+            for start in range(0, len(rows), AT_ONCE):
+                texts = rows.texts[start : start + AT_ONCE]
+                into.add_many([_kept(text) for text in texts])
+                step("observations", len(texts))
+
+
+def _kept(text: str) -> Item:
+    """An observation as windows keep it: half of *text* asked, half answered."""
+    words = text.split()
+    asked, answered = " ".join(words[:15]), " ".join(words[15:])
+    value = {
+        "query": Message(asked).to_dict(),
+        "reply": Message(answered, "assistant").to_dict(),
+    }
+    stamp = Stamp.new()
+    return Item(value, id=str(stamp), text=f"{asked}\n{answered}", time=stamp.time())
+
+
+def _speed(system: str, size: int, count: int, make: Callable[[int], object]) -> Result:
+    figure = measure.timed(make, count, warm=1)
+    note = f"p50 {figure.p50:.2f} ms, p99 {figure.p99:.2f} ms, CPU {figure.cpu:.2f} ms"
+    return Result(system, "context", size, value=1000 / figure.p50, unit="per s", note=note)
+
+
+# --- what is in them --------------------------------------------------------------------------
+
+
+def _evidence(asked: argparse.Namespace) -> Iterator[Result]:
+    shares: dict[tuple[str, int], list[float]] = {}
+    sizes: dict[tuple[str, int], list[int]] = {}
+    excluded = set(filter(None, asked.exclude.split(",")))
+    with Memory.open(embedder=asked.embedder) as memory:
+        for talk in islice(_half(asked), asked.conversations):
+            questions = [q for q in talk.questions if q.gold and q.category not in excluded]
+            with measure.progress(talk.id, total=len(talk.turns) + len(questions)) as step:
+                systems = dict(_systems(memory, talk, asked))
+                step(talk.id, len(talk.turns))
+                for question in questions:
+                    for name, ask in systems.items():
+                        for tokens in asked.budgets:
+                            shown, size = ask(question.text, tokens)
+                            found = len(question.gold & shown) / len(question.gold)
+                            shares.setdefault((name, tokens), []).append(found)
+                            sizes.setdefault((name, tokens), []).append(size)
+                    step(talk.id)
+    for (name, tokens), found in sorted(shares.items(), key=lambda one: one[0][1]):
+        used = sum(sizes[name, tokens]) / len(found)
+        note = f"{len(found)} questions, {used:,.0f} tokens used"
+        value = 100 * sum(found) / len(found)
+        layout = f"{tokens:,} tokens"
+        yield Result(name, "evidence", len(found), layout, value=value, unit="%", note=note)
+
+
+def _half(asked: argparse.Namespace) -> Iterator[Conversation]:
+    start, step = {"odd": (0, 2), "even": (1, 2), "all": (0, 1)}[asked.half]
+    return islice(conversations.read(asked.evidence), start, None, step)
+
+
+def _systems(
+    memory: Memory, talk: Conversation, asked: argparse.Namespace
+) -> Iterator[tuple[str, Ask]]:
+    """Yield all that is measured, filled with a conversation."""
+    turns = memory.key(talk.id).set("turns")
+    for start in range(0, len(talk.turns), AT_ONCE):
+        turns.add_many([item(turn) for turn in talk.turns[start : start + AT_ONCE]])
+    memory.settle()
+    yield "the last messages", _last(talk.turns)
+    for name, window in _windows(memory.key(f"{talk.id}, windows")):
+        for observation in _observations(talk.turns):
+            window.commit(observation)
+        memory.settle()
+        yield name, _window(window)
+    for share in asked.recent:
+        named = "memory.context" if share is None else f"memory.context, recent {share:g}"
+        yield named, _prompt(memory, talk.id, share)
+
+
+def _said(turn: Turn, role: Any = "user") -> Message:
+    """A turn as a message; its name, which is not counted, is the turn's id."""
+    return Message(f"{turn.speaker}: {turn.text}", role, turn.id)
+
+
+def _last(turns: Sequence[Turn]) -> Ask:
+    budget = Budget()
+    sizes = [(turn.id, budget.size([_said(turn)])) for turn in turns]
+
+    def ask(question: str, tokens: int) -> tuple[set[str], int]:
+        size = budget.size([Message(question)])
+        shown: set[str] = set()
+        for turn_id, more in reversed(sizes):
+            if size + more > tokens:
+                break
+            shown.add(turn_id)
+            size += more
+        return shown, size
+
+    return ask
+
+
+def _observations(turns: Sequence[Turn]) -> Iterator[Observation]:
+    for first, second in zip(turns[::2], [*turns[1::2], None], strict=False):
+        reply = "…" if second is None else _said(second, "assistant")
+        yield Observation(_said(first), reply)
+
+
+def _window(window: Any) -> Ask:
+    budget = Budget()
+
+    def ask(question: str, tokens: int) -> tuple[set[str], int]:
+        shown = window.context(Message(question), budget_tokens=tokens)
+        return {str(message.name) for message in shown}, budget.size(shown)
+
+    return ask
+
+
+def _prompt(memory: Memory, key: str, recent: float | None) -> Ask:
+    default = Shares()
+    shares = default if recent is None else Shares(recent=recent, items=1 - recent)
+
+    def ask(question: str, tokens: int) -> tuple[set[str], int]:
+        made = memory.context(
+            question, key=key, budget_tokens=tokens, messages="turns", shares=shares
+        )
+        return {name for piece in made.why if piece.shown for name in piece.ids}, made.tokens
+
+    return ask
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench/context.py", description="Measure contexts.")
+    parser.add_argument("--evidence", type=Path, help="conversations with questions about them")
+    parser.add_argument("--half", choices=["odd", "even", "all"], default="all")
+    parser.add_argument("--conversations", type=int, help="only the first so many")
+    parser.add_argument("--exclude", default="5,abstention", help="categories left out")
+    parser.add_argument("--budgets", type=_numbers, default=list(BUDGETS), metavar="N,N…")
+    parser.add_argument(
+        "--recent",
+        type=lambda text: [float(share) for share in text.split(",")],
+        default=[None],
+        metavar="SHARE,…",
+        help="shares of recent messages to try, instead of the default ones",
+    )
+    parser.add_argument("--sizes", type=_numbers, default=list(SIZES), metavar="N,N…")
+    parser.add_argument("--contexts", type=int, default=100, help="so many are timed")
+    parser.add_argument("--embedder", default="minilm")
+    parser.add_argument("--log", action="store_true", help="append the result to LOG.md")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The tables of vectors: what a system that fornix has the names of does, and what fornix does."""
+
+# ruff: noqa: E501 - a sentence is a line of the page
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """A system's vectors, each a test whose name begins with its id.
+
+    Attributes:
+        system: As docstrings call it.
+        title: As the page calls it.
+        tests: The file of the tests.
+        ids: What is between "test_" and "_" in the name of a vector's test.
+        about: What the page says of them.
+        renamed: Letters of tests that are others in ids.
+    """
+
+    system: str
+    title: str
+    tests: str
+    ids: str
+    about: str
+    renamed: tuple[str, str] = ("", "")
+
+    def page(self) -> str:
+        """Return the page as it should be."""
+        return f"""\
+# {self.title}, one by one
+
+<!-- Written by tools/make_vectors.py from {self.tests}. Change it there: `make docs`. -->
+
+{self.about}
+Each is a test by its id in `{self.tests}`; a test sees to it that none is missing.
+*Kept* means that fornix does what {self.system} does, *mended* that it does something else, and the row says what.
+
+| Vector | Case | | In {self.system} | In fornix |
+|---|---|---|---|---|
+{chr(10).join(self._rows())}
+"""
+
+    def _rows(self) -> Iterator[str]:
+        tree = ast.parse((ROOT / self.tests).read_text(encoding="utf-8"))
+        for node in tree.body:
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            found = re.match(rf"test_({self.ids})_(\w+)", node.name)
+            if found is not None:
+                vector, case = found[1].upper().replace(*self.renamed), found[2].replace("_", " ")
+                yield f"| {vector} | {case} | {self._said(node)} |"
+
+    def _said(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+        text = " ".join((ast.get_docstring(node) or "").split()).replace("|", "\\|")
+        if both := re.fullmatch(r"Both: (.+)", text):
+            return f"kept | {_sentence(both[1])} | The same."
+        mended = re.fullmatch(rf"(?:{self.system}: )?(.+) fornix: (.+)", text)
+        if mended is None:
+            message = f"the docstring of {node.name} does not say what both systems do"
+            raise ValueError(message)
+        return f"mended | {_sentence(mended[1])} | {_sentence(mended[2])}"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+DBGPT = Vectors(
+    system="DB-GPT",
+    title="DB-GPT's vectors",
+    tests="tests/test_dbgpt_vectors.py",
+    ids=r"[dv]\d+",
+    renamed=("V", "P"),
+    about="""\
+What a program of DB-GPT's agents sees of their memory, as 79 small cases.
+D vectors were drawn from running its code, P vectors from what it declares and does not do.""",
+)
+
+THINKER = Vectors(
+    system="thinker",
+    title="thinker's vectors",
+    tests="tests/test_thinker_vectors.py",
+    ids=r"t\d\d",
+    about="""\
+What a program of thinker's agents sees of their memory, as 38 small cases.
+Most were drawn from its code and its tests, some from the guide to its memory that it asks for.""",
+)
