@@ -847,6 +847,22 @@ def test_an_action_output_says_what_it_cannot_be_made_of():
         ActionOutput.from_dict({})
 
 
+def test_a_review_that_is_no_verdict_is_named():
+    """Whether and why; nothing is guessed from something else."""
+
+    class Vague(UserProxyAgent):
+        async def review(self, message, censored):
+            return "fine"
+
+    async def talk():
+        joy, user = await table(says())
+        with pytest.raises(InvalidInput, match=r"Vague\.review must return"):
+            await user.initiate_chat(joy, Vague(), "q")
+        assert await fragments(joy) == await log(joy) == []
+
+    asyncio.run(talk())
+
+
 def test_an_action_that_returns_something_else_is_named():
     """A user's action is checked before anything is remembered."""
 

@@ -19,6 +19,7 @@ from fornix.layers import (
     MemoryFragment,
     memories_text,
 )
+from fornix.layers.gpts_log import MESSAGES
 from fornix.layers.turns import Turns
 from fornix.llm import Message, checked_messages
 from fornix.memory import Memory
@@ -363,7 +364,7 @@ class ConversableAgent:
         read = await self.memory.read(observation=question)
         own = [part.set_name for part in parts]
         known = await asyncio.to_thread(self.home.key(self.conv_id).sets)
-        return list(read), [name for name in known if name in {*own, "gpts_messages"}]
+        return list(read), [name for name in known if name in {*own, MESSAGES}]
 
 
 class UserProxyAgent(ConversableAgent):

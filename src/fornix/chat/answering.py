@@ -12,6 +12,7 @@ from fornix.chat import recalling
 from fornix.chat.actions import ActionOutput
 from fornix.chat.messages import AgentMessage, Review
 from fornix.chat.printing import print_answer
+from fornix.errors import InvalidInput
 from fornix.layers import GptsMessage
 from fornix.llm import Message
 from fornix.task import RunnerContext
@@ -103,15 +104,33 @@ class Answering:
         """Return what was said of an answer, what came of it, and why it does not go out."""
         review = Review(approve=True)
         if self.reviewer is not None:
-            review = Review(*await self.reviewer.review(text, self.recipient))
+            verdict = await self.reviewer.review(text, self.recipient)
+            review = _verdict(verdict, f"{type(self.reviewer).__name__}.review")
         if not review.approve:
             reason = review.comments or "the reviewer said no"
             return review, ActionOutput(text, is_exe_success=False), reason
         output = await self.recipient.act(text)
         if not output.is_exe_success:
             return review, output, output.observations or output.content or "its action failed"
-        right, reason = await self.recipient.verify(text, output)
-        return review, output, None if right else reason or "it was found to be wrong"
+        checked = await self.recipient.verify(text, output)
+        check = _verdict(checked, f"{type(self.recipient).__name__}.verify")
+        wrong = check.comments or "it was found to be wrong"
+        return review, output, None if check.approve else wrong
+
+
+def _verdict(said: object, method: str) -> Review:
+    """Return what a user's method said of an answer.
+
+    Raises:
+        InvalidInput: It is no pair of yes or no, and why.
+    """
+    match said:
+        case (bool() as approve, str() | None as comments):
+            return Review(approve, comments)
+        case _:
+            raise InvalidInput(
+                f"{method} must return (True or False, a text or None), not {said!r}"
+            )
 
 
 def logged(message: AgentMessage, conv_id: str, *, to: str, role: str) -> GptsMessage:
