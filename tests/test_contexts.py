@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import gc
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +25,7 @@ from fornix.context import (
     Observation,
     Priority,
     Recency,
+    Reflection,
     Reply,
     Stamp,
     Stream,
@@ -38,6 +41,8 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.messages import Message
+from fornix.place import SWEEP_EVERY
+from fornix.stores.ram.rows import ItemRow
 from fornix.testing import ContextContract
 from fornix.testing.windows import numbered
 from scale import COUNTS
@@ -49,6 +54,12 @@ SHARED_S = COUNTS.contention_s
 def wrong(value) -> Any:
     """What a type does not allow, and somebody does."""
     return value
+
+
+def test_the_example_of_the_docstring_runs():
+    """What `help(ContextMemory)` tells a user to write works as it stands there."""
+    (example,) = [one for one in doctest.DocTestFinder().find(ContextMemory) if one.examples]
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 class TestVoid(ContextContract):
@@ -520,6 +531,47 @@ def test_a_scorer_whose_scores_fall_is_asked_again():
     ]
     gone = [window.commit(one) for one in made]
     assert [str(o.query.content) for one in gone for o in one] == ["A"]
+
+
+def test_a_window_in_ram_frees_what_it_let_go():
+    """An agent that runs for months holds what its window holds, and no more."""
+    window = Stream(5, name="freed")
+    for n in range(3 * SWEEP_EVERY):
+        window.commit(numbered(n))
+    gc.collect()
+    rows = [one for one in gc.get_objects() if type(one) is ItemRow]
+    assert sum(row.home.ref.name == "freed" for row in rows) <= SWEEP_EVERY + 5
+
+
+def test_a_reflection_draws_on_what_a_window_in_ram_let_go():
+    """It may come long after what it is drawn from was let go."""
+    seen: list[Observation] = []
+
+    def infer(sources):
+        seen.extend(sources)
+
+    window = Stream(3, reflection=Reflection(1.0, infer))
+    for n, importance in enumerate([0.9, *[0.0] * SWEEP_EVERY, 0.9]):
+        answer = Message(f"answer {n}", "assistant")
+        window.commit(Observation(f"question {n}", Reply(answer, importance=importance)))
+    assert [str(one.query) for one in seen] == ["question 0", f"question {SWEEP_EVERY + 1}"]
+
+
+def test_a_budget_of_the_same_counter_counts_nothing_again():
+    """A context under another number of tokens is as cheap as one under the window's own."""
+    texts: list[str] = []
+
+    def counter(text):
+        texts.append(text)
+        return len(text)
+
+    window = Stream(budget_tokens=Budget(1000, counter))
+    window.commit(numbered(1))
+    window.context(None)
+    counted = len(texts)
+    assert window.context(None, budget_tokens=Budget(2000, counter)) == [*numbered(1).messages]
+    assert len(texts) == counted
+    assert window.context(None, budget_tokens=Budget(2, lambda _: 2)) == []
 
 
 def test_what_is_forgotten_in_the_set_is_gone_from_the_window():
