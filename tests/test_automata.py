@@ -370,6 +370,7 @@ def test_a_window_that_shows_no_messages_is_told_so(shown):
         ({"decoder": 3}, "a decoder"),
         ({"reasoner": object()}, "a reasoner"),
         ({"max_epochs": 0}, "max_epochs"),
+        ({"tool_chars": 0}, "tool_chars"),
         ({"key": "ada"}, "Memory.key"),
         ({"name": ""}, "an agent's name"),
         ({"tools": 3}, "tools are"),
@@ -505,6 +506,22 @@ def test_a_tool_that_returns_no_json_fails_the_prompt(window, key, value):
     with pytest.raises(InvalidValue, match="what tool 'odd' returned"):
         agent.prompt("go")
     assert window.observations() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "answer", "size"),
+    [("x" * 101, "x" * 100, 101), (["a"] * 50, str(["a"] * 50).replace("'", '"')[:100], 250)],
+)
+def test_of_a_long_answer_of_a_tool_the_beginning_is_told(window, key, value, answer, size):
+    """And that it is one: a model must not take a part for the whole."""
+    model = ScriptedChat([call("long"), "ok"] * 2)
+    for most, told in ((100, answer), (None, value)):
+        agent = Manifold(model, {"long": lambda: value}, window, key=key, tool_chars=most)
+        assert agent.prompt("go") == "ok"
+        heard = json.loads(model.asked[-1].messages[-1]["content"])
+        assert heard["answer"] == told
+        cut = f"this is the beginning: 100 of {size} characters"
+        assert heard.get("cut") == (None if most is None else cut)
 
 
 def test_a_tool_that_does_not_say_what_it_takes(own):
