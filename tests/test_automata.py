@@ -189,6 +189,20 @@ def test_a_reasoner_that_asks_on_is_in_conversation(own):
     assert [o.outcome for o in own.observations()] == ["accepted", "accepted"]
 
 
+def test_a_second_conversation_sees_the_first_and_itself(window, key):
+    """What one prompt gathered is not taken for what the one before it gathered."""
+    model = ScriptedChat(str)
+
+    def deduct(state):
+        return "return" if state.epoch == 2 else ("ask", f"{state.input} again")
+
+    agent = Automata(model, window, reasoner=deduct, key=key)
+    for asked in ("one", "two"):
+        agent.prompt(asked)
+    told = [m["content"] for m in model.asked[-1].messages if m["role"] == "user"]
+    assert told == ["one", "one again", "two", "two again"]
+
+
 def test_what_is_refined_is_remembered_as_rejected(own):
     """The model sees what it said and why that will not do; so does whoever looks later."""
     model = ScriptedChat(["four", "4"])

@@ -19,7 +19,9 @@ from fornix import Memory
 from fornix.admission import Size
 from fornix.budget import Budget
 from fornix.context import (
+    Combined,
     ContextMemory,
+    Explicit,
     Importance,
     Input,
     Observation,
@@ -533,6 +535,37 @@ def test_a_scorer_whose_scores_fall_is_asked_again():
     assert [str(o.query.content) for one in gone for o in one] == ["A"]
 
 
+def test_a_scorer_that_is_asked_again_sees_what_was_committed():
+    """Not its own score of then, which it would weigh in once more."""
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    scorer = Combined((Explicit(), 1), (Recency(), 1))
+    window = Priority(1, scorer=scorer, keep_recent=0, now=lambda: now[0])
+    for name, importance in (("old", 0.2), ("new", 0.0)):  # now worth 0.35, not 0.55, and 0.5
+        said = Reply(Message("r", "assistant"), importance=importance, scored_by="me")
+        window.commit(Observation(name, said, created=Stamp.at(now[0])))
+        now[0] += timedelta(hours=1)
+    assert [str(one.query) for one in window.observations()] == ["new"]
+
+
+def test_of_very_many_the_best_are_shown_and_of_equals_the_newest():
+    """However many are equal: none of them is left out while there is room."""
+    window = Priority(None, scorer=Explicit())
+    made: list[tuple[float, Observation]] = []
+    for n in range(400):
+        importance = (n * 7 % 4) / 4
+        said = Reply(Message("r", "assistant"), importance=importance, scored_by="me")
+        made.append((importance, Observation(f"{n:03}", said)))
+        window.commit(made[-1][1])
+    assert len(window.context(None)) == 800
+    best = sorted(made, key=lambda one: (one[0], one[1].created), reverse=True)
+    newest, room = made[-1][1], 150
+    wanted = {newest.created, *(one.created for _, one in best[: room - 1])}
+    told = window.context(None, budget_tokens=Budget(room * 4, len, message_tokens=0))
+    assert [m.content for m in told[::2]] == [
+        str(one.query) for _, one in made if one.created in wanted
+    ]
+
+
 def test_a_window_in_ram_frees_what_it_let_go():
     """An agent that runs for months holds what its window holds, and no more."""
     window = Stream(5, name="freed")
@@ -594,3 +627,14 @@ def test_every_error_of_a_window_is_one_of_fornix():
     for call in (lambda: window.commit(numbered(1)), lambda: window.context("p"), window.purge):
         with pytest.raises(FornixError):
             call()
+
+
+@pytest.mark.parametrize(("long", "is_shown"), [(7, True), (8, False)])
+def test_what_does_not_fit_is_passed_over(long, is_shown):
+    """Up to a bound, so that no context looks at all of a large window in vain."""
+    window = Stream(budget_tokens=Budget(40, len, message_tokens=0))
+    window.commit(Observation("first", "short"))
+    for n in range(long):
+        window.commit(Observation(f"{n}", "x" * 50))
+    window.commit(Observation("last", "short"))
+    assert [str(m) for m in window.context(None)][::2] == ["first", "last"][not is_shown :]
