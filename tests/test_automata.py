@@ -774,17 +774,27 @@ def test_prompts_of_many_threads_go_one_after_the_other(window, key):
     assert threading.active_count() < 8
 
 
-def test_a_reconciler_tells_what_became_of_a_tool(own):
-    """As of any durable call; a tool without one is called again."""
+@pytest.mark.parametrize(("reconcile", "paid"), [(lambda: "paid before", 1), (None, 2)])
+def test_a_reconciler_tells_what_became_of_a_tool(window, key, reconcile, paid):
+    """A tool that was at work when its prompt was interrupted is asked for, not called again."""
+    begun: list[str] = []
 
-    @durable(reconcile=lambda: "paid")
     def pay():
         """Pay."""
-        return "paid"
+        begun.append("pay")
+        if len(begun) == 1:
+            raise KeyboardInterrupt
+        return "paid now"
 
+    tool = durable(reconcile=reconcile)(pay) if reconcile else pay
     model = ScriptedChat([call("pay"), "done"])
-    assert Manifold(model, [pay], own).prompt("go") == "done"
-    assert "paid" in model.asked[1].messages[-1]["content"]
+    agent = Manifold(model, {"pay": tool}, window, key=key)
+    with pytest.raises(KeyboardInterrupt):
+        agent.prompt("go", event_id="order-1")
+    assert agent.prompt("go", event_id="order-1") == "done"
+    assert len(begun) == paid
+    told = "paid before" if reconcile else "paid now"
+    assert json.loads(model.asked[-1].messages[-1]["content"])["answer"] == told
 
 
 def test_processes_share_an_agent(tmp_path):

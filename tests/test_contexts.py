@@ -524,6 +524,14 @@ def test_importance_fades_by_the_hour():
     assert [str(o.query.content) for o in window.commit(made("new", 0.0))] == ["old"]
 
 
+def test_importance_fades_once():
+    """What is old as it comes in is scored as it was when it was made, and fades from there."""
+    old = Observation("q", "x" * 1000, created=Stamp.at(datetime(2026, 1, 1, tzinfo=UTC)))
+    window = Importance()
+    window.commit(old)
+    assert [one.reply.importance for one in window.observations()] == [1.0]
+
+
 def test_a_scorer_whose_scores_fall_is_asked_again():
     """`Priority` with `Recency` lets go of the oldest, though all scored 1 as they came."""
     window = Priority(2, scorer=Recency())
