@@ -28,9 +28,9 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test: check  ## Every test: `make check`, the wheel, then all again with many more kills and random walks
+test: check  ## Every test: `make check`, the wheel, then many more kills and random walks
 	$(BIN)/python -m pytest -q -m wheel
-	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -n 2 --dist worksteal
+	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m scaled -n 2 --dist worksteal
 
 bench: .venv-bench/.peers  ## Measure fornix beside its peers, in an environment of its own (ARGS go to bench)
 	$(BENCH_BIN)/python -m bench $(ARGS)

@@ -1,9 +1,9 @@
-"""`python -m bench [store|retrieval|state|runs|lifecycle|layers|context] ...`;
+"""`python -m bench [store|retrieval|state|runs|lifecycle|layers|context|dialogue] ...`;
 without a name it is `store`."""
 
 import sys
 
-from bench import context, layers, lifecycle, retrieval, runs, state, store
+from bench import context, dialogue, layers, lifecycle, retrieval, runs, state, store
 
 PROGRAMS = {
     "store": store.main,
@@ -13,6 +13,7 @@ PROGRAMS = {
     "lifecycle": lifecycle.main,
     "layers": layers.main,
     "context": context.main,
+    "dialogue": dialogue.main,
 }
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import signal
 import socket
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from scale import COUNTS, SCALE
 
@@ -32,6 +33,16 @@ settings.load_profile(SCALE)
 
 # A shell ignores Ctrl-C for what it starts with `&`, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what does more at full scale; the rest is the same there, and not run again."""
+    for item in items:
+        if isinstance(item, pytest.Function) and (
+            hasattr(item.module, "COUNTS") or is_hypothesis_test(item.obj)
+        ):
+            item.add_marker(pytest.mark.scaled)
 
 
 def _is_here(host: object) -> bool:

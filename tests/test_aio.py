@@ -25,11 +25,13 @@ from fornix import (
 )
 from fornix.aio import (
     AsyncBatch,
+    AsyncConversation,
     AsyncKey,
     AsyncKnowledge,
     AsyncMemoryObject,
     AsyncMemorySet,
 )
+from fornix.dialogue import ConversationMemory
 from fornix.errors import (
     DuplicateItem,
     EmbedderConflict,
@@ -67,6 +69,7 @@ def public(kind: type) -> set[str]:
         (KeyBatch, AsyncBatch),
         (KnowledgeMemory, AsyncKnowledge),
         (MemorySet, AsyncMemorySet),
+        (ConversationMemory, AsyncConversation),
         (MemoryObject, AsyncMemoryObject),
     ],
 )
@@ -101,6 +104,32 @@ def test_everything_goes_through(tmp_path: Path) -> None:
             assert await (await ada.get_memory_set("notes")).size() == 0
             assert await ada.sets() == ["default", "notes"]
             assert ada.long_term_memory is ada
+
+    run(work())
+
+
+def test_conversations_go_through(tmp_path: Path) -> None:
+    """The calls of a conversation: awaited, they do what the sync ones do."""
+
+    async def work() -> None:
+        async with await AsyncMemory.open(tmp_path / "app.db", embedder="words") as memory:
+            talk = (await memory.key("ada")).conversation("talk")
+            ids = await talk.add([{"role": "user", "content": f"number {n}"} for n in range(4)])
+            assert (talk.name, await talk.size()) == ("talk", 4)
+            assert await talk.update_messages_mark("todo", msg_ids=ids[:1]) == 1
+            assert [m["id"] for m in await talk.get_memory("todo")] == ids[:1]
+            assert (await talk.search("number 3", limit=1))[0].item.id == ids[3]
+            assert (await talk.compress(keep_recent=1)).messages == 3
+            assert "number 0" in await talk.summary()
+            assert len(await talk.messages()) == 2
+            assert await talk.uncompress() == 3
+            state = await talk.state_dict()
+            assert await talk.delete_by_mark("todo") == await talk.delete(ids[3]) == 1
+            await talk.update_compressed_summary("SUM")
+            assert await talk.clear() == 2
+            await talk.load_state_dict(state)
+            await talk.forget(ids[0])
+            assert await talk.size() == 3
 
     run(work())
 

@@ -196,6 +196,32 @@ def test_02_it_shows_itself(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+# --- 03: messages and their memory --------------------------------------------------------------
+
+
+def test_03_messages_are_kept(load, url, tmp_path, monkeypatch):
+    """The document's program runs in RAM and in a file, where later visits find what was said."""
+    monkeypatch.chdir(tmp_path)
+    main = load("03_messages", "main")
+    visits = [main.main(url) for _ in range(2)]
+    lasts = url != ":memory:"
+    assert visits[0] == ["Ada: This is visit 1."]
+    assert visits[1] == ["Ada: This is visit 1.", "Ada: This is visit 2."][: 1 + lasts]
+
+
+def test_03_the_program_as_it_stands(load, tmp_path, monkeypatch):
+    """With the memory that the document makes: in RAM."""
+    monkeypatch.chdir(tmp_path)
+    load("03_messages", "program").main(
+        importlib.import_module("fornix.conversation").TemporaryMemory()
+    )
+
+
+def test_03_a_message_is_shown(tmp_path):
+    """`echo=True` shows a message where a program wants it shown."""
+    assert "Bob: hello\n" in ran("03_messages", tmp_path)
+
+
 # --- 05: killed and finished --------------------------------------------------------------------
 
 

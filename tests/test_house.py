@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tokenize
 import tomllib
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from pages import ROOT, files, pages, prose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
+from pathlib import Path
 
 FILE_LINES = 500
 NAMELESS = re.compile(r"(utils?|helpers?|common|misc|base|core|managers?|handlers?)")
@@ -67,6 +68,7 @@ def sources(*folders: str) -> list[Path]:
     ]
 
 
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 

@@ -174,7 +174,7 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize(("point", "most"), POINTS)
+@pytest.mark.parametrize(("point", "most"), POINTS[:: 1 if COUNTS.kills > len(POINTS) else 3])
 def test_killed_at_a_point(tmp_path: Path, point: str, most: int) -> None:
     """Killed at a place that chance may miss, a few times on one file."""
     desk = Desk(tmp_path, point)

@@ -1,5 +1,5 @@
-"""Write the generated pages: docs/cli.md from the help of every command, docs/dbgpt-vectors.md
-and docs/thinker-vectors.md from the tests of vectors, and the picture in docs/layers.md.
+"""Write the generated pages: docs/cli.md from the help of every command, the pages of vectors from
+their tests, and the picture in docs/layers.md.
 
     python tools/make_docs.py [--check]
 
@@ -19,7 +19,7 @@ import click
 
 from fornix.cli import fornix
 from make_layers import layers_page
-from make_vectors import DBGPT, THINKER
+from make_vectors import AGENTSCOPE, DBGPT, THINKER
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -107,6 +107,7 @@ def main() -> int:
 
 
 PAGES: dict[str, Callable[[str], str]] = {
+    "agentscope-vectors.md": lambda _: AGENTSCOPE.page(),
     "cli.md": lambda _: page(),
     "dbgpt-vectors.md": lambda _: DBGPT.page(),
     "layers.md": layers_page,

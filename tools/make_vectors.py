@@ -58,6 +58,10 @@ Each is a test by its id in `{self.tests}`; a test sees to it that none is missi
             if found is not None:
                 vector, case = found[1].upper().replace(*self.renamed), found[2].replace("_", " ")
                 yield f"| {vector} | {case} | {self._said(node)} |"
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LATER":
+                for vector, said in ast.literal_eval(node.value).items():
+                    yield f"| {vector} | | later | {said} | Not here yet. |"
 
     def _said(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         text = " ".join((ast.get_docstring(node) or "").split()).replace("|", "\\|")
@@ -93,4 +97,14 @@ THINKER = Vectors(
     about="""\
 What a program of thinker's agents sees of their memory, as 38 small cases.
 Most were drawn from its code and its tests, some from the guide to its memory that it asks for.""",
+)
+
+AGENTSCOPE = Vectors(
+    system="AgentScope",
+    title="AgentScope's vectors",
+    tests="tests/test_agentscope_vectors.py",
+    ids=r"a\d+",
+    about="""\
+What a program of AgentScope sees of its messages and their memory, as 105 small cases; those of a later part of fornix come last.
+They were drawn from running or reading its versions: A01 to A36 of the first ones, A37 to A45 of 0.1, A46 to A83 of 1.0, the others of all.""",
 )

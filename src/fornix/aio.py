@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from fornix.admission import Quarantine
-from fornix.awaited import Async, Lane, Loop, OneByOne, awaited
+from fornix.awaited import Async, AsyncConversation, Lane, Loop, OneByOne, awaited
 from fornix.compaction import Compacted
 from fornix.embed import Embedder
 from fornix.errors import Unusable
@@ -251,6 +251,10 @@ class _AsyncSets:
     def quarantine(self) -> AsyncQuarantine:
         """See `KeyMemory.quarantine`."""
         return AsyncQuarantine(self.loop, self.sync.quarantine)
+
+    def conversation(self, name: str) -> AsyncConversation:
+        """See `KeySets.conversation`."""
+        return AsyncConversation(self.loop, self.sync.conversation(name))
 
     async def get_memory_set(self, name: str) -> AsyncMemorySet:
         """Return a set; the name Flink Agents gives to `set`."""

@@ -9,6 +9,7 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
+from fornix.dialogue import ConversationMemory
 from fornix.errors import StoreClosed, WrongLoop
 
 THREADS = 16
@@ -91,3 +92,35 @@ def awaited(
         return self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
 
     return call
+
+
+class AsyncConversation:
+    """A `ConversationMemory` whose calls are awaited."""
+
+    def __init__(self, loop: Lane, sync: ConversationMemory) -> None:
+        self.loop, self.sync = loop, sync
+
+    add = awaited(ConversationMemory.add)
+    get_memory = awaited(ConversationMemory.get_memory)
+    messages = awaited(ConversationMemory.messages)
+    size = awaited(ConversationMemory.size)
+    search = awaited(ConversationMemory.search)
+    delete = awaited(ConversationMemory.delete)
+    delete_by_mark = awaited(ConversationMemory.delete_by_mark)
+    clear = awaited(ConversationMemory.clear)
+    forget = awaited(ConversationMemory.forget)
+    update_messages_mark = awaited(ConversationMemory.update_messages_mark)
+    update_compressed_summary = awaited(ConversationMemory.update_compressed_summary)
+    compress = awaited(ConversationMemory.compress)
+    uncompress = awaited(ConversationMemory.uncompress)
+    state_dict = awaited(ConversationMemory.state_dict)
+    load_state_dict = awaited(ConversationMemory.load_state_dict)
+
+    @property
+    def name(self) -> str:
+        """See `ConversationMemory.name`."""
+        return self.sync.name
+
+    async def summary(self) -> str:
+        """See `ConversationMemory.summary`."""
+        return await self.loop.run(lambda: self.sync.summary)

@@ -13,6 +13,7 @@ from fornix.batch import Draft
 from fornix.block import BlockTree
 from fornix.commits import RoomyWriter, commit_draft
 from fornix.compaction import Given
+from fornix.dialogue import ConversationMemory
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.forgetting import Receipt, Scrub, forget_items, forget_key
 from fornix.items import Hits
@@ -143,6 +144,10 @@ class KeySets(Sets):
             item_type=item_type,
             admission=_rules(admission),
         )
+
+    def conversation(self, name: str) -> ConversationMemory:
+        """Return a conversation: messages in their order, in the set *name*; writes nothing."""
+        return ConversationMemory(self._writer, SetRef(self._scope, set_name(name)))
 
     @property
     def add(self):  # noqa: ANN201 - the type of the method it gives

@@ -8,6 +8,8 @@
     │   ├── InvalidPath                    a path into an exact tree
     │   ├── InvalidName                    a space, key, set or id
     │   ├── InvalidTime                    a time without a zone, or out of range
+    │   ├── InvalidState (KeyError)        a state to load has a field too few
+    │   ├── NotJson (JSONDecodeError)      a text that was to be JSON
     │   ├── InvalidFilter                  a `where=` that cannot be understood
     │   └── InvalidPlan                    a plan of compaction that cannot be carried out
     ├── TreeConflict (ValueError)      the exact tree has something else at this path
@@ -60,8 +62,8 @@
     │   ├── NotAStore                      the file is something else, or damaged
     │   ├── StoreTooNew                    the file was written by a newer fornix
     │   └── Unsupported                    this platform, file system or option is not supported
-    ├── EmbedderFailed                 an embedder raised or answered wrongly
-    │   └── EmbedderMissing                its package is not installed
+    ├── EmbedderFailed (RuntimeError)  an embedder raised or answered wrongly
+    │   └── EmbedderMissing                there is none, or its package is not installed
     ├── StrategyFailed                 a strategy of compaction raised, or cannot be found here
     └── ModelFailed                    a language model raised
         ├── ModelUnavailable               it cannot be reached, is busy or too slow: try again
@@ -71,6 +73,7 @@
 
 from __future__ import annotations
 
+from json import JSONDecodeError
 from pathlib import Path
 
 from fornix.errors.compaction import CompactionChanged, InvalidPlan, SetBusy, StrategyFailed
@@ -138,6 +141,7 @@ __all__ = [
     "InvalidName",
     "InvalidPath",
     "InvalidPlan",
+    "InvalidState",
     "InvalidTime",
     "InvalidValue",
     "KeyBusy",
@@ -153,6 +157,7 @@ __all__ = [
     "NotAStore",
     "NotAnObject",
     "NotFound",
+    "NotJson",
     "ObjectInTheWay",
     "OutputsPruned",
     "PromptAborted",
@@ -195,6 +200,24 @@ class InvalidValue(InvalidInput, TypeError):
     def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
         self.where = where
         super().__init__(f"{where}: {problem}{'; ' + hint if hint else ''}")
+
+
+class InvalidState(InvalidInput, KeyError):
+    """A state that is to be loaded has a field too few; nothing was changed."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class NotJson(InvalidInput, JSONDecodeError):
+    """A text that was to be JSON is not; what it says is not repeated.
+
+    Attributes:
+        pos: Where it stops being JSON, in characters.
+    """
+
+    def __init__(self, problem: str, pos: int) -> None:
+        JSONDecodeError.__init__(self, problem, "", pos)
 
 
 class InvalidPath(InvalidInput):
@@ -358,9 +381,9 @@ class Unsupported(Unusable):
     """This platform, file system or option is not supported."""
 
 
-class EmbedderFailed(FornixError):
+class EmbedderFailed(FornixError, RuntimeError):
     """An embedder raised, or answered with the wrong shape."""
 
 
 class EmbedderMissing(EmbedderFailed):
-    """The package that an embedder needs is not installed."""
+    """The package that an embedder needs is not installed, or there is no embedder at all."""

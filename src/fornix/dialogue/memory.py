@@ -1,0 +1,303 @@
+"""`ConversationMemory`: what was said on a key, and a summary that rolls on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any, TypeVar, cast
+
+from fornix.batch import Draft
+from fornix.budget import Budget
+from fornix.dialogue import contents
+from fornix.dialogue.contents import COMPRESSED, SUMMARY
+from fornix.dialogue.summing import MAX_TOKENS, MOST_AT_ONCE, Compressed, Summing, summed_up
+from fornix.dialogue.talk import Talk, message_ids, noted, summary_item
+from fornix.errors import (
+    DuplicateItem,
+    InvalidInput,
+    InvalidState,
+    InvalidValue,
+    NotFound,
+    StaleItem,
+)
+from fornix.llm import ChatModel
+from fornix.messages import Message
+from fornix.store import Add, Link, Retire, StoredItem
+from fornix.summarise import Summariser, Summary
+from fornix.values import Value, counted
+from fornix.writer import Call, Change
+
+R = TypeVar("R")
+
+TRIES = 20
+"""How often a summary is begun anew because others changed what it was made of."""
+
+
+class ConversationMemory(Talk):
+    """What was said, in the order in which it was added; reached by ``key.conversation(name)``.
+
+    Every change is one commit, durable when the call returns; in a batch or an action it is part
+    of that. A message has an id, and is there once; the order is that of the commits, the same for
+    all who read, and what is added comes last. Messages that are returned are copies, dicts with
+    what was added and an ``id``.
+
+    It is the set *name* of its key: of another key, a conversation of that name is another one.
+    """
+
+    # --- the summary --------------------------------------------------------------------------
+
+    def update_compressed_summary(self, summary: str, msg_ids: str | Iterable[str] = ()) -> int:
+        """Have another summary, and in the same commit mark messages as compressed.
+
+        Args:
+            summary: Its text; "" takes it away.
+            msg_ids: The messages that it stands for besides those of the one before.
+
+        Returns:
+            How many messages were marked.
+        """
+        if not isinstance(summary, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            kind = type(summary).__name__
+            raise InvalidValue("summary", f"is a text, not {kind}", hint="use str(summary)")
+        wanted = message_ids(msg_ids)
+
+        def work() -> int:
+            found = [one for one in self._live(wanted) if COMPRESSED not in contents.marks_of(one)]
+            self._sum_up(self._summary(), found, {"content": summary}, upto=None)
+            return len(found)
+
+        return self._tried(work)
+
+    def _tried(self, work: Callable[[], R]) -> R:
+        """Return what *work* does, again and again while others change what it reads."""
+        for _ in range(TRIES - 1):
+            with suppress(StaleItem, DuplicateItem):
+                return work()
+        return work()
+
+    def _sum_up(
+        self,
+        before: StoredItem | None,
+        chosen: Sequence[StoredItem],
+        said: Mapping[str, Any],
+        *,
+        upto: str | None,
+    ) -> None:
+        """Commit a summary that takes the place of *before*, and marks of *chosen*.
+
+        Raises:
+            StaleItem: One of them is not as it was read; nothing was changed.
+        """
+        value = {"role": "system", **said, "upto": upto, "under": before and before.version}
+        time = chosen[-1].record.time or chosen[-1].updated if chosen else None
+        links = [Link(self._ref, stored.record.id) for stored in chosen]
+        pairs = [(stored, [*contents.marks_of(stored), COMPRESSED]) for stored in chosen]
+        self._exchange(before, value if said["content"] else None, time, links, pairs)
+
+    def _exchange(
+        self,
+        before: StoredItem | None,
+        value: Mapping[str, Any] | None,
+        time: int | None,
+        links: Sequence[Link],
+        pairs: Sequence[tuple[StoredItem, Sequence[str]]],
+    ) -> None:
+        """Commit a summary for another, None for none, with messages whose marks are others."""
+        retired = [] if before is None else [Retire(self._ref, SUMMARY, before.version)]
+        arguments: list[Value] = [self.name, cast("Value", value and dict(value))]
+        call = Call("summary", lambda: [*arguments, [s.record.id for s, _ in pairs]])
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            self._check_summary(before)
+            items = [*retired, *self._marked(pairs)]
+            if value is not None:
+                record = self._writer.records([(SUMMARY, summary_item(value, time))])[0]
+                own = [] if before is None else [Link(self._ref, SUMMARY)]
+                items.append(Add(self._ref, record, links=(*own, *links)))
+            return self._change(items, retry=False)
+
+        if retired and isinstance(self._writer, Draft):  # which takes an id once per call
+            self._writer.write(call, lambda _: Change(retired, None))
+            retired = []
+        self._writer.write(call, build)
+
+    def _check_summary(self, before: StoredItem | None) -> None:
+        if isinstance(self._writer, Draft):
+            return
+        now = self._summary()
+        if (now and now.version) != (before and before.version):
+            expected = 0 if before is None else before.version
+            raise StaleItem(SUMMARY, expected=expected, found=now and now.version)
+
+    # --- compression --------------------------------------------------------------------------
+
+    def compress(
+        self,
+        *,
+        keep_recent: int = 3,
+        trigger_tokens: int | Budget | None = None,
+        model: ChatModel | Summariser | None = None,
+        max_tokens: int = MAX_TOKENS,
+    ) -> Compressed:
+        """Sum up what was said, but for the end of it; nothing that was said is lost.
+
+        The summary rolls on: it holds what the one before said. The messages stay, are found by
+        searches, and are marked `COMPRESSED`, in the same commit; a long conversation takes a
+        commit per `MOST_AT_ONCE` messages. Kept out of it are the newest request, and tool calls
+        that wait for an answer; a call and its answers are summed up together, or not.
+
+        Args:
+            keep_recent: How many of the last messages are kept; a tool call with its answers
+                counts as one.
+            trigger_tokens: Only if the summary and all that is not in it have so many; a `Budget`
+                says who counts.
+            model: What makes the summary: a language model, or a summariser. If it fails, and
+                without one, sentences are chosen.
+            max_tokens: How long the summary may be.
+
+        Raises:
+            InvalidInput: An argument cannot be used; nothing was changed.
+            ModelMissing, ModelClosed, ScriptEnded: The model cannot be asked at all.
+            StaleItem, DuplicateItem: Others changed what it read, again and again.
+        """
+        counted(keep_recent, "keep_recent", least=0)
+        budget, summing = Budget.of(trigger_tokens), Summing(model, max_tokens)
+        steps: list[tuple[int, Summary]] = []
+
+        def work() -> None:
+            asked = replace(budget, tokens=None) if steps else budget
+            self._sum_up_all(keep_recent, asked, summing, steps)
+
+        self._tried(work)
+        left = self._open()
+        size = budget.size([contents.model_message(stored) for stored in left])
+        summary = self.summary
+        size += budget.size([Message(summary)]) if summary else 0
+        done = sum(count for count, _ in steps)
+        made = steps[-1][1] if steps else Summary(text="", by="", tokens=0)
+        return Compressed(done, summary, made.by, made.because, size)
+
+    def _open(self) -> list[StoredItem]:
+        """Return the messages that no summary stands for, oldest first."""
+        found = self._newest(open_only=True)
+        return [stored for stored in found if COMPRESSED not in contents.marks_of(stored)][::-1]
+
+    def _sum_up_all(
+        self,
+        keep_recent: int,
+        budget: Budget,
+        summing: Summing,
+        steps: list[tuple[int, Summary]],
+    ) -> None:
+        """Sum up what may be, a commit for `MOST_AT_ONCE` messages; note what each did."""
+        open_ = self._open()
+        if budget.tokens is not None:
+            told = [contents.model_message(stored) for stored in open_]
+            text = self.summary
+            if budget.size([Message(text), *told] if text else told) < budget.tokens:
+                return
+        chosen = summed_up(open_, keep_recent)
+        while chosen:
+            part = chosen
+            if len(chosen) > MOST_AT_ONCE:  # a call whose answer comes later is for the next
+                part = summed_up(chosen[:MOST_AT_ONCE], 0) or chosen
+            steps.append((len(part), self._rolled(part, open_, summing)))
+            rows = {stored.row for stored in part}
+            chosen = [stored for stored in chosen if stored.row not in rows]
+            open_ = [stored for stored in open_ if stored.row not in rows]
+
+    def _rolled(
+        self, part: Sequence[StoredItem], open_: Sequence[StoredItem], summing: Summing
+    ) -> Summary:
+        """Commit the summary of what was summed up before and of *part*."""
+        before = self._summary()
+        made = summing.rolled("" if before is None else before.record.text or "", part)
+        rows = {stored.row for stored in part}
+        first = list(takewhile(lambda stored: stored.row in rows, open_))
+        upto = first[-1].record.id if first else noted(before).get("upto")
+        said = {"content": made.text, "by": made.by, "because": made.because}
+        self._sum_up(before, part, said, upto=upto)
+        return made
+
+    def uncompress(self) -> int:
+        """Undo the last summary: the one before is back, and messages that it stood for are open.
+
+        Returns:
+            How many messages are open again.
+
+        Raises:
+            NotFound: There is no summary.
+            Unusable: In a batch that made it.
+        """
+        return self._tried(self._undone)
+
+    def _undone(self) -> int:
+        now = self._summary()
+        if now is None:
+            raise NotFound(f"conversation {self.name!r} has no summary that could be undone")
+        said = noted(now)
+        rows = [source for _, source in self._writer.sources([now.row])]
+        ids = [s.record.id for s, _ in self._writer.rows(rows) if s.record.id != SUMMARY]
+        marked = [one for one in self._live(ids) if COMPRESSED in contents.marks_of(one)]
+        pairs = [(s, [m for m in contents.marks_of(s) if m != COMPRESSED]) for s in marked]
+        versions = self._writer.versions(self._ref, SUMMARY)
+        past = next((s for s, _ in versions if s.version == said.get("under")), None)
+        if past is None:
+            self._exchange(now, None, None, (), pairs)
+            return len(pairs)
+        value = contents.value_of(past)
+        value["upto"] = value.get("upto") if said.get("upto") else None
+        sources = [source for _, source in self._writer.sources([past.row])]
+        links = [
+            Link(self._ref, s.record.id)
+            for s, _ in self._writer.rows(sources)
+            if s.record.id != SUMMARY
+        ]
+        self._exchange(now, value, past.record.time, links, pairs)
+        return len(pairs)
+
+    # --- as a whole ---------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON has it: messages with their marks, and the summary."""
+        found = [*self._newest()][::-1]
+        told = [[contents.as_message(stored), contents.marks_of(stored)] for stored in found]
+        return {"_compressed_summary": self.summary, "content": told}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:  # noqa: FBT001, FBT002 - as AgentScope has it
+        """Have what `state_dict` returned instead of what there is, in one commit.
+
+        Messages alone, without marks, are read too: older states have them.
+
+        Args:
+            strict: A state without content is an error; else it is empty.
+
+        Raises:
+            InvalidState: It has no content (a KeyError); nothing was changed.
+            InvalidInput: It is no state; nothing was changed.
+        """
+        if strict and "content" not in state:
+            raise InvalidState("the state of a conversation has content; this one has none")
+        items = contents.of_state(state.get("content", []), self.name)
+        summary = state.get("_compressed_summary") or ""
+        if not isinstance(summary, str):
+            raise InvalidInput(f"_compressed_summary is a text, not {type(summary).__name__}")
+        value = {"role": "system", "content": summary, "upto": None, "under": None}
+        if summary:
+            items.append(replace(summary_item(value, None), id=SUMMARY))
+
+        def build(new_id: Callable[[], str]) -> Change:
+            adds = [(item.id or new_id(), item) for item in items]
+            retired = [Retire(self._ref, s.record.id, s.version) for s in self._all()]
+            added = [Add(self._ref, record) for record in self._writer.records(adds)]
+            return self._change([*retired, *added], retry=True)
+
+        if isinstance(self._writer, Draft):  # which takes an id once per call
+            self.clear()
+        self._writer.write(Call("load", lambda: [self.name, len(items)]), build)
+
+    def _all(self) -> list[StoredItem]:
+        summary = self._summary()
+        return [*self._newest(), *([] if summary is None else [summary])]

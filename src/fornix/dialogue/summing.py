@@ -1,0 +1,135 @@
+"""What of a conversation is summed up, and how a summary rolls on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fornix.budget import Unit, units
+from fornix.dialogue.contents import line_of, model_message
+from fornix.errors import InvalidInput, ModelFailed
+from fornix.llm import ChatModel
+from fornix.messages import Message
+from fornix.store import StoredItem
+from fornix.summarise import ExtractiveSummariser, ModelSummariser, Summariser, Summary, tokens
+from fornix.summarise.summary import LEAST_TOKENS
+
+MAX_TOKENS = 512
+"""How long a summary of a conversation may be if nothing is said."""
+
+MOST_AT_ONCE = 1_000
+"""Messages that one commit sums up: a longer conversation takes several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """What a compression did.
+
+    Attributes:
+        messages: How many messages the summary stands for that it did not before.
+        summary: The summary as it is now; "" if there is none.
+        by: Who made it: ``extractive``, or ``model:`` and its name; "" if nothing was done.
+        because: Why a model that was asked did not make it; else "".
+        tokens: Of what a model is told now: the summary, and what is not in it.
+    """
+
+    messages: int
+    summary: str
+    by: str = ""
+    because: str = ""
+    tokens: int = 0
+
+
+def summed_up(open_: Sequence[StoredItem], keep_recent: int) -> list[StoredItem]:
+    """Return those of the messages that no summary stands for which one may stand for now.
+
+    Kept are the last units, of which a tool call with its answers is one, the newest request, and
+    calls that wait for an answer.
+    """
+    told = [model_message(stored) for stored in open_]
+    found = _units(told)
+    kept = set(range(len(found) - keep_recent, len(found)))
+    asked = [at for at, unit in enumerate(found) if any(_asks(told[one]) for one in unit.places)]
+    kept.update(asked[-1:])
+    gone = [unit for at, unit in enumerate(found) if at not in kept and not _waits(told, unit)]
+    return [open_[place] for place in sorted(place for unit in gone for place in unit.places)]
+
+
+def shown(messages: Sequence[StoredItem]) -> list[StoredItem]:
+    """Return messages without calls and answers that are parted from each other.
+
+    A call that waits for its answer is shown only where nothing was said since.
+    """
+    told = [model_message(stored) for stored in messages]
+    left = {
+        place
+        for unit in _units(told)
+        if unit.lacks or (_waits(told, unit) and unit.places[-1] != len(told) - 1)
+        for place in unit.places
+    }
+    return [stored for place, stored in enumerate(messages) if place not in left]
+
+
+def _units(told: Sequence[Message]) -> list[Unit]:
+    """Return which messages belong together, in the order in which the units end."""
+    return sorted(units([[message] for message in told]), key=lambda unit: unit.places[-1])
+
+
+def _asks(message: Message) -> bool:
+    return message.role == "user" and not message.answers
+
+
+def _waits(told: Sequence[Message], unit: Unit) -> bool:
+    answered = {call for place in unit.places for call in told[place].answers}
+    return any(call not in answered for place in unit.places for call in told[place].calls)
+
+
+# --- summaries ----------------------------------------------------------------------------------
+
+
+class Summing:
+    """Makes summaries roll on: by a model or a summariser, and without one if that fails."""
+
+    def __init__(self, model: ChatModel | Summariser | None, max_tokens: int) -> None:
+        self._max = max_tokens
+        if type(max_tokens) is not int or max_tokens < 4 * LEAST_TOKENS:
+            least = 4 * LEAST_TOKENS
+            raise InvalidInput(f"max_tokens must be a number from {least} on, not {max_tokens!r}")
+        self._plain = ExtractiveSummariser()
+        self._asked: Summariser | None
+        if model is None or isinstance(model, Summariser):
+            self._asked = model
+        else:
+            self._asked = ModelSummariser(model)
+
+    def rolled(self, before: str, messages: Sequence[StoredItem]) -> Summary:
+        """Return the summary of what was summed up before, and of messages after it."""
+        lines = [line_of(stored) for stored in messages]
+        if self._asked is None:
+            return self._extracted(before, lines)
+        texts = [before, *lines] if before else lines
+        try:
+            made = self._asked.summarise(texts, max_tokens=self._max)
+        except ModelFailed as error:
+            return self._extracted(before, lines, because=str(error))
+        if made.because or not made.text:
+            return self._extracted(before, lines, because=made.because or "it said nothing")
+        return made
+
+    def _extracted(self, before: str, lines: Sequence[str], because: str = "") -> Summary:
+        """Return a summary that holds the earlier one as it is, while there is room for both."""
+        half = self._max // 2 if before else self._max
+        made = self._plain.summarise(lines, max_tokens=half)
+        text = made.text
+        if before:
+            room = self._max - made.tokens - 1
+            if tokens(before) > room:
+                before = self._plain.summarise([before], max_tokens=room).text
+            text = f"{before}\n{text}" if text else before
+        return Summary(
+            text=text,
+            by=made.by,
+            tokens=tokens(text),
+            left_out=made.left_out,
+            because=because,
+        )

@@ -1,0 +1,963 @@
+"""The vectors of AgentScope's messages and their memory, by their ids: kept, and mended.
+
+A test is named after its vector: `test_a10_…` is vector A10. Its docstring says what both do, or
+what AgentScope does and what fornix does instead; from these tools/make_docs.py writes
+docs/agentscope-vectors.md.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fornix import Memory
+from fornix.compat.agentscope import (
+    MemoryBase,
+    MessageBase,
+    Msg,
+    PromptType,
+    TemporaryMemory,
+    Tht,
+    deserialize,
+)
+from fornix.conversation import COMPRESSED, SUMMARY, ConversationMemory
+from fornix.errors import InvalidInput, ModelUnavailable
+from fornix.llm import ScriptedChat
+from pages import ROOT
+
+PAGE = ROOT / "docs" / "agentscope-vectors.md"
+VECTORS = [*(f"A{n:02}" for n in range(1, 106))]
+
+
+@pytest.fixture(params=["ram", "file"])
+def make(request: pytest.FixtureRequest, tmp_path: Path):
+    """Make memories of messages: in RAM, or on a key of a file."""
+    opened: list[Any] = []
+
+    def made(**options: Any) -> TemporaryMemory:
+        if request.param == "file":
+            memory = Memory.open(tmp_path / f"{len(opened)}.db", embedder="words")
+            opened.append(memory)
+            options = {"memory": memory.key("ada")} | options
+        found = TemporaryMemory(**options)
+        opened.append(found)
+        return found
+
+    yield made
+    for one in reversed(opened):
+        one.close()
+
+
+LATER = {
+    "A41": 'None, 5, a role of "bad" and metadata of any class: [], "5", two errors.',
+    "A42": "The url of a picture becomes a block of content.",
+    "A43": "The texts of blocks are joined without a space.",
+    "A46": "Deleting a place that is not there is an IndexError.",
+    "A84": "Of 30, 10 and 10 tokens beside 60 the first is summarised, for 80.",
+    "A85": "Of 30, 15 and 10 the first two are summarised.",
+    "A87": "A message of two blocks is split between them.",
+    "A88": "From 70 of 100 tokens on a context is compressed, down to a reserve of 40.",
+    "A91": "Results of tools are cut at 100 tokens; the rest goes to a file.",
+    "A92": "A result of just as many tokens is left alone.",
+    "A93": "Of six pictures the oldest becomes a hint.",
+    "A94": "A reserve above the trigger is an error.",
+    "A95": "Long-term memory without any name is a ValueError.",
+    "A96": "Every turn records all of the conversation again.",
+    "A97": "What was recalled is recorded as new.",
+    "A98": "A turn records what is new in it; what was recalled is left out.",
+    "A99": "What several keywords find is there once.",
+    "A100": "A search that fails does not fail the reply.",
+    "A101": "A file that a model chooses and nobody has is left out.",
+    "A102": "Ranks of two lists are fused: 0.7 and 0.3, over 60 and the rank.",
+    "A103": "What is first in both has 0.016393.",
+    "A104": "BM25 with 1.5 and 0.75 scores three texts 0.492150, 0.431196 and 1.185883.",
+    "A105": "Scores are weighted by kind: an insight twice, twice again where the time matches.",
+}
+"""Vectors of a later part, and what AgentScope does: no test has them yet."""
+
+
+def test_every_vector_has_one_place():
+    """No vector is missing, and none is there twice: it is a test, or of a later part."""
+    source = Path(__file__).read_text(encoding="utf-8")
+    named = [one.upper() for one in re.findall(r"^def test_(a\d+)_", source, re.MULTILINE)]
+    assert sorted([*named, *LATER]) == sorted(VECTORS)
+    rows = re.findall(r"^\| (A\d+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(rows) == sorted(VECTORS)
+
+
+A, B, C = (
+    Msg("u", "A", role="user"),
+    Msg("b", "B", role="assistant"),
+    Msg("u", "C", role="user"),
+)
+
+
+def said(units: Any) -> list[Any]:
+    return [unit["content"] for unit in units]
+
+
+@pytest.fixture
+def abc(make: Any) -> TemporaryMemory:
+    """A memory of A, B and C."""
+    memory = make()
+    memory.add([A, B, C])
+    return memory
+
+
+def test_a01_items_of_a_message():
+    """Both: a message has content, id, name, role, timestamp and url."""
+    assert sorted(Msg("u", "A")) == ["content", "id", "name", "role", "timestamp", "url"]
+
+
+def test_a02_items_are_attributes():
+    """Both: ``m.name`` is ``m["name"]``; what is not there is an AttributeError."""
+    message = Msg("u", "A")
+    assert message.name == message["name"] == "u"
+    with pytest.raises(AttributeError, match="no attribute 'zzz'"):
+        message.zzz  # noqa: B018 - reading it raises
+
+
+def test_a03_a_message_as_a_line():
+    """Both: ``name: content``."""
+    assert Msg("u", "A").to_str() == "u: A"
+
+
+def test_a04_a_thought():
+    """Both: a thought is named so, in its line too."""
+    thought = Tht("x")
+    assert (thought.name, thought.to_str()) == ("thought", "thought thought: x")
+
+
+@pytest.mark.parametrize("message", [Msg("u", "A", mood="glad"), Tht("x")])
+def test_a05_serialised_and_read_again(message):
+    """Both: an equal object, with its id and timestamp, of its class."""
+    again = deserialize(message.serialize())
+    assert again == message
+    assert type(again) is type(message)
+
+
+def test_a06_a_class_that_is_not_known():
+    """AgentScope: an error whose text has unformatted braces.
+
+    fornix: one that names the type.
+    """
+    with pytest.raises(InvalidInput, match="'Zzz'"):
+        deserialize('{"__type": "Zzz"}')
+
+
+def test_a07_nothing_is_added(make):
+    """Both: adding None adds nothing."""
+    memory = make()
+    assert memory.add(None) == []
+    assert memory.size() == 0
+
+
+def test_a08_an_id_is_added_once(make):
+    """Both: the same message twice is there once."""
+    memory = make()
+    memory.add(A)
+    memory.add(A)
+    assert memory.size() == 1
+
+
+def test_a09_twice_in_one_call(make):
+    """AgentScope: duplicates of one call are kept. fornix: an id is there once."""
+    memory = make()
+    memory.add(A)
+    memory.add([B, B])
+    assert said(memory.get_memory()) == ["A", "B"]
+
+
+def test_a10_equal_plain_dicts(make):
+    """AgentScope: dicts without an id are two.
+
+    fornix: the same; with dedupe="content" they are one.
+    """
+    plain = {"name": "Eve", "content": "x"}
+    by_id, by_content = make(), make(dedupe="content")
+    for memory in (by_id, by_content):
+        memory.add([plain, dict(plain)])
+    assert (by_id.size(), by_content.size()) == (2, 1)
+
+
+def test_a11_a_tuple(make):
+    """AgentScope: the tuple is kept as one unit. fornix: it is two messages."""
+    memory = make()
+    memory.add((A, B))
+    assert memory.size() == 2
+
+
+def test_a12_the_last_ones(abc, caplog):
+    """Both: the last two; more than there are is all, with a warning; None is all."""
+    assert abc.get_memory(recent_n=2) == [B, C]
+    with caplog.at_level(logging.WARNING):
+        assert abc.get_memory(recent_n=99) == [A, B, C]
+    assert "99 messages were asked for" in caplog.text
+    assert abc.get_memory() == [A, B, C]
+
+
+def test_a13_the_last_none(abc):
+    """AgentScope: the last 0 are all. fornix: none."""
+    assert abc.get_memory(recent_n=0) == []
+
+
+def test_a14_fewer_than_none(abc):
+    """AgentScope: the last -1 are all but the first. fornix: an error."""
+    with pytest.raises(ValueError, match="-1"):
+        abc.get_memory(recent_n=-1)
+
+
+def test_a15_places_count_inside_what_is_looked_at(abc):
+    """Both: with the last two, place 0 is the first of those."""
+    assert abc.get_memory(recent_n=2, filter_func=lambda i, _: i == 0) == [B]
+
+
+def test_a16_a_filter(abc):
+    """Both: by role."""
+    assert abc.get_memory(filter_func=lambda _, unit: unit.role == "user") == [A, C]
+
+
+def test_a17_what_is_returned_is_a_copy(abc):
+    """AgentScope: a change of the list that was returned changes the memory.
+
+    fornix: it is a copy.
+    """
+    found = abc.get_memory()
+    found[0]["content"] = "changed"
+    found.clear()
+    assert abc.get_memory() == [A, B, C]
+
+
+def test_a18_places_that_are_not_there(abc, caplog):
+    """Both: a warning, and nothing is deleted."""
+    with caplog.at_level(logging.WARNING):
+        assert abc.delete(-1) == 0
+        assert abc.delete(100) == 0
+    assert "none at [-1]" in caplog.text
+    assert abc.size() == 3
+
+
+def test_a19_several_places(abc):
+    """Both: messages of several places are deleted."""
+    assert abc.delete([0, 2]) == 2
+    assert abc.get_memory() == [B]
+
+
+@pytest.mark.parametrize("kind", [tuple, set, iter])
+def test_a20_any_iterable(make, kind):
+    """AgentScope: places are an int or a list.
+
+    fornix: or any iterable, as its documentation says.
+    """
+    memory = make()
+    memory.add([A, B])
+    assert memory.delete(kind([0])) == 1
+    assert memory.get_memory() == [B]
+
+
+def test_a21_what_is_no_place(make):
+    """AgentScope: nothing is said of it where the memory is empty. fornix: a TypeError."""
+    with pytest.raises(TypeError, match="index"):
+        make().delete("x")
+
+
+def test_a22_export_without_a_target(abc):
+    """AgentScope: a NotImplementedError; a list that is asked for is the memory's own.
+
+    fornix: a ValueError, and a copy.
+    """
+    with pytest.raises(ValueError, match="to_mem"):
+        abc.export()
+    copy = abc.export(to_mem=True)
+    copy[0]["content"] = "changed"
+    assert abc.get_memory() == [A, B, C]
+
+
+def test_a23_export_to_a_file(abc, tmp_path):
+    """AgentScope: an array of objects.
+
+    fornix: the same; each says its class and the format's version besides.
+    """
+    file = tmp_path / "messages.json"
+    assert abc.export(file_path=str(file)) is None
+    found = json.loads(file.read_text())
+    assert [{k: v for k, v in one.items() if k[:2] != "__"} for one in found] == [A, B, C]
+    assert {(one["__type"], one["__format"]) for one in found} == {("Msg", 1)}
+    assert [path.name for path in tmp_path.glob("messages*")] == ["messages.json"]
+
+
+def test_a24_load_a_file(abc, make, tmp_path):
+    """AgentScope: the messages are added, and an UnboundLocalError is raised.
+
+    fornix: they are added.
+    """
+    abc.export(file_path=tmp_path / "messages.json")
+    other = make()
+    other.load(str(tmp_path / "messages.json"))
+    assert other.get_memory() == [A, B, C]
+
+
+def test_a25_load_over_what_is_held(abc, make, tmp_path):
+    """AgentScope: the old messages are lost, and the new ones.
+
+    fornix: the new ones take the place of the old, or nothing is changed.
+    """
+    abc.export(file_path=tmp_path / "messages.json")
+    other = make()
+    other.add(Msg("u", "old"))
+    other.add(A)
+    other.load(str(tmp_path / "messages.json"), overwrite=True)
+    assert other.get_memory() == [A, B, C]
+    (tmp_path / "bad.json").write_text('[{"name": "u", "content": "x"}, 5]')
+    with pytest.raises(InvalidInput, match="message 1"):
+        other.load(str(tmp_path / "bad.json"), overwrite=True)
+    assert other.get_memory() == [A, B, C]
+
+
+def test_a26_load_messages(make):
+    """Both: a list is added; one message takes the place of what is held."""
+    memory = make()
+    memory.load([A, B, C])
+    assert memory.size() == 3
+    memory.load(A, overwrite=True)
+    assert memory.get_memory() == [A]
+
+
+def test_a27_load_json(make):
+    """Both: a text that is JSON."""
+    memory = make()
+    memory.load('[{"name": "u", "content": "1"}, {"name": "u", "content": "2"}]')
+    assert said(memory.get_memory()) == ["1", "2"]
+
+
+def test_a28_what_is_no_json(abc):
+    """AgentScope: a JSONDecodeError, and nothing is changed.
+
+    fornix: the same; the error does not repeat the text.
+    """
+    with pytest.raises(json.JSONDecodeError, match="Cannot load") as raised:
+        abc.load("[{bad", overwrite=True)
+    assert "{bad" not in str(raised.value)
+    assert isinstance(raised.value, InvalidInput)
+    assert abc.size() == 3
+
+
+def test_a29_a_number(make):
+    """AgentScope: the number 5 is stored. fornix: a ValueError."""
+    with pytest.raises(ValueError, match="int"):
+        make().load("5")
+
+
+def test_a30_no_embedding_model(make):
+    """Both: a RuntimeError."""
+    with pytest.raises(RuntimeError, match="Embedding model is not provided"):
+        make().add(A, embed=True)
+
+
+def test_a31_no_embeddings_yet(abc):
+    """AgentScope: an AttributeError. fornix: None, or what the model makes."""
+    assert abc.get_embeddings() == [None, None, None]
+
+
+def vectors(make: Any) -> TemporaryMemory:
+    memory = make()
+    memory.add([{**A, "embedding": [1, 0]}, {**B, "embedding": [0, 1]}, {**C, "embedding": None}])
+    return memory
+
+
+def test_a32_embeddings_that_are_missing(make):
+    """Both: those that are missing are made, and stay."""
+    memory = vectors(make)
+    assert memory.get_embeddings() == [[1, 0], [0, 1], None]
+    assert memory.get_embeddings(lambda _: [0.6, 0.8])[2] == [0.6, 0.8]
+    assert memory.get_embeddings()[2] == [0.6, 0.8]
+
+
+def found(memory: TemporaryMemory, **options: Any) -> list[tuple[str, float]]:
+    hits = memory.retrieve_by_embedding([1, 0.1], lambda a, b: float(np.dot(a, b)), **options)
+    return [(hit["memory"]["content"], round(hit["score"], 6)) for hit in hits]
+
+
+def embedded(make: Any) -> TemporaryMemory:
+    memory = vectors(make)
+    memory.get_embeddings(lambda _: [0.6, 0.8])
+    return memory
+
+
+def test_a33_the_nearest(make):
+    """Both: score, place and message."""
+    memory = embedded(make)
+    hits = memory.retrieve_by_embedding([1, 0.1], lambda a, b: float(np.dot(a, b)))
+    assert [(hit["score"], hit["index"]) for hit in hits] == [(1.0, 0)]
+    assert hits[0]["memory"]["content"] == "A"
+
+
+def test_a34_two_in_their_order(make):
+    """Both: in their order; otherwise the nearest comes first."""
+    assert found(embedded(make), top_k=2) == [("A", 1.0), ("C", 0.68)]
+
+
+def test_a35_all_and_none(make):
+    """Both: None is all, in order; 0 is none."""
+    memory = embedded(make)
+    assert found(memory, top_k=None) == [("A", 1.0), ("B", 0.1), ("C", 0.68)]
+    assert found(memory, top_k=0) == []
+
+
+@pytest.mark.parametrize("query", ["where?", Msg("u", "where?")])
+def test_a36_a_query_is_embedded(make, query):
+    """AgentScope: the text goes to the metric, which raises.
+
+    fornix: the model makes its vector.
+    """
+    memory = embedded(make)
+    hits = memory.retrieve_by_embedding(
+        query, lambda a, b: float(np.dot(a, b)), embedding_model=lambda _: [0.0, 1.0]
+    )
+    assert said(hit["memory"] for hit in hits) == ["B"]
+
+
+# --- of later versions ----------------------------------------------------------------------------
+
+
+def test_a37_what_is_added(make):
+    """AgentScope: a dict and a text are refused.
+
+    fornix: a dict is a message, a text is refused.
+    """
+    memory = make()
+    memory.add({"name": "Eve", "content": "x"})
+    with pytest.raises(ValueError, match="str"):
+        memory.add("x")
+    assert memory.size() == 1
+
+
+def test_a38_a_tuple_of_messages(make):
+    """Both: two messages."""
+    memory = make()
+    memory.add((A, B))
+    assert memory.get_memory() == [A, B]
+
+
+def test_a39_embeddings_as_it_is_added(make):
+    """AgentScope: an error, messages have no such field. fornix: kept with the message."""
+    memory = make(embedding_model=lambda texts: [[1.0, 2.0] for _ in texts])
+    memory.add(A, embed=True)
+    assert memory.get_embeddings() == [[1.0, 2.0]]
+
+
+def test_a40_loaded_twice(make, tmp_path):
+    """Both: ids are kept, so that what is loaded twice is there once."""
+    first, other = make(), make()
+    first.add([A, B])
+    first.export(file_path=tmp_path / "messages.json")
+    for _ in range(2):
+        other.load(str(tmp_path / "messages.json"))
+    assert other.get_memory() == [A, B]
+
+
+def test_a44_from_a_dict():
+    """AgentScope: the dict is changed. fornix: it is as it was."""
+    items = {"__type": "Msg", "name": "u", "content": "x", "role": "user"}
+    before = dict(items)
+    assert Msg.from_dict(items).content == "x"
+    assert items == before
+
+
+def test_a45_a_module_that_is_named():
+    """AgentScope: the module that a text names is imported. fornix: it is refused."""
+    for named in ('{"__type": "os"}', '{"__type": "os.path", "name": "u", "content": "x"}'):
+        with pytest.raises(InvalidInput, match="not known"):
+            deserialize(named)
+    text = '{"__module__": "antigravity", "__name__": "X", "name": "u", "content": "x"}'
+    assert type(deserialize(text)) is Msg
+    assert "antigravity" not in sys.modules
+
+
+# --- memories with marks and a summary ------------------------------------------------------------
+
+
+@pytest.fixture(params=["ram", "file"])
+def key(request: pytest.FixtureRequest, tmp_path: Path):
+    """The memory of a key: in RAM, or in a file."""
+    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
+    with Memory.open(url, embedder="words") as opened:
+        yield opened.key("ada")
+
+
+def number(n: int, role: str = "user") -> dict[str, Any]:
+    return {"id": str(n), "role": role, "content": f"number {n}"}
+
+
+@pytest.fixture
+def talk(key: Any) -> ConversationMemory:
+    """A conversation of 0 … 4; and 5 and 6, which are important and to be done."""
+    made = key.conversation("talk")
+    made.add([number(n) for n in range(5)])
+    made.add([number(n) for n in (5, 6)], marks=["important", "todo"])
+    return made
+
+
+def ids(messages: Any) -> list[str]:
+    return [message["id"] for message in messages]
+
+
+def test_a47_an_iterator_of_places(make):
+    """AgentScope: the check consumes it, and nothing is deleted. fornix: it is deleted."""
+    memory = make()
+    memory.add([A, B])
+    assert memory.delete(iter([0])) == 1
+
+
+def test_a48_before_its_first_use(key):
+    """AgentScope: 0; in SQL an OperationalError. fornix: 0."""
+    empty = key.conversation("talk")
+    assert (empty.size(), empty.clear(), empty.delete("x"), empty.get_memory()) == (0, 0, 0, [])
+    assert key.sets() == []
+
+
+def test_a49_an_id_again(talk):
+    """Both: it is there once."""
+    assert talk.add(number(1) | {"content": "other"}) == ["1"]
+    assert talk.size() == 7
+    assert talk.get_memory()[1]["content"] == "number 1"
+
+
+def test_a50_an_id_twice_in_one_call(key):
+    """AgentScope: it is there twice, or, in SQL, an error. fornix: once."""
+    talk = key.conversation("talk")
+    talk.add([number(7), number(7)])
+    assert ids(talk.get_memory()) == ["7"]
+
+
+def test_a51_deleted_by_id(talk):
+    """AgentScope: 2 of three ids that were given; in SQL 3. fornix: 2, which were there."""
+    assert talk.delete(["2", "4", "99"]) == 2
+    assert ids(talk.get_memory()) == ["0", "1", "3", "5", "6"]
+
+
+def test_a52_by_a_mark(talk):
+    """Both: those that have it."""
+    assert ids(talk.get_memory(mark="important")) == ["5", "6"]
+
+
+def test_a53_without_a_mark(talk):
+    """Both: those that do not have it."""
+    assert ids(talk.get_memory(exclude_mark="todo")) == ["0", "1", "2", "3", "4"]
+
+
+def test_a54_with_one_and_without_another(talk):
+    """Both: both hold."""
+    assert talk.get_memory(mark="important", exclude_mark="todo") == []
+
+
+def test_a55_an_empty_mark(talk):
+    """AgentScope: nothing; in SQL everything. fornix: a ValueError."""
+    with pytest.raises(ValueError, match="mark"):
+        talk.get_memory(mark="")
+
+
+def test_a56_a_mark_that_is_a_number(talk):
+    """Both: a TypeError."""
+    with pytest.raises(TypeError, match="mark"):
+        talk.get_memory(mark=1)
+
+
+def test_a57_marked_later(talk):
+    """Both: two are, and they keep their order."""
+    assert talk.update_messages_mark("review", msg_ids=["6", "0"]) == 2
+    assert ids(talk.get_memory(mark="review")) == ["0", "6"]
+    assert ids(talk.get_memory()) == [str(n) for n in range(7)]
+
+
+def test_a58_marked_again(talk):
+    """AgentScope: 0, 1, or an IntegrityError. fornix: 0."""
+    talk.update_messages_mark("review", msg_ids=["6", "0"])
+    assert talk.update_messages_mark("review", msg_ids=["6", "0"]) == 0
+
+
+def test_a59_a_mark_for_another(talk):
+    """Both: two are changed; the one finds nothing, the other both."""
+    assert talk.update_messages_mark("done", "todo") == 2
+    assert talk.get_memory("todo") == []
+    assert ids(talk.get_memory("done")) == ["5", "6"]
+
+
+def test_a60_a_mark_is_taken_off(talk):
+    """Both: from one of two."""
+    talk.update_messages_mark("done", "todo")
+    assert talk.update_messages_mark(None, "done", ["5"]) == 1
+    assert ids(talk.get_memory("done")) == ["6"]
+
+
+def test_a61_neither_mark(talk):
+    """AgentScope: nothing; in SQL all marks of the message go. fornix: a ValueError."""
+    with pytest.raises(ValueError, match="new_mark"):
+        talk.update_messages_mark(None, None, ["6"])
+    assert ids(talk.get_memory("important")) == ["5", "6"]
+
+
+def test_a62_deleted_by_marks(talk):
+    """AgentScope: 3; in SQL 2. fornix: 3, which were there; one with two marks counts once."""
+    talk.update_messages_mark("review", msg_ids=["6", "0"])
+    assert talk.delete_by_mark(["important", "review"]) == 3
+    assert ids(talk.get_memory()) == ["1", "2", "3", "4"]
+
+
+def test_a63_deleted_by_a_number(talk):
+    """AgentScope: a TypeError; in SQL an ArgumentError. fornix: a TypeError."""
+    with pytest.raises(TypeError, match="mark"):
+        talk.delete_by_mark(5)
+
+
+def test_a64_a_summary(talk):
+    """AgentScope: it comes first, with a new id each time. fornix: with one that stays."""
+    talk.update_compressed_summary("SUM")
+    first, again = talk.get_memory()[0], talk.get_memory()[0]
+    assert (first["content"], first["role"]) == ("SUM", "user")
+    assert first["id"] == again["id"] == SUMMARY
+    assert talk.size() == 7
+    assert ids(talk.get_memory(prepend_summary=False)) == [str(n) for n in range(7)]
+
+
+def test_a65_cleared_with_its_summary(talk):
+    """AgentScope: the summary stays. fornix: nothing stays."""
+    talk.update_compressed_summary("SUM")
+    assert talk.clear() == 7
+    assert (talk.get_memory(), talk.summary, talk.size()) == ([], "", 0)
+
+
+def test_a66_marks_that_are_numbers(talk):
+    """AgentScope: a TypeError; in Redis they are taken. fornix: a TypeError."""
+    with pytest.raises(TypeError, match="marks"):
+        talk.add(number(7), marks=[1])
+    assert talk.size() == 7
+
+
+def test_a67_messages_in_a_tuple(key):
+    """AgentScope: they are added; in SQL a TypeError. fornix: they are added."""
+    assert key.conversation("talk").add((number(1), number(2))) == ["1", "2"]
+
+
+def test_a68_a_message_that_was_returned(talk):
+    """AgentScope: what is done to it is done to the memory. fornix: it is a copy."""
+    found = talk.get_memory()
+    found[0]["content"] = "changed"
+    assert talk.get_memory()[0] == number(0)
+
+
+def test_a69_states(talk, key):
+    """Both: no content is a KeyError, what is none a ValueError; older states are read."""
+    other = key.conversation("other")
+    with pytest.raises(KeyError):
+        other.load_state_dict({})
+    with pytest.raises(ValueError, match="entry 0"):
+        other.load_state_dict({"content": ["x"]})
+    other.load_state_dict({"content": [number(1), [number(2), ["todo"]]]})
+    assert ids(other.get_memory()) == ["1", "2"]
+    talk.update_compressed_summary("SUM")
+    other.load_state_dict(json.loads(json.dumps(talk.state_dict())))
+    assert other.state_dict() == talk.state_dict()
+    assert ids(other.get_memory("important", prepend_summary=False)) == ["5", "6"]
+
+
+def test_a70_two_users_of_one_name(tmp_path):
+    """AgentScope: in SQL one reads and erases what the other said. fornix: neither sees it."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as opened:
+        alice = opened.key("alice").conversation("s")
+        bob = opened.key("bob").conversation("s")
+        alice.add({"role": "user", "content": "secret"})
+        assert bob.get_memory() == []
+        assert not bob.search("secret")
+        assert bob.clear() == 0
+        assert alice.size() == 1
+
+
+def test_a71_names_with_hyphens(tmp_path):
+    """AgentScope: in SQL the second is dropped without a word. fornix: both are there."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as opened:
+        pairs = (("a-b", "c-d"), ("a", "b-c-d"))
+        talks = [opened.key(user).conversation(name) for user, name in pairs]
+        for place, talk in enumerate(talks):
+            talk.add({"id": "id", "role": "user", "content": f"number {place}"})
+        assert [said(talk.get_memory()) for talk in talks] == [["number 0"], ["number 1"]]
+
+
+def test_a72_two_writers(tmp_path):
+    """AgentScope: in SQL their places collide. fornix: one order, the same for both, no gaps."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words") as one, Memory.open(path, embedder="words") as two:
+        talks = [opened.key("ada").conversation("talk") for opened in (one, two)]
+        for n in range(20):
+            talks[n % 2].add(number(n))
+        assert [ids(talk.get_memory()) for talk in talks] == [[str(n) for n in range(20)]] * 2
+        assert ids(talks[0].get_memory(recent_n=3)) == ["17", "18", "19"]
+
+
+def test_a73_a_summary_in_another_process(tmp_path):
+    """AgentScope: it is lost, and so is what it stood for. fornix: it is there."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words") as opened:
+        talk = opened.key("ada").conversation("talk")
+        talk.update_compressed_summary("S", talk.add([number(1), number(2)]))
+    with Memory.open(path, embedder="words") as opened:
+        talk = opened.key("ada").conversation("talk")
+        assert said(talk.get_memory(exclude_mark=COMPRESSED)) == ["S"]
+        assert talk.size() == 2
+
+
+def test_a74_items_of_ones_own(key):
+    """AgentScope: the id of an invocation is lost. fornix: every item is kept."""
+    message = Msg("u", "x", role="user", invocation_id="i")
+    assert Msg.from_dict(message.to_dict()) == message
+    key.conversation("talk").add(message)
+    assert key.conversation("talk").get_memory() == [message]
+
+
+def test_a75_names_with_underscores(tmp_path):
+    """AgentScope: two sessions are one file. fornix: they are two conversations."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as opened:
+        opened.key("a_b").conversation("c").add(number(1))
+        assert opened.key("a").conversation("b_c").size() == 0
+
+
+def test_a76_a_name_that_is_a_path(tmp_path):
+    """AgentScope: it leaves the folder. fornix: it is a name, and no file is called so."""
+    (tmp_path / "in").mkdir()
+    with Memory.open(tmp_path / "in" / "app.db", embedder="words") as opened:
+        opened.key("ada").conversation("../x").add(number(1))
+        assert opened.key("ada").sets() == ["../x"]
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+# --- compression ----------------------------------------------------------------------------------
+
+
+def test_a77_the_only_message(key):
+    """AgentScope: it is summed up, and the request is gone. fornix: it is kept."""
+    talk = key.conversation("talk")
+    talk.add({"id": "1", "role": "user", "content": "word " * 100})
+    assert talk.compress(keep_recent=3, trigger_tokens=10).messages == 0
+    assert ids(talk.get_memory()) == ["1"]
+
+
+def test_a78_fewer_than_are_kept(key):
+    """AgentScope: both are summed up. fornix: both are kept."""
+    talk = key.conversation("talk")
+    talk.add([number(1), number(2)])
+    assert talk.compress(keep_recent=3, trigger_tokens=1).messages == 0
+    assert talk.summary == ""
+
+
+def test_a79_all_but_the_last(key):
+    """Both: the summary is of the first two, and the last is kept."""
+    talk = key.conversation("talk")
+    talk.add([{"id": n, "role": "user", "content": f"This is {n}."} for n in "xyz"])
+    done = talk.compress(keep_recent=1, trigger_tokens=1)
+    assert (done.messages, done.by) == (2, "extractive")
+    assert "This is x." in done.summary
+    assert "This is z." not in done.summary
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "z"]
+    assert talk.size() == 3
+
+
+def test_a80_a_newest_message_of_any_size(key):
+    """AgentScope: what is kept is not counted, so that nothing is done.
+
+    fornix: all is counted; what can be is summed up, and the newest stays as it is.
+    """
+    talk = key.conversation("talk")
+    talk.add([number(1), number(2), {"id": "3", "role": "user", "content": "word " * 500}])
+    assert talk.compress(keep_recent=1, trigger_tokens=200).messages == 2
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
+
+
+def call(n: int) -> list[dict[str, Any]]:
+    """A tool call, and what answers it."""
+    function = {"name": "look", "arguments": f'{{"at": {n}}}'}
+    asked = {"id": f"c{n}", "type": "function", "function": function}
+    return [
+        {"id": f"asks{n}", "role": "assistant", "content": None, "tool_calls": [asked]},
+        {"id": f"says{n}", "role": "tool", "tool_call_id": f"c{n}", "content": f"found {n}"},
+    ]
+
+
+def test_a81_a_call_and_its_result(key):
+    """Both: they stay together, and count as one."""
+    talk = key.conversation("talk")
+    talk.add([number(1), *call(1), number(2), *call(2)])
+    talk.compress(keep_recent=1)
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "2", "asks2", "says2"]
+
+
+def test_a82_a_summary_that_rolls(key):
+    """AgentScope: each summary is made of the one before. fornix: so that what it said stays."""
+    talk = key.conversation("talk")
+    talk.add({"role": "user", "content": "The code of the door is 4711."})
+    for n in range(8):
+        talk.add({"role": "assistant", "content": f"Step {n} of the plan was done. " * 3})
+        talk.add({"id": f"last{n}", "role": "user", "content": f"Go on with step {n + 1}."})
+        assert talk.compress(keep_recent=1).messages >= 1
+        assert "4711" in talk.summary
+        assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, f"last{n}"]
+    assert talk.search("code of the door", limit=1)[0].item.text.endswith("4711.")
+
+
+def test_a83_below_the_threshold(talk):
+    """Both: nothing is done."""
+    assert talk.compress(keep_recent=1, trigger_tokens=10_000).messages == 0
+    assert talk.summary == ""
+
+
+def test_a86_the_newest_request(key):
+    """AgentScope: all is summed up, the newest request too. fornix: it is always kept."""
+    talk = key.conversation("talk")
+    talk.add([number(1), number(2, "assistant"), number(3), number(4, "assistant")])
+    assert talk.compress(keep_recent=0, trigger_tokens=1).messages == 3
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
+
+
+def failing() -> ScriptedChat:
+    return ScriptedChat([ModelUnavailable("scripted", "the model is down")] * 9)
+
+
+def test_a89_the_model_fails(talk):
+    """AgentScope: a note that something was left out. fornix: a summary without the model."""
+    done = talk.compress(keep_recent=1, model=failing())
+    assert (done.messages, done.by) == (6, "extractive")
+    assert "down" in done.because
+    assert "number 0" in done.summary
+    assert ids(talk.get_memory(prepend_summary=False)) == [str(n) for n in range(7)]
+
+
+def test_a90_the_model_fails_again(talk):
+    """AgentScope: no message is left, and no note. fornix: the newest request is."""
+    talk.compress(keep_recent=1, model=failing())
+    talk.add([number(7, "assistant"), number(8)])
+    talk.compress(keep_recent=0, model=failing())
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "8"]
+    assert "number 0" in talk.summary
+    assert "number 7" in talk.summary
+
+
+# --- the program of the document -----------------------------------------------------------------
+
+
+def test_the_messages_of_the_document(caplog):
+    """The calls of AgentScope's document on messages, unchanged but for their import lines."""
+    m = Msg("Bob", "hello", "https://example.org/a.png", "2024-05-01 10:00:00", mood="glad")
+    assert m.name == m["name"] == "Bob"
+    assert m.url == m["url"]
+    assert m.mood == "glad"
+    assert isinstance(m, dict)
+    assert m.timestamp == "2024-05-01 10:00:00"
+    assert m.role == "assistant"
+    assert Msg("Bob", "x").id != m.id
+    m.mood = "calm"
+    del m.mood
+    with pytest.raises(AttributeError, match="no attribute 'mood'"):
+        m.mood  # noqa: B018 - reading it raises
+    assert m.to_str() == "Bob: hello"
+    assert json.loads(m.serialize())["__type"] == "Msg"
+    assert issubclass(Msg, MessageBase)
+    assert Msg("Bob", "x").url is None
+    with caplog.at_level(logging.INFO, logger="fornix.chat"):
+        Msg("Bob", "hello", echo=True)
+    assert "Bob: hello" in caplog.text
+
+
+def test_the_memory_of_the_document(make, tmp_path, monkeypatch):
+    """The calls of the document on a memory, unchanged but for their import lines."""
+    monkeypatch.chdir(tmp_path)
+    m = Msg("Bob", "hello", "https://example.org/a.png", "2024-05-01 10:00:00")
+    two = Msg("Bob", "look", ["a.png", "b.png"], role="user")
+    memory: MemoryBase = make()
+    memory.add(m)
+    memory.add([two, {"name": "Eve", "content": "a plain dict"}])
+    assert memory.size() == 3
+    assert memory.get_memory(PromptType.LIST, 2)[0] == two
+    line = memory.get_memory(return_type=PromptType.STRING, recent_n=1)
+    assert line == "Eve: a plain dict"
+    assert memory.get_memory(filter_func=lambda _, unit: unit["name"] == "Bob") == [m, two]
+    memory.delete(2)
+    memory.delete(i for i in (0,))
+    assert memory.get_memory() == [two]
+    memory.export(file_path="messages.json")
+    kept = memory.export(to_mem=True)
+    memory.load("messages.json", overwrite=True)
+    memory.load(kept)
+    assert memory.get_memory() == [two]
+    memory.load({"name": "Eve", "content": "again"})
+    assert memory.size() == 2
+    memory.clear()
+    assert memory.size() == 0
+
+
+def test_the_first_of_one_id_stays_where_it_is(make):
+    """Of two messages with one id in a call the first is added, at its place."""
+    memory = make()
+    memory.add([A, B, {**A, "content": "other"}])
+    assert said(memory.get_memory()) == ["A", "B"]
+
+
+def test_a_class_of_a_program(make):
+    """A message of a class of the caller's own is kept as a `Msg`, with its items."""
+
+    class Mine(Msg):
+        pass
+
+    memory = make()
+    memory.add([Mine("u", "x"), MessageBase("u", "y")])
+    assert [type(unit) for unit in memory.get_memory()] == [Msg, Msg]
+    assert type(deserialize(Mine("u", "x").serialize())) is Msg
+
+
+def test_a_class_that_nobody_knows_is_not_stored(abc):
+    """What could not be read back is refused, and the rest stays readable."""
+    with pytest.raises(InvalidInput, match="'Zzz'"):
+        abc.add({"__type": "Zzz", "content": "x"})
+    assert abc.get_memory() == [A, B, C]
+
+
+def test_embeddings_of_messages_without_an_id(make):
+    """Made once, kept in one commit, and not made again."""
+    memory, asked = make(), []
+
+    def model(texts: list[str]) -> list[list[float]]:
+        asked.extend(texts)
+        return [[float(len(text)), 1.0] for text in texts]
+
+    memory.add([{"name": "u", "content": "a"}, {"name": "u", "content": "bb"}])
+    assert memory.get_embeddings(model) == memory.get_embeddings(model) == [[1, 1], [2, 1]]
+    assert asked == ["a", "bb"]
+
+
+def test_in_a_batch_all_is_of_one_commit(tmp_path):
+    """Messages that take the place of others in a batch: with its commit, or not at all."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as opened:
+        ada = opened.key("ada")
+        memory = TemporaryMemory(memory=ada)
+        memory.add([A, B])
+        with pytest.raises(InvalidInput), ada.batch() as batch:  # noqa: PT012 - what a block does before it raises is the test
+            broken = TemporaryMemory(memory=batch)
+            broken.load([C], overwrite=True)
+            broken.load("5")
+        assert memory.get_memory() == [A, B]
+        with ada.batch() as batch:
+            TemporaryMemory(memory=batch).load([B, C], overwrite=True)
+        assert memory.get_memory() == [B, C]
+
+
+def test_what_is_only_promised():
+    """The base classes do nothing themselves, and say so."""
+    with pytest.raises(NotImplementedError):
+        MemoryBase().get_memory()
+    with pytest.raises(NotImplementedError):
+        MessageBase("a", "b").to_str()
