@@ -222,6 +222,30 @@ def test_03_a_message_is_shown(tmp_path):
     assert "Bob: hello\n" in ran("03_messages", tmp_path)
 
 
+# --- 04: agents with memory ---------------------------------------------------------------------
+
+
+def test_04_the_agent_remembers_the_previous_turn(load, tmp_path, monkeypatch):
+    """In RAM and in a file, with the program of the document as it is."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    main = load("04_agents_with_memory", "main")
+    first, second = main.main(tmp_path / "memory.db")
+    assert first.startswith("Sure thing, Bob!")
+    assert second == "Your name is Bob!"
+    prompts = [request.messages[-1]["content"] for request in main.program.llm_client.asked]
+    assert ["My name is bob" in prompt for prompt in prompts] == [True] * 4
+
+
+def test_04_a_second_process_remembers(tmp_path, monkeypatch):
+    """What the first one was told is in the first prompt of the second."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    first, second = (ran("04_agents_with_memory", tmp_path, "memory.db") for _ in range(2))
+    assert first.endswith("Joy, from the file: Your name is Bob!\n")
+    before, _, after = second.rpartition("User (to Joy)")[0].rpartition("User (to Joy)")
+    assert before
+    assert "user: What's my name?" in after
+
+
 # --- 05: killed and finished --------------------------------------------------------------------
 
 

@@ -1,13 +1,23 @@
-"""The memory and the language model of DB-GPT's agents, under their names there.
+"""DB-GPT's agents, their memory and their language model, under their names there.
 
-What each does, and where it differs: docs/coming-from/dbgpt.md. Agents that talk to each other are
-not here yet.
+What each does, and where it differs: docs/coming-from/dbgpt.md.
 """
 
 from __future__ import annotations
 
 import os
 
+from fornix.chat import (
+    Action,
+    ActionOutput,
+    AgentContext,
+    AgentMessage,
+    BlankAction,
+    ConversableAgent,
+    LLMConfig,
+    ProfileConfig,
+    UserProxyAgent,
+)
 from fornix.layers import (
     AgentMemory,
     AgentMemoryFragment,
@@ -37,8 +47,14 @@ from fornix.layers import (
 from fornix.llm import OpenAIChat
 
 __all__ = [
+    "Action",
+    "ActionOutput",
+    "AgentContext",
     "AgentMemory",
     "AgentMemoryFragment",
+    "AgentMessage",
+    "BlankAction",
+    "ConversableAgent",
     "DefaultGptsMessageMemory",
     "DefaultGptsPlansMemory",
     "DiscardedMemoryFragments",
@@ -52,17 +68,20 @@ __all__ = [
     "ImportanceScorer",
     "InsightExtractor",
     "InsightMemoryFragment",
+    "LLMConfig",
     "LLMImportanceScorer",
     "LLMInsightExtractor",
     "LongTermMemory",
     "Memory",
     "MemoryFragment",
     "OpenAILLMClient",
+    "ProfileConfig",
     "SensorMemory",
     "SensoryMemory",
     "ShortTermMemory",
     "StructuredAgentMemoryFragment",
     "StructuredObservation",
+    "UserProxyAgent",
     "WriteOperation",
     "initialize_id_generator",
 ]

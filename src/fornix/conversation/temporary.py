@@ -277,8 +277,9 @@ class TemporaryMemory(MemoryBase):
         given = [item.id for item in items if item.id is not None]
         found = self._writer.get(self._place.ref(self._name), given, at=None)
         there = {stored.record.id for stored in found if stored is not None}
-        added = self._set.add_many(items, on_existing="keep") if items else []
-        return [one for one in added if one not in there]
+        if not items:
+            return []
+        return [i for i in self._set.add_many(items, on_existing="keep") if i not in there]
 
     def _exchange(self, name: str, items: Sequence[Item]) -> list[str]:
         """Have *items* instead of what is held, in one commit; return their ids."""

@@ -58,6 +58,7 @@
     │   ├── WrongLoop                      an async handle used from another event loop
     │   ├── ModelMissing                   a language model's package or key is not there
     │   ├── ModelClosed                    a language model was asked after its close
+    │   ├── TemplatesMissing               the package that renders prompts is not installed
     │   ├── ScriptEnded                    `ScriptedChat` was asked once more than it has answers
     │   ├── NotAStore                      the file is something else, or damaged
     │   ├── StoreTooNew                    the file was written by a newer fornix
@@ -96,6 +97,7 @@ from fornix.errors.models import (
     ModelRefused,
     ModelUnavailable,
     ScriptEnded,
+    TemplatesMissing,
 )
 from fornix.errors.root import (
     Conflict,
@@ -181,6 +183,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StrategyFailed",
+    "TemplatesMissing",
     "TooLarge",
     "TreeConflict",
     "Unavailable",

@@ -31,6 +31,10 @@ class ModelClosed(Unusable):
     """A language model was asked after its close."""
 
 
+class TemplatesMissing(Unusable):
+    """The package that renders the templates of prompts is not installed."""
+
+
 class ScriptEnded(Unusable):
     """A `ScriptedChat` was asked once more than it has answers.
 

@@ -62,8 +62,9 @@ class GptsMemory:
         del executor
         self._plans = plans_memory or GptsPlansMemory(memory)
         self._messages = message_memory or GptsMessageMemory(memory)
-        own_ram = memory is None and plans_memory is None and message_memory is None
-        self._most, self._keeps_all = counted(conversations, "conversations", least=1), not own_ram
+        self._own_ram = memory is None and plans_memory is None and message_memory is None
+        self._most = counted(conversations, "conversations", least=1)
+        self._keeps_all = not self._own_ram
         self._used: OrderedDict[str, None] = OrderedDict()
         self._channels: OrderedDict[str, Channel] = OrderedDict()
         self._with_marks: dict[str, bool] = {}
@@ -81,6 +82,21 @@ class GptsMemory:
     def message_memory(self) -> GptsMessageMemory:
         """Where messages are kept."""
         return self._messages
+
+    def kept_in(self, memory: Memory) -> GptsMemory:
+        """Return this log, kept in *memory* unless it was given a place of its own.
+
+        It has the channels of this one; and this one, if nothing is in it yet, is kept there too.
+        """
+        if not self._own_ram:
+            return self
+        if not self._messages.opened:
+            self._plans, self._messages = GptsPlansMemory(memory), GptsMessageMemory(memory)
+            self._keeps_all = True
+        kept = GptsMemory(memory=memory, conversations=self._most)
+        kept._channels, kept._with_marks = self._channels, self._with_marks
+        kept._start = self._start
+        return kept
 
     async def init(
         self,
@@ -116,9 +132,12 @@ class GptsMemory:
 
     async def append_message(self, conv_id: str, message: GptsMessage) -> None:
         """Keep a message, and show the conversation in its channel, if it has one."""
-        await self._call(conv_id, lambda: self._messages.append(message))
-        self._use(conv_id)
+        await self.keep_message(conv_id, message)
         await self.push_message(conv_id)
+
+    async def keep_message(self, conv_id: str, message: GptsMessage) -> None:
+        """Keep a message, and leave it to `push_message` to show it."""
+        await self._call(conv_id, lambda: self._messages.append(message))
 
     async def get_messages(self, conv_id: str) -> list[GptsMessage]:
         """Return the messages of a conversation; of an unknown one none."""
@@ -136,6 +155,7 @@ class GptsMemory:
 
     async def push_message(self, conv_id: str, temp_msg: str | None = None) -> None:
         """Show the conversation in its channel; with *temp_msg* below it, which is not kept."""
+        self._use(conv_id)
         channel = self._channels.get(conv_id)
         if channel is None:
             return

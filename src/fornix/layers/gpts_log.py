@@ -40,6 +40,11 @@ class _Log:
             self._memory = Memory.open(embedder="words")
         return self._memory
 
+    @property
+    def opened(self) -> bool:
+        """Whether there is a store: one was given, or RAM was used."""
+        return self._memory is not None
+
     def _set(self, conv_id: str, name: str) -> MemorySet:
         place = Place(self.memory.key(conv_id))
         return MemorySet(place.writer(), place.ref(name), {})

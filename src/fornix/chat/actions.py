@@ -1,0 +1,95 @@
+"""What an agent does with the answer of its model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from fornix.errors import InvalidInput
+
+
+@dataclass(slots=True)
+class ActionOutput:
+    """What came of an action; its fields can be assigned.
+
+    Attributes:
+        content: What is replied.
+        is_exe_success: Whether the action succeeded; where not, the model is asked again.
+        thoughts: What is remembered as the agent's thought; None: the model's answer.
+        observations: What the action saw of the world.
+        action: What it was called.
+        action_input: What it was given.
+        phase: Where in a longer task it belongs.
+        view: What is shown instead of the content.
+    """
+
+    content: str
+    is_exe_success: bool = True
+    thoughts: str | None = None
+    observations: str | None = None
+    action: str | None = None
+    action_input: str | None = None
+    phase: str | None = None
+    view: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> ActionOutput:
+        """Return one of fields.
+
+        Raises:
+            InvalidInput: One has no such name, or the content is missing.
+        """
+        unknown = sorted(set(d) - {field.name for field in fields(cls)})
+        if unknown or "content" not in d:
+            problem = f"has no field {unknown[0]!r}" if unknown else "needs content"
+            raise InvalidInput(f"an ActionOutput {problem}")
+        return cls(**d)
+
+
+class Action(ABC):
+    """Something an agent does with an answer. Derive from it, and bind the class or an instance.
+
+    `run` is called inside the run that the exchange is: layers and sets that it writes to belong
+    to the exchange's commit. An exchange that was cut off is begun anew: what an action does to
+    the world besides is done again then.
+    """
+
+    @abstractmethod
+    async def run(
+        self,
+        ai_message: str,
+        resource: object = None,
+        rely_action_out: ActionOutput | None = None,
+        need_vis_render: bool = True,  # noqa: FBT001, FBT002 - DB-GPT's signature
+        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
+    ) -> ActionOutput:
+        """Return what came of an answer.
+
+        Args:
+            ai_message: The model's answer.
+            resource: None; DB-GPT's own actions take one.
+            rely_action_out: What the agent's action before this one made of the same answer.
+            need_vis_render: Whether a view is wanted.
+            kwargs: Left for what later versions pass.
+        """
+
+
+class BlankAction(Action):
+    """Does nothing: the answer of the model is the reply."""
+
+    async def run(
+        self,
+        ai_message: str,
+        resource: object = None,
+        rely_action_out: ActionOutput | None = None,
+        need_vis_render: bool = True,  # noqa: FBT001, FBT002 - DB-GPT's signature
+        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
+    ) -> ActionOutput:
+        """Return the answer as it is."""
+        del resource, rely_action_out, need_vis_render, kwargs
+        return ActionOutput(ai_message)

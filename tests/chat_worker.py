@@ -1,0 +1,96 @@
+"""A process that holds a conversation and is going to be killed.
+
+``python chat_worker.py DATABASE FIRST COUNT [named]`` says the messages FIRST … FIRST+COUNT-1, with
+an event id each if they are ``named``, and prints what the model is asked and what is replied, as
+JSON, a line each. ``FORNIX_CRASH=STEP:COUNT`` ends it at a step of a commit (see layers_worker);
+``FORNIX_CRASH=model:COUNT`` while the model is asked for the COUNT-th time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+
+from fornix import Memory, ScriptedChat
+from fornix.chat import (
+    AgentContext,
+    BlankAction,
+    ConversableAgent,
+    LLMConfig,
+    ProfileConfig,
+    UserProxyAgent,
+)
+from fornix.layers import AgentMemory, ShortTermMemory
+from layers_worker import crash
+
+MESSAGES = ["My name is bob, please tell me a joke", "What's my name?", "And mine?"]
+ANSWER = "Sure thing, Bob!"
+KEY = "test123"
+
+USER = """\
+{% if most_recent_memories %}\
+Most recent observations:
+{{ most_recent_memories }}
+{% endif %}\
+
+{% if question %}\
+Question: {{ question }}
+{% endif %}
+"""
+WRITE = """\
+{% if question %}user: {{ question }} {% endif %}
+{% if thought %}assistant: {{ thought }} {% endif %}\
+"""
+"""The templates of E4."""
+
+
+async def table(llm, *, memory=None, joy=None, shared=None, **context):
+    """Return Joy and the user of E4, built, in RAM or in a memory."""
+    settings = AgentContext(KEY, "en", **context)
+    shared = shared or AgentMemory(memory=ShortTermMemory(buffer_size=2))
+    profile = ProfileConfig(
+        "Joy", "Comedians", user_prompt_template=USER, write_memory_template=WRITE
+    )
+    joy = (joy or ConversableAgent(profile=profile)).bind(settings).bind(LLMConfig(llm))
+    user = UserProxyAgent().bind(settings)
+    for agent in (joy, user):
+        agent.bind(shared)
+        if memory is not None:
+            agent.bind(memory)
+    await joy.bind(BlankAction).build()
+    await user.build()
+    return joy, user
+
+
+def tell(**told):
+    """Print something as JSON."""
+    sys.stdout.write(f"{json.dumps(told)}\n")
+    sys.stdout.flush()
+
+
+async def main(path: str, first: int, count: int, named: bool) -> None:
+    asked = 0
+
+    def answer(messages):
+        nonlocal asked
+        asked += 1
+        tell(prompt=messages[-1]["content"])
+        if os.environ.get("FORNIX_CRASH") == f"model:{asked}":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return ANSWER
+
+    with Memory.open(path, embedder="words", wait_s=60) as memory:
+        joy, user = await table(ScriptedChat(answer), memory=memory)
+        for n in range(first, first + count):
+            event_id = f"turn {n}" if named else None
+            reply = await user.initiate_chat(joy, user, MESSAGES[n], event_id=event_id)
+            tell(reply=reply.content)
+
+
+if __name__ == "__main__":
+    if not os.environ.get("FORNIX_CRASH", "model:").startswith("model:"):
+        crash(os.environ["FORNIX_CRASH"])
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), "named" in sys.argv))
