@@ -646,3 +646,11 @@ def test_what_does_not_fit_is_passed_over(long, is_shown):
         window.commit(Observation(f"{n}", "x" * 50))
     window.commit(Observation("last", "short"))
     assert [str(m) for m in window.context(None)][::2] == ["first", "last"][not is_shown :]
+
+
+def test_an_error_of_a_budget_names_the_calls_that_are_in_it():
+    """Who reads that instructions and prompt are too long looks in vain for what is."""
+    window = Stream(budget_tokens=Budget(20, len, message_tokens=0))
+    window.commit(Observation("q" * 15, Message("r", "assistant", calls=("call",))))
+    with pytest.raises(BudgetTooSmall, match=r"\(22\): .* the rounds of tool calls that it ans"):
+        window.context(Message("a" * 6, "tool", answers=("call",)))
