@@ -189,6 +189,20 @@ def test_a_reasoner_that_asks_on_is_in_conversation(own):
     assert [o.outcome for o in own.observations()] == ["accepted", "accepted"]
 
 
+def test_a_second_conversation_sees_the_first_and_itself(window, key):
+    """What one prompt gathered is not taken for what the one before it gathered."""
+    model = ScriptedChat(str)
+
+    def deduct(state):
+        return "return" if state.epoch == 2 else ("ask", f"{state.input} again")
+
+    agent = Automata(model, window, reasoner=deduct, key=key)
+    for asked in ("one", "two"):
+        agent.prompt(asked)
+    told = [m["content"] for m in model.asked[-1].messages if m["role"] == "user"]
+    assert told == ["one", "one again", "two", "two again"]
+
+
 def test_what_is_refined_is_remembered_as_rejected(own):
     """The model sees what it said and why that will not do; so does whoever looks later."""
     model = ScriptedChat(["four", "4"])
@@ -370,6 +384,7 @@ def test_a_window_that_shows_no_messages_is_told_so(shown):
         ({"decoder": 3}, "a decoder"),
         ({"reasoner": object()}, "a reasoner"),
         ({"max_epochs": 0}, "max_epochs"),
+        ({"tool_chars": 0}, "tool_chars"),
         ({"key": "ada"}, "Memory.key"),
         ({"name": ""}, "an agent's name"),
         ({"tools": 3}, "tools are"),
@@ -505,6 +520,22 @@ def test_a_tool_that_returns_no_json_fails_the_prompt(window, key, value):
     with pytest.raises(InvalidValue, match="what tool 'odd' returned"):
         agent.prompt("go")
     assert window.observations() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "answer", "size"),
+    [("x" * 101, "x" * 100, 101), (["a"] * 50, str(["a"] * 50).replace("'", '"')[:100], 250)],
+)
+def test_of_a_long_answer_of_a_tool_the_beginning_is_told(window, key, value, answer, size):
+    """And that it is one: a model must not take a part for the whole."""
+    model = ScriptedChat([call("long"), "ok"] * 2)
+    for most, told in ((100, answer), (None, value)):
+        agent = Manifold(model, {"long": lambda: value}, window, key=key, tool_chars=most)
+        assert agent.prompt("go") == "ok"
+        heard = json.loads(model.asked[-1].messages[-1]["content"])
+        assert heard["answer"] == told
+        cut = f"this is the beginning: 100 of {size} characters"
+        assert heard.get("cut") == (None if most is None else cut)
 
 
 def test_a_tool_that_does_not_say_what_it_takes(own):
@@ -743,17 +774,27 @@ def test_prompts_of_many_threads_go_one_after_the_other(window, key):
     assert threading.active_count() < 8
 
 
-def test_a_reconciler_tells_what_became_of_a_tool(own):
-    """As of any durable call; a tool without one is called again."""
+@pytest.mark.parametrize(("reconcile", "paid"), [(lambda: "paid before", 1), (None, 2)])
+def test_a_reconciler_tells_what_became_of_a_tool(window, key, reconcile, paid):
+    """A tool that was at work when its prompt was interrupted is asked for, not called again."""
+    begun: list[str] = []
 
-    @durable(reconcile=lambda: "paid")
     def pay():
         """Pay."""
-        return "paid"
+        begun.append("pay")
+        if len(begun) == 1:
+            raise KeyboardInterrupt
+        return "paid now"
 
+    tool = durable(reconcile=reconcile)(pay) if reconcile else pay
     model = ScriptedChat([call("pay"), "done"])
-    assert Manifold(model, [pay], own).prompt("go") == "done"
-    assert "paid" in model.asked[1].messages[-1]["content"]
+    agent = Manifold(model, {"pay": tool}, window, key=key)
+    with pytest.raises(KeyboardInterrupt):
+        agent.prompt("go", event_id="order-1")
+    assert agent.prompt("go", event_id="order-1") == "done"
+    assert len(begun) == paid
+    told = "paid before" if reconcile else "paid now"
+    assert json.loads(model.asked[-1].messages[-1]["content"])["answer"] == told
 
 
 def test_processes_share_an_agent(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import gc
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +19,15 @@ from fornix import Memory
 from fornix.admission import Size
 from fornix.budget import Budget
 from fornix.context import (
+    Combined,
     ContextMemory,
+    Explicit,
     Importance,
     Input,
     Observation,
     Priority,
     Recency,
+    Reflection,
     Reply,
     Stamp,
     Stream,
@@ -38,6 +43,8 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.messages import Message
+from fornix.place import SWEEP_EVERY
+from fornix.stores.ram.rows import ItemRow
 from fornix.testing import ContextContract
 from fornix.testing.windows import numbered
 from scale import COUNTS
@@ -49,6 +56,12 @@ SHARED_S = COUNTS.contention_s
 def wrong(value) -> Any:
     """What a type does not allow, and somebody does."""
     return value
+
+
+def test_the_example_of_the_docstring_runs():
+    """What `help(ContextMemory)` tells a user to write works as it stands there."""
+    (example,) = [one for one in doctest.DocTestFinder().find(ContextMemory) if one.examples]
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 class TestVoid(ContextContract):
@@ -511,6 +524,14 @@ def test_importance_fades_by_the_hour():
     assert [str(o.query.content) for o in window.commit(made("new", 0.0))] == ["old"]
 
 
+def test_importance_fades_once():
+    """What is old as it comes in is scored as it was when it was made, and fades from there."""
+    old = Observation("q", "x" * 1000, created=Stamp.at(datetime(2026, 1, 1, tzinfo=UTC)))
+    window = Importance()
+    window.commit(old)
+    assert [one.reply.importance for one in window.observations()] == [1.0]
+
+
 def test_a_scorer_whose_scores_fall_is_asked_again():
     """`Priority` with `Recency` lets go of the oldest, though all scored 1 as they came."""
     window = Priority(2, scorer=Recency())
@@ -520,6 +541,78 @@ def test_a_scorer_whose_scores_fall_is_asked_again():
     ]
     gone = [window.commit(one) for one in made]
     assert [str(o.query.content) for one in gone for o in one] == ["A"]
+
+
+def test_a_scorer_that_is_asked_again_sees_what_was_committed():
+    """Not its own score of then, which it would weigh in once more."""
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    scorer = Combined((Explicit(), 1), (Recency(), 1))
+    window = Priority(1, scorer=scorer, keep_recent=0, now=lambda: now[0])
+    for name, importance in (("old", 0.2), ("new", 0.0)):  # now worth 0.35, not 0.55, and 0.5
+        said = Reply(Message("r", "assistant"), importance=importance, scored_by="me")
+        window.commit(Observation(name, said, created=Stamp.at(now[0])))
+        now[0] += timedelta(hours=1)
+    assert [str(one.query) for one in window.observations()] == ["new"]
+
+
+def test_of_very_many_the_best_are_shown_and_of_equals_the_newest():
+    """However many are equal: none of them is left out while there is room."""
+    window = Priority(None, scorer=Explicit())
+    made: list[tuple[float, Observation]] = []
+    for n in range(400):
+        importance = (n * 7 % 4) / 4
+        said = Reply(Message("r", "assistant"), importance=importance, scored_by="me")
+        made.append((importance, Observation(f"{n:03}", said)))
+        window.commit(made[-1][1])
+    assert len(window.context(None)) == 800
+    best = sorted(made, key=lambda one: (one[0], one[1].created), reverse=True)
+    newest, room = made[-1][1], 150
+    wanted = {newest.created, *(one.created for _, one in best[: room - 1])}
+    told = window.context(None, budget_tokens=Budget(room * 4, len, message_tokens=0))
+    assert [m.content for m in told[::2]] == [
+        str(one.query) for _, one in made if one.created in wanted
+    ]
+
+
+def test_a_window_in_ram_frees_what_it_let_go():
+    """An agent that runs for months holds what its window holds, and no more."""
+    window = Stream(5, name="freed")
+    for n in range(3 * SWEEP_EVERY):
+        window.commit(numbered(n))
+    gc.collect()
+    rows = [one for one in gc.get_objects() if type(one) is ItemRow]
+    assert sum(row.home.ref.name == "freed" for row in rows) <= SWEEP_EVERY + 5
+
+
+def test_a_reflection_draws_on_what_a_window_in_ram_let_go():
+    """It may come long after what it is drawn from was let go."""
+    seen: list[Observation] = []
+
+    def infer(sources):
+        seen.extend(sources)
+
+    window = Stream(3, reflection=Reflection(1.0, infer))
+    for n, importance in enumerate([0.9, *[0.0] * SWEEP_EVERY, 0.9]):
+        answer = Message(f"answer {n}", "assistant")
+        window.commit(Observation(f"question {n}", Reply(answer, importance=importance)))
+    assert [str(one.query) for one in seen] == ["question 0", f"question {SWEEP_EVERY + 1}"]
+
+
+def test_a_budget_of_the_same_counter_counts_nothing_again():
+    """A context under another number of tokens is as cheap as one under the window's own."""
+    texts: list[str] = []
+
+    def counter(text):
+        texts.append(text)
+        return len(text)
+
+    window = Stream(budget_tokens=Budget(1000, counter))
+    window.commit(numbered(1))
+    window.context(None)
+    counted = len(texts)
+    assert window.context(None, budget_tokens=Budget(2000, counter)) == [*numbered(1).messages]
+    assert len(texts) == counted
+    assert window.context(None, budget_tokens=Budget(2, lambda _: 2)) == []
 
 
 def test_what_is_forgotten_in_the_set_is_gone_from_the_window():
@@ -542,3 +635,22 @@ def test_every_error_of_a_window_is_one_of_fornix():
     for call in (lambda: window.commit(numbered(1)), lambda: window.context("p"), window.purge):
         with pytest.raises(FornixError):
             call()
+
+
+@pytest.mark.parametrize(("long", "is_shown"), [(7, True), (8, False)])
+def test_what_does_not_fit_is_passed_over(long, is_shown):
+    """Up to a bound, so that no context looks at all of a large window in vain."""
+    window = Stream(budget_tokens=Budget(40, len, message_tokens=0))
+    window.commit(Observation("first", "short"))
+    for n in range(long):
+        window.commit(Observation(f"{n}", "x" * 50))
+    window.commit(Observation("last", "short"))
+    assert [str(m) for m in window.context(None)][::2] == ["first", "last"][not is_shown :]
+
+
+def test_an_error_of_a_budget_names_the_calls_that_are_in_it():
+    """Who reads that instructions and prompt are too long looks in vain for what is."""
+    window = Stream(budget_tokens=Budget(20, len, message_tokens=0))
+    window.commit(Observation("q" * 15, Message("r", "assistant", calls=("call",))))
+    with pytest.raises(BudgetTooSmall, match=r"\(22\): .* the rounds of tool calls that it ans"):
+        window.context(Message("a" * 6, "tool", answers=("call",)))

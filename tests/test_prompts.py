@@ -39,6 +39,7 @@ from fornix.errors import (
 from fornix.llm import ScriptedChat
 from fornix.messages import MESSAGES, OBSERVATIONS, Message
 from fornix.prompt import Piece
+from fornix.prompt.sources import MOST_READ
 from fornix.scope import HIDDEN
 from fornix.summarise import tokens
 from fornix.testing.clock import START, Clock
@@ -598,6 +599,16 @@ def test_a_long_conversation_is_read_from_its_end(memory: Memory) -> None:
     some = memory.context(None, key="ada", budget_tokens=Budget(10, counter=len), recent=70)
     assert len(some.messages) == 0, "an exchange has more, and half of one is none"
     assert memory.context(None, key="ada", recent=0).messages == []
+
+
+def test_answers_without_their_question_are_not_shown(memory: Memory) -> None:
+    """An exchange that began before all that is read at most is left out whole."""
+    chat = memory.key("ada").set("chat", item_type=MESSAGES)
+    said = [Message("q"), *[Message("a", "assistant")] * MOST_READ]
+    chat.add_many([message.to_dict() for message in said])
+    assert memory.context(None, key="ada").messages == []
+    chat.add_many([Message("q").to_dict(), Message("a", "assistant").to_dict()])
+    assert [m["content"] for m in memory.context(None, key="ada").messages] == ["q", "a"]
 
 
 # --- each way in ------------------------------------------------------------------------------

@@ -62,6 +62,10 @@ class Budget:
             raise InvalidInput(f"a token counter returned {found!r}, which is no count of tokens")
         return found
 
+    def counts_as(self, other: Budget) -> bool:
+        """Return whether another one counts the same, whatever its number of tokens."""
+        return (self.counter, self.message_tokens) == (other.counter, other.message_tokens)
+
     def left(self, fixed: Sequence[Message]) -> int | None:
         """Return what is left beside messages that are always there; None: any number.
 

@@ -427,9 +427,9 @@ class Memory(Keeping):
 
         Items that have expired are retired; values of exact trees go a day after they expired;
         versions that ended longer ago than the retention of their set go for good. Reads of the
-        present are the same before and after. The store sweeps by itself as it is written to, but
-        for the items; worth calling now and then where items expire, or large sets (20,000 items
-        and more) change much.
+        present are the same before and after. A file is swept by itself as it is written to, but
+        for the items; worth calling now and then where items expire, large sets (20,000 items and
+        more) change much, or the memory is in RAM.
         """
         self._index.tidy(dimensions=self.embedder.dimensions)
         return sweep(self._engine)

@@ -24,6 +24,9 @@ R = TypeVar("R")
 
 _LOG = logging.getLogger(__name__)
 
+SWEEP_EVERY = 256
+"""Changes after which RAM is swept of what its sets keep no longer."""
+
 RAM_KEY = "layers"
 """The key of what is kept in RAM, where it has the store to itself."""
 
@@ -51,7 +54,7 @@ class Place:
         self._memory, self._clock, self._embedder = memory, clock_of(now), embedder
         self._opened: Memory | None = None
         self._ram: KeySets | None = None
-        self._mutex = threading.Lock()
+        self._mutex, self._changes = threading.Lock(), 0
         self._drafted: weakref.ref[Draft] | None = None
         self._warned = False
 
@@ -84,6 +87,14 @@ class Place:
         with self._mutex:
             if self._opened is not None:
                 self._opened.close()
+
+    def changed(self) -> None:
+        """Sweep RAM of its own every so many changes; a memory that was given is its owner's."""
+        with self._mutex:
+            self._changes += 1
+            ram = None if self._changes % SWEEP_EVERY else self._opened
+        if ram is not None:
+            ram.sweep()
 
     @property
     def engine(self) -> Engine:

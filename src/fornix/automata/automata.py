@@ -22,7 +22,7 @@ from fornix.automata.roles import (
     as_text,
     called,
 )
-from fornix.automata.tools import Tool, Tools
+from fornix.automata.tools import MOST_TOLD, Tool, Tools
 from fornix.context import ContextMemory, Reply, Stamp, Stream, Window
 from fornix.errors import FornixError, InvalidInput, PromptAborted, RunParked, StaleRun
 from fornix.keys import KeyMemory
@@ -82,6 +82,8 @@ class Automata:
             or RAM.
         name: Tells it from other agents of the key; an agent finishes what one of its name began.
         max_epochs: How often the model is asked in one prompt at most.
+        tool_chars: Characters of what one call of a tool returned that the model is told; None:
+            all.
         keep_rejected: Remember answers that were thrown away as well, as rejected.
         retry: How often a failing model is asked again.
         retain: What is kept of prompts that ended.
@@ -102,6 +104,7 @@ class Automata:
         key: KeyMemory | None = None,
         name: str | None = None,
         max_epochs: int = MAX_EPOCHS,
+        tool_chars: int | None = MOST_TOLD,
         keep_rejected: bool = False,
         retry: Retry | None = None,
         retain: Retain | None = None,
@@ -115,7 +118,7 @@ class Automata:
             encode=called(encoder, "encode", "an encoder"),
             decode=called(decoder, "decode", "a decoder"),
             deduct=called(reasoner, "deduct", "a reasoner"),
-            tools=Tools(tools),
+            tools=Tools(tools, most=tool_chars),
             max_epochs=counted(max_epochs, "max_epochs"),
             keep_rejected=keep_rejected,
             retry=retry,
@@ -287,7 +290,7 @@ class Manifold(Automata):
         llm, encoder, decoder: As of `Automata`; its reasoner is `accept`.
         tools: Functions, or a dict of them by name.
         memory: Its window; None: a `Stream`, on *key* where one is given.
-        key, name, max_epochs, retry, retain: As of `Automata`.
+        key, name, max_epochs, tool_chars, retry, retain: As of `Automata`.
     """
 
     def __init__(  # noqa: PLR0913 - as `Automata`
@@ -301,6 +304,7 @@ class Manifold(Automata):
         key: KeyMemory | None = None,
         name: str | None = None,
         max_epochs: int = MAX_EPOCHS,
+        tool_chars: int | None = MOST_TOLD,
         retry: Retry | None = None,
         retain: Retain | None = None,
     ) -> None:
@@ -313,6 +317,7 @@ class Manifold(Automata):
             key=key,
             name=name,
             max_epochs=max_epochs,
+            tool_chars=tool_chars,
             retry=retry,
             retain=retain,
         )

@@ -12,11 +12,14 @@ from typing import Any, TypeAlias, cast
 from fornix.durable_calls import Reconcile, message_of, options_of
 from fornix.errors import InvalidInput, InvalidValue, PromptAborted
 from fornix.llm import Unfit, read_json
-from fornix.values import Value, checked, checked_name
+from fornix.values import Value, checked, checked_name, counted
 
 _LOG = logging.getLogger(__name__)
 
 Tool: TypeAlias = Callable[..., Any]
+
+MOST_TOLD = 32_000
+"""Characters of what one call of a tool returned that a model is told, unless an agent says."""
 
 HOW_TO_CALL = """\
 You have tools. To call one, answer with nothing but JSON: {"tool": "its name", "arguments": {…}}, \
@@ -56,12 +59,16 @@ class Tools:
 
     Args:
         given: Plain functions; a tool's name is its function's, unless a dict gives another.
+        most: Characters of what one call returned that a model is told; None: all.
 
     Raises:
         InvalidInput: One is no plain function, has no name, or one that another has.
     """
 
-    def __init__(self, given: Iterable[Tool] | Mapping[str, Tool]) -> None:
+    def __init__(
+        self, given: Iterable[Tool] | Mapping[str, Tool], *, most: int | None = MOST_TOLD
+    ) -> None:
+        self._most = None if most is None else counted(most, "tool_chars")
         if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"tools are a list of functions, or a dict of them, not {given!r}")
         named = cast("Mapping[str, Tool]", given) if isinstance(given, Mapping) else None
@@ -96,13 +103,13 @@ class Tools:
     def reconciler(self, call: ToolCall) -> Reconcile | None:
         """Return what tells what became of a call that a dying process made; see `durable`."""
         found = options_of(self._tools.get(call.tool)).reconcile
-        return None if found is None else lambda: _answered(call.tool, found())
+        return None if found is None else lambda: self._answered(call.tool, found())
 
     def call(self, tool: str, arguments: dict[str, Value]) -> str:
         """Return what the model is told of a call, as JSON.
 
         What a tool raises is told, so that the model can do otherwise; so is a call that cannot be
-        made.
+        made. Of what is longer than it may be the beginning is told, and that it is one.
 
         Raises:
             InvalidValue: The tool returned what is no JSON.
@@ -118,8 +125,23 @@ class Tools:
             return json.dumps({"tool": tool, "aborted": message_of(error)}, ensure_ascii=False)
         except Exception as error:  # noqa: BLE001 - the edge to a user's tool: its caller, a model, is told
             _LOG.warning("a tool raised", extra={"tool": tool, "error": type(error).__name__})
-            return _failed(tool, f"{type(error).__name__}: {message_of(error)}")
-        return _answered(tool, value)
+            problem = f"{type(error).__name__}: {message_of(error)}"
+            return _failed(tool, problem if self._most is None else problem[: self._most])
+        return self._answered(tool, value)
+
+    def _answered(self, tool: str, value: object) -> str:
+        plain = checked(value, where=f"what tool {tool!r} returned")
+        try:
+            text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            hint = "return what JSON can say, or a text"
+            raise InvalidValue(f"what tool {tool!r} returned", str(error), hint=hint) from None
+        said: dict[str, object] = {"tool": tool, "answer": plain}
+        whole = plain if isinstance(plain, str) else text
+        if self._most is not None and len(whole) > self._most:
+            said["answer"] = whole[: self._most]
+            said["cut"] = f"this is the beginning: {self._most:,} of {len(whole):,} characters"
+        return json.dumps(said, ensure_ascii=False)
 
 
 def told(text: str) -> Told:
@@ -194,12 +216,3 @@ def _misfit(function: Tool, arguments: dict[str, Value]) -> str:
 
 def _failed(tool: str, problem: str) -> str:
     return json.dumps({"tool": tool, "error": problem}, ensure_ascii=False)
-
-
-def _answered(tool: str, value: object) -> str:
-    plain = checked(value, where=f"what tool {tool!r} returned")
-    try:
-        return json.dumps({"tool": tool, "answer": plain}, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        hint = "return what JSON can say, or a text"
-        raise InvalidValue(f"what tool {tool!r} returned", str(error), hint=hint) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -116,12 +117,15 @@ class Held:
 
     def last_units(self, most: int) -> list[list[Entry]]:
         """Return up to so many units, those with the newest observations, newest first."""
+        if not self._members:
+            return [[entry] for entry in islice(reversed(self), most)]
         found: dict[int, list[Entry]] = {}
-        if most:
-            for entry in reversed(self):
-                found.setdefault(int(self.unit[self._slots[entry.id]]), self.unit_of(entry))
-                if len(found) == most:
-                    break
+        for entry in reversed(self):
+            if len(found) == most:
+                break
+            unit = int(self.unit[self._slots[entry.id]])
+            if unit not in found:
+                found[unit] = self.unit_of(entry)
         return list(found.values())
 
     def caller(self, call: str) -> Entry | None:

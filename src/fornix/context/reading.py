@@ -126,7 +126,7 @@ class WindowReads(ContextMemory):
 
     def _size(self, writer: Writer, entry: Entry, budget: Budget) -> int:
         """Return how many tokens an observation has; the window is locked."""
-        sizes = self._mirror.sizes if budget is self._budget else {}
+        sizes = self._mirror.sizes if budget.counts_as(self._budget) else {}
         size = sizes.get(entry.row)
         if size is None:
             size = budget.size(self._messages(writer, [entry])[0])

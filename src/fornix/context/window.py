@@ -52,6 +52,9 @@ from fornix.store import (
 from fornix.values import counted
 from fornix.writer import Call, Change, Writer
 
+RAM_PAST_US = 24 * 3600 * 1_000_000
+"""How long a window in RAM that reflects keeps what it let go of: reflections draw on that."""
+
 
 class Window(WindowReads):
     """A window kept in a set: the units it holds, and those of them that a prompt has room for.
@@ -273,6 +276,7 @@ class Window(WindowReads):
 
         with self._one_by_one():
             writer.write(Call("commit", lambda: [self._name, str(item.id)]), build)
+        self._place.changed()
         return tuple(new.gone)
 
     def reflect(self) -> Observation | None:
@@ -326,10 +330,18 @@ class Window(WindowReads):
         Without that, two that saw room for one more would both take it.
         """
         ref, known = self._place.ref(self._name), self._mirror.definition
-        define = [] if known else [Define(ref, Definition(item_type=OBSERVATIONS))]
+        defined = Definition(item_type=OBSERVATIONS, retention=self._retention)
+        define = [] if known else [Define(ref, defined)]
         past = None if self._cap is None else self._mirror.past
         screened = [Screened(ref, known and known.admission, past)]
         return Change(changes, None, define, retry=True, screened=screened, whole=past is not None)
+
+    @property
+    def _retention(self) -> str | int:
+        """How long what was let go is kept: in RAM no longer than a reflection may ask for it."""
+        if not self._place.is_ram:
+            return "keep"
+        return "purge" if self._reflecting is None else RAM_PAST_US
 
     def settled(self, held: Held, new: Entry, asked: Asked) -> tuple[list[Entry], dict[str, int]]:
         """Return what leaves the window once *new* is in it, oldest first, and who changes layer.
@@ -412,7 +424,8 @@ class Window(WindowReads):
         needed = answered(held, asked.prompt.answers if asked.prompt else ())
         if not choice.take(needed):
             assert budget.tokens is not None and left is not None  # noqa: S101, PT018 - nothing is too much for no budget
-            raise BudgetTooSmall(budget.tokens, budget.tokens - left + sum(map(size, needed)))
+            fixed = budget.tokens - left + sum(map(size, needed))
+            raise BudgetTooSmall(budget.tokens, fixed, with_calls=True)
         self.fill(choice, held, asked)
         return choice.in_order()
 

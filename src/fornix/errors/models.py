@@ -12,11 +12,14 @@ class BudgetTooSmall(LimitReached):
         budget, fixed: How many tokens it may have, and how many that part has.
     """
 
-    def __init__(self, budget: int, fixed: int) -> None:
+    def __init__(self, budget: int, fixed: int, *, with_calls: bool = False) -> None:
         self.budget, self.fixed = budget, fixed
+        part = "the instructions and the prompt itself"
+        if with_calls:
+            part = "the instructions, the prompt, and the rounds of tool calls that it answers"
         super().__init__(
-            f"the budget of {budget} tokens is smaller than the fixed part ({fixed}): the "
-            "instructions and the prompt itself; raise the budget, or shorten those"
+            f"the budget of {budget} tokens is smaller than the fixed part ({fixed}): {part}; "
+            "raise the budget, or shorten those"
         )
 
 

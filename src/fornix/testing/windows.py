@@ -6,10 +6,12 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 from random import Random
+from typing import cast
 
 import pytest
 
@@ -196,9 +198,10 @@ class ContextContract:
         """Each context is of one moment: so many as were committed, whole, in order, and once.
 
         Eight threads commit and look. A context has no fewer than were acknowledged before it was
-        asked for, and no more than were begun by its end.
+        asked for, and no more than were begun by its end. Where commits return what they let go,
+        each observation was let go or is there, and once.
         """
-        begins, before = memory.context(None), sys.getswitchinterval()
+        begins, gone = memory.context(None), list[object]()
         begun, done, made = Tally(), Tally(), dict[Message, str]()
         end = time.monotonic() + self.seconds
 
@@ -206,7 +209,7 @@ class ContextContract:
             while True:
                 observation = numbered(begun.next())
                 made[observation.query.content] = observation.created
-                memory.commit(observation)
+                gone.append(memory.commit(observation))
                 least = done.next()
                 *told, prompt = memory.context(PROMPT)
                 shown = [
@@ -219,14 +222,24 @@ class ContextContract:
                 if time.monotonic() > end:
                     return
 
-        sys.setswitchinterval(OFTEN_S)
-        try:
-            with ThreadPoolExecutor(THREADS) as pool:
-                list(pool.map(work, range(THREADS)))
-        finally:
-            sys.setswitchinterval(before)
+        with _switching_often(), ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(work, range(THREADS)))
         assert done.total >= THREADS
-        assert len(pairs(memory.context(None), begins)) == min(self.shows, done.total)
+        left = pairs(memory.context(None), begins)
+        assert len(left) == min(self.shows, done.total)
+        if all(isinstance(some, (tuple, list)) for some in gone):
+            let_go = [one.created for some in cast("list[list[Observation]]", gone) for one in some]
+            assert sorted([*let_go, *(made[query] for query, _ in left)]) == sorted(made.values())
+
+
+@contextmanager
+def _switching_often() -> Generator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(OFTEN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def filled(memory: ContextMemory, most: int) -> list[Observation]:

@@ -93,7 +93,8 @@ class Lineage:
         for done in list(self.compactions.values()):
             if (done.set, done.commit) == (row.home.ref, row.ended):
                 self.compactions[done.id] = replace(done, purged=True)
-        if all(other.first != row.first for other in row.home.rows):
+        versions = row.home.versions.get(row.record.id, ())
+        if all(other.first != row.first for other in versions):
             self.accessed.pop(row.first, None)
 
     def of(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:

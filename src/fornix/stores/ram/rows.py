@@ -192,14 +192,16 @@ class SetRows:
 
     def purge(self, row: ItemRow) -> None:
         """Take out a row that has ended, for good."""
-        del self.rows[bisect_left(self.rows, row.row, key=number_of)]
-        self.versions[row.record.id].remove(row)
+        self._remove(row)
         self.floor = max(self.floor, row.ended or 0)
 
     def erase(self, row: ItemRow) -> None:
         """Take out a row, live or not, as if it had never been."""
         if row.ended is None:
             self.delist(row)
+        self._remove(row)
+
+    def _remove(self, row: ItemRow) -> None:
         del self.rows[bisect_left(self.rows, row.row, key=number_of)]
         versions = self.versions[row.record.id]
         versions.remove(row)

@@ -428,6 +428,7 @@ class RamStore(RamForgetting):
             self._sets.lineage.purge(row)
             self._vectors.drop(row.row)
             self._line(row, "removed")
+        self._journal.erase_items(gone)
         return len(gone)
 
     def stats(self) -> StoreStats:
