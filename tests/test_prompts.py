@@ -474,6 +474,19 @@ def test_nothing_is_said_twice(memory: Memory) -> None:
     assert any("it says what default/" in reason for reason in reasons.values())
 
 
+def test_a_query_that_was_kept_before_it_is_asked_is_shown_once(memory: Memory) -> None:
+    """It is the query, not an exchange or an item as well; once answered it is an exchange."""
+    _chat(memory, "My cat is Momo.", "Noted.", "How is my cat called?")
+    context = memory.context("How is my cat called?", key="ada")
+    assert [one["content"] for one in context.messages].count("How is my cat called?") == 1
+    assert "called" not in context.messages[0]["content"].partition("Momo")[0]
+    assert [piece.reason for piece in _out(context, "recent")] == ["it is the query"]
+    assert _texts(context, "recent") == ["My cat is Momo.\nNoted."]
+    memory.key("ada").set("chat").add(Message("Momo.", "assistant").to_dict(), id="m3")
+    again = memory.context("How is my cat called?", key="ada")
+    assert [one["content"] for one in again.messages].count("How is my cat called?") == 2
+
+
 def test_facts_that_matter_to_the_query_come_first(memory: Memory) -> None:
     """By words of path and value, then in the order of the tree; what has no room says so."""
     tree = memory.key("ada").short_term

@@ -41,7 +41,7 @@ A rule to remember: exact memory takes the key as a word (`fornix set ada profil
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | an error of fornix: the message on stderr says what happened, to what, and what to do; `doctor` and `demo` also end so if something is wrong, `run` and `recover` if a run failed, `scrub` if something is in its way |
+| 1 | an error of fornix: the message on stderr says what happened, to what, and what to do; `doctor` and `demo` also end so if something is wrong, `run` and `recover` if a run failed, `chat` if a request did, `scrub` if something is in its way |
 | 2 | wrong usage: an unknown command or option, or a value that cannot be read |
 | 3 | nothing found: no hit, no such item, set, path or run, nothing to remove or to forget |
 | 130 | interrupted by Ctrl-C; what was acknowledged is durable, and `import` and `run` go on where they were |
@@ -49,7 +49,7 @@ A rule to remember: exact memory takes the key as a word (`fornix set ada profil
 
 ## JSON
 
-With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets`, `get --history`, `run`, `replay`, `runs list` and `receipts`, a line per result.
+With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets`, `get --history`, `chat`, `run`, `replay`, `runs list` and `receipts`, a line per result.
 Fields are only ever added.
 Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`.
 Times are ISO 8601 in UTC.

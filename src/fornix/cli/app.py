@@ -13,6 +13,7 @@ import click
 from fornix import __version__
 from fornix.cli import (
     care,
+    chat,
     demo,
     exact,
     forgetting,
@@ -52,6 +53,11 @@ What of both matters to a question, as a prompt that fits:
 
 \b
   fornix context ada "which seat?" --budget 1000
+
+A chat in the terminal remembers what was said:
+
+\b
+  fornix chat --key ada --model gpt-4o   fornix chat --key ada
 
 Agents are run on a memory, each input once, also after a crash:
 
@@ -155,7 +161,7 @@ def fornix(ctx: click.Context) -> None:
 for _command in (
     *(demo.demo, items.add, items.search, items.get, items.list_items, items.recent),
     *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
-    *(prompts.context, quarantine.quarantine),
+    *(prompts.context, chat.chat, quarantine.quarantine),
     *(running.run, running.recover, runs.runs, replay.replay),
     *(tidy.compact, tidy.compactions, tidy.undo, tidy.lineage),
     *(moving.import_file, moving.export_file, listing.stats),

@@ -75,7 +75,7 @@ def forget(  # noqa: PLR0913 - an option each, as click passes them
             receipt = asked.forget(memory, later=later)
         if not receipt.changed:
             session.nothing(f"nothing of {asked.name} is there", _fields(receipt))
-        _show(session, receipt)
+        show_receipt(session, receipt)
 
 
 class _Asked:
@@ -132,7 +132,8 @@ def _fields(receipt: Receipt) -> dict[str, Json]:
     return {name: show.wired(value) for name, value in receipt.to_json().items()}
 
 
-def _show(session: Session, receipt: Receipt) -> None:
+def show_receipt(session: Session, receipt: Receipt) -> None:
+    """Show what was erased, and what is left to do."""
     if session.json:
         show.document(_fields(receipt))
         return
@@ -185,7 +186,7 @@ def receipts(session: Session, *, receipt_id: str | None) -> None:
     """
     with session.open(mode="ro") as memory:
         if receipt_id is not None:
-            _show(session, memory.receipt(receipt_id))
+            show_receipt(session, memory.receipt(receipt_id))
             return
         before: int | None = None
         while page := memory.receipts(before=before):

@@ -77,13 +77,14 @@ def context(  # noqa: PLR0913 - an option each, as click passes them
             settle(session, memory)
             found = made(memory)
     if session.json:
-        show.document(_fields(found))
+        show.document(context_fields(found))
     else:
         click.echo(show.plain(found.text))
         session.note(f"\n{found.explain()}")
 
 
-def _fields(found: Context) -> dict[str, show.Json]:
+def context_fields(found: Context) -> dict[str, show.Json]:
+    """Return a prompt and why it is as it is, as JSON."""
     return {
         "messages": found.messages,
         "text": found.text,

@@ -51,7 +51,7 @@ def assembled(sources: Sources, asked: Asked) -> Context:
         "facts": found_in.facts(sources, asked),
         "knowledge": found_in.hits_found(known, "knowledge"),
         "recent": told.found,
-        "items": found_in.hits_found(hits, "items"),
+        "items": [hit for hit in found_in.hits_found(hits, "items") if not hit.refs & told.query],
     }
     choice = _Choice(asked, wanted, room)
     choice.make()

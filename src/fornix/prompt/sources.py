@@ -96,10 +96,12 @@ class Conversation:
     Attributes:
         found: Its exchanges, the newest first.
         left: What is in no exchange, and why.
+        query: The item that is the query itself, kept before it was asked, by set and id.
     """
 
     found: list[Found] = field(default_factory=list[Found])
     left: list[Piece] = field(default_factory=list[Piece])
+    query: frozenset[tuple[str | None, str | None]] = frozenset()
 
 
 def recent(sources: Sources, asked: Asked, at: Moment | None, room: int | None) -> Conversation:
@@ -113,7 +115,7 @@ def recent(sources: Sources, asked: Asked, at: Moment | None, room: int | None) 
     while True:
         page = list(islice(walk, PAGE))
         items += page
-        told = _told(items[::-1], more=len(page) == PAGE)
+        told = _told(items[::-1], asked.query, more=len(page) == PAGE)
         size = sum(asked.budget.size(one.messages) for one in told.found)
         enough = (most is not None and len(told.found) > most) or (room is not None and size > room)
         if len(page) < PAGE or enough or len(items) >= MOST_READ:
@@ -155,10 +157,14 @@ def _is_shown(stored: StoredItem, when: int | str) -> bool:
     return when == EVER or holds(stored.record, cast("int", when))
 
 
-def _told(items: Sequence[Item], *, more: bool) -> Conversation:
+def _told(items: Sequence[Item], query: str | None, *, more: bool) -> Conversation:
     """Return the exchanges of items in order; *more*: there are earlier ones, unread."""
     told = Conversation()
     exchanges = _exchanges(items, told.left)
+    if exchanges and query is not None and exchanges[-1].messages == [Message(query)]:
+        item = exchanges.pop().items[0]
+        told.query = frozenset({(item.set_name, item.id)})
+        told.left.append(_left(_piece("recent", item), "it is the query"))
     if more and exchanges and not exchanges[0].is_whole:
         del exchanges[0]
     for unit in sorted(units([one.messages for one in exchanges]), key=lambda one: -one.places[-1]):

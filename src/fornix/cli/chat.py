@@ -1,0 +1,318 @@
+"""A chat in the terminal that remembers: chat."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TextIO, cast
+
+import click
+
+from fornix.cli import show
+from fornix.cli.forgetting import show_receipt
+from fornix.cli.options import Whole, command, key_option
+from fornix.cli.prompts import context_fields
+from fornix.cli.session import Session
+from fornix.dialogue import ConversationMemory
+from fornix.errors import FornixError
+from fornix.keys import KeyMemory
+from fornix.llm import ChatModel, OpenAIChat
+from fornix.prompt import Context, Piece
+
+NAME = "chat"
+"""The conversation, unless another is named."""
+
+BUDGET = 4000
+"""Tokens of a prompt, unless told."""
+
+SYSTEM = (
+    "You talk with a person whom you remember. Use what is remembered where it matters to what "
+    "they say; where neither that nor the conversation tells, say that you do not know."
+)
+
+ALONE = "retrieved"
+"""The mark of answers that only repeat what memory holds; they are not recalled themselves."""
+
+FOUND = "No model is asked; this is what memory holds on it:"
+NOTHING = "No model is asked, and memory holds nothing on it."
+
+MOST = 5
+"""Pieces that an answer without a model tells."""
+
+LAST = 50
+"""Messages in which the last exchange is looked for."""
+
+HELP = """\
+/why     what was recalled for the last answer, with scores
+/again   answer the request that has no answer yet; so does Enter
+/forget  erase the last request and its answer for good
+/quit    end; so does Ctrl-D
+/help    this
+Ctrl-C stops an answer. A line that begins with a space is said, whatever it begins with then."""
+
+
+@command("chat")
+@key_option
+@click.option("--model", metavar="NAME", help="A language model. Default: memory alone answers.")
+@click.option(
+    "--base-url",
+    metavar="URL",
+    help="Where the model is, of the OpenAI protocol. Default: as OPENAI_BASE_URL says.",
+)
+@click.option(
+    "--budget",
+    "-b",
+    type=Whole(min=1),
+    default=BUDGET,
+    show_default=True,
+    help="Most tokens of a prompt.",
+)
+@click.option("--name", metavar="NAME", default=NAME, show_default=True, help="The conversation.")
+def chat(
+    session: Session,
+    *,
+    key: str | None,
+    model: str | None,
+    base_url: str | None,
+    budget: int,
+    name: str,
+) -> None:
+    """Talk with a model that remembers: fornix chat --key ada --model gpt-4o.
+
+    Each line is kept in the conversation NAME of the key before the model is asked, with what the
+    key's memory holds on it, and the answer once it is whole. Ctrl-C stops an answer, Ctrl-D ends.
+    What was stopped, failed or was killed stays as a request without an answer; the next start
+    shows it, and Enter or /again answers it. /help lists the commands.
+
+    Without --model, answers tell what a search of the memory finds, and say so.
+    Lines may be piped in, a turn each. With --json a line per turn: {"id": …, "request": …,
+    "answer": …, "model": …, "tokens": …, "stopped": …}, or "error" if it failed; tokens are those
+    of the prompt. Exit code 1 if a request failed and has no answer at the end.
+    """
+    if key is None:
+        raise click.UsageError("name a key: --key KEY (fornix keys lists them)")
+    with ExitStack() as stack:
+        asked = None if model is None else stack.enter_context(OpenAIChat(model, base_url=base_url))
+        own = stack.enter_context(session.open(make=True)).key(key)
+        talking = Chat(session, own, own.conversation(name), asked, budget)
+        talking.greet()
+        for line in _lines():
+            if not talking.take(line):
+                break
+    if talking.failed:
+        click.get_current_context().exit(1)
+
+
+def _lines() -> Iterator[str]:
+    """Yield what the user says, a line each."""
+    stdin = cast("TextIO", sys.stdin)
+    if isinstance(stdin, io.TextIOWrapper):
+        stdin.reconfigure(errors="surrogateescape")
+    if not stdin.isatty():
+        for line in cast("TextIO", stdin):
+            yield line.rstrip("\r\n")
+        return
+    with suppress(ImportError):  # it is not everywhere; with it lines can be edited
+        import_module("readline")
+    while True:
+        try:
+            line = input("> ")
+        except EOFError:
+            click.echo()
+            return
+        yield line
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that has no answer yet."""
+
+    id: str
+    text: str
+
+
+@dataclass(slots=True)
+class Chat:
+    """A chat under way.
+
+    Attributes:
+        recalled: The prompt of the last request.
+        failed: Ids of requests that failed, until they are answered or forgotten.
+    """
+
+    session: Session
+    key: KeyMemory
+    talk: ConversationMemory
+    model: ChatModel | None
+    budget: int
+    recalled: Context | None = None
+    failed: set[str] = field(default_factory=set[str])
+
+    def greet(self) -> None:
+        """Say what there is, and which request waits for an answer."""
+        count = self.talk.size()
+        self.session.note(f"conversation {self.talk.name!r}, {count:,} messages; /help says more")
+        if self.model is None:
+            self.session.note("no model is asked: memory alone answers (--model names one)")
+        if open_ := self._open():
+            self.session.note(f"no answer yet: {open_.text}\nEnter or /again answers it")
+
+    def take(self, line: str) -> bool:
+        """Do what a line says; return whether the chat goes on."""
+        said = line.strip()
+        if line.startswith("/"):
+            if said == "/quit":
+                return False
+            self._do(said)
+        elif said:
+            self._reported(None, said)
+        elif open_ := self._open():
+            self._reported(open_, open_.text)
+        return True
+
+    def _do(self, name: str) -> None:
+        if name == "/help":
+            self.session.note(HELP)
+        elif name == "/why":
+            self._why()
+        elif name == "/forget":
+            self._forget()
+        elif name != "/again":
+            self._wrong(f"{name.split(maxsplit=1)[0]!r} is no command; /help lists them")
+        elif open_ := self._open():
+            self._reported(open_, open_.text)
+        else:
+            self._wrong("every request has its answer; say something")
+
+    def _wrong(self, problem: str) -> None:
+        click.echo(f"fornix: {show.plain(problem)}", err=True)
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def _reported(self, open_: Request | None, said: str) -> None:
+        """Answer; what fails is told, and the chat goes on."""
+        self.recalled = None
+        try:
+            open_ = open_ or Request(self.talk.add({"role": "user", "content": said})[0], said)
+            self._answer(open_)
+        except FornixError as error:
+            self.failed.add("" if open_ is None else open_.id)
+            if self.session.json:
+                problem: show.Json = {"type": type(error).__name__, "message": str(error)}
+                self._document(open_, said, {"answer": None, "stopped": False, "error": problem})
+                return
+            self._wrong(str(error))
+            if open_ is not None:
+                self.session.note("the request is kept; Enter or /again asks again")
+
+    def _answer(self, request: Request) -> None:
+        """Make the prompt, ask, and keep the answer."""
+        pieces: list[str] = []
+        try:
+            self.recalled = made = self._context(request)
+            for piece in self._pieces(made):
+                pieces.append(piece)
+                if not self.session.json:
+                    click.echo(show.plain(piece), nl=False)
+        except KeyboardInterrupt:
+            self._ended(request, pieces, {"answer": None, "stopped": True})
+            self.session.note("stopped; the request is kept, Enter or /again asks again")
+            return
+        except FornixError:
+            self._newline(pieces)
+            raise
+        answer = "".join(pieces)
+        self.talk.add(
+            {"role": "assistant", "content": answer},
+            ALONE if self.model is None else None,
+            idempotency_key=f"answer to {request.id}",
+        )
+        self.failed.discard(request.id)
+        self._ended(request, pieces, {"answer": answer, "stopped": False})
+
+    def _context(self, request: Request) -> Context:
+        """Return the prompt; without a model, of all that a search finds."""
+        return self.key.context(
+            request.text,
+            budget_tokens=self.budget,
+            system=None if self.model is None else SYSTEM,
+            messages=None if self.model is None else self.talk.name,
+            where={
+                "all": [{"not": {"$id": request.id}}, {"not": {"marks": {"contains": ALONE}}}],
+            },
+        )
+
+    def _pieces(self, made: Context) -> Iterator[str]:
+        if self.model is None:
+            yield from_memory(made)
+            return
+        yield from self.model.stream(made.messages)
+
+    def _ended(self, request: Request, pieces: list[str], fields: dict[str, show.Json]) -> None:
+        if self.session.json:
+            self._document(request, request.text, fields)
+        else:
+            self._newline(pieces)
+
+    def _newline(self, pieces: list[str]) -> None:
+        if pieces and not self.session.json:
+            click.echo()
+
+    def _document(self, request: Request | None, said: str, fields: dict[str, show.Json]) -> None:
+        head: dict[str, show.Json] = {"id": None if request is None else request.id}
+        name = None if self.model is None else self.model.name
+        tokens = None if self.recalled is None else self.recalled.tokens
+        show.document(head | {"request": said, "model": name, "tokens": tokens} | fields)
+
+    def _open(self) -> Request | None:
+        """Return the last message, if it is a request."""
+        for last in self.talk.get_memory(recent_n=1, prepend_summary=False):
+            if last["role"] == "user" and isinstance(last["content"], str):
+                return Request(last["id"], last["content"])
+        return None
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _why(self) -> None:
+        if self.recalled is None:
+            self._wrong("nothing was answered since this start")
+        elif self.session.json:
+            show.document(context_fields(self.recalled))
+        else:
+            click.echo(show.plain(self.recalled.explain()))
+
+    def _forget(self) -> None:
+        """Erase the last request, and what was said to it."""
+        said = self.talk.get_memory(recent_n=LAST, prepend_summary=False)
+        ids: list[str] = []
+        for message in reversed(said):
+            ids.append(message["id"])
+            if message["role"] == "user":
+                break
+        if not ids:
+            self._wrong("nothing was said that could be forgotten")
+            return
+        show_receipt(self.session, self.talk.forget(ids))
+        self.failed.difference_update(ids)
+        self.recalled = None
+
+
+def from_memory(made: Context) -> str:
+    """Return what a search found, the best first, as an answer that says what it is."""
+    found = [piece for piece in made.why if piece.shown and piece.score]
+    found.sort(key=_rank)
+    told = dict.fromkeys(_told(piece) for piece in found)
+    return "\n".join([FOUND, *(f"- {text}" for text in [*told][:MOST])]) if told else NOTHING
+
+
+def _rank(piece: Piece) -> tuple[bool, float]:
+    return piece.part != "facts", -(piece.score or 0.0)
+
+
+def _told(piece: Piece) -> str:
+    text = show.one_line(piece.text)
+    return f"{piece.source}: {text}" if piece.part == "facts" else text

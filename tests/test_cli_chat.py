@@ -1,0 +1,166 @@
+"""A chat on the command line: it remembers, and what is stopped or killed loses no request."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from fornix import Memory
+from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
+from test_cli import Shell, process, unmeasured
+
+STATIC = ("--embedder", "static")
+FAILING = ChatReply(status=400, error={"message": "no"})
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "app.db")
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+
+
+def words(server: ChatServer | None = None) -> tuple[str, ...]:
+    """The command, with the model of a server."""
+    model = () if server is None else ("--model", "test", "--base-url", server.url)
+    return ("chat", "--key", "ada", *model, *STATIC)
+
+
+def kept(shell: Shell, name: str = "chat") -> list[tuple[str, str]]:
+    """Who said what, as the conversation has it."""
+    with Memory.open(shell.db, mode="ro") as memory:
+        said = memory.key("ada").conversation(name).get_memory()
+    return [(message["role"], message["content"]) for message in said]
+
+
+def test_what_was_said_is_in_the_next_prompt_also_of_the_next_start(shell: Shell) -> None:
+    """Request and answer are kept; the request is told the model once."""
+    with ChatServer(["Noted, Momo it is.", "Momo."]) as server:
+        assert "Noted, Momo it is.\n" in shell(*words(server), stdin="My cat is Momo.\n").stdout
+        assert shell(*words(server), stdin="What is my cat called?\n").stdout == "Momo.\n"
+        told = server.asked[1].body["messages"]
+    assert [one["content"] for one in told[1:]] == [
+        "My cat is Momo.",
+        "Noted, Momo it is.",
+        "What is my cat called?",
+    ]
+    assert "called" not in told[0]["content"]
+    assert kept(shell)[2:] == [("user", "What is my cat called?"), ("assistant", "Momo.")]
+
+
+def test_a_prompt_has_what_the_key_remembers_within_the_budget(shell: Shell) -> None:
+    """Items and facts of the key are recalled; /why shows them with scores; the budget holds."""
+    shell("add", "Prefers window seats.", "-k", "ada", *STATIC)
+    shell("set", "ada", "profile.city", "Lisbon")
+    with ChatServer(["At the window."]) as server:
+        found = shell(*words(server), "--budget", "300", stdin="Which seat?\n/why\n")
+        assert "Prefers window seats." in server.asked[0].body["messages"][0]["content"]
+        turn, why = shell.json(*words(server), "-b", "300", stdin="And the city?\n/why\n")
+    assert "of 300 tokens" in found.stdout
+    assert "Prefers window seats." in found.stdout.partition("score")[2]
+    assert (turn["answer"], turn["model"], turn["stopped"]) == ("At the window.", "test", False)
+    assert turn["tokens"] == why["tokens"] <= 300
+    assert any("Lisbon" in piece["text"] for piece in why["why"])
+
+
+def test_without_a_model_memory_alone_answers_and_says_so(shell: Shell) -> None:
+    """What was said is found; what such answers said is not; nothing known is said."""
+    first, second = shell.json(*words(), stdin="My cat is called Momo.\nHow is my cat called?\n")
+    assert "memory holds nothing" in first["answer"]
+    assert second["answer"].splitlines()[1:] == ["- My cat is called Momo."]
+    assert second["model"] is None
+    shell("set", "ada", "profile.city", "Lisbon")
+    (third,) = shell.json(*words(), stdin="Which city?\n")
+    assert '- profile.city: "Lisbon"' in third["answer"]
+    assert "No model is asked" not in third["answer"].partition("\n")[2]
+
+
+def test_a_request_that_failed_is_kept_and_asked_again(shell: Shell) -> None:
+    """The error is one line, the exit code 1, and the next start answers it."""
+    with ChatServer([FAILING, FAILING, "Here."]) as server:
+        failed = shell(*words(server), stdin="Anybody?\n", code=1)
+        assert "fornix: " in failed.stderr
+        assert kept(shell) == [("user", "Anybody?")]
+        (told,) = shell.json(*words(server), stdin="/again\n", code=1)
+        assert (told["answer"], told["error"]["type"]) == (None, "ModelRefused")
+        again = shell(*words(server), stdin="\n/again\n")
+    assert "no answer yet: Anybody?" in again.stderr
+    assert "every request has its answer" in again.stderr
+    assert again.stdout == "Here.\n"
+    assert kept(shell) == [("user", "Anybody?"), ("assistant", "Here.")]
+
+
+def test_an_answer_that_breaks_off_is_not_kept(shell: Shell) -> None:
+    """Pieces that came are shown; the request stays open."""
+    with ChatServer([ChatReply("One two three", cut_after=200)]) as server:
+        shell(*words(server), stdin="Count.\n", code=1)
+    assert kept(shell) == [("user", "Count.")]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_answer_that_is_stopped_or_killed_loses_no_request(shell: Shell, how: int) -> None:
+    """Ctrl-C stops the answer and the chat goes on; after a kill the next start answers."""
+    begun = threading.Event()
+
+    def reply(asked: ChatAsked) -> ChatReply:
+        if not begun.is_set():
+            begun.set()
+            return ChatReply("Never to the end", drip_s=30.0)
+        return ChatReply(f"Yes, {asked.body['messages'][-1]['content']}")
+
+    with (
+        ChatServer(reply) as server,
+        process(*words(server), db=shell.db, env=unmeasured()) as child,
+    ):
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(b"one\n")
+        child.stdin.flush()
+        assert child.stdout.read(6) == b"Never "
+        assert kept(shell) == [("user", "one")]
+        child.send_signal(how)
+        try:
+            out, err = child.communicate(b"" if how == signal.SIGKILL else b"\n", timeout=60)
+        finally:
+            child.kill()
+        assert b"Traceback" not in err
+        if how == signal.SIGINT:
+            assert (child.returncode, out) == (0, b"\nYes, one\n")
+            assert b"stopped" in err
+        else:
+            assert child.returncode == -signal.SIGKILL
+            again = shell(*words(server), stdin="/again\n")
+            assert "no answer yet: one" in again.stderr
+            assert again.stdout == "Yes, one\n"
+    assert kept(shell) == [("user", "one"), ("assistant", "Yes, one")]
+
+
+def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:
+    """/forget erases request and answer; /quit ends; what is no command is told."""
+    with ChatServer(["Ok."]) as server:
+        lines = (
+            "Keep this.\nMy code is 1234.\n/forget\n/nonsense x\n/help\n/why\n/quit\nNot said.\n"
+        )
+        found = shell(*words(server), "--name", "talk", stdin=lines)
+        assert len(server.asked) == 2
+    assert kept(shell, "talk") == [("user", "Keep this."), ("assistant", "Ok.")]
+    assert "erased 2 items" in found.stdout
+    assert "'/nonsense' is no command" in found.stderr
+    assert "/again" in found.stderr
+    assert "nothing was answered" in found.stderr
+    empty = shell("chat", "-k", "bob", *STATIC, stdin="/forget\n/again\n").stderr
+    assert "nothing was said" in empty
+
+
+def test_what_cannot_be_used_is_one_sentence(shell: Shell) -> None:
+    """A chat names its key, and a prompt that has no room says so."""
+    assert "name a key" in shell("chat", code=2).stderr
+    told = shell(*words(), "--budget", "1", stdin="Much too long.\n", code=1)
+    assert "smaller than the fixed part" in told.stderr
+    assert kept(shell) == [("user", "Much too long.")]
