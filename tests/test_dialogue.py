@@ -77,7 +77,6 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "argumen
         Message("x", "assistant", calls=("c1", "c2")).to_dict(),
         dict(Msg("Ada", "x", "a.png", role="user")),
     ],
-    ids=str,
 )
 def test_a_message_comes_back_as_it_was(talk, message):
     """Whatever a message holds is kept, and what reads of it for itself changes nothing of it."""
