@@ -1,8 +1,9 @@
-"""AgentScope's messages and their memory, under its names.
+"""AgentScope's messages, their memory, and agents that reply, under its names.
 
 What behaves differently, and why, is told in docs/coming-from/agentscope.md.
 """
 
+from fornix.chat import AgentBase, DialogAgent
 from fornix.conversation import (
     MemoryBase,
     MessageBase,
@@ -14,6 +15,8 @@ from fornix.conversation import (
 )
 
 __all__ = [
+    "AgentBase",
+    "DialogAgent",
     "MemoryBase",
     "MessageBase",
     "Msg",

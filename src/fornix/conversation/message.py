@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Self, TypeAlias, cast
 from uuid import uuid4
 
+from fornix.dialogue.contents import text_of_message
 from fornix.errors import InvalidInput
 
 TIMESTAMP = "%Y-%m-%d %H:%M:%S"
@@ -93,6 +94,23 @@ class MessageBase(dict[str, Any]):
     def to_dict(self) -> dict[str, Any]:
         """Return its items as a plain dict."""
         return dict(self)
+
+    def to_chat(self) -> dict[str, str]:
+        """Return it as `ChatModel.complete` takes it: role, content, and the name, if it has one.
+
+        Without a role it is the assistant's; what a tool answers is said by the user. Its urls
+        follow its content, a line each.
+
+        Raises:
+            InvalidInput: It has no content, or its url is neither a text nor several.
+        """
+        if "content" not in self:
+            raise InvalidInput(f"a model is told the content of a message; this has {sorted(self)}")
+        content, role, name = self["content"], self.get("role") or "assistant", self.get("name")
+        said = "" if content is None else text_of_message(self) or str(content)
+        lines = ([said] if said else []) + _urls(self.get("url"))
+        made = {"role": "user" if role == "tool" else role, "content": "\n".join(lines)}
+        return {**made, "name": name} if name else made
 
     def to_str(self) -> str:
         """Return it as a line of a prompt."""
@@ -189,3 +207,12 @@ def kind_of(name: object) -> type[Msg]:
     if name not in KINDS:
         raise InvalidInput(f"a message of type {name!r} is not known; {', '.join(KINDS)} are")
     return KINDS[cast("str", name)]
+
+
+def _urls(url: object) -> list[str]:
+    if url is None or isinstance(url, str):
+        return [url] if url else []
+    listed = cast("Sequence[object]", url) if isinstance(url, list | tuple) else [url]
+    if wrong := [one for one in listed if not isinstance(one, str)]:
+        raise InvalidInput(f"the url of a message is a text or a list of them, not {wrong[0]!r}")
+    return cast("list[str]", [*listed])

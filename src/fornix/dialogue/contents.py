@@ -86,7 +86,7 @@ def as_item(message: Mapping[str, Any], marks: Sequence[str], session: str) -> I
     """
     content, name = message.get("content"), message.get("name")
     calls, answers = _ids(message)
-    text = _text(message)
+    text = text_of_message(message)
     value: dict[str, Any] = {"role": message["role"], "content": text}
     if isinstance(name, str) and name:
         value["name"] = name
@@ -138,7 +138,7 @@ def _texts(found: object) -> list[str]:
     return [part for part in parts if isinstance(part, str) and part]
 
 
-def _text(message: Mapping[str, Any]) -> str:
+def text_of_message(message: Mapping[str, Any]) -> str:
     """Return what a message says, as one text: its content, or else what it calls."""
     content = message.get("content")
     if isinstance(content, str) and content:

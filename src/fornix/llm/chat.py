@@ -30,7 +30,17 @@ class Message(TypedDict):
 
 
 Messages: TypeAlias = Sequence[Mapping[str, object]]
-"""Messages as callers pass them: dicts with ``role`` and ``content``, and perhaps ``name``."""
+"""Messages as callers pass them: dicts with ``role`` and ``content``, and perhaps ``name``; or what
+has `to_chat`, which returns such a dict."""
+
+
+@runtime_checkable
+class ToChat(Protocol):
+    """A message of another shape, such as `fornix.conversation.Msg`."""
+
+    def to_chat(self) -> Mapping[str, object]:
+        """Return it as a dict of ``role``, ``content`` and perhaps ``name``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +231,8 @@ def checked_messages(messages: object) -> tuple[Message, ...]:
 
 def _message(message: object, at: int) -> Message:
     where = f"messages[{at}]"
+    if isinstance(message, ToChat):
+        message = message.to_chat()
     if not isinstance(message, Mapping):
         raise InvalidInput(f"{where} must be a dict, not {type(message).__name__}")
     given = cast("Mapping[object, object]", message)

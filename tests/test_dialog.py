@@ -1,0 +1,128 @@
+"""Messages as models are told them, and agents that reply to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fornix import Memory
+from fornix.compat.agentscope import AgentBase, DialogAgent, Msg, TemporaryMemory
+from fornix.errors import InvalidInput, ModelUnavailable
+from fornix.llm import ScriptedChat
+
+
+def test_a_message_keeps_name_role_and_content_for_a_model():
+    """A model is told these three of a `Msg`, and nothing else that it has."""
+    model = ScriptedChat(["yes"])
+    model.complete([Msg("Ada", "Hello?", role="user", mood="calm")])
+    assert model.asked[0].messages == ({"role": "user", "content": "Hello?", "name": "Ada"},)
+
+
+@pytest.mark.parametrize("role", [None, "", "gone"])
+def test_a_message_without_a_role_is_sent_as_the_assistants(role: str | None):
+    """A message that says no role, an empty one or None is the assistant's."""
+    items = {"name": "Ada", "content": "Hello?", "role": role}
+    message = Msg.from_items({k: v for k, v in items.items() if v != "gone"})
+    assert message.to_chat() == {"role": "assistant", "content": "Hello?", "name": "Ada"}
+
+
+@pytest.mark.parametrize(
+    ("content", "url", "text"),
+    [
+        ("look", "https://example.org/a.png", "look\nhttps://example.org/a.png"),
+        ("look", ["a.png", "b.png"], "look\na.png\nb.png"),
+        (None, "a.png", "a.png"),
+        ("look", (), "look"),
+        ("", None, ""),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], None, "a\nb"),
+        ({"seat": "window"}, None, "{'seat': 'window'}"),
+        ([1, 2], None, "[1, 2]"),
+    ],
+)
+def test_contents_and_urls_reach_a_model_as_text(content: object, url: object, text: str):
+    """Urls follow the content, a line each; no content is lost on the way."""
+    assert Msg("Ada", content, url, role="user").to_chat()["content"] == text  # pyright: ignore[reportArgumentType] - tuples and lists
+
+
+def test_a_message_that_cannot_be_told_is_an_error():
+    """A url that is none, a message without content, an unknown role: nothing is asked."""
+    model = ScriptedChat(["yes"])
+    for wrong in (
+        Msg("Ada", "look", [1]),  # pyright: ignore[reportArgumentType] - the wrong url
+        Msg.from_items({"name": "Ada", "role": "user"}),
+        Msg("Ada", "look", role="judge"),
+    ):
+        with pytest.raises(InvalidInput):
+            model.complete([wrong])
+    assert model.asked == ()
+
+
+def test_an_agent_remembers_what_it_got_and_what_it_answered():
+    """`reply` adds both to `memory`, a `TemporaryMemory` by default, and tells the model of it."""
+    model = ScriptedChat(["Hello, Ada.", "You are Ada."])
+    bot = DialogAgent("bot", "Be brief.", model=model)
+    first = Msg("Ada", "I am Ada.", role="user")
+    answer = bot.reply(first)
+    second = Msg("Ada", "Who am I?", role="user")
+    last = bot(second)
+    assert type(bot.memory) is TemporaryMemory
+    assert bot.memory.get_memory() == [first, answer, second, last]
+    assert (last.name, last.role, last.content) == ("bot", "assistant", "You are Ada.")
+    assert model.asked[1].messages == (
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "I am Ada.", "name": "Ada"},
+        {"role": "assistant", "content": "Hello, Ada.", "name": "bot"},
+        {"role": "user", "content": "Who am I?", "name": "Ada"},
+    )
+
+
+def test_an_agent_with_a_memory_of_a_key_goes_on_after_a_restart(tmp_path: Path):
+    """With `memory=` an agent made anew is told what was said before."""
+    for text, told in (("I am Ada.", 1), ("Who am I?", 3)):
+        model = ScriptedChat(["Yes."])
+        with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+            bot = DialogAgent("bot", model=model, memory=TemporaryMemory(memory=memory.key("ada")))
+            bot.reply(Msg("Ada", text, role="user"))
+        assert len(model.asked[0].messages) == told
+
+
+def test_a_reply_that_fails_remembers_nothing_and_can_be_asked_again():
+    """The two messages of a reply are there together, or not at all."""
+    bot = DialogAgent("bot", model=ScriptedChat([ModelUnavailable("scripted", "is busy"), "Yes."]))
+    message = Msg("Ada", "Hello?", role="user")
+    with pytest.raises(ModelUnavailable):
+        bot.reply(message)
+    assert bot.memory.size() == 0
+    assert bot.reply(message).content == "Yes."
+    assert bot.memory.size() == 2
+
+
+def test_a_message_that_was_observed_is_told_once():
+    """By its id; one without an id, and nothing at all, are answered too."""
+    model = ScriptedChat(["One.", "Two.", "Three."])
+    bot = DialogAgent("bot", model=model)
+    seen = Msg("Ada", "Hello?", role="user")
+    bot.observe(seen)
+    bot.reply(seen)
+    bot.reply(Msg.from_items({"name": "Eve", "content": "And I?", "role": "user"}))
+    bot.reply()
+    assert [len(asked.messages) for asked in model.asked] == [1, 3, 4]
+    assert bot.memory.size() == 5
+
+
+def test_what_no_agent_can_be_made_of_or_reply_to_is_an_error():
+    """Each is named; a base class does not reply."""
+    model = ScriptedChat([])
+    for make in (
+        lambda: DialogAgent("", model=model),
+        lambda: DialogAgent("bot", model="gpt"),  # pyright: ignore[reportArgumentType] - the wrong model
+        lambda: DialogAgent("bot", None, model=model),  # pyright: ignore[reportArgumentType] - the wrong prompt
+        lambda: DialogAgent("bot", model=model, memory=[]),  # pyright: ignore[reportArgumentType] - the wrong memory
+        lambda: DialogAgent("bot", model=model).reply("hello"),  # pyright: ignore[reportArgumentType] - the wrong message
+        lambda: DialogAgent("bot", model=model).reply(),
+    ):
+        with pytest.raises(InvalidInput):
+            make()
+    with pytest.raises(NotImplementedError):
+        AgentBase("bot").reply()
