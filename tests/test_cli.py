@@ -597,6 +597,7 @@ USES = {
     "runs discard": ["1"],
     "replay": ["1"],
     "context": ["ada", "x"],
+    "chat": ["-k", "ada"],
     "quarantine list": ["-k", "ada"],
     "quarantine show": ["x", "-k", "ada"],
     "quarantine release": ["x", "-k", "ada"],
@@ -605,7 +606,7 @@ USES = {
     "scrub": [],
     "receipts": [],
 }
-MAKE = {"add", "set", "run"}
+MAKE = {"add", "set", "run", "chat"}
 
 
 def test_every_command_that_opens_a_memory_is_tried():

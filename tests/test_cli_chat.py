@@ -159,8 +159,10 @@ def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:
 
 
 def test_what_cannot_be_used_is_one_sentence(shell: Shell) -> None:
-    """A chat names its key, and a prompt that has no room says so."""
+    """A chat names its key and a conversation, and a prompt that has no room says so."""
     assert "name a key" in shell("chat", code=2).stderr
+    shell("add", "A note.", "-k", "ada", *STATIC)
+    assert "is no conversation" in shell(*words(), "--name", "default", stdin="x", code=1).stderr
     told = shell(*words(), "--budget", "1", stdin="Much too long.\n", code=1)
     assert "smaller than the fixed part" in told.stderr
     assert kept(shell) == [("user", "Much too long.")]

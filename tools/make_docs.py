@@ -30,7 +30,7 @@ INTRO = """\
 
 `fornix` works on one memory, a file.
 `--db PATH` or the environment variable `FORNIX_DB` names it.
-Without either it is `fornix.db` in the working directory if that is there, else `fornix/fornix.db` in `$XDG_DATA_HOME` (by default `~/.local/share`), which the first `fornix add`, `fornix set` or `fornix import` makes.
+Without either it is `fornix.db` in the working directory if that is there, else `fornix/fornix.db` in `$XDG_DATA_HOME` (by default `~/.local/share`), which the first `fornix add`, `fornix set`, `fornix chat` or `fornix import` makes.
 `--verbose` says which file is used.
 `python -m fornix` is the same program.
 

@@ -18,9 +18,10 @@ from fornix.cli.options import Whole, command, key_option
 from fornix.cli.prompts import context_fields
 from fornix.cli.session import Session
 from fornix.dialogue import ConversationMemory
-from fornix.errors import FornixError
+from fornix.errors import FornixError, InvalidInput
 from fornix.keys import KeyMemory
 from fornix.llm import ChatModel, OpenAIChat
+from fornix.messages import MESSAGES
 from fornix.prompt import Context, Piece
 
 NAME = "chat"
@@ -98,13 +99,20 @@ def chat(
     with ExitStack() as stack:
         asked = None if model is None else stack.enter_context(OpenAIChat(model, base_url=base_url))
         own = stack.enter_context(session.open(make=True)).key(key)
-        talking = Chat(session, own, own.conversation(name), asked, budget)
+        talking = Chat(session, own, _conversation(own, name), asked, budget)
         talking.greet()
         for line in _lines():
             if not talking.take(line):
                 break
     if talking.failed:
         click.get_current_context().exit(1)
+
+
+def _conversation(own: KeyMemory, name: str) -> ConversationMemory:
+    if name in own.sets() and own.set(name).definition.item_type != MESSAGES:
+        problem = f"set {name!r} is no conversation; name another, which may be new, with --name"
+        raise InvalidInput(problem)
+    return own.conversation(name)
 
 
 def _lines() -> Iterator[str]:
@@ -296,7 +304,12 @@ class Chat:
         if not ids:
             self._wrong("nothing was said that could be forgotten")
             return
-        show_receipt(self.session, self.talk.forget(ids))
+        try:
+            receipt = self.talk.forget(ids)
+        except FornixError as error:
+            self._wrong(str(error))
+            return
+        show_receipt(self.session, receipt)
         self.failed.difference_update(ids)
         self.recalled = None
 
