@@ -46,14 +46,14 @@ class Nearness:
             EmbedderFailed: The source raised, or answered wrongly.
         """
         with self._mutex:
-            missing = [text for text in dict.fromkeys(texts) if text not in self._known]
-        made = self._made(missing)
+            known = {text: self._known[text] for text in texts if text in self._known}
+        made = self._made([text for text in dict.fromkeys(texts) if text not in known])
         with self._mutex:
-            found = [self._known[text] if text in self._known else made[text] for text in texts]
             self._known |= made
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
-        return found
+        vectors = known | made  # of this call: another thread may have let some of them go
+        return [vectors[text] for text in texts]
 
     def _made(self, texts: list[str]) -> dict[str, NDArray[np.float64]]:
         if not texts:
