@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from fornix.dialogue.contents import text_of_message
 from fornix.errors import InvalidInput
+from fornix.urls import checked_urls
 
 TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 """Local time, without a zone, as AgentScope writes it."""
@@ -30,7 +31,7 @@ class MessageBase(dict[str, Any]):
     Args:
         name: Whose message it is.
         content: What it says; anything, and storable where it is to be kept.
-        url: Where what it is about can be found.
+        url: Where what it is about can be found; several are kept as a list.
         timestamp: When it was made; None: now, in local time, to the second.
         items: More items. ``role`` is "assistant" unless given, ``id`` is made unless given.
     """
@@ -48,7 +49,7 @@ class MessageBase(dict[str, Any]):
         self["timestamp"] = timestamp or datetime.now().astimezone().strftime(TIMESTAMP)
         self["name"], self["content"] = name, content
         self["role"] = items.pop("role", None) or "assistant"
-        self["url"] = url
+        self["url"] = [*url] if isinstance(url, tuple) else url
         self.update(items)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what the item is
@@ -95,11 +96,11 @@ class MessageBase(dict[str, Any]):
         """Return its items as a plain dict."""
         return dict(self)
 
-    def to_chat(self) -> dict[str, str]:
-        """Return it as `ChatModel.complete` takes it: role, content, and the name, if it has one.
+    def to_chat(self) -> dict[str, Any]:
+        """Return it as `ChatModel.complete` takes it: role, content, and name and urls, if any.
 
-        Without a role it is the assistant's; what a tool answers is said by the user. Its urls
-        follow its content, a line each.
+        Without a role it is the assistant's; what a tool answers is said by the user. The urls of
+        images go as parts to a model that takes images; all others follow the content, a line each.
 
         Raises:
             InvalidInput: It has no content, or its url is neither a text nor several.
@@ -108,9 +109,9 @@ class MessageBase(dict[str, Any]):
             raise InvalidInput(f"a model is told the content of a message; this has {sorted(self)}")
         content, role, name = self["content"], self.get("role") or "assistant", self.get("name")
         said = "" if content is None else text_of_message(self) or str(content)
-        lines = ([said] if said else []) + _urls(self.get("url"))
-        made = {"role": "user" if role == "tool" else role, "content": "\n".join(lines)}
-        return {**made, "name": name} if name else made
+        urls = checked_urls(self.get("url"), "the url of a message")
+        made = {"role": "user" if role == "tool" else role, "content": said}
+        return made | ({"name": name} if name else {}) | ({"urls": urls} if urls else {})
 
     def to_str(self) -> str:
         """Return it as a line of a prompt."""
@@ -207,12 +208,3 @@ def kind_of(name: object) -> type[Msg]:
     if name not in KINDS:
         raise InvalidInput(f"a message of type {name!r} is not known; {', '.join(KINDS)} are")
     return KINDS[cast("str", name)]
-
-
-def _urls(url: object) -> list[str]:
-    if url is None or isinstance(url, str):
-        return [url] if url else []
-    listed = cast("Sequence[object]", url) if isinstance(url, list | tuple) else [url]
-    if wrong := [one for one in listed if not isinstance(one, str)]:
-        raise InvalidInput(f"the url of a message is a text or a list of them, not {wrong[0]!r}")
-    return cast("list[str]", [*listed])
