@@ -331,6 +331,106 @@ def test_forgetting_reaches_the_summary(key, talk):
     assert not [hit for hit in key.search("4711") if "4711" in (hit.item.text or "")]
 
 
+def test_what_is_left_of_a_forgotten_summary_is_told_again(talk):
+    """Nothing stands for it then: a model is told it, and the next summary is made of it anew."""
+    talk.add([user(n) for n in range(8)])
+    talk.compress(keep_recent=2)
+    talk.forget("1")
+    left = [f"number {n}" for n in (0, 2, 3, 4, 5, 6, 7)]
+    assert [message["content"] for message in talk.messages()] == left
+    done = talk.compress(keep_recent=4, trigger_tokens=30)
+    assert (done.messages, done.summary.splitlines()) == (3, [f"user: {one}" for one in left[:3]])
+    assert told(talk) == [SUMMARY, "4", "5", "6", "7"]
+    assert talk.uncompress() == 3
+    assert [message["content"] for message in talk.messages()] == left
+
+
+def test_a_summary_of_ones_own_over_marks_of_ones_own(talk):
+    """Marked first, then summed up: forgetting one of them takes the summary too."""
+    given = talk.add([user(n) for n in range(3)])
+    talk.update_messages_mark(COMPRESSED, msg_ids=given[:2])
+    assert len(talk.messages()) == 3
+    assert talk.update_compressed_summary("SUM", given[:2]) == 0
+    assert [message["content"] for message in talk.messages()] == ["SUM", "number 2"]
+    talk.forget("0")
+    assert talk.summary == ""
+
+
+class Listing(Broken):
+    """A summariser that says all that it is given."""
+
+    def summarise(self, texts, *, max_tokens=256, vectors=None):
+        return Summary(text="\n".join(texts), by="listing", tokens=8)
+
+
+def test_a_summary_and_what_it_is_not_of_are_read_at_one_moment(talk):
+    """While others sum up and undo, each message is told by the summary or itself, never twice."""
+    talk.add([user(n) for n in range(8)])
+    every = [f"number {n}" for n in range(8)]
+
+    def sum_up():
+        for _ in range(20):
+            talk.compress(keep_recent=2, model=Listing())
+            talk.uncompress()
+
+    with ThreadPoolExecutor(1) as pool:
+        done, reads = pool.submit(sum_up), 0
+        while not done.done() or not reads:
+            text = "\n".join(message["content"] for message in talk.messages())
+            assert text.replace("user: ", "").splitlines() == every
+            reads += 1
+        done.result()
+
+
+def test_contents_of_any_kind_and_urls_are_told(key, talk):
+    """As text, where a model's form has no such content: by the conversation, and by prompts."""
+    memory = TemporaryMemory(memory=key, name="own")
+    parts = [{"type": "text", "text": "five"}]
+    added = [
+        Msg("Ada", {"seat": "window"}, role="user"),
+        Msg("Ada", [1, 2], role="user"),
+        Msg("Ada", "look", ["https://e.org/a.png", "data:image/png;base64,AAAA"], role="user"),
+        Msg("Ada", None, "b.png", role="user"),
+        Msg("Ada", parts, role="user"),
+        {"role": "assistant", "content": 5},
+    ]
+    texts = [
+        "{'seat': 'window'}",
+        "[1, 2]",
+        "look\nhttps://e.org/a.png\ndata:image/png;base64",
+        "b.png",
+        parts,
+        "5",
+    ]
+    talk.add(added)
+    memory.add(added)
+    assert [message["content"] for message in talk.messages()] == texts
+    assert "a.png" in talk.search("e.org a.png", limit=1)[0].item.text
+    for name in ("talk", "own"):
+        found = key.context(None, messages=name, sets=None, recent=9)
+        said = [message["content"].removeprefix("Ada: ") for message in found.messages]
+        assert said == [*texts[:4], "five", "5"]
+    assert talk.get_memory(recent_n=6)[2]["url"] == added[2].url
+
+
+def test_instructions_of_a_developer_are_no_request(key, talk):
+    """They are the system's, under a newer name: no prompt repeats them, no summary spares them."""
+    talk.add([user(0), {"id": "d", "role": "developer", "content": "Be brief."}])
+    talk.add({"id": "last", "role": "assistant", "content": "Yes."})
+    assert "Be brief" not in key.context(None, sets=None).text
+    assert talk.compress(keep_recent=1).messages == 1
+    assert told(talk) == [SUMMARY, "0", "last"]
+
+
+@pytest.mark.parametrize("wrong", [5, None, [], {"content": 5}, {"content": ["x"]}])
+def test_what_is_no_state_is_refused(talk, wrong):
+    """And nothing is changed."""
+    talk.add(user(1))
+    with pytest.raises(InvalidInput):
+        talk.load_state_dict(wrong)
+    assert talk.size() == 1
+
+
 def test_a_context_reads_the_conversation(key, talk):
     """A prompt shows the newest exchanges, with their calls, and finds what was summed up."""
     talk.add({"role": "user", "content": "My cat is called Momo."})

@@ -86,6 +86,8 @@ class MessageBase(dict[str, Any]):
         Raises:
             InvalidInput: They have no name, or no content.
         """
+        if not isinstance(items, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"a message is made of a dict, not {type(items).__name__}")
         given = {name: value for name, value in items.items() if name != TYPE}
         if missing := [name for name in ("name", "content") if name not in given]:
             raise InvalidInput(f"a message has a {missing[0]}; these items have {sorted(given)}")
@@ -108,7 +110,7 @@ class MessageBase(dict[str, Any]):
         if "content" not in self:
             raise InvalidInput(f"a model is told the content of a message; this has {sorted(self)}")
         content, role, name = self["content"], self.get("role") or "assistant", self.get("name")
-        said = "" if content is None else text_of_message(self) or str(content)
+        said = "" if content is None else text_of_message(self)
         urls = checked_urls(self.get("url"), "the url of a message")
         made = {"role": "user" if role == "tool" else role, "content": said}
         return made | ({"name": name} if name else {}) | ({"urls": urls} if urls else {})
@@ -186,7 +188,7 @@ def deserialize(text: str | bytes) -> Msg:
     """
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"this is no serialised message: {error}") from error
     if not isinstance(found, dict):
         raise InvalidInput(f"a serialised message is an object, not {type(found).__name__}")
@@ -205,6 +207,6 @@ def kind_of(name: object) -> type[Msg]:
     Raises:
         InvalidInput: There is none of this name.
     """
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise InvalidInput(f"a message of type {name!r} is not known; {', '.join(KINDS)} are")
-    return KINDS[cast("str", name)]
+    return KINDS[name]

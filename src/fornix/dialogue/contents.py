@@ -12,6 +12,7 @@ from fornix.items import Item
 from fornix.messages import ROLES, Message, Role
 from fornix.records import item_of
 from fornix.store import StoredItem
+from fornix.urls import with_urls
 from fornix.values import checked_name
 
 Said: TypeAlias = Mapping[str, Any] | Message
@@ -86,7 +87,7 @@ def as_item(message: Mapping[str, Any], marks: Sequence[str], session: str) -> I
     """
     content, name = message.get("content"), message.get("name")
     calls, answers = _ids(message)
-    text = text_of_message(message)
+    text = whole_text(message)
     value: dict[str, Any] = {"role": message["role"], "content": text}
     if isinstance(name, str) and name:
         value["name"] = name
@@ -146,9 +147,15 @@ def text_of_message(message: Mapping[str, Any]) -> str:
     told = [part["text"] for part in _dicts(content) if isinstance(part.get("text"), str)]
     told += [_call(call) for call in _dicts(message.get("tool_calls"))]
     told += [_block(part) for part in _dicts(content) if part.get("type") in (*_CALLS, *_ANSWERS)]
-    if not told and content is not None and not isinstance(content, str | list):
+    if not told and content not in (None, "") and not _dicts(content):
         return repr(content)
     return "\n".join(told)
+
+
+def whole_text(message: Mapping[str, Any]) -> str:
+    """Return what a message says, and its urls after that, a line each."""
+    url = message.get("url")
+    return with_urls(text_of_message(message), _texts([url] if isinstance(url, str) else url))
 
 
 def _call(call: Mapping[str, Any]) -> str:
@@ -186,10 +193,19 @@ def as_message(stored: StoredItem) -> dict[str, Any]:
     return {"id": stored.record.id, **value, **more}
 
 
-def for_model(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a message a model's server takes, in OpenAI's form."""
-    known = ("role", "content", "name", "tool_calls", "tool_call_id")
-    return {key: message[key] for key in known if message.get(key) is not None or key == "content"}
+def for_model(stored: StoredItem) -> dict[str, Any]:
+    """Return what of a message a model's server takes, in OpenAI's form.
+
+    A content of another kind than the form has, and urls, are told as text.
+    """
+    message = as_message(stored)
+    known = ("role", "name", "tool_calls", "tool_call_id")
+    made: dict[str, Any] = {"role": "", "content": stored.record.text or ""}
+    made |= {key: message[key] for key in known if message.get(key) is not None}
+    content = message.get("content")
+    if "tool_calls" in made or (_dicts(content) and not message.get("url")):
+        made["content"] = content
+    return made
 
 
 def model_message(stored: StoredItem) -> Message:
@@ -197,7 +213,7 @@ def model_message(stored: StoredItem) -> Message:
     value = value_of(stored)
     role = value.get("role")
     said = stored.record.text or ""
-    who: Role = role if role in ROLES else "user"
+    who: Role = role if role in ROLES else "system" if role == "developer" else "user"
     calls, answers = tuple(value.get("calls", ())), tuple(value.get("answers", ()))
     return Message(said, who, None, calls, answers)
 
@@ -240,6 +256,16 @@ def marks_of(stored: StoredItem) -> list[str]:
         return []
     kept = cast("dict[str, object]", wire.decode(stored.record.metadata))
     return _texts(kept.get(MARKS))
+
+
+def marks_with(stored: StoredItem, mark: str) -> list[str]:
+    """Return the marks of a message, and one more that it may have already."""
+    return list(dict.fromkeys([*marks_of(stored), mark]))
+
+
+def marks_without(stored: StoredItem, mark: str) -> list[str]:
+    """Return the marks of a message but for one."""
+    return [one for one in marks_of(stored) if one != mark]
 
 
 def with_marks(stored: StoredItem, marks: Sequence[str]) -> Item:
