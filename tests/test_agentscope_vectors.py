@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from fornix.compat.agentscope import (
     deserialize,
 )
 from fornix.conversation import COMPRESSED, SUMMARY, ConversationMemory
-from fornix.errors import InvalidInput, ModelUnavailable
+from fornix.errors import EmbedderFailed, InvalidInput, ModelUnavailable
 from fornix.llm import ScriptedChat
 from pages import ROOT
 
@@ -953,6 +955,92 @@ def test_in_a_batch_all_is_of_one_commit(tmp_path):
         with ada.batch() as batch:
             TemporaryMemory(memory=batch).load([B, C], overwrite=True)
         assert memory.get_memory() == [B, C]
+
+
+def test_an_export_takes_the_place_of_files_alone(abc, tmp_path):
+    """A device, a pipe or a folder stays what it is; of a link, what it leads to is written."""
+    os.mkfifo(tmp_path / "pipe")
+    for wrong in (tmp_path, tmp_path / "pipe", tmp_path / "no" / "file", "", "\0", "\ud800"):
+        with pytest.raises(InvalidInput, match="cannot be written"):
+            abc.export(file_path=wrong)
+    for wrong in (5, b"x"):
+        with pytest.raises(InvalidInput, match="path"):
+            abc.export(file_path=wrong)
+    with pytest.raises(InvalidInput, match="regular"):
+        abc.load(tmp_path / "pipe")
+    (tmp_path / "real.json").touch()
+    (tmp_path / "link.json").symlink_to("real.json")
+    abc.export(file_path=tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    fresh = TemporaryMemory()
+    fresh.load(tmp_path / "real.json")
+    assert fresh.get_memory() == [A, B, C]
+    assert sorted(one.name for one in tmp_path.iterdir() if ".db" not in one.name) == [
+        "link.json",
+        "pipe",
+        "real.json",
+    ]
+
+
+def test_two_exports_to_one_path(tmp_path):
+    """Each is whole when it appears, whoever else writes there."""
+    path, sizes = tmp_path / "talk.json", (3, 400)
+    path.write_text("[]", encoding="utf-8")
+    memories = [TemporaryMemory() for _ in sizes]
+    for memory, size in zip(memories, sizes, strict=True):
+        memory.add([Msg("u", f"{n}") for n in range(size)])
+
+    def write(memory):
+        for _ in range(30):
+            memory.export(file_path=path)
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(write, memory) for memory in memories]
+        while not all(one.done() for one in both):
+            assert len(json.loads(path.read_text(encoding="utf-8"))) in (0, *sizes)
+        for one in both:
+            one.result()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda memory: memory.add({"__type": ["Msg"], "content": "x"}),
+        lambda memory: memory.load('{"content": ' + "1" * 5000 + "}"),
+        lambda memory: memory.get_memory(filter_func=5),
+        lambda memory: memory.retrieve_by_embedding([1.0], 5),
+        lambda memory: memory.retrieve_by_embedding([1.0], lambda *_: None),
+        lambda memory: memory.retrieve_by_embedding([1.0], lambda *_: float("nan")),
+        lambda memory: memory.update_config(5),
+        lambda memory: TemporaryMemory(5),
+        lambda memory: TemporaryMemory(name=""),
+        lambda memory: deserialize(None),
+        lambda memory: Msg.from_dict(5),
+    ],
+)
+def test_what_cannot_be_meant_is_an_error_of_ours(call):
+    """It says what was wrong, and nothing is changed."""
+    memory = TemporaryMemory()
+    memory.add([{**A, "embedding": [1.0]}, {**B, "embedding": [1.0]}])
+    before = memory.get_memory()
+    with pytest.raises(InvalidInput):
+        call(memory)
+    assert memory.get_memory() == before
+
+
+@pytest.mark.parametrize("answer", [None, [], [[], [], []], [[[1.0]]] * 3, 5, [["a"]] * 3])
+def test_what_a_model_answers_is_checked(abc, answer):
+    """What is not one vector of numbers for each text is an error, and nothing is kept of it."""
+    with pytest.raises(EmbedderFailed):
+        abc.get_embeddings(lambda _: answer)
+    assert abc.get_embeddings() == [None, None, None]
+
+
+def test_the_last_less_than_none_says_which_argument(abc):
+    """An error names what the caller wrote."""
+    with pytest.raises(InvalidInput, match="recent_n"):
+        abc.get_memory(recent_n=-1)
 
 
 def test_what_is_only_promised():
