@@ -1013,13 +1013,13 @@ def test_two_exports_to_one_path(tmp_path):
         lambda memory: memory.retrieve_by_embedding([1.0], lambda *_: None),
         lambda memory: memory.retrieve_by_embedding([1.0], lambda *_: float("nan")),
         lambda memory: memory.update_config(5),
-        lambda memory: TemporaryMemory(5),
+        lambda memory: TemporaryMemory(5),  # pyright: ignore[reportArgumentType] - wrong on purpose
         lambda memory: TemporaryMemory(name=""),
-        lambda memory: deserialize(None),
-        lambda memory: Msg.from_dict(5),
+        lambda memory: deserialize(None),  # pyright: ignore[reportArgumentType] - wrong on purpose
+        lambda memory: Msg.from_dict(5),  # pyright: ignore[reportArgumentType] - wrong on purpose
     ],
 )
-def test_what_cannot_be_meant_is_an_error_of_ours(call):
+def test_what_cannot_be_meant_is_an_error_of_ours(call: Any):
     """It says what was wrong, and nothing is changed."""
     memory = TemporaryMemory()
     memory.add([{**A, "embedding": [1.0]}, {**B, "embedding": [1.0]}])

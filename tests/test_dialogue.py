@@ -307,6 +307,38 @@ def test_a_summariser_of_ones_own(talk):
     assert "first user: number 0" in done.summary
 
 
+class Saying(Broken):
+    """A summariser that returns, or raises, what it is made with."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def summarise(self, texts, *, max_tokens=256, vectors=None):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "because"),
+    [
+        (None, "no summary"),
+        ("a text", "no summary"),
+        (Summary(text=5, by="x", tokens=1), "no summary"),  # pyright: ignore[reportArgumentType] - wrong on purpose
+        (Summary(text="", by="x", tokens=0), "nothing"),
+        (Summary(text="word " * 600, by="x", tokens=1), "more than 512 tokens"),
+        (ZeroDivisionError("x"), "ZeroDivisionError"),
+    ],
+)
+def test_a_summariser_that_does_wrong_is_stood_in_for(talk, answer, because):
+    """Whatever it returns or raises: sentences are chosen, and it is said why."""
+    talk.add([user(n) for n in range(3)])
+    done = talk.compress(keep_recent=1, model=Saying(answer))
+    assert (done.messages, done.by) == (2, "extractive")
+    assert because in done.because
+    assert talk.summary == "user: number 0\nuser: number 1"
+
+
 @pytest.mark.parametrize(
     "wrong", [{"keep_recent": -1}, {"trigger_tokens": 0}, {"max_tokens": 1}, {"model": 5}]
 )
