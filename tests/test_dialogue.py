@@ -463,6 +463,16 @@ def test_what_is_no_state_is_refused(talk, wrong):
     assert talk.size() == 1
 
 
+def test_a_summary_makes_no_conversation_the_newest(key, talk):
+    """A context goes on with the one in which something was said last, whatever is summed up."""
+    other = key.conversation("other")
+    other.add(user(1))
+    talk.add(user(2))
+    other.update_compressed_summary("SUM")
+    other.update_compressed_summary("SUM of 1", "1")
+    assert [one["content"] for one in key.context(None, sets=None).messages] == ["number 2"]
+
+
 def test_a_context_reads_the_conversation(key, talk):
     """A prompt shows the newest exchanges, with their calls, and finds what was summed up."""
     talk.add({"role": "user", "content": "My cat is called Momo."})

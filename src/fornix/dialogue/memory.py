@@ -93,7 +93,8 @@ class ConversationMemory(Talk):
             StaleItem: One of them is not as it was read; nothing was changed.
         """
         value = {"role": "system", **said, "upto": upto, "under": before and before.version}
-        time = chosen[-1].record.time or chosen[-1].updated if chosen else None
+        last = chosen[-1] if chosen else next(self._newest(), None)  # it is no newer than that
+        time = None if last is None else last.record.time or last.updated
         links = [Link(self._ref, stored.record.id) for stored in chosen]
         pairs = [(stored, contents.marks_with(stored, COMPRESSED)) for stored in chosen]
         pairs += [
