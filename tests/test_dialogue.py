@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dialogue_worker import turn
-from fornix import Agent, InputEvent, LocalRunner, Memory, action
+from fornix import Agent, InputEvent, LocalRunner, Memory, ScriptedChat, action
 from fornix.admission import Exact, Size
 from fornix.conversation import COMPRESSED, SUMMARY, Msg, TemporaryMemory
 from fornix.errors import (
@@ -93,6 +93,27 @@ def test_what_a_model_is_told(talk):
         {"role": "assistant", "content": "y"},
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
     ]
+
+
+def test_what_a_chat_model_is_told(talk):
+    """Whatever is in a conversation, a `ChatModel` takes it: calls as text, urls, known roles."""
+    asks, calls, says = turn("a", 1)
+    talk.add([user(0), asks, calls, says, {"role": "narrator", "content": {"at": 5}, "name": 5}])
+    talk.add(Msg("Ada", "look", ["https://e.org/a.png", "b.txt"], role="user"))
+    for takes, looks in (
+        (True, {"content": "look\nb.txt", "urls": ["https://e.org/a.png"]}),
+        (False, {"content": "look\nhttps://e.org/a.png\nb.txt"}),
+    ):
+        model = ScriptedChat(["Yes."], takes_images=takes)
+        model.complete(talk.messages(for_chat=True))
+        assert model.asked[0].messages == (
+            {"role": "user", "content": "number 0"},
+            {"role": "user", "content": "What is number 1?"},
+            {"role": "assistant", "content": "look({})"},
+            {"role": "user", "content": "It is 1."},
+            {"role": "user", "content": "{'at': 5}"},
+            {"role": "user", "name": "Ada", **looks},
+        )
 
 
 def test_a_call_is_told_with_its_answer_or_not_at_all(talk):
@@ -581,5 +602,9 @@ def test_two_processes_in_one_conversation(tmp_path):
 
 def test_a_memory_of_messages_reads_a_conversation(key, talk):
     """A set of messages is one, whichever way it is opened."""
-    TemporaryMemory(memory=key, name="talk").add(Msg("Ada", "x", role="user"))
-    assert [message["content"] for message in talk.get_memory()] == ["x"]
+    memory = TemporaryMemory(memory=key, name="talk")
+    memory.add([Msg("Ada", "x", role="user"), {"content": "y"}])
+    assert [message["content"] for message in talk.get_memory()] == ["x", "y"]
+    for for_chat in (False, True):
+        last = talk.messages(1, for_chat=for_chat)
+        assert last == [{"role": "assistant", "content": "y"}]

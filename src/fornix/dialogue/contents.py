@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 from fornix import wire
 from fornix.errors import InvalidInput, InvalidValue
 from fornix.items import Item
+from fornix.llm.chat import ROLES as CHAT_ROLES
 from fornix.messages import ROLES, Message, Role
 from fornix.records import item_of
 from fornix.store import StoredItem
@@ -154,8 +155,12 @@ def text_of_message(message: Mapping[str, Any]) -> str:
 
 def whole_text(message: Mapping[str, Any]) -> str:
     """Return what a message says, and its urls after that, a line each."""
+    return with_urls(text_of_message(message), _urls(message))
+
+
+def _urls(message: Mapping[str, Any]) -> list[str]:
     url = message.get("url")
-    return with_urls(text_of_message(message), _texts([url] if isinstance(url, str) else url))
+    return _texts([url] if isinstance(url, str) else url)
 
 
 def _call(call: Mapping[str, Any]) -> str:
@@ -200,11 +205,26 @@ def for_model(stored: StoredItem) -> dict[str, Any]:
     """
     message = as_message(stored)
     known = ("role", "name", "tool_calls", "tool_call_id")
-    made: dict[str, Any] = {"role": "", "content": stored.record.text or ""}
+    made: dict[str, Any] = {"role": "assistant", "content": stored.record.text or ""}
     made |= {key: message[key] for key in known if message.get(key) is not None}
     content = message.get("content")
     if "tool_calls" in made or (_dicts(content) and not message.get("url")):
         made["content"] = content
+    return made
+
+
+def for_chat(stored: StoredItem) -> dict[str, Any]:
+    """Return a message as a `ChatModel` takes it: all that is said as text, and its urls."""
+    message = as_message(stored)
+    role, name = message.get("role") or "assistant", message.get("name")
+    made: dict[str, Any] = {
+        "role": role if role in CHAT_ROLES else "user",
+        "content": text_of_message(message),
+    }
+    if isinstance(name, str) and name:
+        made["name"] = name
+    if urls := _urls(message):
+        made["urls"] = urls
     return made
 
 

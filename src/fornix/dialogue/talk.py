@@ -127,6 +127,7 @@ class Talk:
         mark: str | None = None,
         exclude_mark: str | None = COMPRESSED,
         prepend_summary: bool = True,
+        for_chat: bool = False,
     ) -> list[dict[str, Any]]:
         """Return what a model is to be told: the summary, and the messages that it is not of.
 
@@ -134,6 +135,9 @@ class Talk:
         without all of its answers is left out, unless it is the last that was said; so is an
         answer without its call. Arguments are as in `get_memory`; where there is no summary,
         nothing stands for those that are marked `COMPRESSED`, and they are told.
+
+        Args:
+            for_chat: As a `ChatModel` takes them: tool calls and parts as text, urls beside it.
         """
 
         def read(summary: StoredItem | None) -> list[StoredItem]:
@@ -141,7 +145,8 @@ class Talk:
             return self._chosen(mark, None if is_void else exclude_mark, recent_n)
 
         found, summary = self._seen(read)
-        told = [contents.for_model(stored) for stored in shown(found)]
+        as_told = contents.for_chat if for_chat else contents.for_model
+        told = [as_told(stored) for stored in shown(found)]
         head = {"role": "user", "content": summary}
         return [head, *told] if summary and prepend_summary else told
 
