@@ -608,3 +608,17 @@ def test_a_memory_of_messages_reads_a_conversation(key, talk):
     for for_chat in (False, True):
         last = talk.messages(1, for_chat=for_chat)
         assert last == [{"role": "assistant", "content": "y"}]
+
+
+@pytest.mark.parametrize("strange", [{"more": 5}, {"calls": 5}, {"answers": [5]}, {"role": 5}])
+def test_what_others_put_into_the_set_is_read(key, talk, strange):
+    """An item that `ConversationMemory` did not write breaks no call of a conversation."""
+    talk.add(user(1))
+    key.set("talk").add({"content": "x", **strange}, text="x", id="strange")
+    talk.add(user(2))
+    assert ids(talk.get_memory()) == ["1", "strange", "2"]
+    for for_chat in (False, True):
+        contents = [one["content"] for one in talk.messages(for_chat=for_chat)]
+        assert contents == ["number 1", "x", "number 2"]
+    assert talk.compress(keep_recent=1).messages == 2
+    assert key.context("x").text

@@ -190,7 +190,9 @@ def value_of(stored: StoredItem) -> dict[str, Any]:
 def as_message(stored: StoredItem) -> dict[str, Any]:
     """Return a message as it was added, with its id."""
     value = value_of(stored)
-    more = cast("dict[str, Any]", value.pop("more", {}))
+    more: dict[str, Any] = {}
+    if isinstance(value.get("more"), dict):
+        more = value.pop("more")
     if "calls" not in more:
         value.pop("calls", None)
     if "answers" not in more:
@@ -234,8 +236,8 @@ def model_message(stored: StoredItem) -> Message:
     role = value.get("role")
     said = stored.record.text or ""
     who: Role = role if role in ROLES else "system" if role == "developer" else "user"
-    calls, answers = tuple(value.get("calls", ())), tuple(value.get("answers", ()))
-    return Message(said, who, None, calls, answers)
+    calls, answers = _texts(value.get("calls")), _texts(value.get("answers"))
+    return Message(said, who, None, tuple(calls), tuple(answers))
 
 
 def line_of(stored: StoredItem) -> str:
