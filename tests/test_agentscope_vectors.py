@@ -909,6 +909,49 @@ def test_the_first_of_one_id_stays_where_it_is(make):
     assert said(memory.get_memory()) == ["A", "B"]
 
 
+def test_an_add_says_what_is_new(make):
+    """The ids of messages that were not there yet, and of no others."""
+    memory = make()
+    assert memory.add(A) == [A.id]
+    assert memory.add([A, B]) == [B.id]
+    assert memory.load([A, B]) == []
+
+
+def test_a_content_is_one_with_and_without_its_embedding(make):
+    """What a message says is what tells it from others where contents do."""
+    memory = make(dedupe="content", embedding_model=lambda texts: [[1.0] for _ in texts])
+    memory.add({"name": "u", "content": "a"}, embed=True)
+    memory.add({"name": "u", "content": "a"})
+    assert memory.size() == 1
+
+
+def test_a_file_of_another_system(abc, tmp_path):
+    """A mark of its encoding at the beginning is no part of its JSON."""
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps([{"name": "u", "content": "x"}]), encoding="utf-8-sig")
+    abc.load(path)
+    assert abc.size() == 4
+
+
+def test_what_is_missing_of_a_message_is_made():
+    """By `from_dict`, as in a new one; what is given stays, and nothing is taken from the dict."""
+    made, other = (Msg.from_dict({"name": "u", "content": "x"}) for _ in range(2))
+    assert sorted(made) == sorted(Msg("u", "x"))
+    assert (made.role, made.url) == ("assistant", None)
+    assert made.id != other.id
+    assert Msg.from_dict(A) == A
+
+
+def test_two_delete_at_once(make):
+    """A place is that of the moment: both delete, nothing is deleted twice, and nobody fails."""
+    memory = make()
+    memory.add([Msg("u", str(n)) for n in range(80)])
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(lambda: sum(memory.delete(0) for _ in range(30))) for _ in "ab"]
+        assert [one.result() for one in both] == [30, 30]
+    assert memory.size() == 20
+
+
 def test_a_class_of_a_program(make):
     """A message of a class of the caller's own is kept as a `Msg`, with its items."""
 

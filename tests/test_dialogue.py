@@ -26,7 +26,7 @@ from fornix.errors import (
     SetDefinitionConflict,
 )
 from fornix.messages import Message
-from fornix.summarise import Summary
+from fornix.summarise import Summary, tokens
 from scale import COUNTS
 
 WORKER = Path(__file__).with_name("dialogue_worker.py")
@@ -138,6 +138,23 @@ def test_the_last_ones_part_no_call_from_its_answer(talk):
     talk.delete("a-1-calls")
     assert ids(talk.get_memory(recent_n=1)) == ["a-1-says"]
     assert talk.get_memory(recent_n=0) == []
+
+
+def test_a_call_that_is_far_back_is_not_looked_for(talk):
+    """An answer long after its call comes alone: the last message is not all of a conversation."""
+    _, calls, says = turn("a", 1)
+    talk.add([calls, *[user(n) for n in range(300)], says])
+    assert ids(talk.get_memory(recent_n=1)) == [says["id"]]
+
+
+def test_a_search_finds_messages_and_no_summary(talk):
+    """Those that were summed up too; the summary says the same, and is none of them."""
+    talk.add([{"id": "cat", "role": "user", "content": "My cat is called Momo."}, user(1)])
+    talk.compress(keep_recent=1)
+    assert "Momo" in talk.summary
+    found = [hit.item.id for hit in talk.search("cat called Momo")]
+    assert found[0] == "cat"
+    assert SUMMARY not in found
 
 
 def test_blocks_are_known_as_pairs(talk):
@@ -286,6 +303,48 @@ def test_a_long_conversation_takes_several_commits(talk):
     assert talk.size() == 1_200
 
 
+class Broken:
+    """A summariser whose model is down."""
+
+    def summarise(self, texts, *, max_tokens=256, vectors=None):
+        raise ModelFailed("scripted", "it is down")
+
+    def topics(self, texts, limit, *, max_tokens=256, vectors=None):
+        return ()
+
+
+class Looking(Broken):
+    """A summariser that looks at the conversation each time, before it says anything."""
+
+    def __init__(self, talk):
+        self.talk, self.seen = talk, []
+
+    def summarise(self, texts, *, max_tokens=256, vectors=None):
+        marked = self.talk.get_memory(COMPRESSED, prepend_summary=False)
+        self.seen.append(set(ids(marked)))
+        return Summary(text="SUM", by="looking", tokens=1)
+
+
+def test_no_commit_of_a_long_compression_parts_a_call_from_its_answer(talk):
+    """What begins in one and ends in the next is summed up by the next."""
+    _, calls, says = turn("a", 1)
+    talk.add([*[user(n) for n in range(999)], calls, says, user(1_000)])
+    model = Looking(talk)
+    assert talk.compress(keep_recent=1, model=model).messages == 1_001
+    between = model.seen[1]
+    assert len(between) > 900
+    assert not {calls["id"], says["id"]} & between
+
+
+def test_a_summary_is_never_longer_than_it_may_be(talk):
+    """However often it rolls on, and whatever room the one before took."""
+    for n in range(6):
+        talk.add({"role": "user", "content": f"In year {n} the garden had roses and a pond."})
+        talk.add({"role": "assistant", "content": f"Noted the garden of year {n}."})
+        talk.compress(keep_recent=0, max_tokens=64 if n < 4 else 40)
+        assert tokens(talk.summary) <= (64 if n < 4 else 40)
+
+
 def test_a_summary_of_ones_own(talk):
     """With the marks of what it stands for, in one commit; "" takes it away."""
     given = talk.add([user(n) for n in range(3)])
@@ -295,16 +354,6 @@ def test_a_summary_of_ones_own(talk):
     assert told(talk) == ["2"]
     with pytest.raises(TypeError, match="summary"):
         talk.update_compressed_summary(5)
-
-
-class Broken:
-    """A summariser whose model is down."""
-
-    def summarise(self, texts, *, max_tokens=256, vectors=None):
-        raise ModelFailed("scripted", "it is down")
-
-    def topics(self, texts, limit, *, max_tokens=256, vectors=None):
-        return ()
 
 
 class Counting(Broken):

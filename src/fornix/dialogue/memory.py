@@ -118,7 +118,6 @@ class ConversationMemory(Talk):
         call = Call("summary", lambda: [*arguments, [s.record.id for s, _ in pairs]])
 
         def build(_new_id: Callable[[], str]) -> Change:
-            self._check_summary(before)
             items = [*retired, *self._marked(pairs)]
             if value is not None:
                 record = self._writer.records([(SUMMARY, summary_item(value, time))])[0]
@@ -130,14 +129,6 @@ class ConversationMemory(Talk):
             self._writer.write(call, lambda _: Change(retired, None))
             retired = []
         self._writer.write(call, build)
-
-    def _check_summary(self, before: StoredItem | None) -> None:
-        if isinstance(self._writer, Draft):
-            return
-        now = self._summary()
-        if (now and now.version) != (before and before.version):
-            expected = 0 if before is None else before.version
-            raise StaleItem(SUMMARY, expected=expected, found=now and now.version)
 
     # --- compression --------------------------------------------------------------------------
 
@@ -175,8 +166,7 @@ class ConversationMemory(Talk):
         steps: list[tuple[int, Summary]] = []
 
         def work() -> None:
-            asked = replace(budget, tokens=None) if steps else budget
-            self._sum_up_all(keep_recent, asked, summing, steps)
+            self._sum_up_all(keep_recent, budget, summing, steps)
 
         self._tried(work)
         left = self._open()
