@@ -415,14 +415,14 @@ def test_a_rejected_answer_is_written_with_its_reason_and_tried_again(memory):
     asyncio.run(talk())
 
 
-def test_an_answer_is_tried_again_three_times_at_most(memory):
+def test_three_answers_are_tried_at_most(memory):
     """Then the last one comes back as what it is: not successful, with the reason."""
 
     async def talk():
         model = says("bad")
         joy, user = await table(model, memory=memory)
         reply = await user.initiate_chat(joy, Strict("good"), "q")
-        assert len(model.asked) == 4
+        assert len(model.asked) == 3
         assert (reply.success, reply.reason, str(reply.review_info)) == (
             False,
             "not bad",
@@ -432,6 +432,24 @@ def test_an_answer_is_tried_again_three_times_at_most(memory):
             True,
             False,
         ]
+
+    asyncio.run(talk())
+
+
+def test_max_retry_count_says_how_many_answers_are_tried():
+    """As in DB-GPT the first one counts; less than one is refused by `build`."""
+
+    class Once(ConversableAgent):
+        max_retry_count = 1
+
+    async def talk():
+        model = says("bad")
+        joy, user = await table(model, joy=Once(ProfileConfig("Joy", "Comedians")))
+        assert not (await user.initiate_chat(joy, Strict("good"), "q")).success
+        assert len(model.asked) == 1
+        joy.max_retry_count = 0
+        with pytest.raises(InvalidInput, match="max_retry_count of agent 'Joy'"):
+            await joy.build()
 
     asyncio.run(talk())
 
@@ -546,7 +564,7 @@ def test_write_memories_is_called_with_five_keywords_and_newer_ones_by_name(memo
             "check_pass": True,
             "check_fail_reason": None,
         },
-        *range(4),
+        *range(3),
     ]
 
 

@@ -23,6 +23,7 @@ from fornix.layers.gpts_log import MESSAGES
 from fornix.layers.turns import Turns
 from fornix.llm import Message, checked_messages
 from fornix.memory import Memory
+from fornix.values import counted
 
 BINDABLE = (
     "an AgentContext, an LLMConfig, an AgentMemory, a ProfileConfig, an Action (its class or an "
@@ -55,7 +56,7 @@ class ConversableAgent:
 
     profile: ProfileConfig | None = None
     max_retry_count: int = 3
-    """How often a rejected or failed answer is tried again."""
+    """How many answers are tried at most, the first one included, as in DB-GPT."""
 
     is_human: ClassVar[bool] = False
 
@@ -117,12 +118,14 @@ class ConversableAgent:
         an agent that is built again in the same place remembers.
 
         Raises:
-            InvalidInput: Something is missing; the message says what.
+            InvalidInput: Something is missing; the message says what. Or `max_retry_count` is no
+                whole number from 1.
             TemplatesMissing: jinja2 is not installed.
         """
         missing = self._missing()
         if missing:
             raise InvalidInput(f"{self!r} cannot be built: bind {', and '.join(missing)}")
+        counted(self.max_retry_count, f"the max_retry_count of agent {self.name!r}")
         check_installed()
         given = self._given or AgentMemory[Any]()
         who, conv_id = self._who(), self.conv_id

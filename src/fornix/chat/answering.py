@@ -55,11 +55,11 @@ class Answering:
                 check_pass=reason is None,
                 check_fail_reason=reason,
             )
+            tried += 1
             if reason is None or tried >= self.recipient.max_retry_count:
                 return self._reply(question, rounds, review, output, reason)
             told = Message(role="user", content=AGAIN.format(reason=reason))
             messages += [Message(role="assistant", content=text), told]
-            tried += 1
 
     def _reply(
         self,
