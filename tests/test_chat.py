@@ -700,8 +700,8 @@ def test_an_exchange_that_was_cut_off_goes_on_with_the_same_message(memory):
     asyncio.run(talk())
 
 
-def worker(path, first, count, *named, crash=None):
-    """Run a worker; return whether it was killed, what its model was asked, what was replied."""
+def told_by(path, first, count, *named, crash=None):
+    """Run a worker; return whether it was killed, and what it told."""
     environment = {**os.environ, "FORNIX_CRASH": crash} if crash else {**os.environ}
     done = subprocess.run(
         [sys.executable, str(WORKER), str(path), str(first), str(count), *named],
@@ -712,9 +712,14 @@ def worker(path, first, count, *named, crash=None):
         timeout=LIMIT_S,
     )
     assert done.returncode in (0, -9), done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return done.returncode == -9, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def worker(path, first, count, *named, crash=None):
+    """Run a worker; return whether it was killed, what its model was asked, what was replied."""
+    killed, lines = told_by(path, first, count, *named, crash=crash)
     asked = [line["prompt"] for line in lines if "prompt" in line]
-    return done.returncode == -9, asked, [line["reply"] for line in lines if "reply" in line]
+    return killed, asked, [line["reply"] for line in lines if "reply" in line]
 
 
 def test_killed_between_the_turns_it_remembers(tmp_path):
@@ -737,6 +742,48 @@ def test_killed_inside_the_second_turn_it_goes_on(tmp_path):
         with Memory.open(path) as memory:
             kept = [item.text for item in memory.key(KEY).set("gpts_messages")]
         assert kept == [text for message in said for text in (message, ANSWER)]
+
+
+def test_what_an_action_does_by_a_durable_call_is_done_once(tmp_path):
+    """Killed when the mail was sent, the exchange goes on, and sends no second one."""
+    path = tmp_path / "m.db"
+    killed, told = told_by(path, 0, 1, "mailed", crash="mail:1")
+    assert killed
+    assert [*told[1].values()] == [ANSWER]
+    killed, told = told_by(path, 0, 1, "mailed")
+    assert (killed, told) == (False, [{"reply": ANSWER}])
+
+
+def test_an_exchange_passes_its_context_to_what_names_it():
+    """An action, or an `act`, that takes `ctx` can write to the run's memory and its key's."""
+
+    class Counting(Action):
+        async def run(
+            self, ai_message, resource=None, rely_action_out=None, need_vis_render=True, *, ctx, **_
+        ):  # fmt: skip
+            ctx.short_term_memory.set("turns", ctx.short_term_memory.get("turns", 0) + 1)
+            return ActionOutput(ai_message, observations=ctx.key)
+
+    class Acting(ConversableAgent):
+        async def act(self, message, *, ctx=None):
+            assert ctx is not None
+            return await super().act(message, ctx=ctx)
+
+    class Older(ConversableAgent):
+        async def act(self, message):
+            return ActionOutput(message)
+
+    async def talk():
+        joy, user = await table(says(), joy=Acting(ProfileConfig("Joy", "Comedians")))
+        await joy.bind(Counting).build()
+        for _ in range(2):
+            reply = await user.initiate_chat(joy, user, "q")
+        assert reply.action_report.observations == KEY
+        assert joy.home.key(KEY).short_term.get("turns") == 2
+        joy, user = await table(says(), joy=Older(ProfileConfig("Joy", "Comedians")))
+        assert (await user.initiate_chat(joy, user, "q")).content == ANSWER
+
+    asyncio.run(talk())
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -55,8 +57,10 @@ class Action(ABC):
     """Something an agent does with an answer. Derive from it, and bind the class or an instance.
 
     `run` is called inside the run that the exchange is: layers and sets that it writes to belong
-    to the exchange's commit. An exchange that was cut off is begun anew: what an action does to
-    the world besides is done again then.
+    to the exchange's commit. An exchange that was cut off is begun anew, and what an action does
+    to the world is done again then, unless it is done by a durable call: a `run` that has a
+    parameter ``ctx`` is passed the `RunnerContext` of the exchange, and
+    ``await ctx.durable(send, mail)`` sends once.
     """
 
     @abstractmethod
@@ -93,3 +97,9 @@ class BlankAction(Action):
         """Return the answer as it is."""
         del resource, rely_action_out, need_vis_render, kwargs
         return ActionOutput(ai_message)
+
+
+def asked_for(method: Callable[..., object], **optional: object) -> dict[str, Any]:
+    """Return those of *optional* that a user's method names: an older one knows less."""
+    names = inspect.signature(method).parameters
+    return {name: value for name, value in optional.items() if name in names}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
-from fornix.chat.actions import Action, ActionOutput
+from fornix.chat.actions import Action, ActionOutput, asked_for
 from fornix.chat.exchange import Exchange
 from fornix.chat.messages import AgentMessage
 from fornix.chat.profile import AgentContext, LLMConfig, ProfileConfig, listed
@@ -23,6 +22,7 @@ from fornix.layers.gpts_log import MESSAGES
 from fornix.layers.turns import Turns
 from fornix.llm import Message, checked_messages
 from fornix.memory import Memory
+from fornix.task import RunnerContext
 from fornix.values import counted
 
 BINDABLE = (
@@ -337,11 +337,17 @@ class ConversableAgent:
         del message, censored
         return True, None
 
-    async def act(self, message: str) -> ActionOutput:
-        """Return what comes of an answer: of each action in turn, the last one's output."""
+    async def act(self, message: str, *, ctx: RunnerContext | None = None) -> ActionOutput:
+        """Return what comes of an answer: of each action in turn, the last one's output.
+
+        Args:
+            message: The model's answer.
+            ctx: Of the run that the exchange is. An override need not take it.
+        """
         output: ActionOutput | None = None
         for each in self._actions:
-            output = await each.run(message, rely_action_out=output)
+            optional = asked_for(each.run, ctx=ctx)
+            output = await each.run(message, rely_action_out=output, **optional)
             if not isinstance(output, ActionOutput):  # pyright: ignore[reportUnnecessaryIsInstance] - users' actions
                 kind = type(each).__name__
                 raise InvalidInput(f"{kind}.run must return an ActionOutput, not {output!r}")
@@ -357,9 +363,8 @@ class ConversableAgent:
 
     async def remember(self, retry_counter: int, **said: Any) -> None:  # noqa: ANN401 - of write_memories
         """Call `write_memories`, with what newer versions pass only where it is asked for."""
-        if "current_retry_counter" in inspect.signature(self.write_memories).parameters:
-            said["current_retry_counter"] = retry_counter
-        await self.write_memories(**said)
+        optional = asked_for(self.write_memories, current_retry_counter=retry_counter)
+        await self.write_memories(**said, **optional)
 
     async def found_in_memory(self, question: str) -> tuple[list[MemoryFragment], list[str]]:
         """Return what is read for a question, and the sets of the conversation to be searched."""

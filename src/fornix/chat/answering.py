@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from fornix.chat import recalling
-from fornix.chat.actions import ActionOutput
+from fornix.chat.actions import ActionOutput, asked_for
 from fornix.chat.messages import AgentMessage, Review
 from fornix.chat.printing import print_answer
 from fornix.errors import InvalidInput
@@ -109,7 +109,8 @@ class Answering:
         if not review.approve:
             reason = review.comments or "the reviewer said no"
             return review, ActionOutput(text, is_exe_success=False), reason
-        output = await self.recipient.act(text)
+        act = self.recipient.act
+        output = await act(text, **asked_for(act, ctx=self.ctx))
         if not output.is_exe_success:
             return review, output, output.observations or output.content or "its action failed"
         checked = await self.recipient.verify(text, output)
