@@ -1,10 +1,10 @@
 """A process that holds a conversation and is going to be killed.
 
-``python chat_worker.py DATABASE FIRST COUNT [named] [mailed]`` says the messages FIRST … FIRST+COUNT-1, with
-an event id each if they are ``named``, and prints what the model is asked and what is replied, as
-JSON, a line each. ``FORNIX_CRASH=STEP:COUNT`` ends it at a step of a commit (see layers_worker);
-``FORNIX_CRASH=model:COUNT`` while the model is asked for the COUNT-th time, ``mail:COUNT`` once the
-COUNT-th message has its mail, which is sent by an action where the messages are ``mailed``.
+``python chat_worker.py DATABASE FIRST COUNT [named] [mailed]`` says the messages FIRST …
+FIRST+COUNT-1, with an event id each if they are ``named``, and prints what the model is asked and
+what is replied, as JSON, a line each. ``FORNIX_CRASH=STEP:COUNT`` ends it at a step of a commit
+(see layers_worker); ``FORNIX_CRASH=model:COUNT`` while the model is asked for the COUNT-th time,
+``mail:COUNT`` once the COUNT-th message has its mail, which an action sends if they are ``mailed``.
 """
 
 from __future__ import annotations

@@ -22,7 +22,15 @@ from urllib.parse import urlsplit
 
 from fornix.errors import InvalidInput, ModelClosed, ModelFailed, ModelMissing, ModelUnavailable
 from fornix.llm import reply
-from fornix.llm.chat import ChatModel, ChatRequest, Messages, Meter, Usage, checked_request
+from fornix.llm.chat import (
+    ChatModel,
+    ChatRequest,
+    Messages,
+    Meter,
+    Usage,
+    checked_request,
+    for_servers,
+)
 from fornix.retries import Retry
 
 OPENAI = "https://api.openai.com/v1"
@@ -254,7 +262,7 @@ class OpenAIChat(ChatModel):
                 response = stack.enter_context(
                     client.chat.completions.with_streaming_response.create(
                         model=self._model,
-                        messages=request.messages,
+                        messages=for_servers(request.messages),
                         stream=stream,
                         extra_body=fields,
                     )
