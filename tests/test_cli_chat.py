@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,76 @@ def test_a_prompt_has_what_the_key_remembers_within_the_budget(shell: Shell) -> 
     assert (turn["answer"], turn["model"], turn["stopped"]) == ("At the window.", "test", False)
     assert turn["tokens"] == why["tokens"] <= 300
     assert any("Lisbon" in piece["text"] for piece in why["why"])
+
+
+def test_why_is_told_after_a_restart(shell: Shell) -> None:
+    """The prompt of the last answer is made again of memory as it was; what is gone stays gone."""
+    shell("add", "Prefers window seats.", "-k", "ada", "--id", "seat", *STATIC)
+    shell("set", "ada", "profile.city", "Lisbon")
+    with ChatServer(["At the window."]) as server:
+        (_, then) = shell.json(*words(server), "-b", "300", stdin="Which seat?\n/why\n")
+        shell("add", "Likes seats at the aisle.", "-k", "ada", *STATIC)
+        shell("set", "ada", "profile.city", "Porto")
+        (why,) = shell.json(*words(), stdin="/why\n")
+        assert why["messages"] == then["messages"]
+        assert why["budget_tokens"] == 300
+        told = shell(*words(server), stdin="/why\n")
+        assert "as it was when you said: Which seat?" in told.stderr
+        assert "seat" in told.stdout.partition("score")[2]
+        shell("forget", "ada", "--id", "seat", "--yes")
+        assert "window seats" not in shell(*words(server), stdin="/why\n").stdout
+        shell(*words(server), "--budget", "1", stdin="Another?\n", code=1)
+        assert "when you said: Which seat?" in shell(*words(server), stdin="/why\n").stderr
+    shell(*words(), stdin="Seats?\n")
+    (why,) = shell.json(*words(server), stdin="/why\n")
+    assert [piece["part"] for piece in why["why"] if piece["shown"]][-1:] == ["query"]
+    assert all(piece["part"] != "system" for piece in why["why"])
+    empty = shell("chat", "-k", "bob", *STATIC, stdin="/why\n").stderr
+    assert "none of the last 50 messages is an answer" in empty
+
+
+def test_why_that_cannot_be_told_is_one_sentence(shell: Shell) -> None:
+    """What history no longer keeps is said to be so."""
+    with Memory.open(shell.db, embedder="static") as memory:
+        memory.key("ada").set("notes", retention="purge").add("A note.", id="note")
+    shell(*words(), stdin="Hello?\n")
+    with Memory.open(shell.db, embedder="static") as memory:
+        memory.key("ada").set("notes").delete("note")
+        memory.sweep()
+    told = shell(*words(), stdin="/why\n").stderr
+    assert "no longer kept" in told
+    assert "made again" not in told
+
+
+def test_two_chats_that_answer_one_request_keep_one_answer(shell: Shell) -> None:
+    """Both are asked at the same time; the second is shown the answer that the first one kept."""
+    shell(*words(), "--budget", "1", stdin="Who is first?\n", code=1)
+    both = threading.Barrier(2)
+    numbers = iter(("one", "two"))
+
+    def reply(_: ChatAsked) -> ChatReply:
+        both.wait(60)
+        return ChatReply(next(numbers))
+
+    with ChatServer(reply) as server:
+        with ExitStack() as stack:
+            chats = [
+                stack.enter_context(process(*words(server), db=shell.db, env=unmeasured()))
+                for _ in range(2)
+            ]
+            for child in chats:
+                assert child.stdin is not None
+                child.stdin.write(b"/again\n")
+                child.stdin.close()
+                child.stdin = None
+            outs = [child.communicate(timeout=60) for child in chats]
+    assert [child.returncode for child in chats] == [0, 0]
+    (request, answer) = kept(shell)
+    assert request == ("user", "Who is first?")
+    said = answer[1]
+    other = "two" if said == "one" else "one"
+    assert sorted(out.decode() for out, _ in outs) == sorted([f"{said}\n", f"{other}\n{said}\n"])
+    assert sum(b"another chat answered first" in err for _, err in outs) == 1
 
 
 def test_without_a_model_memory_alone_answers_and_says_so(shell: Shell) -> None:
@@ -153,7 +224,7 @@ def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:
     assert "erased 2 items" in found.stdout
     assert "'/nonsense' is no command" in found.stderr
     assert "/again" in found.stderr
-    assert "nothing was answered" in found.stderr
+    assert "when you said: Keep this." in found.stderr
     empty = shell("chat", "-k", "bob", *STATIC, stdin="/forget\n/again\n").stderr
     assert "nothing was said" in empty
 
