@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -119,19 +124,18 @@ def test_two_chats_that_answer_one_request_keep_one_answer(shell: Shell) -> None
         both.wait(60)
         return ChatReply(next(numbers))
 
-    with ChatServer(reply) as server:
-        with ExitStack() as stack:
-            chats = [
-                stack.enter_context(process(*words(server), db=shell.db, env=unmeasured()))
-                for _ in range(2)
-            ]
-            for child in chats:
-                assert child.stdin is not None
-                child.stdin.write(b"/again\n")
-                child.stdin.close()
-                child.stdin = None
-            outs = [child.communicate(timeout=60) for child in chats]
-    assert [child.returncode for child in chats] == [0, 0]
+    with ChatServer(reply) as server, ExitStack() as stack:
+        chats = [
+            stack.enter_context(process(*words(server), db=shell.db, env=unmeasured()))
+            for _ in range(2)
+        ]
+        for child in chats:
+            assert child.stdin is not None
+            child.stdin.write(b"/again\n")
+            child.stdin.close()
+            child.stdin = None
+        outs = [child.communicate(timeout=60) for child in chats]
+    assert [child.returncode for child in chats] == [0, 0], [e for _, e in outs]
     (request, answer) = kept(shell)
     assert request == ("user", "Who is first?")
     said = answer[1]
@@ -210,6 +214,48 @@ def test_an_answer_that_is_stopped_or_killed_loses_no_request(shell: Shell, how:
             assert "no answer yet: one" in again.stderr
             assert again.stdout == "Yes, one\n"
     assert kept(shell) == [("user", "one"), ("assistant", "Yes, one")]
+
+
+def test_ctrl_c_at_the_prompt_drops_the_line_and_the_chat_goes_on(shell: Shell) -> None:
+    """At a terminal only Ctrl-D and /quit end it; what was typed before Ctrl-C is not said."""
+    own, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "fornix.cli", "--db", str(shell.db), *words()],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env=unmeasured(),
+    )
+    os.close(theirs)
+    shown = b""
+
+    def until(mark: bytes) -> None:
+        nonlocal shown
+        while mark not in shown:
+            shown += os.read(own, 1000)
+        shown = shown.partition(mark)[2]
+
+    try:
+        until(b"> ")
+        os.write(own, b"never said")
+        until(b"never said")
+        told = False
+        while not told:  # readline sees one that comes between two keys at the next key
+            child.send_signal(signal.SIGINT)
+            told = bool(select.select([own], [], [], 1.0)[0])
+        until(b"> ")
+        os.write(own, b"hello\n")
+        until(b"memory holds nothing")
+        until(b"> ")
+        os.write(own, b"\x04")
+        _, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        os.close(own)
+    assert child.returncode == 0
+    assert b"Ctrl-D ends" in err
+    assert b"Traceback" not in err
+    assert kept(shell)[0][1] == "hello"
 
 
 def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:
