@@ -700,19 +700,31 @@ def test_an_exchange_that_was_cut_off_goes_on_with_the_same_message(memory):
     asyncio.run(talk())
 
 
+def started(path, first, count, *named, crash=None):
+    """Start a worker."""
+    return subprocess.Popen(
+        [sys.executable, str(WORKER), str(path), str(first), str(count), *named],
+        env={**os.environ, "FORNIX_CRASH": crash} if crash else {**os.environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def told_by(path, first, count, *named, crash=None):
     """Run a worker; return whether it was killed, and what it told."""
-    environment = {**os.environ, "FORNIX_CRASH": crash} if crash else {**os.environ}
-    done = subprocess.run(
-        [sys.executable, str(WORKER), str(path), str(first), str(count), *named],
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    assert done.returncode in (0, -9), done.stderr
-    return done.returncode == -9, [json.loads(line) for line in done.stdout.splitlines()]
+    with started(path, first, count, *named, crash=crash) as child:
+        return what_told(child)
+
+
+def what_told(child):
+    """Wait for a worker; return whether it was killed, and what it told."""
+    try:
+        out, err = child.communicate(timeout=LIMIT_S)
+    finally:
+        child.kill()
+    assert child.returncode in (0, -9), err
+    return child.returncode == -9, [json.loads(line) for line in out.splitlines()]
 
 
 def worker(path, first, count, *named, crash=None):
@@ -742,6 +754,20 @@ def test_killed_inside_the_second_turn_it_goes_on(tmp_path):
         with Memory.open(path) as memory:
             kept = [item.text for item in memory.key(KEY).set("gpts_messages")]
         assert kept == [text for message in said for text in (message, ANSWER)]
+
+
+def test_two_processes_that_go_on_with_one_exchange_hold_it_once(tmp_path):
+    """Both find it cut off: one of them answers, both get the reply, and so with the next."""
+    path = tmp_path / "m.db"
+    killed, _, _ = worker(path, 0, 1, "named", crash="model:1")
+    assert killed
+    with started(path, 0, 2, "named") as one, started(path, 0, 2, "named") as two:
+        told = [line for child in (one, two) for line in what_told(child)[1]]
+    assert sorted(line["prompt"] for line in told if "prompt" in line) == sorted([P1, P3])
+    assert [line["reply"] for line in told if "reply" in line] == [ANSWER] * 4
+    with Memory.open(path) as memory:
+        kept = [item.text for item in memory.key(KEY).set("gpts_messages")]
+    assert kept == [FIRST, ANSWER, SECOND, ANSWER]
 
 
 def test_what_an_action_does_by_a_durable_call_is_done_once(tmp_path):
