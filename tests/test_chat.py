@@ -33,6 +33,7 @@ from fornix.errors import (
     IdempotencyConflict,
     InvalidInput,
     InvalidName,
+    InvalidValue,
     ModelRefused,
     ModelUnavailable,
     TemplatesMissing,
@@ -91,6 +92,9 @@ Sure thing, Bob!
 {rule}
 """
 """What `verbose=True` prints of an exchange of E4."""
+
+
+LOOP = "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}"
 
 
 def shown(question: str, prompt: str) -> str:
@@ -290,7 +294,13 @@ def test_the_system_prompt_says_what_there_is_to_say():
 
 def test_templates_are_rendered_in_a_sandbox():
     """A template that reaches for Python's insides, or cannot be read, is an error."""
-    for template in ("{{ ().__class__.__bases__ }}", "{% if %}", "{{ 1 / 0 }}", "{{ x.y.z }}"):
+    for template in (
+        "{{ ().__class__.__bases__ }}",
+        "{% if %}",
+        "{{ 1 / 0 }}",
+        "{{ x.y.z }}",
+        LOOP,
+    ):
         with pytest.raises(InvalidInput, match="the template that begins"):
             rendered(template, {})
     assert rendered("{{ question }}", {"question": "{{ 7 * 7 }} <b>"}) == "{{ 7 * 7 }} <b>"
@@ -804,7 +814,7 @@ def test_an_exchange_passes_its_context_to_what_names_it():
         await joy.bind(Counting).build()
         for _ in range(2):
             reply = await user.initiate_chat(joy, user, "q")
-        assert reply.action_report.observations == KEY
+        assert reply.action_report == ActionOutput(ANSWER, observations=KEY)
         assert joy.home.key(KEY).short_term.get("turns") == 2
         joy, user = await table(says(), joy=Older(ProfileConfig("Joy", "Comedians")))
         assert (await user.initiate_chat(joy, user, "q")).content == ANSWER
@@ -954,6 +964,82 @@ def test_a_review_that_is_no_verdict_is_named():
         assert await fragments(joy) == await log(joy) == []
 
     asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        (
+            {"content": None},
+            "the content of the ActionOutput that Wrong.run returned must be a str,",
+        ),
+        ({"is_exe_success": "no"}, "must be True or False"),
+        ({"thoughts": float("nan")}, "the thoughts of"),
+        ({"view": object()}, "must be a str or None"),
+    ],
+)
+def test_an_output_of_other_types_is_named(fields, wrong):
+    """A field that cannot be kept, or would count as a success, is refused; the next is whole."""
+    wrong_ones = dict(fields)
+
+    class Wrong(Action):
+        async def run(self, ai_message, **kwargs):
+            return ActionOutput(**{"content": ai_message, **wrong_ones})
+
+    async def talk():
+        joy, user = await table(says())
+        await joy.bind(Wrong).build()
+        with pytest.raises(InvalidInput, match=wrong):
+            await user.initiate_chat(joy, user, "q")
+        wrong_ones.clear()
+        assert (await user.initiate_chat(joy, user, "q")).content == ANSWER
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize("name", ["read_memories", "write_memories", "review", "act", "verify"])
+def test_an_override_that_is_not_async_is_named(name):
+    """Which method, and how it has to begin; nothing is remembered."""
+
+    class Plain(ConversableAgent):
+        pass
+
+    async def talk():
+        setattr(Plain, name, lambda self, *args, **kwargs: None)
+        joy, user = await table(says(), joy=Plain(ProfileConfig("Joy", "Comedians")))
+        with pytest.raises(InvalidInput, match=rf"Plain\.{name} must be async: async def {name}\("):
+            await user.initiate_chat(joy, joy, "q")
+        assert await log(joy) == []
+
+    asyncio.run(talk())
+
+
+def test_a_reply_that_cannot_be_kept_leaves_nothing(store):
+    """Whatever fails is raised as it is, and no run is left behind; nothing is warned of."""
+
+    class Late(ConversableAgent):
+        async def act(self, message):
+            return ActionOutput(message, view="\ud800")
+
+    async def talk():
+        joy, user = await table(says(), memory=store, joy=Late(ProfileConfig("Joy", "Comedians")))
+        with pytest.raises(InvalidValue, match="lone surrogate"):
+            await user.initiate_chat(joy, user, "q")
+        assert await fragments(joy) == await log(joy) == []
+
+    asyncio.run(talk())
+
+
+def test_an_exchange_that_fails_warns_of_nothing(caplog):
+    """Its error says it all: nothing is at work any more."""
+
+    async def talk():
+        joy, user = await table(ScriptedChat([ModelUnavailable("scripted", "is down")]))
+        with pytest.raises(ModelUnavailable):
+            await user.initiate_chat(joy, user, "q")
+
+    asyncio.run(talk())
+    assert caplog.records == []
 
 
 def test_an_action_that_returns_something_else_is_named():

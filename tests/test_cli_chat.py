@@ -239,10 +239,7 @@ def test_ctrl_c_at_the_prompt_drops_the_line_and_the_chat_goes_on(shell: Shell) 
         until(b"> ")
         os.write(own, b"never said")
         until(b"never said")
-        told = False
-        while not told:  # readline sees one that comes between two keys at the next key
-            child.send_signal(signal.SIGINT)
-            told = bool(select.select([own], [], [], 1.0)[0])
+        _interrupt(child, own)
         until(b"> ")
         os.write(own, b"hello\n")
         until(b"memory holds nothing")
@@ -256,6 +253,13 @@ def test_ctrl_c_at_the_prompt_drops_the_line_and_the_chat_goes_on(shell: Shell) 
     assert b"Ctrl-D ends" in err
     assert b"Traceback" not in err
     assert kept(shell)[0][1] == "hello"
+
+
+def _interrupt(child: subprocess.Popen[bytes], terminal: int) -> None:
+    """Press Ctrl-C until something is shown: between two keys readline sees it at the next key."""
+    child.send_signal(signal.SIGINT)
+    while not select.select([terminal], [], [], 1.0)[0]:
+        child.send_signal(signal.SIGINT)
 
 
 def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
-from fornix.chat.actions import Action, ActionOutput, asked_for
+from fornix.chat.actions import Action, ActionOutput, asked_for, awaited, checked_output
 from fornix.chat.exchange import Exchange
 from fornix.chat.messages import AgentMessage
 from fornix.chat.profile import AgentContext, LLMConfig, ProfileConfig, listed
@@ -347,10 +347,9 @@ class ConversableAgent:
         output: ActionOutput | None = None
         for each in self._actions:
             optional = asked_for(each.run, ctx=ctx)
-            output = await each.run(message, rely_action_out=output, **optional)
-            if not isinstance(output, ActionOutput):  # pyright: ignore[reportUnnecessaryIsInstance] - users' actions
-                kind = type(each).__name__
-                raise InvalidInput(f"{kind}.run must return an ActionOutput, not {output!r}")
+            method = f"{type(each).__name__}.run"
+            made = await awaited(each.run(message, rely_action_out=output, **optional), method)
+            output = checked_output(made, method)
         assert output is not None  # noqa: S101 - `build` saw an action
         return output
 
@@ -364,7 +363,8 @@ class ConversableAgent:
     async def remember(self, retry_counter: int, **said: Any) -> None:  # noqa: ANN401 - of write_memories
         """Call `write_memories`, with what newer versions pass only where it is asked for."""
         optional = asked_for(self.write_memories, current_retry_counter=retry_counter)
-        await self.write_memories(**said, **optional)
+        written = self.write_memories(**said, **optional)
+        await awaited(written, f"{type(self).__name__}.write_memories")
 
     async def found_in_memory(self, question: str) -> tuple[list[MemoryFragment], list[str]]:
         """Return what is read for a question, and the sets of the conversation to be searched."""

@@ -64,6 +64,9 @@ class Exchange:
             left = None if event_id else await asyncio.to_thread(self._left, runner)
             try:
                 reply = await self._reply(runner, event_id or left or new_id())
+            except Exception:
+                await runner.aclose()
+                raise
             except BaseException:
                 await runner.aclose(wait_s=0)  # what is cut off is not waited for
                 raise
@@ -106,10 +109,10 @@ class Exchange:
         async def answer(event: Said, ctx: RunnerContext) -> None:
             try:
                 reply = await self._answered(event, ctx)
+                ctx.send_event(OutputEvent(reply.to_dict()))
             except Exception as error:
                 self.failures[ctx.run.id] = error
                 raise
-            ctx.send_event(OutputEvent(reply.to_dict()))
 
         return answer
 
