@@ -855,6 +855,8 @@ def test_an_event_id_is_of_one_message(memory):
         assert await user.initiate_chat(joy, user, FIRST, event_id="1") == first
         with pytest.raises(IdempotencyConflict):
             await user.initiate_chat(joy, user, SECOND, event_id="1")
+        with pytest.raises(InvalidName, match="an event id"):
+            await user.initiate_chat(joy, user, SECOND, event_id="")
         assert len(model.asked) == 1
 
     asyncio.run(talk())

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from fornix import Memory
+from fornix.admission import Size
 from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
 from test_cli import Shell, process, unmeasured
 
@@ -277,6 +278,18 @@ def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:
     assert "when you said: Keep this." in found.stderr
     empty = shell("chat", "-k", "bob", *STATIC, stdin="/forget\n/again\n").stderr
     assert "nothing was said" in empty
+
+
+def test_an_answer_that_cannot_be_kept_is_told_on_a_line_of_its_own(shell: Shell) -> None:
+    """A rule keeps it out: the answer ends its line, the error is one, and the request is kept."""
+    with Memory.open(shell.db, embedder="static") as memory:
+        memory.key("ada").conversation("chat").add({"role": "user", "content": "Anybody?"})
+        memory.key("ada").set("chat").redefine(admission=[Size(max_chars=10)])
+    with ChatServer(["Never so long."]) as server:
+        told = shell(*words(server), stdin="/again\n", code=1)
+    assert told.stdout == "Never so long.\n"
+    assert "the request is kept" in told.stderr
+    assert kept(shell) == [("user", "Anybody?")]
 
 
 def test_what_cannot_be_used_is_one_sentence(shell: Shell) -> None:

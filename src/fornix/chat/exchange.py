@@ -61,9 +61,10 @@ class Exchange:
         )
         async with self.recipient.turns:
             runner = LocalRunner(agent, home)
-            left = None if event_id else await asyncio.to_thread(self._left, runner)
+            if event_id is None:
+                event_id = await asyncio.to_thread(self._left, runner) or new_id()
             try:
-                reply = await self._reply(runner, event_id or left or new_id())
+                reply = await self._reply(runner, event_id)
             except Exception:
                 await runner.aclose()
                 raise

@@ -246,6 +246,8 @@ class Chat:
                 pieces.append(piece)
                 if not self.session.json:
                     click.echo(show.plain(piece), nl=False)
+            answer = "".join(pieces)
+            kept = self._kept(request, answer)
         except KeyboardInterrupt:
             self._ended(request, pieces, {"answer": None, "stopped": True})
             self.session.note("stopped; the request is kept, Enter or /again asks again")
@@ -253,8 +255,6 @@ class Chat:
         except FornixError:
             self._newline(pieces)
             raise
-        answer = "".join(pieces)
-        kept = self._kept(request, answer)
         self.failed.discard(request.id)
         self._ended(request, pieces, {"answer": kept, "stopped": False})
         if kept != answer and not self.session.json:
