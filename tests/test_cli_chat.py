@@ -172,6 +172,50 @@ def test_a_request_that_failed_is_kept_and_asked_again(shell: Shell) -> None:
     assert kept(shell) == [("user", "Anybody?"), ("assistant", "Here.")]
 
 
+def test_a_request_that_failed_counts_until_it_is_answered_or_forgotten(shell: Shell) -> None:
+    """The exit code is of what is left without an answer at the end."""
+    with ChatServer([FAILING, "Here."]) as server:
+        shell(*words(server), stdin="Anybody?\n/again\n", code=0)
+    with ChatServer([FAILING]) as server:
+        shell(*words(server), stdin="Anybody?\n/forget\n", code=0)
+        shell(*words(server), stdin="Anybody?\nAgain?\n/forget\n", code=1)
+
+
+def test_tokens_are_of_the_prompt_that_was_made(shell: Shell) -> None:
+    """Of a request whose prompt has no room there are none, whatever was asked before."""
+    lines = f"Hello.\n{'so long ' * 200}\n"
+    first, second = shell.json(*words(), "-b", "50", stdin=lines, code=1)
+    assert first["tokens"] > 0
+    assert (second["tokens"], second["error"]["type"]) == (None, "BudgetTooSmall")
+
+
+def test_the_best_that_memory_finds_is_told_facts_first(shell: Shell) -> None:
+    """Five pieces at most, each of a set by its score."""
+    for n in range(7):
+        shell("add", f"The cat number {n} sleeps{' a lot' * n}.", "-k", "ada", *STATIC)
+    shell("add", "Where is the cat?! In the attic.", "-k", "ada", *STATIC)
+    shell("set", "ada", "pets.cat", "Momo")
+    (turn, why) = shell.json(*words(), stdin="Where is the cat\n/why\n")
+    head, *told = turn["answer"].splitlines()
+    assert head == "No model is asked; this is what memory holds on it:"
+    assert len(told) == 5
+    assert told[:2] == ['- pets.cat: "Momo"', "- Where is the cat?! In the attic."]
+    found = [piece for piece in why["why"] if piece["part"] == "items" and piece["shown"]]
+    found.sort(key=lambda piece: -piece["score"])
+    assert told[1:] == [f"- {piece['text']}" for piece in found[:4]]
+
+
+def test_what_others_wrote_into_the_conversation_is_no_open_request(shell: Shell) -> None:
+    """A message of parts is not asked again; escapes of a terminal are shown, not obeyed."""
+    with Memory.open(shell.db, embedder="static") as memory:
+        parts = [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
+        memory.key("ada").conversation("chat").add({"role": "user", "content": parts})
+    with ChatServer(["\x1b[31mred"]) as server:
+        told = shell(*words(server), stdin="\nHello?\n")
+    assert "no answer yet" not in told.stderr
+    assert told.stdout == "\\x1b[31mred\n"
+
+
 def test_an_answer_that_breaks_off_is_not_kept(shell: Shell) -> None:
     """Pieces that came are shown; the request stays open."""
     with ChatServer([ChatReply("One two three", cut_after=200)]) as server:
