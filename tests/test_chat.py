@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -706,6 +707,98 @@ def test_an_exchange_that_was_cut_off_goes_on_with_the_same_message(memory):
         await user.initiate_chat(joy, user, SECOND)
         assert await log(joy) == [FIRST, ANSWER, SECOND, ANSWER]
         assert prompts(model) == [P1, P3]
+
+    asyncio.run(talk())
+
+
+class Cut(UserProxyAgent):
+    """A reviewer in whose review an exchange is cut off."""
+
+    async def review(self, message, censored):
+        self.asked.set()
+        await asyncio.Event().wait()
+        return True, None
+
+    async def cut_off(self, user, joy, **said):
+        """Say something, and give up while the answer is reviewed."""
+        self.asked = threading.Event()
+        talking = asyncio.create_task(user.initiate_chat(joy, self, FIRST, **said))
+        assert await asyncio.to_thread(self.asked.wait, LIMIT_S)
+        talking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await talking
+
+
+def test_exchanges_that_were_cut_off_go_on_in_their_order(store):
+    """Of two that said the same, the older one is what is said again."""
+
+    async def talk():
+        joy, user = await table(says(), memory=store)
+        await Cut().cut_off(user, joy, event_id="one")
+        await Cut().cut_off(user, joy, event_id="two")
+        assert [(await user.initiate_chat(joy, user, FIRST)).rounds for _ in range(2)] == [0, 1]
+        assert await log(joy) == [FIRST, ANSWER] * 2
+
+    asyncio.run(talk())
+
+
+def test_an_exchange_is_left_to_agents_of_its_conversation(store):
+    """Another conversation on the same memory has other agents, whatever they are called."""
+
+    async def talk():
+        joy, user = await table(says(), memory=store)
+        await Cut().cut_off(user, joy)
+        other = AgentContext("other")
+        there = (
+            await ConversableAgent(joy.profile)
+            .bind(store)
+            .bind(other)
+            .bind(LLMConfig(says("other")))
+            .bind(BlankAction)
+            .build()
+        )
+        me = await UserProxyAgent().bind(store).bind(other).build()
+        await me.initiate_chat(there, me, FIRST)
+        assert await log(joy) == []
+        assert (await user.initiate_chat(joy, user, FIRST)).content == ANSWER
+        assert await log(there) == [FIRST, "other"]
+
+    asyncio.run(talk())
+
+
+def test_exchanges_at_the_same_time_go_in_turn_each_with_its_reviewer(memory):
+    """An agent answers one after the other, in the order in which it was spoken to."""
+
+    async def talk():
+        model = ScriptedChat(lambda asked: asked[-1]["content"].split()[-1])
+        joy, user = await table(model, memory=memory)
+        said = [f"q{n}" for n in range(6)]
+        reviewers = [Strict(text) for text in said]
+        pairs = zip(reviewers, said, strict=True)
+        talks = (user.initiate_chat(joy, reviewer, text) for reviewer, text in pairs)
+        replies = await asyncio.gather(*talks)
+        assert [reply.current_goal for reply in replies] == said
+        assert [reply.rounds for reply in replies] == [*range(6)]
+        assert [len(reviewer.seen) for reviewer in reviewers] == [1] * 6
+
+    asyncio.run(talk())
+
+
+def test_an_action_cannot_wait_for_another_exchange_of_its_conversation():
+    """It would wait for itself; nothing is remembered."""
+
+    class Asking(Action):
+        async def run(self, ai_message, **kwargs):
+            joy, user = self.table
+            return (await user.initiate_chat(joy, user, "inner")).action_report
+
+    async def talk():
+        asking = Asking()
+        joy, user = asking.table = await table(says())
+        await joy.bind(asking).build()
+        with pytest.raises(InvalidInput, match="cannot wait for another run"):
+            await asyncio.wait_for(user.initiate_chat(joy, user, "outer"), LIMIT_S)
+        assert await log(joy) == []
 
     asyncio.run(talk())
 
