@@ -654,6 +654,19 @@ def test_without_a_model_memory_answers_and_says_so(memory):
     asyncio.run(talk())
 
 
+def test_what_memory_tells_is_the_newest_first_and_never_the_question():
+    """Where search finds nothing: three pieces at most, each once."""
+
+    async def talk():
+        joy, user = await table(None, shared=AgentMemory(ShortTermMemory(buffer_size=9)))
+        for text in ("one", "two", "three", "four", "four", "Xyzzy?"):
+            await joy.memory.write(AgentMemoryFragment(text))
+        reply = await user.initiate_chat(joy, user, "Xyzzy?")
+        assert reply.content.splitlines()[1:] == ["- four", "- three", "- two"]
+
+    asyncio.run(talk())
+
+
 def test_layers_that_read_meaning_keep_doing_so_in_ram():
     """They stay where their embedder is, and hold what the exchange remembers."""
 
