@@ -8,6 +8,9 @@ BIN := .venv/bin
 BENCH_BIN := .venv-bench/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# Hundreds of tests start a process: it should find what was compiled before.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test check bench docs clean

@@ -34,6 +34,12 @@ settings.load_profile(SCALE)
 # A shell ignores Ctrl-C for what it starts with `&`, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What tests start is not measured: it runs what is tested here as well, starts a third slower for
+# it, and a Ctrl-C that comes while coverage holds its lock would stop it for good.
+if "PYTEST_XDIST_WORKER" in os.environ:  # the workers themselves were started with these
+    for _name in [name for name in os.environ if name.startswith("COVERAGE_")]:
+        del os.environ[_name]
+
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -36,7 +36,7 @@ class Counts:
 
 
 SCALES = {
-    "quick": Counts(kills=8, random_ops=1_500, walks=6, fuzz_examples=40, contention_s=0.7),
+    "quick": Counts(kills=5, random_ops=1_000, walks=6, fuzz_examples=40, contention_s=0.7),
     "full": Counts(kills=240, random_ops=25_000, walks=60, fuzz_examples=200, contention_s=20.0),
 }
 

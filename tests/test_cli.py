@@ -396,7 +396,7 @@ def test_an_import_that_is_ended_goes_on(tmp_path, how):
     """Ctrl-C or kill -9 in the middle, then the same command: the memory of one undisturbed run."""
     db, file = tmp_path / "app.db", chat_file(tmp_path, MESSAGES)
     words = ("import", str(file), "-k", "ada", "--embedder", "words")
-    with process(*words, db=db, env=unmeasured()) as child:
+    with process(*words, db=db) as child:
         reaches(db, 400_000)
         child.send_signal(how)
         try:
@@ -419,15 +419,6 @@ def test_an_import_that_is_ended_goes_on(tmp_path, how):
     assert run(*words, db=tmp_path / "calm.db")[0] == 0
     calm = run("export", db=tmp_path / "calm.db")[1]
     assert without_time(exported) == without_time(calm)
-
-
-def unmeasured() -> dict[str, str]:
-    """An environment in which coverage stays out of a child.
-
-    A Ctrl-C that comes while coverage holds the lock of its collector stops that process for good;
-    one that gave up its rights could not write what it found.
-    """
-    return {name: v for name, v in os.environ.items() if not name.startswith("COVERAGE")}
 
 
 def without_time(exported: bytes) -> list[dict[str, object]]:
@@ -663,9 +654,7 @@ def test_a_memory_that_cannot_be_written_can_be_read():
 
         def nobody(*words):
             command = [sys.executable, "-c", AS_NOBODY, "--db", str(db), *words]
-            return subprocess.run(
-                command, env=unmeasured(), capture_output=True, text=True, check=False, timeout=60
-            )
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
         read, refused = nobody("list", "-k", "ada"), nobody("add", "x", "-k", "ada")
         assert (read.returncode, "green tea" in read.stdout) == (0, True), read.stderr

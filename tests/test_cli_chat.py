@@ -17,7 +17,7 @@ import pytest
 from fornix import Memory
 from fornix.admission import Size
 from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
-from test_cli import Shell, process, unmeasured
+from test_cli import Shell, process
 
 STATIC = ("--embedder", "static")
 FAILING = ChatReply(status=400, error={"message": "no"})
@@ -236,7 +236,7 @@ def test_an_answer_that_is_stopped_or_killed_loses_no_request(shell: Shell, how:
 
     with (
         ChatServer(reply) as server,
-        process(*words(server), db=shell.db, env=unmeasured()) as child,
+        process(*words(server), db=shell.db) as child,
     ):
         assert child.stdin is not None
         assert child.stdout is not None

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from cli_agent import Counter
 from fornix import LocalRunner, Memory, Retain
 from fornix.cli import fornix
-from test_cli import Shell, process, run, unmeasured
+from test_cli import Shell, process, run
 
 HERE = Path(__file__).parent
 AGENT = f"{HERE / 'cli_agent.py'}:"
@@ -239,7 +239,7 @@ def test_a_run_that_is_ended_goes_on(tmp_path, how):
     db = tmp_path / "app.db"
     file = write(tmp_path, *inputs(*((f"k{n % KEYS}", n) for n in range(MANY))))
     words = ("run", f"{AGENT}Slow", "-i", file, *WORDS)
-    with process(*words, "--json", db=db, env=unmeasured()) as child:
+    with process(*words, "--json", db=db) as child:
         assert child.stdout is not None
         for _ in range(MANY // 4):
             child.stdout.readline()
@@ -304,7 +304,7 @@ def test_serve_works_on_the_inbox_until_it_is_told_to_stop(tmp_path):
         child.terminate()
         _, err = child.communicate(timeout=30)
         assert (child.returncode, b"serving" in err, b"Traceback" in err) == (0, True, False)
-    with process(*words[:3], *WORDS, db=db, env=unmeasured()) as child:
+    with process(*words[:3], *WORDS, db=db) as child:
         assert child.stderr is not None
         child.stderr.readline()
         child.send_signal(signal.SIGINT)

@@ -16,9 +16,10 @@ def kill(store, owner):
     store._owners.dismiss(owner)
 
 
-TestRamMachine = store_machine(lambda path: RamStore()).TestCase
 SqliteMachine = store_machine(SqliteStore.open, kill_owner=kill, persistent=True)
-TestSqliteMachine = pytest.mark.timeout(900)(SqliteMachine.TestCase)  # shrinking takes minutes
+shrinks = pytest.mark.timeout(900)  # what fails is made small, which takes minutes
+TestRamMachine = shrinks(store_machine(lambda path: RamStore()).TestCase)
+TestSqliteMachine = shrinks(SqliteMachine.TestCase)
 
 
 @pytest.fixture

@@ -162,8 +162,9 @@ def has_read(looked: str | None, named: Mapping[SetRef, Collection[str]], scope:
     try:
         return any(one in named.get(ref, ()) for ref, one in Looked.of(looked, scope).found())
     except (AttributeError, TypeError, ValueError):  # somebody else kept it, in a shape of theirs
-        seen = cast("dict[str, Any]", wire.decode(looked))
-    names = names_in([seen[part] for part in ("items", "searches") if part in seen])
+        seen = wire.decode(looked)
+    parts = [seen.get(part) for part in ("items", "searches")] if isinstance(seen, dict) else seen
+    names = names_in(parts)
     return any(
         ref.name in names and not names.isdisjoint(ids)
         for ref, ids in named.items()

@@ -142,7 +142,9 @@ class Watch:
         for lane in parked:
             self._look_at_parked(lane)
         elsewhere = {lane.scope for lane in (*blocked, *parked)}
-        foreign = [t for t in self._desk.waiting() if self._is_elsewhere(t.key, elsewhere)]
+        waiting = self._desk.waiting()
+        keys = {k for k in {t.key for t in waiting} if self._is_elsewhere(k, elsewhere)}
+        foreign = [t for t in waiting if t.key in keys] if keys else []
         for ticket in foreign:
             self._desk.look_up(ticket.run)
         if self.serving:

@@ -43,6 +43,15 @@ class ErasingRunLaws(Laws):
         assert forget(store, "i").counts["runs"] == 1
         assert [known(store, n).forgotten for n in (other, reader)] == [False, True]
 
+    @pytest.mark.parametrize("looked", ["1", "null", '"i"', "[]", '[["notes"],"i"]', '{"items":1}'])
+    def test_what_was_looked_up_may_have_any_shape(self, store: Store, looked: str) -> None:
+        """A step that somebody else kept is read as texts; it stops no forgetting."""
+        write(store, add("i"))
+        run = run_of(store, event='"1"')
+        step(store, run, looked=looked)
+        assert forget(store, "i").counts.get("runs", 0) == ("notes" in looked)
+        assert known(store, run).forgotten == ("notes" in looked)
+
     def test_a_run_that_is_not_over_loses_them_once_it_is(self, store: Store) -> None:
         """Until then the receipt says that it is open."""
         run = run_of(store)
