@@ -800,15 +800,17 @@ def test_exchanges_at_the_same_time_go_in_turn_each_with_its_reviewer(memory):
 def test_an_action_cannot_wait_for_another_exchange_of_its_conversation():
     """It would wait for itself; nothing is remembered."""
 
+    seated = []
+
     class Asking(Action):
         async def run(self, ai_message, **kwargs):
-            joy, user = self.table
+            joy, user = seated
             return (await user.initiate_chat(joy, user, "inner")).action_report
 
     async def talk():
-        asking = Asking()
-        joy, user = asking.table = await table(says())
-        await joy.bind(asking).build()
+        joy, user = await table(says())
+        seated.extend([joy, user])
+        await joy.bind(Asking).build()
         with pytest.raises(InvalidInput, match="cannot wait for another run"):
             await asyncio.wait_for(user.initiate_chat(joy, user, "outer"), LIMIT_S)
         assert await log(joy) == []

@@ -126,10 +126,7 @@ def test_two_chats_that_answer_one_request_keep_one_answer(shell: Shell) -> None
         return ChatReply(next(numbers))
 
     with ChatServer(reply) as server, ExitStack() as stack:
-        chats = [
-            stack.enter_context(process(*words(server), db=shell.db, env=unmeasured()))
-            for _ in range(2)
-        ]
+        chats = [stack.enter_context(process(*words(server), db=shell.db)) for _ in range(2)]
         for child in chats:
             assert child.stdin is not None
             child.stdin.write(b"/again\n")
@@ -269,7 +266,6 @@ def test_ctrl_c_at_the_prompt_drops_the_line_and_the_chat_goes_on(shell: Shell) 
         stdin=theirs,
         stdout=theirs,
         stderr=subprocess.PIPE,
-        env=unmeasured(),
     )
     os.close(theirs)
     shown = b""
