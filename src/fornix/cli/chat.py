@@ -55,7 +55,8 @@ HELP = """\
 /forget  erase the last request and its answer for good
 /quit    end; so does Ctrl-D
 /help    this
-Ctrl-C stops an answer, or drops a line. One that begins with a space is said, whatever it begins with then."""
+Ctrl-C stops an answer, and drops a line that is not sent.
+A line that begins with a space is said, whatever it begins with then."""
 
 
 @command("chat")
