@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from fornix.compat.agentscope import (
     deserialize,
 )
 from fornix.conversation import COMPRESSED, SUMMARY, ConversationMemory
-from fornix.errors import InvalidInput, ModelUnavailable
+from fornix.errors import EmbedderFailed, InvalidInput, ModelUnavailable
 from fornix.llm import ScriptedChat
 from pages import ROOT
 
@@ -907,6 +909,49 @@ def test_the_first_of_one_id_stays_where_it_is(make):
     assert said(memory.get_memory()) == ["A", "B"]
 
 
+def test_an_add_says_what_is_new(make):
+    """The ids of messages that were not there yet, and of no others."""
+    memory = make()
+    assert memory.add(A) == [A.id]
+    assert memory.add([A, B]) == [B.id]
+    assert memory.load([A, B]) == []
+
+
+def test_a_content_is_one_with_and_without_its_embedding(make):
+    """What a message says is what tells it from others where contents do."""
+    memory = make(dedupe="content", embedding_model=lambda texts: [[1.0] for _ in texts])
+    memory.add({"name": "u", "content": "a"}, embed=True)
+    memory.add({"name": "u", "content": "a"})
+    assert memory.size() == 1
+
+
+def test_a_file_of_another_system(abc, tmp_path):
+    """A mark of its encoding at the beginning is no part of its JSON."""
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps([{"name": "u", "content": "x"}]), encoding="utf-8-sig")
+    abc.load(path)
+    assert abc.size() == 4
+
+
+def test_what_is_missing_of_a_message_is_made():
+    """By `from_dict`, as in a new one; what is given stays, and nothing is taken from the dict."""
+    made, other = (Msg.from_dict({"name": "u", "content": "x"}) for _ in range(2))
+    assert sorted(made) == sorted(Msg("u", "x"))
+    assert (made.role, made.url) == ("assistant", None)
+    assert made.id != other.id
+    assert Msg.from_dict(A) == A
+
+
+def test_two_delete_at_once(make):
+    """A place is that of the moment: both delete, nothing is deleted twice, and nobody fails."""
+    memory = make()
+    memory.add([Msg("u", str(n)) for n in range(80)])
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(lambda: sum(memory.delete(0) for _ in range(30))) for _ in "ab"]
+        assert [one.result() for one in both] == [30, 30]
+    assert memory.size() == 20
+
+
 def test_a_class_of_a_program(make):
     """A message of a class of the caller's own is kept as a `Msg`, with its items."""
 
@@ -953,6 +998,92 @@ def test_in_a_batch_all_is_of_one_commit(tmp_path):
         with ada.batch() as batch:
             TemporaryMemory(memory=batch).load([B, C], overwrite=True)
         assert memory.get_memory() == [B, C]
+
+
+def test_an_export_takes_the_place_of_files_alone(abc, tmp_path):
+    """A device, a pipe or a folder stays what it is; of a link, what it leads to is written."""
+    os.mkfifo(tmp_path / "pipe")
+    for wrong in (tmp_path, tmp_path / "pipe", tmp_path / "no" / "file", "", "\0", "\ud800"):
+        with pytest.raises(InvalidInput, match="cannot be written"):
+            abc.export(file_path=wrong)
+    for wrong in (5, b"x"):
+        with pytest.raises(InvalidInput, match="path"):
+            abc.export(file_path=wrong)
+    with pytest.raises(InvalidInput, match="regular"):
+        abc.load(tmp_path / "pipe")
+    (tmp_path / "real.json").touch()
+    (tmp_path / "link.json").symlink_to("real.json")
+    abc.export(file_path=tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    fresh = TemporaryMemory()
+    fresh.load(tmp_path / "real.json")
+    assert fresh.get_memory() == [A, B, C]
+    assert sorted(one.name for one in tmp_path.iterdir() if ".db" not in one.name) == [
+        "link.json",
+        "pipe",
+        "real.json",
+    ]
+
+
+def test_two_exports_to_one_path(tmp_path):
+    """Each is whole when it appears, whoever else writes there."""
+    path, sizes = tmp_path / "talk.json", (3, 400)
+    path.write_text("[]", encoding="utf-8")
+    memories = [TemporaryMemory() for _ in sizes]
+    for memory, size in zip(memories, sizes, strict=True):
+        memory.add([Msg("u", f"{n}") for n in range(size)])
+
+    def write(memory):
+        for _ in range(30):
+            memory.export(file_path=path)
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(write, memory) for memory in memories]
+        while not all(one.done() for one in both):
+            assert len(json.loads(path.read_text(encoding="utf-8"))) in (0, *sizes)
+        for one in both:
+            one.result()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda memory: memory.add({"__type": ["Msg"], "content": "x"}),
+        lambda memory: memory.load('{"content": ' + "1" * 5000 + "}"),
+        lambda memory: memory.get_memory(filter_func=5),
+        lambda memory: memory.retrieve_by_embedding([1.0], 5),
+        lambda memory: memory.retrieve_by_embedding([1.0], lambda *_: None),
+        lambda memory: memory.retrieve_by_embedding([1.0], lambda *_: float("nan")),
+        lambda memory: memory.update_config(5),
+        lambda memory: TemporaryMemory(5),  # pyright: ignore[reportArgumentType] - wrong on purpose
+        lambda memory: TemporaryMemory(name=""),
+        lambda memory: deserialize(None),  # pyright: ignore[reportArgumentType] - wrong on purpose
+        lambda memory: Msg.from_dict(5),  # pyright: ignore[reportArgumentType] - wrong on purpose
+    ],
+)
+def test_what_cannot_be_meant_is_an_error_of_ours(call: Any):
+    """It says what was wrong, and nothing is changed."""
+    memory = TemporaryMemory()
+    memory.add([{**A, "embedding": [1.0]}, {**B, "embedding": [1.0]}])
+    before = memory.get_memory()
+    with pytest.raises(InvalidInput):
+        call(memory)
+    assert memory.get_memory() == before
+
+
+@pytest.mark.parametrize("answer", [None, [], [[], [], []], [[[1.0]]] * 3, 5, [["a"]] * 3])
+def test_what_a_model_answers_is_checked(abc, answer):
+    """What is not one vector of numbers for each text is an error, and nothing is kept of it."""
+    with pytest.raises(EmbedderFailed):
+        abc.get_embeddings(lambda _: answer)
+    assert abc.get_embeddings() == [None, None, None]
+
+
+def test_the_last_less_than_none_says_which_argument(abc):
+    """An error names what the caller wrote."""
+    with pytest.raises(InvalidInput, match="recent_n"):
+        abc.get_memory(recent_n=-1)
 
 
 def test_what_is_only_promised():

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from fornix import Memory
-from fornix.compat.agentscope import AgentBase, DialogAgent, Msg, TemporaryMemory
+from fornix.compat.agentscope import AgentBase, DialogAgent, Msg, TemporaryMemory, deserialize
 from fornix.errors import InvalidInput, ModelUnavailable
-from fornix.llm import ScriptedChat
+from fornix.llm import OpenAIChat, ScriptedChat
+from fornix.testing import ChatServer
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
 def test_a_message_keeps_name_role_and_content_for_a_model():
@@ -38,11 +41,63 @@ def test_a_message_without_a_role_is_sent_as_the_assistants(role: str | None):
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], None, "a\nb"),
         ({"seat": "window"}, None, "{'seat': 'window'}"),
         ([1, 2], None, "[1, 2]"),
+        ("look", PIXEL, "look\ndata:image/png;base64"),
     ],
 )
 def test_contents_and_urls_reach_a_model_as_text(content: object, url: object, text: str):
-    """Urls follow the content, a line each; no content is lost on the way."""
-    assert Msg("Ada", content, url, role="user").to_chat()["content"] == text  # pyright: ignore[reportArgumentType] - tuples and lists
+    """Urls follow the content, a line each, and data is named; no content is lost on the way."""
+    model = ScriptedChat(["yes"])
+    model.complete([Msg("Ada", content, url, role="user")])  # pyright: ignore[reportArgumentType] - tuples and lists
+    (told,) = model.asked[0].messages
+    assert told == {"role": "user", "content": text, "name": "Ada"}
+
+
+def test_images_are_parts_for_a_model_that_takes_them():
+    """In the OpenAI protocol: after the text, each by itself; what is no image stays text."""
+    urls = ["https://e.org/A.PNG?size=9", "notes.txt", PIXEL, "a.png", "https://[e.org/b.png"]
+    looks = Msg("Ada", "look", urls, role="user")
+    with ChatServer(["A cat."]) as server:
+        chat = OpenAIChat("small", base_url=server.url, api_key="any", takes_images=True)
+        with chat:
+            assert chat.takes_images
+            assert chat.complete([looks, Msg("bot", "And this?", PIXEL)]) == "A cat."
+            assert "".join(chat.stream([Msg("Ada", None, PIXEL, role="user")])) == "A cat."
+        first, second = (asked.body["messages"] for asked in server.asked)
+    assert first == [
+        {
+            "role": "user",
+            "name": "Ada",
+            "content": [
+                {"type": "text", "text": "look\nnotes.txt\na.png\nhttps://[e.org/b.png"},
+                {"type": "image_url", "image_url": {"url": urls[0]}},
+                {"type": "image_url", "image_url": {"url": PIXEL}},
+            ],
+        },
+        {"role": "assistant", "name": "bot", "content": "And this?\ndata:image/png;base64"},
+    ]
+    assert second[0]["content"] == [{"type": "image_url", "image_url": {"url": PIXEL}}]
+
+
+def test_an_agent_shows_its_model_images():
+    """Also those that it remembers, if its model takes images; another is told of them."""
+    seen = [Msg("Ada", "look", PIXEL, role="user"), Msg("Ada", "And?", role="user")]
+    for urls, text in (([PIXEL], "look"), (None, "look\ndata:image/png;base64")):
+        model = ScriptedChat(["A cat.", "Grey."], takes_images=urls is not None)
+        bot = DialogAgent("bot", model=model)
+        for message in seen:
+            bot.reply(message)
+        told = model.asked[1].messages[0]
+        assert (told["content"], told.get("urls")) == (text, urls)
+        assert bot.memory.get_memory()[0] == seen[0]
+
+
+def test_several_urls_are_a_list():
+    """However they are given: a message is the same after it was kept, or serialised."""
+    message = Msg("Ada", "look", ("a.png", "b.png"))
+    assert message.url == ["a.png", "b.png"]
+    memory = TemporaryMemory()
+    memory.add(message)
+    assert memory.get_memory() == [message] == [deserialize(message.serialize())]
 
 
 def test_a_message_that_cannot_be_told_is_an_error():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dialogue_worker import turn
-from fornix import Agent, InputEvent, LocalRunner, Memory, action
+from fornix import Agent, InputEvent, LocalRunner, Memory, ScriptedChat, action
 from fornix.admission import Exact, Size
 from fornix.conversation import COMPRESSED, SUMMARY, Msg, TemporaryMemory
 from fornix.errors import (
@@ -26,7 +26,7 @@ from fornix.errors import (
     SetDefinitionConflict,
 )
 from fornix.messages import Message
-from fornix.summarise import Summary
+from fornix.summarise import Summary, tokens
 from scale import COUNTS
 
 WORKER = Path(__file__).with_name("dialogue_worker.py")
@@ -95,6 +95,27 @@ def test_what_a_model_is_told(talk):
     ]
 
 
+def test_what_a_chat_model_is_told(talk):
+    """Whatever is in a conversation, a `ChatModel` takes it: calls as text, urls, known roles."""
+    asks, calls, says = turn("a", 1)
+    talk.add([user(0), asks, calls, says, {"role": "narrator", "content": {"at": 5}, "name": 5}])
+    talk.add(Msg("Ada", "look", ["https://e.org/a.png", "b.txt"], role="user"))
+    for takes, looks in (
+        (True, {"content": "look\nb.txt", "urls": ["https://e.org/a.png"]}),
+        (False, {"content": "look\nhttps://e.org/a.png\nb.txt"}),
+    ):
+        model = ScriptedChat(["Yes."], takes_images=takes)
+        model.complete(talk.messages(for_chat=True))
+        assert model.asked[0].messages == (
+            {"role": "user", "content": "number 0"},
+            {"role": "user", "content": "What is number 1?"},
+            {"role": "assistant", "content": "look({})"},
+            {"role": "user", "content": "It is 1."},
+            {"role": "user", "content": "{'at': 5}"},
+            {"role": "user", "name": "Ada", **looks},
+        )
+
+
 def test_a_call_is_told_with_its_answer_or_not_at_all(talk):
     """A call that was never answered is left out once something else is said; so is an answer."""
     asks, calls, says = turn("a", 1)
@@ -117,6 +138,23 @@ def test_the_last_ones_part_no_call_from_its_answer(talk):
     talk.delete("a-1-calls")
     assert ids(talk.get_memory(recent_n=1)) == ["a-1-says"]
     assert talk.get_memory(recent_n=0) == []
+
+
+def test_a_call_that_is_far_back_is_not_looked_for(talk):
+    """An answer long after its call comes alone: the last message is not all of a conversation."""
+    _, calls, says = turn("a", 1)
+    talk.add([calls, *[user(n) for n in range(300)], says])
+    assert ids(talk.get_memory(recent_n=1)) == [says["id"]]
+
+
+def test_a_search_finds_messages_and_no_summary(talk):
+    """Those that were summed up too; the summary says the same, and is none of them."""
+    talk.add([{"id": "cat", "role": "user", "content": "My cat is called Momo."}, user(1)])
+    talk.compress(keep_recent=1)
+    assert "Momo" in talk.summary
+    found = [hit.item.id for hit in talk.search("cat called Momo")]
+    assert found[0] == "cat"
+    assert SUMMARY not in found
 
 
 def test_blocks_are_known_as_pairs(talk):
@@ -265,6 +303,48 @@ def test_a_long_conversation_takes_several_commits(talk):
     assert talk.size() == 1_200
 
 
+class Broken:
+    """A summariser whose model is down."""
+
+    def summarise(self, texts, *, max_tokens=256, vectors=None):
+        raise ModelFailed("scripted", "it is down")
+
+    def topics(self, texts, limit, *, max_tokens=256, vectors=None):
+        return ()
+
+
+class Looking(Broken):
+    """A summariser that looks at the conversation each time, before it says anything."""
+
+    def __init__(self, talk):
+        self.talk, self.seen = talk, []
+
+    def summarise(self, texts, *, max_tokens=256, vectors=None):
+        marked = self.talk.get_memory(COMPRESSED, prepend_summary=False)
+        self.seen.append(set(ids(marked)))
+        return Summary(text="SUM", by="looking", tokens=1)
+
+
+def test_no_commit_of_a_long_compression_parts_a_call_from_its_answer(talk):
+    """What begins in one and ends in the next is summed up by the next."""
+    _, calls, says = turn("a", 1)
+    talk.add([*[user(n) for n in range(999)], calls, says, user(1_000)])
+    model = Looking(talk)
+    assert talk.compress(keep_recent=1, model=model).messages == 1_001
+    between = model.seen[1]
+    assert len(between) > 900
+    assert not {calls["id"], says["id"]} & between
+
+
+def test_a_summary_is_never_longer_than_it_may_be(talk):
+    """However often it rolls on, and whatever room the one before took."""
+    for n in range(6):
+        talk.add({"role": "user", "content": f"In year {n} the garden had roses and a pond."})
+        talk.add({"role": "assistant", "content": f"Noted the garden of year {n}."})
+        talk.compress(keep_recent=0, max_tokens=64 if n < 4 else 40)
+        assert tokens(talk.summary) <= (64 if n < 4 else 40)
+
+
 def test_a_summary_of_ones_own(talk):
     """With the marks of what it stands for, in one commit; "" takes it away."""
     given = talk.add([user(n) for n in range(3)])
@@ -274,16 +354,6 @@ def test_a_summary_of_ones_own(talk):
     assert told(talk) == ["2"]
     with pytest.raises(TypeError, match="summary"):
         talk.update_compressed_summary(5)
-
-
-class Broken:
-    """A summariser whose model is down."""
-
-    def summarise(self, texts, *, max_tokens=256, vectors=None):
-        raise ModelFailed("scripted", "it is down")
-
-    def topics(self, texts, limit, *, max_tokens=256, vectors=None):
-        return ()
 
 
 class Counting(Broken):
@@ -305,6 +375,38 @@ def test_a_summariser_of_ones_own(talk):
     assert done.by == "extractive"
     assert "down" in done.because
     assert "first user: number 0" in done.summary
+
+
+class Saying(Broken):
+    """A summariser that returns, or raises, what it is made with."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def summarise(self, texts, *, max_tokens=256, vectors=None):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "because"),
+    [
+        (None, "no summary"),
+        ("a text", "no summary"),
+        (Summary(text=5, by="x", tokens=1), "no summary"),  # pyright: ignore[reportArgumentType] - wrong on purpose
+        (Summary(text="", by="x", tokens=0), "nothing"),
+        (Summary(text="word " * 600, by="x", tokens=1), "more than 512 tokens"),
+        (ZeroDivisionError("x"), "ZeroDivisionError"),
+    ],
+)
+def test_a_summariser_that_does_wrong_is_stood_in_for(talk, answer, because):
+    """Whatever it returns or raises: sentences are chosen, and it is said why."""
+    talk.add([user(n) for n in range(3)])
+    done = talk.compress(keep_recent=1, model=Saying(answer))
+    assert (done.messages, done.by) == (2, "extractive")
+    assert because in done.because
+    assert talk.summary == "user: number 0\nuser: number 1"
 
 
 @pytest.mark.parametrize(
@@ -329,6 +431,116 @@ def test_forgetting_reaches_the_summary(key, talk):
     assert talk.summary == ""
     assert not key.set("talk").history(SUMMARY)
     assert not [hit for hit in key.search("4711") if "4711" in (hit.item.text or "")]
+
+
+def test_what_is_left_of_a_forgotten_summary_is_told_again(talk):
+    """Nothing stands for it then: a model is told it, and the next summary is made of it anew."""
+    talk.add([user(n) for n in range(8)])
+    talk.compress(keep_recent=2)
+    talk.forget("1")
+    left = [f"number {n}" for n in (0, 2, 3, 4, 5, 6, 7)]
+    assert [message["content"] for message in talk.messages()] == left
+    done = talk.compress(keep_recent=4, trigger_tokens=30)
+    assert (done.messages, done.summary.splitlines()) == (3, [f"user: {one}" for one in left[:3]])
+    assert told(talk) == [SUMMARY, "4", "5", "6", "7"]
+    assert talk.uncompress() == 3
+    assert [message["content"] for message in talk.messages()] == left
+
+
+def test_a_summary_of_ones_own_over_marks_of_ones_own(talk):
+    """Marked first, then summed up: forgetting one of them takes the summary too."""
+    given = talk.add([user(n) for n in range(3)])
+    talk.update_messages_mark(COMPRESSED, msg_ids=given[:2])
+    assert len(talk.messages()) == 3
+    assert talk.update_compressed_summary("SUM", given[:2]) == 0
+    assert [message["content"] for message in talk.messages()] == ["SUM", "number 2"]
+    talk.forget("0")
+    assert talk.summary == ""
+
+
+class Listing(Broken):
+    """A summariser that says all that it is given."""
+
+    def summarise(self, texts, *, max_tokens=256, vectors=None):
+        return Summary(text="\n".join(texts), by="listing", tokens=8)
+
+
+def test_a_summary_and_what_it_is_not_of_are_read_at_one_moment(talk):
+    """While others sum up and undo, each message is told by the summary or itself, never twice."""
+    talk.add([user(n) for n in range(8)])
+    every = [f"number {n}" for n in range(8)]
+
+    def sum_up():
+        for _ in range(20):
+            talk.compress(keep_recent=2, model=Listing())
+            talk.uncompress()
+
+    with ThreadPoolExecutor(1) as pool:
+        done, reads = pool.submit(sum_up), 0
+        while not done.done() or not reads:
+            text = "\n".join(message["content"] for message in talk.messages())
+            assert text.replace("user: ", "").splitlines() == every
+            reads += 1
+        done.result()
+
+
+def test_contents_of_any_kind_and_urls_are_told(key, talk):
+    """As text, where a model's form has no such content: by the conversation, and by prompts."""
+    memory = TemporaryMemory(memory=key, name="own")
+    parts = [{"type": "text", "text": "five"}]
+    added = [
+        Msg("Ada", {"seat": "window"}, role="user"),
+        Msg("Ada", [1, 2], role="user"),
+        Msg("Ada", "look", ["https://e.org/a.png", "data:image/png;base64,AAAA"], role="user"),
+        Msg("Ada", None, "b.png", role="user"),
+        Msg("Ada", parts, role="user"),
+        {"role": "assistant", "content": 5},
+    ]
+    texts = [
+        "{'seat': 'window'}",
+        "[1, 2]",
+        "look\nhttps://e.org/a.png\ndata:image/png;base64",
+        "b.png",
+        parts,
+        "5",
+    ]
+    talk.add(added)
+    memory.add(added)
+    assert [message["content"] for message in talk.messages()] == texts
+    assert "a.png" in talk.search("e.org a.png", limit=1)[0].item.text
+    for name in ("talk", "own"):
+        found = key.context(None, messages=name, sets=None, recent=9)
+        said = [message["content"].removeprefix("Ada: ") for message in found.messages]
+        assert said == [*texts[:4], "five", "5"]
+    assert talk.get_memory(recent_n=6)[2]["url"] == added[2].url
+
+
+def test_instructions_of_a_developer_are_no_request(key, talk):
+    """They are the system's, under a newer name: no prompt repeats them, no summary spares them."""
+    talk.add([user(0), {"id": "d", "role": "developer", "content": "Be brief."}])
+    talk.add({"id": "last", "role": "assistant", "content": "Yes."})
+    assert "Be brief" not in key.context(None, sets=None).text
+    assert talk.compress(keep_recent=1).messages == 1
+    assert told(talk) == [SUMMARY, "0", "last"]
+
+
+@pytest.mark.parametrize("wrong", [5, None, [], {"content": 5}, {"content": ["x"]}])
+def test_what_is_no_state_is_refused(talk, wrong):
+    """And nothing is changed."""
+    talk.add(user(1))
+    with pytest.raises(InvalidInput):
+        talk.load_state_dict(wrong)
+    assert talk.size() == 1
+
+
+def test_a_summary_makes_no_conversation_the_newest(key, talk):
+    """A context goes on with the one in which something was said last, whatever is summed up."""
+    other = key.conversation("other")
+    other.add(user(1))
+    talk.add(user(2))
+    other.update_compressed_summary("SUM")
+    other.update_compressed_summary("SUM of 1", "1")
+    assert [one["content"] for one in key.context(None, sets=None).messages] == ["number 2"]
 
 
 def test_a_context_reads_the_conversation(key, talk):
@@ -439,5 +651,23 @@ def test_two_processes_in_one_conversation(tmp_path):
 
 def test_a_memory_of_messages_reads_a_conversation(key, talk):
     """A set of messages is one, whichever way it is opened."""
-    TemporaryMemory(memory=key, name="talk").add(Msg("Ada", "x", role="user"))
-    assert [message["content"] for message in talk.get_memory()] == ["x"]
+    memory = TemporaryMemory(memory=key, name="talk")
+    memory.add([Msg("Ada", "x", role="user"), {"content": "y"}])
+    assert [message["content"] for message in talk.get_memory()] == ["x", "y"]
+    for for_chat in (False, True):
+        last = talk.messages(1, for_chat=for_chat)
+        assert last == [{"role": "assistant", "content": "y"}]
+
+
+@pytest.mark.parametrize("strange", [{"more": 5}, {"calls": 5}, {"answers": [5]}, {"role": 5}])
+def test_what_others_put_into_the_set_is_read(key, talk, strange):
+    """An item that `ConversationMemory` did not write breaks no call of a conversation."""
+    talk.add(user(1))
+    key.set("talk").add({"content": "x", **strange}, text="x", id="strange")
+    talk.add(user(2))
+    assert ids(talk.get_memory()) == ["1", "strange", "2"]
+    for for_chat in (False, True):
+        contents = [one["content"] for one in talk.messages(for_chat=for_chat)]
+        assert contents == ["number 1", "x", "number 2"]
+    assert talk.compress(keep_recent=1).messages == 2
+    assert key.context("x").text

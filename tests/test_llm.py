@@ -149,6 +149,17 @@ def test_who_spoke_is_told_in_a_way_that_servers_take(serve, name, sent, said):
         assert told == {"role": "user", "content": said} | ({} if sent is None else {"name": sent})
 
 
+def test_a_speaker_named_in_the_text_still_shows_images(serve):
+    """Only the name moves."""
+    chat, server = serve("Yes.", takes_images=True)
+    chat.complete(
+        [{"role": "user", "content": "hi", "name": "Zoë", "urls": ["https://example.org/a.png"]}]
+    )
+    (told,) = server.asked[0].body["messages"]
+    assert [part["type"] for part in told["content"]] == ["text", "image_url"]
+    assert told["content"][0]["text"] == "Zoë: hi"
+
+
 def test_two_speakers_never_get_one_name(serve):
     """Who has the name itself keeps it; who would share one is named in the text."""
     chat, server = serve("Yes.")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from fornix.conversation import MemoryBase, MessageBase, Msg, TemporaryMemory
 from fornix.errors import InvalidInput
-from fornix.llm import ChatModel
+from fornix.llm import ChatModel, checked_messages
 from fornix.values import checked_name
 
 
@@ -96,10 +96,11 @@ class DialogAgent(AgentBase):
         past = cast("list[dict[str, Any]]", self.memory.get_memory())
         known = {unit.get("id") for unit in past} - {None}
         told = [*past, *(one for one in got if one.get("id") not in known)]
-        asked: list[dict[str, str]] = [Msg.from_items(unit).to_chat() for unit in told]
+        asked: list[Mapping[str, Any]] = [Msg.from_items(unit) for unit in told]
         if self.sys_prompt:
             asked.insert(0, {"role": "system", "content": self.sys_prompt})
-        answer = Msg(self.name, self.model.complete(asked))
+        said = checked_messages(asked, images=self.model.takes_images)
+        answer = Msg(self.name, self.model.complete(said))
         self.memory.add([*got, answer])
         return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isnan, nan
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -42,7 +43,7 @@ def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> list[li
         raise EmbedderFailed(f"the embedding model raised {error!r}") from error
     if rows.ndim == 1 and len(texts) == 1:
         rows = rows[None, :]
-    if rows.ndim == 1 or len(rows) != len(texts) or not np.isfinite(rows).all():
+    if rows.ndim != 2 or len(rows) != len(texts) or not rows.size or not np.isfinite(rows).all():  # noqa: PLR2004 - a row per text
         raise EmbedderFailed(
             f"the embedding model answered {len(texts)} texts with the shape {rows.shape}, "
             "not with one vector each"
@@ -62,3 +63,21 @@ def vector_of(query: object) -> object | None:
             return numbers
     kind = type(cast("object", query)).__name__
     raise InvalidInput(f"a query is a text, a message or a vector, not {kind}")
+
+
+def score_of(metric: Callable[[Any, Any], float], asked: object, vector: object) -> float:
+    """Return how near two vectors are.
+
+    Raises:
+        InvalidInput: *metric* is no function, or gives no number.
+    """
+    if not callable(metric):
+        raise InvalidInput(f"a metric is told two vectors, not {metric!r}")
+    found = metric(asked, vector)
+    try:
+        score = float(found)
+    except (TypeError, ValueError):
+        score = nan
+    if isnan(score):
+        raise InvalidInput(f"the metric returned {found!r:.40}, which is no score")
+    return score

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from errno import EINVAL
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Any, cast
 
 from fornix.conversation.message import TYPE, Msg
@@ -31,6 +33,8 @@ def read_messages(source: str | Path) -> list[dict[str, Any]]:
         raise InvalidInput(f"{what} is nested too deeply for messages") from error
     except json.JSONDecodeError as error:
         raise NotJson(f"Cannot load {what} via json.loads: {error.msg}", error.pos) from error
+    except ValueError as error:
+        raise InvalidInput(f"{what} holds a number that is too long: {error}") from error
     if not isinstance(found, list | dict):
         raise InvalidInput(f"{what} holds {type(found).__name__}, not a list of messages")
     listed = cast("list[object]", [found] if isinstance(found, dict) else found)
@@ -40,6 +44,7 @@ def read_messages(source: str | Path) -> list[dict[str, Any]]:
 def _text_of(source: str | Path) -> tuple[str, str]:
     try:
         if isinstance(source, Path) or os.path.exists(source):  # noqa: PTH110 - a text may be too long for a Path
+            _check_regular(Path(source))
             return Path(source).read_text("utf-8-sig"), f"the file {str(source)!r}"
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"the file {str(source)!r} cannot be read: {error}") from error
@@ -60,7 +65,17 @@ def _read(found: object, what: str, place: int) -> dict[str, Any]:
     return items
 
 
-def write_messages(path: Path, units: Sequence[Mapping[str, Any]]) -> None:
+def _check_regular(path: Path) -> None:
+    """Refuse folders, devices and pipes; what is not there may be made.
+
+    Raises:
+        OSError: It is one of them.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(EINVAL, "it is no regular file")
+
+
+def write_messages(path: str | Path, units: Sequence[Mapping[str, Any]]) -> None:
     """Write messages to a file, whole or not at all.
 
     Raises:
@@ -70,14 +85,19 @@ def write_messages(path: Path, units: Sequence[Mapping[str, Any]]) -> None:
         text = json.dumps([{**unit, FORMAT: VERSION} for unit in units], indent=4)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"the messages cannot be written as JSON: {error}") from error
-    part = path.with_name(f"{path.name}.part")
+    if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"file_path is a path, not {type(path).__name__}")
     try:
-        with part.open("w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(path)
-    except OSError as error:
+        target = Path(path).resolve()
+        _check_regular(target)
+        handle, part = mkstemp(".part", dir=target.parent)  # others may write to the same path
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as out:
+                out.write(text)
+                out.flush()
+                os.fsync(out.fileno())
+            Path(part).replace(target)
+        finally:
+            Path(part).unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"the file {str(path)!r} cannot be written: {error}") from error
-    finally:
-        part.unlink(missing_ok=True)

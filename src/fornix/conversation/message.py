@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from fornix.dialogue.contents import text_of_message
 from fornix.errors import InvalidInput
+from fornix.urls import checked_urls
 
 TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 """Local time, without a zone, as AgentScope writes it."""
@@ -30,7 +31,7 @@ class MessageBase(dict[str, Any]):
     Args:
         name: Whose message it is.
         content: What it says; anything, and storable where it is to be kept.
-        url: Where what it is about can be found.
+        url: Where what it is about can be found; several are kept as a list.
         timestamp: When it was made; None: now, in local time, to the second.
         items: More items. ``role`` is "assistant" unless given, ``id`` is made unless given.
     """
@@ -48,7 +49,7 @@ class MessageBase(dict[str, Any]):
         self["timestamp"] = timestamp or datetime.now().astimezone().strftime(TIMESTAMP)
         self["name"], self["content"] = name, content
         self["role"] = items.pop("role", None) or "assistant"
-        self["url"] = url
+        self["url"] = [*url] if isinstance(url, tuple) else url
         self.update(items)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what the item is
@@ -85,6 +86,8 @@ class MessageBase(dict[str, Any]):
         Raises:
             InvalidInput: They have no name, or no content.
         """
+        if not isinstance(items, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"a message is made of a dict, not {type(items).__name__}")
         given = {name: value for name, value in items.items() if name != TYPE}
         if missing := [name for name in ("name", "content") if name not in given]:
             raise InvalidInput(f"a message has a {missing[0]}; these items have {sorted(given)}")
@@ -95,11 +98,11 @@ class MessageBase(dict[str, Any]):
         """Return its items as a plain dict."""
         return dict(self)
 
-    def to_chat(self) -> dict[str, str]:
-        """Return it as `ChatModel.complete` takes it: role, content, and the name, if it has one.
+    def to_chat(self) -> dict[str, Any]:
+        """Return it as `ChatModel.complete` takes it: role, content, and name and urls, if any.
 
-        Without a role it is the assistant's; what a tool answers is said by the user. Its urls
-        follow its content, a line each.
+        Without a role it is the assistant's; what a tool answers is said by the user. The urls of
+        images go as parts to a model that takes images; all others follow the content, a line each.
 
         Raises:
             InvalidInput: It has no content, or its url is neither a text nor several.
@@ -107,10 +110,10 @@ class MessageBase(dict[str, Any]):
         if "content" not in self:
             raise InvalidInput(f"a model is told the content of a message; this has {sorted(self)}")
         content, role, name = self["content"], self.get("role") or "assistant", self.get("name")
-        said = "" if content is None else text_of_message(self) or str(content)
-        lines = ([said] if said else []) + _urls(self.get("url"))
-        made = {"role": "user" if role == "tool" else role, "content": "\n".join(lines)}
-        return {**made, "name": name} if name else made
+        said = "" if content is None else text_of_message(self)
+        urls = checked_urls(self.get("url"), "the url of a message")
+        made = {"role": "user" if role == "tool" else role, "content": said}
+        return made | ({"name": name} if name else {}) | ({"urls": urls} if urls else {})
 
     def to_str(self) -> str:
         """Return it as a line of a prompt."""
@@ -185,7 +188,7 @@ def deserialize(text: str | bytes) -> Msg:
     """
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"this is no serialised message: {error}") from error
     if not isinstance(found, dict):
         raise InvalidInput(f"a serialised message is an object, not {type(found).__name__}")
@@ -204,15 +207,6 @@ def kind_of(name: object) -> type[Msg]:
     Raises:
         InvalidInput: There is none of this name.
     """
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise InvalidInput(f"a message of type {name!r} is not known; {', '.join(KINDS)} are")
-    return KINDS[cast("str", name)]
-
-
-def _urls(url: object) -> list[str]:
-    if url is None or isinstance(url, str):
-        return [url] if url else []
-    listed = cast("Sequence[object]", url) if isinstance(url, list | tuple) else [url]
-    if wrong := [one for one in listed if not isinstance(one, str)]:
-        raise InvalidInput(f"the url of a message is a text or a list of them, not {wrong[0]!r}")
-    return cast("list[str]", [*listed])
+    return KINDS[name]

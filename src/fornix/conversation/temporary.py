@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeAlias, cast
 from fornix import wire
 from fornix.admission.barrier import Barrier
 from fornix.batch import Draft
-from fornix.conversation.embeddings import Embed, embed_with, embedded, vector_of
+from fornix.conversation.embeddings import Embed, embed_with, embedded, score_of, vector_of
 from fornix.conversation.files import read_messages, write_messages
 from fornix.conversation.message import TYPE, MessageBase, kind_name, kind_of
+from fornix.dialogue.contents import whole_text
 from fornix.errors import EmbedderMissing, InvalidInput, InvalidValue, Rejected
 from fornix.items import Item
 from fornix.keys import KeySets
@@ -26,7 +27,7 @@ from fornix.scope import SetRef
 from fornix.sets import MemorySet
 from fornix.sets.asked import position
 from fornix.store import Add, Define, Definition, Record, Replace, Retire, Screened, StoredItem
-from fornix.values import Value, checked
+from fornix.values import Value, checked, checked_name, counted
 from fornix.writer import Call, Change, Writer
 
 PAGE = 500
@@ -59,7 +60,7 @@ class MemoryBase:
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        self.config = dict(config or {})
+        self.config = _config(config)
 
     def get_memory(
         self,
@@ -96,7 +97,7 @@ class MemoryBase:
 
     def update_config(self, config: Mapping[str, Any]) -> None:
         """Have other settings."""
-        self.config = dict(config)
+        self.config = _config(config)
 
 
 class TemporaryMemory(MemoryBase):
@@ -127,6 +128,7 @@ class TemporaryMemory(MemoryBase):
         now: Now = None,
     ) -> None:
         super().__init__(config)
+        checked_name(name, "the name of a memory of messages")
         if dedupe not in ("id", "content"):
             raise InvalidInput(f"dedupe must be 'id' or 'content', not {dedupe!r}")
         self._embed = None if embedding_model is None else embed_with(embedding_model)
@@ -160,12 +162,14 @@ class TemporaryMemory(MemoryBase):
                 the *recent_n*.
 
         Raises:
-            InvalidInput: *recent_n* is negative, or *return_type* is none.
+            InvalidInput: *recent_n* is negative, or *return_type* or *filter_func* is none.
         """
         if not isinstance(return_type, PromptType):
             if type(return_type) is not int or recent_n is not None:
                 raise InvalidInput(f"return_type is a PromptType, not {return_type!r}")
             return_type, recent_n = PromptType.LIST, return_type
+        if not (filter_func is None or callable(filter_func)):  # pyright: ignore[reportUnnecessaryComparison] - user input
+            raise InvalidInput(f"filter_func is told a place and a message, not {filter_func!r}")
         found = self._recent(recent_n)
         if filter_func is not None:
             found = [unit for place, unit in enumerate(found) if filter_func(place, unit)]
@@ -180,7 +184,7 @@ class TemporaryMemory(MemoryBase):
     def _recent(self, n: int | None) -> list[Any]:
         if n is None:
             return [_unit(item.value) for item in self._set.list()]
-        found = [_unit(item.value) for item in self._set.recent(n)]
+        found = [_unit(item.value) for item in self._set.recent(counted(n, "recent_n", least=0))]
         if len(found) < n:
             _LOG.warning("%d messages were asked for, and there are %d", n, len(found))
         return found
@@ -248,7 +252,7 @@ class TemporaryMemory(MemoryBase):
         """Write the messages to a file, that appears whole or not at all; or return copies of them.
 
         Raises:
-            InvalidInput: Neither was asked for.
+            InvalidInput: Neither was asked for, or the file cannot be written.
         """
         if not to_mem and file_path is None:
             raise InvalidInput(
@@ -256,7 +260,7 @@ class TemporaryMemory(MemoryBase):
             )
         found = self._recent(None)
         if file_path is not None:
-            write_messages(Path(file_path), [_plain(unit) for unit in found])
+            write_messages(file_path, [_plain(unit) for unit in found])
         return found if to_mem else None
 
     def clear(self) -> int:
@@ -347,7 +351,7 @@ class TemporaryMemory(MemoryBase):
 
         Raises:
             EmbedderMissing: An embedding is to be made, and there is no model.
-            InvalidInput: *top_k* is negative.
+            InvalidInput: *top_k* is negative, or *metric* gives no number.
         """
         if top_k is not None and (type(top_k) is not int or top_k < 0):
             raise InvalidInput(f"top_k must be None or a whole number from 0, not {top_k!r}")
@@ -356,7 +360,7 @@ class TemporaryMemory(MemoryBase):
             said = query if isinstance(query, str) else cast("Unit", query)
             asked = self._embedded([said], embedding_model)[0]
         found = [
-            {"score": float(metric(asked, unit["embedding"])), "index": place, "memory": unit}
+            {"score": score_of(metric, asked, unit["embedding"]), "index": place, "memory": unit}
             for place, unit in enumerate(self._with_embeddings(embedding_model))
             if unit.get("embedding") is not None
         ]
@@ -457,6 +461,12 @@ def _unit(value: Any) -> Any:  # noqa: ANN401 - a Msg, or a plain dict
     return items if kind is None else kind_of(kind).from_items(items)
 
 
+def _config(config: object) -> dict[str, Any]:
+    if not (config is None or isinstance(config, Mapping)):
+        raise InvalidInput(f"the config of a memory is a dict, not {type(config).__name__}")
+    return dict(cast("Mapping[str, Any]", config or {}))
+
+
 def _text(unit: Unit) -> str:
     content = unit.get("content")
     return content if isinstance(content, str) else ("" if content is None else repr(content))
@@ -467,7 +477,7 @@ def _item(item_id: str | None, value: dict[str, Value]) -> Item:
     return Item(
         value,
         item_id,
-        _text(value),
+        whole_text(value),
         role=role if isinstance(role, str) and role else None,
         speaker=name if isinstance(name, str) and name else None,
     )

@@ -9,9 +9,11 @@ from typing import Any, TypeAlias, cast
 from fornix import wire
 from fornix.errors import InvalidInput, InvalidValue
 from fornix.items import Item
+from fornix.llm.chat import ROLES as CHAT_ROLES
 from fornix.messages import ROLES, Message, Role
 from fornix.records import item_of
 from fornix.store import StoredItem
+from fornix.urls import with_urls
 from fornix.values import checked_name
 
 Said: TypeAlias = Mapping[str, Any] | Message
@@ -86,7 +88,7 @@ def as_item(message: Mapping[str, Any], marks: Sequence[str], session: str) -> I
     """
     content, name = message.get("content"), message.get("name")
     calls, answers = _ids(message)
-    text = text_of_message(message)
+    text = whole_text(message)
     value: dict[str, Any] = {"role": message["role"], "content": text}
     if isinstance(name, str) and name:
         value["name"] = name
@@ -146,9 +148,19 @@ def text_of_message(message: Mapping[str, Any]) -> str:
     told = [part["text"] for part in _dicts(content) if isinstance(part.get("text"), str)]
     told += [_call(call) for call in _dicts(message.get("tool_calls"))]
     told += [_block(part) for part in _dicts(content) if part.get("type") in (*_CALLS, *_ANSWERS)]
-    if not told and content is not None and not isinstance(content, str | list):
+    if not told and content not in (None, "") and not _dicts(content):
         return repr(content)
     return "\n".join(told)
+
+
+def whole_text(message: Mapping[str, Any]) -> str:
+    """Return what a message says, and its urls after that, a line each."""
+    return with_urls(text_of_message(message), _urls(message))
+
+
+def _urls(message: Mapping[str, Any]) -> list[str]:
+    url = message.get("url")
+    return _texts([url] if isinstance(url, str) else url)
 
 
 def _call(call: Mapping[str, Any]) -> str:
@@ -178,7 +190,9 @@ def value_of(stored: StoredItem) -> dict[str, Any]:
 def as_message(stored: StoredItem) -> dict[str, Any]:
     """Return a message as it was added, with its id."""
     value = value_of(stored)
-    more = cast("dict[str, Any]", value.pop("more", {}))
+    more: dict[str, Any] = {}
+    if isinstance(value.get("more"), dict):
+        more = value.pop("more")
     if "calls" not in more:
         value.pop("calls", None)
     if "answers" not in more:
@@ -186,10 +200,34 @@ def as_message(stored: StoredItem) -> dict[str, Any]:
     return {"id": stored.record.id, **value, **more}
 
 
-def for_model(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a message a model's server takes, in OpenAI's form."""
-    known = ("role", "content", "name", "tool_calls", "tool_call_id")
-    return {key: message[key] for key in known if message.get(key) is not None or key == "content"}
+def for_model(stored: StoredItem) -> dict[str, Any]:
+    """Return what of a message a model's server takes, in OpenAI's form.
+
+    A content of another kind than the form has, and urls, are told as text.
+    """
+    message = as_message(stored)
+    known = ("role", "name", "tool_calls", "tool_call_id")
+    made: dict[str, Any] = {"role": "assistant", "content": stored.record.text or ""}
+    made |= {key: message[key] for key in known if message.get(key) is not None}
+    content = message.get("content")
+    if "tool_calls" in made or (_dicts(content) and not message.get("url")):
+        made["content"] = content
+    return made
+
+
+def for_chat(stored: StoredItem) -> dict[str, Any]:
+    """Return a message as a `ChatModel` takes it: all that is said as text, and its urls."""
+    message = as_message(stored)
+    role, name = message.get("role") or "assistant", message.get("name")
+    made: dict[str, Any] = {
+        "role": role if role in CHAT_ROLES else "user",
+        "content": text_of_message(message),
+    }
+    if isinstance(name, str) and name:
+        made["name"] = name
+    if urls := _urls(message):
+        made["urls"] = urls
+    return made
 
 
 def model_message(stored: StoredItem) -> Message:
@@ -197,9 +235,9 @@ def model_message(stored: StoredItem) -> Message:
     value = value_of(stored)
     role = value.get("role")
     said = stored.record.text or ""
-    who: Role = role if role in ROLES else "user"
-    calls, answers = tuple(value.get("calls", ())), tuple(value.get("answers", ()))
-    return Message(said, who, None, calls, answers)
+    who: Role = role if role in ROLES else "system" if role == "developer" else "user"
+    calls, answers = _texts(value.get("calls")), _texts(value.get("answers"))
+    return Message(said, who, None, tuple(calls), tuple(answers))
 
 
 def line_of(stored: StoredItem) -> str:
@@ -240,6 +278,16 @@ def marks_of(stored: StoredItem) -> list[str]:
         return []
     kept = cast("dict[str, object]", wire.decode(stored.record.metadata))
     return _texts(kept.get(MARKS))
+
+
+def marks_with(stored: StoredItem, mark: str) -> list[str]:
+    """Return the marks of a message, and one more that it may have already."""
+    return list(dict.fromkeys([*marks_of(stored), mark]))
+
+
+def marks_without(stored: StoredItem, mark: str) -> list[str]:
+    """Return the marks of a message but for one."""
+    return [one for one in marks_of(stored) if one != mark]
 
 
 def with_marks(stored: StoredItem, marks: Sequence[str]) -> Item:

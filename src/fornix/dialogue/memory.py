@@ -13,7 +13,7 @@ from fornix.budget import Budget
 from fornix.dialogue import contents
 from fornix.dialogue.contents import COMPRESSED, SUMMARY
 from fornix.dialogue.summing import MAX_TOKENS, MOST_AT_ONCE, Compressed, Summing, summed_up
-from fornix.dialogue.talk import Talk, message_ids, noted, summary_item
+from fornix.dialogue.talk import TRIES, Talk, message_ids, noted, summary_item, text_of_summary
 from fornix.errors import (
     DuplicateItem,
     InvalidInput,
@@ -30,9 +30,6 @@ from fornix.values import Value, counted
 from fornix.writer import Call, Change
 
 R = TypeVar("R")
-
-TRIES = 20
-"""How often a summary is begun anew because others changed what it was made of."""
 
 
 class ConversationMemory(Talk):
@@ -53,7 +50,7 @@ class ConversationMemory(Talk):
 
         Args:
             summary: Its text; "" takes it away.
-            msg_ids: The messages that it stands for besides those of the one before.
+            msg_ids: The messages that it stands for besides those that are marked already.
 
         Returns:
             How many messages were marked.
@@ -64,9 +61,11 @@ class ConversationMemory(Talk):
         wanted = message_ids(msg_ids)
 
         def work() -> int:
-            found = [one for one in self._live(wanted) if COMPRESSED not in contents.marks_of(one)]
-            self._sum_up(self._summary(), found, {"content": summary}, upto=None)
-            return len(found)
+            before, found = self._summary(), self._live(wanted)
+            new = [one for one in found if COMPRESSED not in contents.marks_of(one)]
+            chosen = found if before is None else new
+            self._sum_up(before, chosen, {"content": summary}, upto=None)
+            return len(new)
 
         return self._tried(work)
 
@@ -84,16 +83,25 @@ class ConversationMemory(Talk):
         said: Mapping[str, Any],
         *,
         upto: str | None,
+        open_: Sequence[StoredItem] = (),
     ) -> None:
         """Commit a summary that takes the place of *before*, and marks of *chosen*.
+
+        Marks of *open_* that no summary stands for, since it was forgotten, are taken off.
 
         Raises:
             StaleItem: One of them is not as it was read; nothing was changed.
         """
         value = {"role": "system", **said, "upto": upto, "under": before and before.version}
-        time = chosen[-1].record.time or chosen[-1].updated if chosen else None
+        last = chosen[-1] if chosen else next(self._newest(), None)  # it is no newer than that
+        time = None if last is None else last.record.time or last.updated
         links = [Link(self._ref, stored.record.id) for stored in chosen]
-        pairs = [(stored, [*contents.marks_of(stored), COMPRESSED]) for stored in chosen]
+        pairs = [(stored, contents.marks_with(stored, COMPRESSED)) for stored in chosen]
+        pairs += [
+            (stored, contents.marks_without(stored, COMPRESSED))
+            for stored in open_
+            if COMPRESSED in contents.marks_of(stored)
+        ]
         self._exchange(before, value if said["content"] else None, time, links, pairs)
 
     def _exchange(
@@ -110,7 +118,6 @@ class ConversationMemory(Talk):
         call = Call("summary", lambda: [*arguments, [s.record.id for s, _ in pairs]])
 
         def build(_new_id: Callable[[], str]) -> Change:
-            self._check_summary(before)
             items = [*retired, *self._marked(pairs)]
             if value is not None:
                 record = self._writer.records([(SUMMARY, summary_item(value, time))])[0]
@@ -122,14 +129,6 @@ class ConversationMemory(Talk):
             self._writer.write(call, lambda _: Change(retired, None))
             retired = []
         self._writer.write(call, build)
-
-    def _check_summary(self, before: StoredItem | None) -> None:
-        if isinstance(self._writer, Draft):
-            return
-        now = self._summary()
-        if (now and now.version) != (before and before.version):
-            expected = 0 if before is None else before.version
-            raise StaleItem(SUMMARY, expected=expected, found=now and now.version)
 
     # --- compression --------------------------------------------------------------------------
 
@@ -167,8 +166,7 @@ class ConversationMemory(Talk):
         steps: list[tuple[int, Summary]] = []
 
         def work() -> None:
-            asked = replace(budget, tokens=None) if steps else budget
-            self._sum_up_all(keep_recent, asked, summing, steps)
+            self._sum_up_all(keep_recent, budget, summing, steps)
 
         self._tried(work)
         left = self._open()
@@ -181,8 +179,11 @@ class ConversationMemory(Talk):
 
     def _open(self) -> list[StoredItem]:
         """Return the messages that no summary stands for, oldest first."""
-        found = self._newest(open_only=True)
-        return [stored for stored in found if COMPRESSED not in contents.marks_of(stored)][::-1]
+
+        def read(summary: StoredItem | None) -> list[StoredItem]:
+            return self._chosen(None, None if summary is None else COMPRESSED, None)
+
+        return self._seen(read)[0]
 
     def _sum_up_all(
         self,
@@ -213,12 +214,13 @@ class ConversationMemory(Talk):
     ) -> Summary:
         """Commit the summary of what was summed up before and of *part*."""
         before = self._summary()
-        made = summing.rolled("" if before is None else before.record.text or "", part)
+        made = summing.rolled(text_of_summary(before), part)
         rows = {stored.row for stored in part}
         first = list(takewhile(lambda stored: stored.row in rows, open_))
         upto = first[-1].record.id if first else noted(before).get("upto")
         said = {"content": made.text, "by": made.by, "because": made.because}
-        self._sum_up(before, part, said, upto=upto)
+        left = [stored for stored in open_ if stored.row not in rows]
+        self._sum_up(before, part, said, upto=upto, open_=left)
         return made
 
     def uncompress(self) -> int:
@@ -241,7 +243,7 @@ class ConversationMemory(Talk):
         rows = [source for _, source in self._writer.sources([now.row])]
         ids = [s.record.id for s, _ in self._writer.rows(rows) if s.record.id != SUMMARY]
         marked = [one for one in self._live(ids) if COMPRESSED in contents.marks_of(one)]
-        pairs = [(s, [m for m in contents.marks_of(s) if m != COMPRESSED]) for s in marked]
+        pairs = [(s, contents.marks_without(s, COMPRESSED)) for s in marked]
         versions = self._writer.versions(self._ref, SUMMARY)
         past = next((s for s, _ in versions if s.version == said.get("under")), None)
         if past is None:
@@ -278,6 +280,8 @@ class ConversationMemory(Talk):
             InvalidState: It has no content (a KeyError); nothing was changed.
             InvalidInput: It is no state; nothing was changed.
         """
+        if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"the state of a conversation is a dict, not {state!r:.40}")
         if strict and "content" not in state:
             raise InvalidState("the state of a conversation has content; this one has none")
         items = contents.of_state(state.get("content", []), self.name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fornix.budget import Unit, units
 from fornix.dialogue.contents import line_of, model_message
-from fornix.errors import InvalidInput, ModelFailed
+from fornix.errors import FornixError, InvalidInput, ModelFailed
 from fornix.llm import ChatModel
 from fornix.messages import Message
 from fornix.store import StoredItem
@@ -107,13 +107,30 @@ class Summing:
         lines = [line_of(stored) for stored in messages]
         if self._asked is None:
             return self._extracted(before, lines)
-        texts = [before, *lines] if before else lines
         try:
-            made = self._asked.summarise(texts, max_tokens=self._max)
+            made = self._made(self._asked, [before, *lines] if before else lines)
         except ModelFailed as error:
             return self._extracted(before, lines, because=str(error))
         if made.because or not made.text:
             return self._extracted(before, lines, because=made.because or "it said nothing")
+        return made
+
+    def _made(self, asked: Summariser, texts: Sequence[str]) -> Summary:
+        """Return what a summariser makes of texts.
+
+        Raises:
+            ModelFailed: It made nothing that can be used.
+        """
+        try:
+            made: object = asked.summarise(texts, max_tokens=self._max)
+        except FornixError:
+            raise
+        except Exception as error:  # the edge to other people's code; the cause is kept
+            raise _failed(asked, f"it raised {error!r:.200}") from error
+        if not isinstance(made, Summary) or not isinstance(made.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - other people's code
+            raise _failed(asked, f"it returned {made!r:.40}, which is no summary")
+        if tokens(made.text) > self._max:
+            raise _failed(asked, f"its summary has more than {self._max} tokens")
         return made
 
     def _extracted(self, before: str, lines: Sequence[str], because: str = "") -> Summary:
@@ -133,3 +150,7 @@ class Summing:
             left_out=made.left_out,
             because=because,
         )
+
+
+def _failed(asked: Summariser, problem: str) -> ModelFailed:
+    return ModelFailed(type(asked).__name__, problem)

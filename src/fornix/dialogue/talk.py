@@ -31,6 +31,9 @@ from fornix.writer import Call, Change, Where, Writer
 PAGE = 256
 """Messages that are read at a time."""
 
+TRIES = 20
+"""How often something is begun anew because others changed what it was made of."""
+
 REACH = 256
 """Messages that are looked at for the tool call that an answer belongs to."""
 
@@ -112,11 +115,10 @@ class Talk:
             InvalidValue: A mark is no text (a TypeError).
             InvalidInput: A mark is empty, or *recent_n* negative.
         """
-        found = self._chosen(mark, exclude_mark, recent_n)
+        found, summary = self._seen(lambda _: self._chosen(mark, exclude_mark, recent_n))
         told = [contents.as_message(stored) for stored in found]
-        summary = self.summary if prepend_summary else ""
         head: dict[str, Any] = {"id": SUMMARY, "role": "user", "name": "user", "content": summary}
-        return [head, *told] if summary else told
+        return [head, *told] if summary and prepend_summary else told
 
     def messages(
         self,
@@ -125,17 +127,28 @@ class Talk:
         mark: str | None = None,
         exclude_mark: str | None = COMPRESSED,
         prepend_summary: bool = True,
+        for_chat: bool = False,
     ) -> list[dict[str, Any]]:
         """Return what a model is to be told: the summary, and the messages that it is not of.
 
-        They are in OpenAI's form: role, content, name, and the tool calls. A call without all of
-        its answers is left out, unless it is the last that was said; so is an answer without its
-        call. Arguments are as in `get_memory`.
+        They are in OpenAI's form: role, content, name, and the tool calls; urls are text. A call
+        without all of its answers is left out, unless it is the last that was said; so is an
+        answer without its call. Arguments are as in `get_memory`; where there is no summary,
+        nothing stands for those that are marked `COMPRESSED`, and they are told.
+
+        Args:
+            for_chat: As a `ChatModel` takes them: tool calls and parts as text, urls beside it.
         """
-        found = shown(self._chosen(mark, exclude_mark, recent_n))
-        told = [contents.for_model(contents.as_message(stored)) for stored in found]
-        summary = self.summary if prepend_summary else ""
-        return [{"role": "user", "content": summary}, *told] if summary else told
+
+        def read(summary: StoredItem | None) -> list[StoredItem]:
+            is_void = summary is None and exclude_mark == COMPRESSED
+            return self._chosen(mark, None if is_void else exclude_mark, recent_n)
+
+        found, summary = self._seen(read)
+        as_told = contents.for_chat if for_chat else contents.for_model
+        told = [as_told(stored) for stored in shown(found)]
+        head = {"role": "user", "content": summary}
+        return [head, *told] if summary and prepend_summary else told
 
     def size(self) -> int:
         """Return how many messages there are; the summary is none."""
@@ -167,6 +180,21 @@ class Talk:
         if where is not None:
             parts.append(where)
         return self._set.search(query, limit=limit, where={"all": parts})
+
+    def _seen(
+        self, read: Callable[[StoredItem | None], list[StoredItem]]
+    ) -> tuple[list[StoredItem], str]:
+        """Return what *read* does under a summary, and that summary: both of one moment.
+
+        Others may sum up while it reads; then it reads again.
+        """
+        before = self._summary()
+        for _ in range(TRIES):
+            found, after = read(before), self._summary()
+            if (before and before.row) == (after and after.row):
+                return found, text_of_summary(after)
+            before = after
+        return read(before), text_of_summary(before)
 
     def _chosen(
         self, mark: str | None, exclude_mark: str | None, recent_n: int | None
@@ -323,8 +351,7 @@ class Talk:
     @property
     def summary(self) -> str:
         """What stands for the messages that are marked `COMPRESSED`; "" if there is none."""
-        stored = self._summary()
-        return "" if stored is None else stored.record.text or ""
+        return text_of_summary(self._summary())
 
     def _summary(self) -> StoredItem | None:
         return next(iter(self._live([SUMMARY])), None)
@@ -333,6 +360,11 @@ class Talk:
 def noted(summary: StoredItem | None) -> Mapping[str, Any]:
     """Return what a summary notes: `upto`, to which message all are in it; `under`, its version."""
     return {} if summary is None else contents.value_of(summary)
+
+
+def text_of_summary(summary: StoredItem | None) -> str:
+    """Return what a summary says; "" if there is none."""
+    return "" if summary is None else summary.record.text or ""
 
 
 def summary_item(value: Mapping[str, Any], time: int | None) -> Item:

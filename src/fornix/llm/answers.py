@@ -58,7 +58,8 @@ def ask_json(
         ModelAnswerInvalid: No answer could be used; the message has the last reason.
         ModelFailed: The model could not be asked.
     """
-    said: Sequence[Message] = checked_messages(messages)
+    asked = checked_messages(messages, images=chat.takes_images)
+    said: Sequence[Message] = asked
     for attempt in range(1, asking.attempts + 1):
         try:
             return check(read_json(_asked(chat, said, json_schema, asking)))
@@ -71,7 +72,7 @@ def ask_json(
                 f"Your answer could not be used: {problem}. Answer again, with nothing but JSON "
                 "as described above."
             )
-            said = [*checked_messages(messages), Message(role="user", content=again)]
+            said = [*asked, Message(role="user", content=again)]
     raise AssertionError("a model is asked at least once")
 
 

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import NotRequired, Protocol, TypeAlias, TypedDict, cast, runtime_checkable
 
 from fornix.errors import InvalidInput
+from fornix.urls import checked_urls, is_image, with_urls
 from fornix.values import counted
 
 ROLES = ("system", "developer", "user", "assistant")
@@ -29,16 +30,17 @@ MOST_TEMPERATURE = 2.0
 
 
 class Message(TypedDict):
-    """A message to a model, or of one."""
+    """A message to a model, or of one; `urls` say where what it is about can be found."""
 
     role: str
     content: str
     name: NotRequired[str]
+    urls: NotRequired[list[str]]
 
 
 Messages: TypeAlias = Sequence[Mapping[str, object]]
-"""Messages as callers pass them: dicts with ``role`` and ``content``, and perhaps ``name``; or what
-has `to_chat`, which returns such a dict."""
+"""Messages as callers pass them: dicts with ``role`` and ``content``, and perhaps ``name`` and
+``urls``; or what has `to_chat`, which returns such a dict."""
 
 
 @runtime_checkable
@@ -46,7 +48,7 @@ class ToChat(Protocol):
     """A message of another shape, such as `fornix.conversation.Msg`."""
 
     def to_chat(self) -> Mapping[str, object]:
-        """Return it as a dict of ``role``, ``content`` and perhaps ``name``."""
+        """Return it as a dict of ``role``, ``content``, and perhaps ``name`` and ``urls``."""
         ...
 
 
@@ -128,6 +130,11 @@ class ChatModel(Protocol):
         """What it was asked for so far, by this instance in this process."""
         ...
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether it is shown the images that messages have urls of; else those are text."""
+        return False
+
     def complete(
         self,
         messages: Messages,
@@ -202,6 +209,7 @@ class ChatModel(Protocol):
 def checked_request(
     messages: Messages,
     *,
+    images: bool = False,
     json_schema: Mapping[str, object] | None = None,
     temperature: float | None = None,
     max_tokens: int | None = None,
@@ -209,11 +217,15 @@ def checked_request(
 ) -> ChatRequest:
     """Return what is asked as a value, a copy of what was passed.
 
+    Args:
+        messages, json_schema, temperature, max_tokens, stop: As `ChatModel.complete`.
+        images: Whether the model takes images; see `checked_messages`.
+
     Raises:
         InvalidInput: A message or an option cannot be used.
     """
     return ChatRequest(
-        messages=checked_messages(messages),
+        messages=checked_messages(messages, images=images),
         json_schema=None if json_schema is None else _schema(json_schema),
         temperature=None if temperature is None else _temperature(temperature),
         max_tokens=None if max_tokens is None else counted(max_tokens, "max_tokens"),
@@ -221,11 +233,16 @@ def checked_request(
     )
 
 
-def checked_messages(messages: object) -> tuple[Message, ...]:
+def checked_messages(messages: object, *, images: bool = False) -> tuple[Message, ...]:
     """Return a copy of *messages*, if they are some.
 
+    Args:
+        images: Whether the model that is told them takes images. Those that its user shows stay
+            in `urls`; all other urls follow the content as text.
+
     Raises:
-        InvalidInput: There is none, or one is not a dict of ``role``, ``content``, ``name``.
+        InvalidInput: There is none, or one is not a dict of ``role``, ``content``, ``name`` and
+            ``urls``.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         kind = type(messages).__name__
@@ -233,10 +250,10 @@ def checked_messages(messages: object) -> tuple[Message, ...]:
     if not messages:
         raise InvalidInput("messages must hold at least one message")
     listed = cast("Sequence[object]", messages)
-    return tuple(_message(message, at) for at, message in enumerate(listed))
+    return tuple(_message(message, at, images=images) for at, message in enumerate(listed))
 
 
-def _message(message: object, at: int) -> Message:
+def _message(message: object, at: int, *, images: bool) -> Message:
     where = f"messages[{at}]"
     if isinstance(message, ToChat):
         message = message.to_chat()
@@ -244,14 +261,21 @@ def _message(message: object, at: int) -> Message:
         raise InvalidInput(f"{where} must be a dict, not {type(message).__name__}")
     given = cast("Mapping[object, object]", message)
     if unknown := [key for key in given if key not in Message.__annotations__]:
-        raise InvalidInput(f"{where} has {unknown[0]!r}; it can have role, content and name")
+        raise InvalidInput(f"{where} has {unknown[0]!r}; it can have role, content, name and urls")
     role = given.get("role")
     if not isinstance(role, str) or role not in ROLES:
         raise InvalidInput(f"the role of {where} must be one of {', '.join(ROLES)}")
     content = _text(given.get("content"), f"the content of {where}")
-    checked = Message(role=role, content=content)
+    what = f"the urls of {where}"
+    urls = [_text(url, what) for url in checked_urls(given.get("urls"), what)]
+    shown = [url for url in urls if images and role == "user" and is_image(url)]
+    checked = Message(
+        role=role, content=with_urls(content, [url for url in urls if url not in shown])
+    )
     if "name" in given:
         checked["name"] = _text(given["name"], f"the name of {where}")
+    if shown:
+        checked["urls"] = shown
     return checked
 
 
@@ -280,9 +304,11 @@ def _named(message: Message, taken: Mapping[str, str]) -> Message:
     name = message.get("name", "")
     if fit := taken.get(name):
         return {**message, "name": fit}
-    named = " ".join(name.split())
-    said = f"{named}: {message['content']}" if named else message["content"]
-    return Message(role=message["role"], content=said)
+    told = message.copy()
+    told.pop("name", None)
+    if named := " ".join(name.split()):
+        told["content"] = f"{named}: {message['content']}"
+    return told
 
 
 def _text(text: object, what: str) -> str:

@@ -25,6 +25,7 @@ from fornix.llm import reply
 from fornix.llm.chat import (
     ChatModel,
     ChatRequest,
+    Message,
     Messages,
     Meter,
     Usage,
@@ -102,12 +103,14 @@ class OpenAIChat(ChatModel):
         retry: How often and how soon it is tried again; None: twice more. A server that asks to
             be left alone for longer than ``most_s`` is not waited for.
         dialect: What the server wants to be different; None: as OpenAI has it.
+        takes_images: Whether the model takes images: those that users' messages have urls of are
+            sent as parts of their content then, and as text otherwise.
 
     Raises:
         InvalidInput: An argument cannot be used.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the model by name
         self,
         model: str,
         *,
@@ -116,6 +119,7 @@ class OpenAIChat(ChatModel):
         timeout_s: float = 60.0,
         retry: Retry | None = None,
         dialect: Dialect | None = None,
+        takes_images: bool = False,
     ) -> None:
         if not model or not isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             raise InvalidInput("model must be the name of a model, such as 'gpt-4o'")
@@ -125,6 +129,7 @@ class OpenAIChat(ChatModel):
             _host(base_url)
         self._model, self._timeout_s, self._retry = model, timeout_s, retry or Retry()
         self._base_url, self._api_key, self._dialect = base_url, api_key, dialect
+        self._takes_images = bool(takes_images)
         self._by_process: dict[int, _Connected] = {}
         self._here()
 
@@ -153,6 +158,11 @@ class OpenAIChat(ChatModel):
         """What was answered in this process; tries that failed are not among it."""
         return self._here().meter.usage
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether the model takes images, as was said when this was made."""
+        return self._takes_images
+
     def close(self) -> None:
         """Give up the connections; calls under way end with `ModelClosed`. Twice is fine."""
         self._here().close()
@@ -178,6 +188,7 @@ class OpenAIChat(ChatModel):
         """
         request = checked_request(
             messages,
+            images=self._takes_images,
             json_schema=json_schema,
             temperature=temperature,
             max_tokens=max_tokens,
@@ -209,7 +220,11 @@ class OpenAIChat(ChatModel):
             InvalidInput: A message or an option cannot be used; nothing was asked.
         """
         request = checked_request(
-            messages, temperature=temperature, max_tokens=max_tokens, stop=stop
+            messages,
+            images=self._takes_images,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            stop=stop,
         )
         return self._pieces(request)
 
@@ -262,7 +277,7 @@ class OpenAIChat(ChatModel):
                 response = stack.enter_context(
                     client.chat.completions.with_streaming_response.create(
                         model=self._model,
-                        messages=for_servers(request.messages),
+                        messages=[_sent(message) for message in for_servers(request.messages)],
                         stream=stream,
                         extra_body=fields,
                     )
@@ -419,6 +434,18 @@ class _Client(Protocol):
     @property
     def chat(self) -> _Chat: ...
     def close(self) -> None: ...
+
+
+def _sent(message: Message) -> dict[str, object]:
+    """Return a message as the protocol has it: with images, its content is a list of parts."""
+    sent: dict[str, object] = {**message}
+    if "urls" in message:
+        del sent["urls"]
+        text = message["content"]
+        parts = [{"type": "text", "text": text}] if text else []
+        images = [{"type": "image_url", "image_url": {"url": url}} for url in message["urls"]]
+        sent["content"] = [*parts, *images]
+    return sent
 
 
 def _host(base_url: str) -> str:

@@ -16,12 +16,13 @@ Answer: TypeAlias = str | BaseException
 class ScriptedChat(ChatModel):
     """A `ChatModel` without a model: the same answers to the same calls, on every machine.
 
-    Its tokens are the words between spaces.
+    Its tokens are the words between spaces, and one for an image.
 
     Args:
         answers: What it says, one answer per call, in order; or a function that gives the answer
             to the messages it is called with. An exception among them is raised instead.
         name: What it is called.
+        takes_images: Whether it is shown images, in the `urls` of messages; else those are text.
     """
 
     def __init__(
@@ -29,11 +30,12 @@ class ScriptedChat(ChatModel):
         answers: Sequence[Answer] | Callable[[tuple[Message, ...]], Answer],
         *,
         name: str = "scripted",
+        takes_images: bool = False,
     ) -> None:
         if isinstance(answers, str):
             raise InvalidInput("answers must be a list of answers, or a function; not a str")
         self._answers = answers if callable(answers) else tuple(answers)
-        self._name, self._meter = name, Meter()
+        self._name, self._meter, self._takes_images = name, Meter(), takes_images
         self._lock, self._asked = Lock(), list[ChatRequest]()
 
     def __repr__(self) -> str:
@@ -48,6 +50,11 @@ class ScriptedChat(ChatModel):
     def usage(self) -> Usage:
         """The answers it gave; what it raised is not among them."""
         return self._meter.usage
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether it is shown images."""
+        return self._takes_images
 
     @property
     def asked(self) -> tuple[ChatRequest, ...]:
@@ -71,6 +78,7 @@ class ScriptedChat(ChatModel):
         """
         request = checked_request(
             messages,
+            images=self._takes_images,
             json_schema=json_schema,
             temperature=temperature,
             max_tokens=max_tokens,
@@ -82,7 +90,10 @@ class ScriptedChat(ChatModel):
         if not isinstance(answer, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             kind = type(answer).__name__
             raise InvalidInput(f"an answer of ScriptedChat must be a str or an error, not {kind}")
-        words = sum(len(message["content"].split()) for message in request.messages)
+        words = sum(
+            len(message["content"].split()) + len(message.get("urls", ()))
+            for message in request.messages
+        )
         self._meter.add(Usage(1, words, len(answer.split())))
         return answer
 

@@ -240,6 +240,8 @@ def _messages(item: Item) -> list[Message]:
             _message(fields["reply"], item, "assistant"),
         ]
     content = fields.get("content", item.text)
+    if fields.get("url") or not isinstance(content, str):  # its text is told, and its urls
+        content = content if item.text is None else item.text
     return [_message({**fields, "content": content}, item, "user")]
 
 
@@ -250,6 +252,7 @@ def _message(value: object, item: Item, role: Role) -> Message:
         raise InvalidInput(f"{value!r:.40} is none")
     fields = cast("dict[str, object]", value)
     said = fields.get("role", item.role)
+    said = "system" if said == "developer" else said
     known = {name: fields[name] for name in ("content", "calls", "answers") if name in fields}
     who = fields.get("name", item.speaker if said not in ROLES else None)
     made = Message.from_dict(known | {"role": said if said in ROLES else role})
