@@ -1,9 +1,10 @@
 """A process that holds a conversation and is going to be killed.
 
-``python chat_worker.py DATABASE FIRST COUNT [named]`` says the messages FIRST … FIRST+COUNT-1, with
-an event id each if they are ``named``, and prints what the model is asked and what is replied, as
-JSON, a line each. ``FORNIX_CRASH=STEP:COUNT`` ends it at a step of a commit (see layers_worker);
-``FORNIX_CRASH=model:COUNT`` while the model is asked for the COUNT-th time.
+``python chat_worker.py DATABASE FIRST COUNT [named] [mailed]`` says the messages FIRST …
+FIRST+COUNT-1, with an event id each if they are ``named``, and prints what the model is asked and
+what is replied, as JSON, a line each. ``FORNIX_CRASH=STEP:COUNT`` ends it at a step of a commit
+(see layers_worker); ``FORNIX_CRASH=model:COUNT`` while the model is asked for the COUNT-th time,
+``mail:COUNT`` once the COUNT-th message has its mail, which an action sends if they are ``mailed``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import sys
 
 from fornix import Memory, ScriptedChat
 from fornix.chat import (
+    Action,
+    ActionOutput,
     AgentContext,
     BlankAction,
     ConversableAgent,
@@ -71,26 +74,59 @@ def tell(**told):
     sys.stdout.flush()
 
 
-async def main(path: str, first: int, count: int, named: bool) -> None:
+def killed_at(step: str) -> None:
+    """End this process if this is the step."""
+    if os.environ.get("FORNIX_CRASH") == step:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Mailing(Action):
+    """Tells the world, by a durable call."""
+
+    sent = 0
+
+    async def run(
+        self,
+        ai_message,
+        resource=None,
+        rely_action_out=None,
+        need_vis_render=True,
+        ctx=None,
+        **kwargs,
+    ):
+        assert ctx is not None
+        number = await ctx.durable(self.send, ai_message)
+        killed_at(f"mail:{self.sent}")
+        return ActionOutput(ai_message, observations=f"mail {number}")
+
+    def send(self, text):
+        """Send a mail; return its number in this process."""
+        self.sent += 1
+        tell(mail=text)
+        return self.sent
+
+
+async def main(path: str, first: int, count: int, *named: str) -> None:
     asked = 0
 
     def answer(messages):
         nonlocal asked
         asked += 1
         tell(prompt=messages[-1]["content"])
-        if os.environ.get("FORNIX_CRASH") == f"model:{asked}":
-            os.kill(os.getpid(), signal.SIGKILL)
+        killed_at(f"model:{asked}")
         return ANSWER
 
     with Memory.open(path, embedder="words", wait_s=60) as memory:
         joy, user = await table(ScriptedChat(answer), memory=memory)
+        if "mailed" in named:
+            await joy.bind(Mailing).build()
         for n in range(first, first + count):
-            event_id = f"turn {n}" if named else None
+            event_id = f"turn {n}" if "named" in named else None
             reply = await user.initiate_chat(joy, user, MESSAGES[n], event_id=event_id)
             tell(reply=reply.content)
 
 
 if __name__ == "__main__":
-    if not os.environ.get("FORNIX_CRASH", "model:").startswith("model:"):
+    if not os.environ.get("FORNIX_CRASH", "model:").startswith(("model:", "mail:")):
         crash(os.environ["FORNIX_CRASH"])
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), "named" in sys.argv))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]))

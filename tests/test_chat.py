@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from fornix.errors import (
     IdempotencyConflict,
     InvalidInput,
     InvalidName,
+    InvalidValue,
     ModelRefused,
     ModelUnavailable,
     TemplatesMissing,
@@ -91,6 +93,9 @@ Sure thing, Bob!
 {rule}
 """
 """What `verbose=True` prints of an exchange of E4."""
+
+
+LOOP = "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}"
 
 
 def shown(question: str, prompt: str) -> str:
@@ -290,7 +295,13 @@ def test_the_system_prompt_says_what_there_is_to_say():
 
 def test_templates_are_rendered_in_a_sandbox():
     """A template that reaches for Python's insides, or cannot be read, is an error."""
-    for template in ("{{ ().__class__.__bases__ }}", "{% if %}", "{{ 1 / 0 }}", "{{ x.y.z }}"):
+    for template in (
+        "{{ ().__class__.__bases__ }}",
+        "{% if %}",
+        "{{ 1 / 0 }}",
+        "{{ x.y.z }}",
+        LOOP,
+    ):
         with pytest.raises(InvalidInput, match="the template that begins"):
             rendered(template, {})
     assert rendered("{{ question }}", {"question": "{{ 7 * 7 }} <b>"}) == "{{ 7 * 7 }} <b>"
@@ -415,14 +426,14 @@ def test_a_rejected_answer_is_written_with_its_reason_and_tried_again(memory):
     asyncio.run(talk())
 
 
-def test_an_answer_is_tried_again_three_times_at_most(memory):
+def test_three_answers_are_tried_at_most(memory):
     """Then the last one comes back as what it is: not successful, with the reason."""
 
     async def talk():
         model = says("bad")
         joy, user = await table(model, memory=memory)
         reply = await user.initiate_chat(joy, Strict("good"), "q")
-        assert len(model.asked) == 4
+        assert len(model.asked) == 3
         assert (reply.success, reply.reason, str(reply.review_info)) == (
             False,
             "not bad",
@@ -432,6 +443,24 @@ def test_an_answer_is_tried_again_three_times_at_most(memory):
             True,
             False,
         ]
+
+    asyncio.run(talk())
+
+
+def test_max_retry_count_says_how_many_answers_are_tried():
+    """As in DB-GPT the first one counts; less than one is refused by `build`."""
+
+    class Once(ConversableAgent):
+        max_retry_count = 1
+
+    async def talk():
+        model = says("bad")
+        joy, user = await table(model, joy=Once(ProfileConfig("Joy", "Comedians")))
+        assert not (await user.initiate_chat(joy, Strict("good"), "q")).success
+        assert len(model.asked) == 1
+        joy.max_retry_count = 0
+        with pytest.raises(InvalidInput, match="max_retry_count of agent 'Joy'"):
+            await joy.build()
 
     asyncio.run(talk())
 
@@ -546,7 +575,7 @@ def test_write_memories_is_called_with_five_keywords_and_newer_ones_by_name(memo
             "check_pass": True,
             "check_fail_reason": None,
         },
-        *range(4),
+        *range(3),
     ]
 
 
@@ -625,6 +654,19 @@ def test_without_a_model_memory_answers_and_says_so(memory):
     asyncio.run(talk())
 
 
+def test_what_memory_tells_is_the_newest_first_and_never_the_question():
+    """Where search finds nothing: three pieces at most, each once."""
+
+    async def talk():
+        joy, user = await table(None, shared=AgentMemory(ShortTermMemory(buffer_size=9)))
+        for text in ("one", "two", "three", "four", "four", "Xyzzy?"):
+            await joy.memory.write(AgentMemoryFragment(text))
+        reply = await user.initiate_chat(joy, user, "Xyzzy?")
+        assert reply.content.splitlines()[1:] == ["- four", "- three", "- two"]
+
+    asyncio.run(talk())
+
+
 def test_layers_that_read_meaning_keep_doing_so_in_ram():
     """They stay where their embedder is, and hold what the exchange remembers."""
 
@@ -682,21 +724,132 @@ def test_an_exchange_that_was_cut_off_goes_on_with_the_same_message(memory):
     asyncio.run(talk())
 
 
+class Cut(UserProxyAgent):
+    """A reviewer in whose review an exchange is cut off."""
+
+    async def review(self, message, censored):
+        self.asked.set()
+        await asyncio.Event().wait()
+        return True, None
+
+    async def cut_off(self, user, joy, **said):
+        """Say something, and give up while the answer is reviewed."""
+        self.asked = threading.Event()
+        talking = asyncio.create_task(user.initiate_chat(joy, self, FIRST, **said))
+        assert await asyncio.to_thread(self.asked.wait, LIMIT_S)
+        talking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await talking
+
+
+def test_exchanges_that_were_cut_off_go_on_in_their_order(store):
+    """Of two that said the same, the older one is what is said again."""
+
+    async def talk():
+        joy, user = await table(says(), memory=store)
+        await Cut().cut_off(user, joy, event_id="one")
+        await Cut().cut_off(user, joy, event_id="two")
+        assert [(await user.initiate_chat(joy, user, FIRST)).rounds for _ in range(2)] == [0, 1]
+        assert await log(joy) == [FIRST, ANSWER] * 2
+
+    asyncio.run(talk())
+
+
+def test_an_exchange_is_left_to_agents_of_its_conversation(store):
+    """Another conversation on the same memory has other agents, whatever they are called."""
+
+    async def talk():
+        joy, user = await table(says(), memory=store)
+        await Cut().cut_off(user, joy)
+        other = AgentContext("other")
+        there = (
+            await ConversableAgent(joy.profile)
+            .bind(store)
+            .bind(other)
+            .bind(LLMConfig(says("other")))
+            .bind(BlankAction)
+            .build()
+        )
+        me = await UserProxyAgent().bind(store).bind(other).build()
+        await me.initiate_chat(there, me, FIRST)
+        assert await log(joy) == []
+        assert (await user.initiate_chat(joy, user, FIRST)).content == ANSWER
+        assert await log(there) == [FIRST, "other"]
+
+    asyncio.run(talk())
+
+
+def test_exchanges_at_the_same_time_go_in_turn_each_with_its_reviewer(memory):
+    """An agent answers one after the other, in the order in which it was spoken to."""
+
+    async def talk():
+        model = ScriptedChat(lambda asked: asked[-1]["content"].split()[-1])
+        joy, user = await table(model, memory=memory)
+        said = [f"q{n}" for n in range(6)]
+        reviewers = [Strict(text) for text in said]
+        pairs = zip(reviewers, said, strict=True)
+        talks = (user.initiate_chat(joy, reviewer, text) for reviewer, text in pairs)
+        replies = await asyncio.gather(*talks)
+        assert [reply.current_goal for reply in replies] == said
+        assert [reply.rounds for reply in replies] == [*range(6)]
+        assert [len(reviewer.seen) for reviewer in reviewers] == [1] * 6
+
+    asyncio.run(talk())
+
+
+def test_an_action_cannot_wait_for_another_exchange_of_its_conversation():
+    """It would wait for itself; nothing is remembered."""
+
+    seated = []
+
+    class Asking(Action):
+        async def run(self, ai_message, **kwargs):
+            joy, user = seated
+            return (await user.initiate_chat(joy, user, "inner")).action_report
+
+    async def talk():
+        joy, user = await table(says())
+        seated.extend([joy, user])
+        await joy.bind(Asking).build()
+        with pytest.raises(InvalidInput, match="cannot wait for another run"):
+            await asyncio.wait_for(user.initiate_chat(joy, user, "outer"), LIMIT_S)
+        assert await log(joy) == []
+
+    asyncio.run(talk())
+
+
+def started(path, first, count, *named, crash=None):
+    """Start a worker."""
+    return subprocess.Popen(
+        [sys.executable, str(WORKER), str(path), str(first), str(count), *named],
+        env={**os.environ, "FORNIX_CRASH": crash} if crash else {**os.environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def told_by(path, first, count, *named, crash=None):
+    """Run a worker; return whether it was killed, and what it told."""
+    with started(path, first, count, *named, crash=crash) as child:
+        return what_told(child)
+
+
+def what_told(child):
+    """Wait for a worker; return whether it was killed, and what it told."""
+    try:
+        out, err = child.communicate(timeout=LIMIT_S)
+    finally:
+        child.kill()
+    assert child.returncode in (0, -9), err
+    return child.returncode == -9, [json.loads(line) for line in out.splitlines()]
+
+
 def worker(path, first, count, *named, crash=None):
     """Run a worker; return whether it was killed, what its model was asked, what was replied."""
-    environment = {**os.environ, "FORNIX_CRASH": crash} if crash else {**os.environ}
-    done = subprocess.run(
-        [sys.executable, str(WORKER), str(path), str(first), str(count), *named],
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    assert done.returncode in (0, -9), done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    killed, lines = told_by(path, first, count, *named, crash=crash)
     asked = [line["prompt"] for line in lines if "prompt" in line]
-    return done.returncode == -9, asked, [line["reply"] for line in lines if "reply" in line]
+    return killed, asked, [line["reply"] for line in lines if "reply" in line]
 
 
 def test_killed_between_the_turns_it_remembers(tmp_path):
@@ -719,6 +872,62 @@ def test_killed_inside_the_second_turn_it_goes_on(tmp_path):
         with Memory.open(path) as memory:
             kept = [item.text for item in memory.key(KEY).set("gpts_messages")]
         assert kept == [text for message in said for text in (message, ANSWER)]
+
+
+def test_two_processes_that_go_on_with_one_exchange_hold_it_once(tmp_path):
+    """Both find it cut off: one of them answers, both get the reply, and so with the next."""
+    path = tmp_path / "m.db"
+    killed, _, _ = worker(path, 0, 1, "named", crash="model:1")
+    assert killed
+    with started(path, 0, 2, "named") as one, started(path, 0, 2, "named") as two:
+        told = [line for child in (one, two) for line in what_told(child)[1]]
+    assert sorted(line["prompt"] for line in told if "prompt" in line) == sorted([P1, P3])
+    assert [line["reply"] for line in told if "reply" in line] == [ANSWER] * 4
+    with Memory.open(path) as memory:
+        kept = [item.text for item in memory.key(KEY).set("gpts_messages")]
+    assert kept == [FIRST, ANSWER, SECOND, ANSWER]
+
+
+def test_what_an_action_does_by_a_durable_call_is_done_once(tmp_path):
+    """Killed when the mail was sent, the exchange goes on, and sends no second one."""
+    path = tmp_path / "m.db"
+    killed, told = told_by(path, 0, 1, "mailed", crash="mail:1")
+    assert killed
+    assert [*told[1].values()] == [ANSWER]
+    killed, told = told_by(path, 0, 1, "mailed")
+    assert (killed, told) == (False, [{"reply": ANSWER}])
+
+
+def test_an_exchange_passes_its_context_to_what_names_it():
+    """An action, or an `act`, that takes `ctx` can write to the run's memory and its key's."""
+
+    class Counting(Action):
+        async def run(
+            self, ai_message, resource=None, rely_action_out=None, need_vis_render=True, *, ctx, **_
+        ):  # fmt: skip
+            ctx.short_term_memory.set("turns", ctx.short_term_memory.get("turns", 0) + 1)
+            return ActionOutput(ai_message, observations=ctx.key)
+
+    class Acting(ConversableAgent):
+        async def act(self, message, *, ctx=None):
+            assert ctx is not None
+            return await super().act(message, ctx=ctx)
+
+    class Older(ConversableAgent):
+        async def act(self, message):
+            return ActionOutput(message)
+
+    async def talk():
+        joy, user = await table(says(), joy=Acting(ProfileConfig("Joy", "Comedians")))
+        await joy.bind(Counting).build()
+        for _ in range(2):
+            reply = await user.initiate_chat(joy, user, "q")
+        assert reply.action_report == ActionOutput(ANSWER, observations=KEY)
+        assert joy.home.key(KEY).short_term.get("turns") == 2
+        joy, user = await table(says(), joy=Older(ProfileConfig("Joy", "Comedians")))
+        assert (await user.initiate_chat(joy, user, "q")).content == ANSWER
+
+    asyncio.run(talk())
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -754,6 +963,8 @@ def test_an_event_id_is_of_one_message(memory):
         assert await user.initiate_chat(joy, user, FIRST, event_id="1") == first
         with pytest.raises(IdempotencyConflict):
             await user.initiate_chat(joy, user, SECOND, event_id="1")
+        with pytest.raises(InvalidName, match="an event id"):
+            await user.initiate_chat(joy, user, SECOND, event_id="")
         assert len(model.asked) == 1
 
     asyncio.run(talk())
@@ -863,6 +1074,82 @@ def test_a_review_that_is_no_verdict_is_named():
         assert await fragments(joy) == await log(joy) == []
 
     asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        (
+            {"content": None},
+            "the content of the ActionOutput that Wrong.run returned must be a str,",
+        ),
+        ({"is_exe_success": "no"}, "must be True or False"),
+        ({"thoughts": float("nan")}, "the thoughts of"),
+        ({"view": object()}, "must be a str or None"),
+    ],
+)
+def test_an_output_of_other_types_is_named(fields, wrong):
+    """A field that cannot be kept, or would count as a success, is refused; the next is whole."""
+    wrong_ones = dict(fields)
+
+    class Wrong(Action):
+        async def run(self, ai_message, **kwargs):
+            return ActionOutput(**{"content": ai_message, **wrong_ones})
+
+    async def talk():
+        joy, user = await table(says())
+        await joy.bind(Wrong).build()
+        with pytest.raises(InvalidInput, match=wrong):
+            await user.initiate_chat(joy, user, "q")
+        wrong_ones.clear()
+        assert (await user.initiate_chat(joy, user, "q")).content == ANSWER
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize("name", ["read_memories", "write_memories", "review", "act", "verify"])
+def test_an_override_that_is_not_async_is_named(name):
+    """Which method, and how it has to begin; nothing is remembered."""
+
+    class Plain(ConversableAgent):
+        pass
+
+    async def talk():
+        setattr(Plain, name, lambda self, *args, **kwargs: None)
+        joy, user = await table(says(), joy=Plain(ProfileConfig("Joy", "Comedians")))
+        with pytest.raises(InvalidInput, match=rf"Plain\.{name} must be async: async def {name}\("):
+            await user.initiate_chat(joy, joy, "q")
+        assert await log(joy) == []
+
+    asyncio.run(talk())
+
+
+def test_a_reply_that_cannot_be_kept_leaves_nothing(store):
+    """Whatever fails is raised as it is, and no run is left behind; nothing is warned of."""
+
+    class Late(ConversableAgent):
+        async def act(self, message):
+            return ActionOutput(message, view="\ud800")
+
+    async def talk():
+        joy, user = await table(says(), memory=store, joy=Late(ProfileConfig("Joy", "Comedians")))
+        with pytest.raises(InvalidValue, match="lone surrogate"):
+            await user.initiate_chat(joy, user, "q")
+        assert await fragments(joy) == await log(joy) == []
+
+    asyncio.run(talk())
+
+
+def test_an_exchange_that_fails_warns_of_nothing(caplog):
+    """Its error says it all: nothing is at work any more."""
+
+    async def talk():
+        joy, user = await table(ScriptedChat([ModelUnavailable("scripted", "is down")]))
+        with pytest.raises(ModelUnavailable):
+            await user.initiate_chat(joy, user, "q")
+
+    asyncio.run(talk())
+    assert caplog.records == []
 
 
 def test_an_action_that_returns_something_else_is_named():

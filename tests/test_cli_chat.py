@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
 import signal
+import subprocess
+import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from fornix import Memory
+from fornix.admission import Size
 from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
 from test_cli import Shell, process
 
@@ -69,6 +76,72 @@ def test_a_prompt_has_what_the_key_remembers_within_the_budget(shell: Shell) -> 
     assert any("Lisbon" in piece["text"] for piece in why["why"])
 
 
+def test_why_is_told_after_a_restart(shell: Shell) -> None:
+    """The prompt of the last answer is made again of memory as it was; what is gone stays gone."""
+    shell("add", "Prefers window seats.", "-k", "ada", "--id", "seat", *STATIC)
+    shell("set", "ada", "profile.city", "Lisbon")
+    with ChatServer(["At the window."]) as server:
+        (_, then) = shell.json(*words(server), "-b", "300", stdin="Which seat?\n/why\n")
+        shell("add", "Likes seats at the aisle.", "-k", "ada", *STATIC)
+        shell("set", "ada", "profile.city", "Porto")
+        (why,) = shell.json(*words(), stdin="/why\n")
+        assert why["messages"] == then["messages"]
+        assert why["budget_tokens"] == 300
+        told = shell(*words(server), stdin="/why\n")
+        assert "as it was when you said: Which seat?" in told.stderr
+        assert "seat" in told.stdout.partition("score")[2]
+        shell("forget", "ada", "--id", "seat", "--yes")
+        assert "window seats" not in shell(*words(server), stdin="/why\n").stdout
+        shell(*words(server), "--budget", "1", stdin="Another?\n", code=1)
+        assert "when you said: Which seat?" in shell(*words(server), stdin="/why\n").stderr
+    shell(*words(), stdin="Seats?\n")
+    (why,) = shell.json(*words(server), stdin="/why\n")
+    assert [piece["part"] for piece in why["why"] if piece["shown"]][-1:] == ["query"]
+    assert all(piece["part"] != "system" for piece in why["why"])
+    empty = shell("chat", "-k", "bob", *STATIC, stdin="/why\n").stderr
+    assert "none of the last 50 messages is an answer" in empty
+
+
+def test_why_that_cannot_be_told_is_one_sentence(shell: Shell) -> None:
+    """What history no longer keeps is said to be so."""
+    with Memory.open(shell.db, embedder="static") as memory:
+        memory.key("ada").set("notes", retention="purge").add("A note.", id="note")
+    shell(*words(), stdin="Hello?\n")
+    with Memory.open(shell.db, embedder="static") as memory:
+        memory.key("ada").set("notes").delete("note")
+        memory.sweep()
+    told = shell(*words(), stdin="/why\n").stderr
+    assert "no longer kept" in told
+    assert "made again" not in told
+
+
+def test_two_chats_that_answer_one_request_keep_one_answer(shell: Shell) -> None:
+    """Both are asked at the same time; the second is shown the answer that the first one kept."""
+    shell(*words(), "--budget", "1", stdin="Who is first?\n", code=1)
+    both = threading.Barrier(2)
+    numbers = iter(("one", "two"))
+
+    def reply(_: ChatAsked) -> ChatReply:
+        both.wait(60)
+        return ChatReply(next(numbers))
+
+    with ChatServer(reply) as server, ExitStack() as stack:
+        chats = [stack.enter_context(process(*words(server), db=shell.db)) for _ in range(2)]
+        for child in chats:
+            assert child.stdin is not None
+            child.stdin.write(b"/again\n")
+            child.stdin.close()
+            child.stdin = None
+        outs = [child.communicate(timeout=60) for child in chats]
+    assert [child.returncode for child in chats] == [0, 0], [e for _, e in outs]
+    (request, answer) = kept(shell)
+    assert request == ("user", "Who is first?")
+    said = answer[1]
+    other = "two" if said == "one" else "one"
+    assert sorted(out.decode() for out, _ in outs) == sorted([f"{said}\n", f"{other}\n{said}\n"])
+    assert sum(b"another chat answered first" in err for _, err in outs) == 1
+
+
 def test_without_a_model_memory_alone_answers_and_says_so(shell: Shell) -> None:
     """What was said is found; what such answers said is not; nothing known is said."""
     first, second = shell.json(*words(), stdin="My cat is called Momo.\nHow is my cat called?\n")
@@ -94,6 +167,50 @@ def test_a_request_that_failed_is_kept_and_asked_again(shell: Shell) -> None:
     assert "every request has its answer" in again.stderr
     assert again.stdout == "Here.\n"
     assert kept(shell) == [("user", "Anybody?"), ("assistant", "Here.")]
+
+
+def test_a_request_that_failed_counts_until_it_is_answered_or_forgotten(shell: Shell) -> None:
+    """The exit code is of what is left without an answer at the end."""
+    with ChatServer([FAILING, "Here."]) as server:
+        shell(*words(server), stdin="Anybody?\n/again\n", code=0)
+    with ChatServer([FAILING]) as server:
+        shell(*words(server), stdin="Anybody?\n/forget\n", code=0)
+        shell(*words(server), stdin="Anybody?\nAgain?\n/forget\n", code=1)
+
+
+def test_tokens_are_of_the_prompt_that_was_made(shell: Shell) -> None:
+    """Of a request whose prompt has no room there are none, whatever was asked before."""
+    lines = f"Hello.\n{'so long ' * 200}\n"
+    first, second = shell.json(*words(), "-b", "50", stdin=lines, code=1)
+    assert first["tokens"] > 0
+    assert (second["tokens"], second["error"]["type"]) == (None, "BudgetTooSmall")
+
+
+def test_the_best_that_memory_finds_is_told_facts_first(shell: Shell) -> None:
+    """Five pieces at most, each of a set by its score."""
+    for n in range(7):
+        shell("add", f"The cat number {n} sleeps{' a lot' * n}.", "-k", "ada", *STATIC)
+    shell("add", "Where is the cat?! In the attic.", "-k", "ada", *STATIC)
+    shell("set", "ada", "pets.cat", "Momo")
+    (turn, why) = shell.json(*words(), stdin="Where is the cat\n/why\n")
+    head, *told = turn["answer"].splitlines()
+    assert head == "No model is asked; this is what memory holds on it:"
+    assert len(told) == 5
+    assert told[:2] == ['- pets.cat: "Momo"', "- Where is the cat?! In the attic."]
+    found = [piece for piece in why["why"] if piece["part"] == "items" and piece["shown"]]
+    found.sort(key=lambda piece: -piece["score"])
+    assert told[1:] == [f"- {piece['text']}" for piece in found[:4]]
+
+
+def test_what_others_wrote_into_the_conversation_is_no_open_request(shell: Shell) -> None:
+    """A message of parts is not asked again; escapes of a terminal are shown, not obeyed."""
+    with Memory.open(shell.db, embedder="static") as memory:
+        parts = [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
+        memory.key("ada").conversation("chat").add({"role": "user", "content": parts})
+    with ChatServer(["\x1b[31mred"]) as server:
+        told = shell(*words(server), stdin="\nHello?\n")
+    assert "no answer yet" not in told.stderr
+    assert told.stdout == "\\x1b[31mred\n"
 
 
 def test_an_answer_that_breaks_off_is_not_kept(shell: Shell) -> None:
@@ -141,6 +258,51 @@ def test_an_answer_that_is_stopped_or_killed_loses_no_request(shell: Shell, how:
     assert kept(shell) == [("user", "one"), ("assistant", "Yes, one")]
 
 
+def test_ctrl_c_at_the_prompt_drops_the_line_and_the_chat_goes_on(shell: Shell) -> None:
+    """At a terminal only Ctrl-D and /quit end it; what was typed before Ctrl-C is not said."""
+    own, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "fornix.cli", "--db", str(shell.db), *words()],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    shown = b""
+
+    def until(mark: bytes) -> None:
+        nonlocal shown
+        while mark not in shown:
+            shown += os.read(own, 1000)
+        shown = shown.partition(mark)[2]
+
+    try:
+        until(b"> ")
+        os.write(own, b"never said")
+        until(b"never said")
+        _interrupt(child, own)
+        until(b"> ")
+        os.write(own, b"hello\n")
+        until(b"memory holds nothing")
+        until(b"> ")
+        os.write(own, b"\x04")
+        _, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        os.close(own)
+    assert child.returncode == 0
+    assert b"Ctrl-D ends" in err
+    assert b"Traceback" not in err
+    assert kept(shell)[0][1] == "hello"
+
+
+def _interrupt(child: subprocess.Popen[bytes], terminal: int) -> None:
+    """Press Ctrl-C until something is shown: between two keys readline sees it at the next key."""
+    child.send_signal(signal.SIGINT)
+    while not select.select([terminal], [], [], 1.0)[0]:
+        child.send_signal(signal.SIGINT)
+
+
 def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:
     """/forget erases request and answer; /quit ends; what is no command is told."""
     with ChatServer(["Ok."]) as server:
@@ -153,9 +315,21 @@ def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:
     assert "erased 2 items" in found.stdout
     assert "'/nonsense' is no command" in found.stderr
     assert "/again" in found.stderr
-    assert "nothing was answered" in found.stderr
+    assert "when you said: Keep this." in found.stderr
     empty = shell("chat", "-k", "bob", *STATIC, stdin="/forget\n/again\n").stderr
     assert "nothing was said" in empty
+
+
+def test_an_answer_that_cannot_be_kept_is_told_on_a_line_of_its_own(shell: Shell) -> None:
+    """A rule keeps it out: the answer ends its line, the error is one, and the request is kept."""
+    with Memory.open(shell.db, embedder="static") as memory:
+        memory.key("ada").conversation("chat").add({"role": "user", "content": "Anybody?"})
+        memory.key("ada").set("chat").redefine(admission=[Size(max_chars=10)])
+    with ChatServer(["Never so long."]) as server:
+        told = shell(*words(server), stdin="/again\n", code=1)
+    assert told.stdout == "Never so long.\n"
+    assert "the request is kept" in told.stderr
+    assert kept(shell) == [("user", "Anybody?")]
 
 
 def test_what_cannot_be_used_is_one_sentence(shell: Shell) -> None:

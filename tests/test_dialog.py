@@ -166,6 +166,26 @@ def test_a_message_that_was_observed_is_told_once():
     assert bot.memory.size() == 5
 
 
+def test_messages_without_an_id_are_each_told():
+    """None of them is known by it to be there already."""
+    model = ScriptedChat(["One.", "Two."])
+    bot = DialogAgent("bot", model=model)
+    for text in ("Hello?", "And I?"):
+        bot.reply(Msg.from_items({"name": "Eve", "content": text, "role": "user"}))
+    assert [one["content"] for one in model.asked[1].messages] == ["Hello?", "One.", "And I?"]
+
+
+def test_both_messages_of_a_reply_are_one_commit():
+    """A kill between them would leave a request that was answered, or an answer to nothing."""
+    with Memory.open(embedder="words") as memory:
+        talk = TemporaryMemory(memory=memory.key("ada"))
+        bot = DialogAgent("bot", model=ScriptedChat(["One.", "Two."]), memory=talk)
+        bot.reply(Msg("Ada", "Hello?", role="user"))
+        before = memory.stats().store.commits
+        bot.reply(Msg("Ada", "Again?", role="user"))
+        assert memory.stats().store.commits == before + 1
+
+
 def test_what_no_agent_can_be_made_of_or_reply_to_is_an_error():
     """Each is named; a base class does not reply."""
     model = ScriptedChat([])

@@ -118,6 +118,65 @@ def test_options_are_checked_before_anything_is_sent(options):
         ScriptedChat(["never said"]).complete(SAID, **options)
 
 
+@pytest.mark.parametrize(
+    ("name", "sent", "said"),
+    [
+        ("ada", "ada", "hi"),
+        ("_-_", "_-_", "hi"),
+        ("Ada Lovelace", "Ada_Lovelace", "hi"),
+        ("ada@example.org", "ada_example_org", "hi"),
+        ("a" * 64, "a" * 64, "hi"),
+        ("a" * 65, None, "a" * 65 + ": hi"),
+        ("Zoë", None, "Zoë: hi"),
+        ("小明", None, "小明: hi"),
+        ("٣", None, "٣: hi"),
+        ("🤖", None, "🤖: hi"),
+        ("...", None, "...: hi"),
+        ("Zoë\nsystem", None, "Zoë system: hi"),
+        ("ada\n", "ada_", "hi"),
+        ("", None, "hi"),
+        (" \n", None, "hi"),
+    ],
+)
+def test_who_spoke_is_told_in_a_way_that_servers_take(serve, name, sent, said):
+    """They refuse other names; what could not be told by such a one stands in the text."""
+    chat, server = serve("Yes.", "Yes.")
+    asked = [{"role": "user", "content": "hi", "name": name}]
+    chat.complete(asked)
+    list(chat.stream(asked))
+    for one in server.asked:
+        (told,) = one.body["messages"]
+        assert told == {"role": "user", "content": said} | ({} if sent is None else {"name": sent})
+
+
+def test_a_speaker_named_in_the_text_still_shows_images(serve):
+    """Only the name moves."""
+    chat, server = serve("Yes.", takes_images=True)
+    chat.complete(
+        [{"role": "user", "content": "hi", "name": "Zoë", "urls": ["https://example.org/a.png"]}]
+    )
+    (told,) = server.asked[0].body["messages"]
+    assert [part["type"] for part in told["content"]] == ["text", "image_url"]
+    assert told["content"][0]["text"] == "Zoë: hi"
+
+
+def test_two_speakers_never_get_one_name(serve):
+    """Who has the name itself keeps it; who would share one is named in the text."""
+    chat, server = serve("Yes.")
+    names = ["a_b", "a b", "a b", "x y", "x.y", "z z", "z z"]
+    chat.complete([{"role": "user", "content": "hi", "name": name} for name in names])
+    told = [(one.get("name"), one["content"]) for one in server.asked[0].body["messages"]]
+    assert told == [
+        ("a_b", "hi"),
+        (None, "a b: hi"),
+        (None, "a b: hi"),
+        (None, "x y: hi"),
+        (None, "x.y: hi"),
+        ("z_z", "hi"),
+        ("z_z", "hi"),
+    ]
+
+
 def test_everything_asked_reaches_the_server(serve):
     """Role, content and name as given; options under the protocol's names; the key as a header."""
     chat, server = serve("fine")

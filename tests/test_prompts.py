@@ -640,6 +640,16 @@ def test_where_limit_and_sets_choose_what_is_searched(memory: Memory) -> None:
     assert len(_in(memory.context("seat", key="ada", limit=1, knowledge=None), "items")) == 1
 
 
+def test_an_id_that_was_made_up_is_shown_by_its_end(memory: Memory) -> None:
+    """Whether it rises with time, or follows from a key of idempotency; one's own is whole."""
+    ada = memory.key("ada")
+    ids = ada.add("seat one"), ada.add("seat two", idempotency_key="two")
+    ada.add("seat three", id="my-own-id-of-three")
+    shown = memory.context("seat", key="ada").text
+    assert [name[-8:] in shown and name not in shown for name in ids] == [True, True]
+    assert "default/my-own-id-of-three" in shown
+
+
 def test_the_past_can_be_asked(memory: Memory) -> None:
     """As of a moment: items, conversation, facts and knowledge as they were."""
     ada = memory.key("ada")

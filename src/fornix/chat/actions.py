@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -51,12 +53,38 @@ class ActionOutput:
         return cls(**d)
 
 
+def checked_output(output: object, method: str) -> ActionOutput:
+    """Return what a user's method made of an answer, if it is an output.
+
+    Raises:
+        InvalidInput: It is none, or one of its fields is of another type.
+    """
+    if not isinstance(output, ActionOutput):
+        raise InvalidInput(f"{method} must return an ActionOutput, not {output!r}")
+    for field in fields(output):
+        value: object = getattr(output, field.name)
+        if field.name == "is_exe_success":
+            fits, kind = isinstance(value, bool), "True or False"
+        else:
+            needed = field.name == "content"
+            fits = isinstance(value, str) or (value is None and not needed)
+            kind = "a str" if needed else "a str or None"
+        if not fits:
+            raise InvalidInput(
+                f"the {field.name} of the ActionOutput that {method} returned must be {kind}, not "
+                f"{value!r}"
+            )
+    return output
+
+
 class Action(ABC):
     """Something an agent does with an answer. Derive from it, and bind the class or an instance.
 
     `run` is called inside the run that the exchange is: layers and sets that it writes to belong
-    to the exchange's commit. An exchange that was cut off is begun anew: what an action does to
-    the world besides is done again then.
+    to the exchange's commit. An exchange that was cut off is begun anew, and what an action does
+    to the world is done again then, unless it is done by a durable call: a `run` that has a
+    parameter ``ctx`` is passed the `RunnerContext` of the exchange, and
+    ``await ctx.durable(send, mail)`` sends once.
     """
 
     @abstractmethod
@@ -93,3 +121,20 @@ class BlankAction(Action):
         """Return the answer as it is."""
         del resource, rely_action_out, need_vis_render, kwargs
         return ActionOutput(ai_message)
+
+
+async def awaited(said: object, method: str) -> Any:  # noqa: ANN401 - what a user's method returns
+    """Return what a user's method says.
+
+    Raises:
+        InvalidInput: It is not async.
+    """
+    if not inspect.isawaitable(said):
+        raise InvalidInput(f"{method} must be async: async def {method.rpartition('.')[2]}(…)")
+    return await said
+
+
+def asked_for(method: Callable[..., object], **optional: object) -> dict[str, Any]:
+    """Return those of *optional* that a user's method names: an older one knows less."""
+    names = inspect.signature(method).parameters
+    return {name: value for name, value in optional.items() if name in names}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
-from fornix.chat.actions import Action, ActionOutput
+from fornix.chat.actions import Action, ActionOutput, asked_for, awaited, checked_output
 from fornix.chat.exchange import Exchange
 from fornix.chat.messages import AgentMessage
 from fornix.chat.profile import AgentContext, LLMConfig, ProfileConfig, listed
@@ -23,6 +22,8 @@ from fornix.layers.gpts_log import MESSAGES
 from fornix.layers.turns import Turns
 from fornix.llm import Message, checked_messages
 from fornix.memory import Memory
+from fornix.task import RunnerContext
+from fornix.values import counted
 
 BINDABLE = (
     "an AgentContext, an LLMConfig, an AgentMemory, a ProfileConfig, an Action (its class or an "
@@ -55,7 +56,7 @@ class ConversableAgent:
 
     profile: ProfileConfig | None = None
     max_retry_count: int = 3
-    """How often a rejected or failed answer is tried again."""
+    """How many answers are tried at most, the first one included, as in DB-GPT."""
 
     is_human: ClassVar[bool] = False
 
@@ -117,12 +118,14 @@ class ConversableAgent:
         an agent that is built again in the same place remembers.
 
         Raises:
-            InvalidInput: Something is missing; the message says what.
+            InvalidInput: Something is missing; the message says what. Or `max_retry_count` is no
+                whole number from 1.
             TemplatesMissing: jinja2 is not installed.
         """
         missing = self._missing()
         if missing:
             raise InvalidInput(f"{self!r} cannot be built: bind {', and '.join(missing)}")
+        counted(self.max_retry_count, f"the max_retry_count of agent {self.name!r}")
         check_installed()
         given = self._given or AgentMemory[Any]()
         who, conv_id = self._who(), self.conv_id
@@ -271,8 +274,8 @@ class ConversableAgent:
             "role": who.role,
             "goal": who.goal,
             "desc": who.desc,
-            "constraints": listed(who.constraints),
-            "resources": listed(who.resources),
+            "constraints": listed(who.constraints, "constraints"),
+            "resources": listed(who.resources, "resources"),
             "language": language_name(context.language),
             "question": question,
             "most_recent_memories": memories if isinstance(memories, str) else "",
@@ -334,14 +337,19 @@ class ConversableAgent:
         del message, censored
         return True, None
 
-    async def act(self, message: str) -> ActionOutput:
-        """Return what comes of an answer: of each action in turn, the last one's output."""
+    async def act(self, message: str, *, ctx: RunnerContext | None = None) -> ActionOutput:
+        """Return what comes of an answer: of each action in turn, the last one's output.
+
+        Args:
+            message: The model's answer.
+            ctx: Of the run that the exchange is. An override need not take it.
+        """
         output: ActionOutput | None = None
         for each in self._actions:
-            output = await each.run(message, rely_action_out=output)
-            if not isinstance(output, ActionOutput):  # pyright: ignore[reportUnnecessaryIsInstance] - users' actions
-                kind = type(each).__name__
-                raise InvalidInput(f"{kind}.run must return an ActionOutput, not {output!r}")
+            optional = asked_for(each.run, ctx=ctx)
+            method = f"{type(each).__name__}.run"
+            made = await awaited(each.run(message, rely_action_out=output, **optional), method)
+            output = checked_output(made, method)
         assert output is not None  # noqa: S101 - `build` saw an action
         return output
 
@@ -354,9 +362,9 @@ class ConversableAgent:
 
     async def remember(self, retry_counter: int, **said: Any) -> None:  # noqa: ANN401 - of write_memories
         """Call `write_memories`, with what newer versions pass only where it is asked for."""
-        if "current_retry_counter" in inspect.signature(self.write_memories).parameters:
-            said["current_retry_counter"] = retry_counter
-        await self.write_memories(**said)
+        optional = asked_for(self.write_memories, current_retry_counter=retry_counter)
+        written = self.write_memories(**said, **optional)
+        await awaited(written, f"{type(self).__name__}.write_memories")
 
     async def found_in_memory(self, question: str) -> tuple[list[MemoryFragment], list[str]]:
         """Return what is read for a question, and the sets of the conversation to be searched."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from fornix.chat import recalling
-from fornix.chat.actions import ActionOutput
+from fornix.chat.actions import ActionOutput, asked_for, awaited, checked_output
 from fornix.chat.messages import AgentMessage, Review
 from fornix.chat.printing import print_answer
 from fornix.errors import InvalidInput
@@ -42,7 +42,9 @@ class Answering:
 
     async def answer(self, question: str, rounds: int) -> AgentMessage:
         """Return the first answer that is approved and acted on, or the last one there may be."""
-        messages = self.recipient.prompts(question, await self.recipient.read_memories(question))
+        read = self.recipient.read_memories(question)
+        memories = await awaited(read, self._named("read_memories"))
+        messages = self.recipient.prompts(question, memories)
         tried = 0
         while True:
             text = await self._asked(question, messages)
@@ -55,11 +57,11 @@ class Answering:
                 check_pass=reason is None,
                 check_fail_reason=reason,
             )
+            tried += 1
             if reason is None or tried >= self.recipient.max_retry_count:
                 return self._reply(question, rounds, review, output, reason)
             told = Message(role="user", content=AGAIN.format(reason=reason))
             messages += [Message(role="assistant", content=text), told]
-            tried += 1
 
     def _reply(
         self,
@@ -104,18 +106,24 @@ class Answering:
         """Return what was said of an answer, what came of it, and why it does not go out."""
         review = Review(approve=True)
         if self.reviewer is not None:
-            verdict = await self.reviewer.review(text, self.recipient)
-            review = _verdict(verdict, f"{type(self.reviewer).__name__}.review")
+            method = f"{type(self.reviewer).__name__}.review"
+            verdict = await awaited(self.reviewer.review(text, self.recipient), method)
+            review = _verdict(verdict, method)
         if not review.approve:
             reason = review.comments or "the reviewer said no"
             return review, ActionOutput(text, is_exe_success=False), reason
-        output = await self.recipient.act(text)
+        act = self.recipient.act
+        done = await awaited(act(text, **asked_for(act, ctx=self.ctx)), self._named("act"))
+        output = checked_output(done, self._named("act"))
         if not output.is_exe_success:
             return review, output, output.observations or output.content or "its action failed"
-        checked = await self.recipient.verify(text, output)
-        check = _verdict(checked, f"{type(self.recipient).__name__}.verify")
+        method = self._named("verify")
+        check = _verdict(await awaited(self.recipient.verify(text, output), method), method)
         wrong = check.comments or "it was found to be wrong"
         return review, output, None if check.approve else wrong
+
+    def _named(self, method: str) -> str:
+        return f"{type(self.recipient).__name__}.{method}"
 
 
 def _verdict(said: object, method: str) -> Review:

@@ -61,9 +61,13 @@ class Exchange:
         )
         async with self.recipient.turns:
             runner = LocalRunner(agent, home)
-            left = None if event_id else await asyncio.to_thread(self._left, runner)
+            if event_id is None:
+                event_id = await asyncio.to_thread(self._left, runner) or new_id()
             try:
-                reply = await self._reply(runner, event_id or left or new_id())
+                reply = await self._reply(runner, event_id)
+            except Exception:
+                await runner.aclose()
+                raise
             except BaseException:
                 await runner.aclose(wait_s=0)  # what is cut off is not waited for
                 raise
@@ -106,10 +110,10 @@ class Exchange:
         async def answer(event: Said, ctx: RunnerContext) -> None:
             try:
                 reply = await self._answered(event, ctx)
+                ctx.send_event(OutputEvent(reply.to_dict()))
             except Exception as error:
                 self.failures[ctx.run.id] = error
                 raise
-            ctx.send_event(OutputEvent(reply.to_dict()))
 
         return answer
 

@@ -82,8 +82,9 @@ class ProfileConfig:
         for field in ("system_prompt_template", "user_prompt_template", "write_memory_template"):
             _check_text(getattr(self, field), f"the {field} of agent {self.name!r}")
         for field in ("constraints", "resources"):
-            for text in listed(getattr(self, field)):
-                _check_text(text, f"each of the {field} of agent {self.name!r}")
+            what = f"the {field} of agent {self.name!r}"
+            for text in listed(getattr(self, field), what):
+                _check_text(text, f"each of {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,11 @@ class LLMConfig:
             )
 
 
-def listed(texts: str | list[str] | tuple[str, ...] | None) -> list[str]:
+def listed(texts: str | list[str] | tuple[str, ...] | None, what: str) -> list[str]:
     """Return a text, several or none as a list.
+
+    Args:
+        what: What they are called in an error.
 
     Raises:
         InvalidInput: It is something else.
@@ -120,7 +124,7 @@ def listed(texts: str | list[str] | tuple[str, ...] | None) -> list[str]:
     if isinstance(texts, str):
         return [texts]
     if not isinstance(texts, list | tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"expected a text or a list of texts, not {texts!r}")
+        raise InvalidInput(f"{what} must be a text or a list of texts, not {texts!r}")
     return list(texts)
 
 

@@ -80,7 +80,9 @@ def rendered(template: str, values: dict[str, Any]) -> str:
     errors, sandbox = import_module("jinja2.exceptions"), import_module("jinja2.sandbox")
     try:
         return sandbox.SandboxedEnvironment().from_string(template).render(**values)
-    except (errors.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (
+        errors.TemplateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError,
+    ) as error:  # fmt: skip
         start = template[:40]
         raise InvalidInput(
             f"the template that begins {start!r} cannot be rendered: {error}"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib import import_module
 from typing import TextIO, cast
 
@@ -19,6 +20,7 @@ from fornix.cli.prompts import context_fields
 from fornix.cli.session import Session
 from fornix.dialogue import ConversationMemory
 from fornix.errors import FornixError, InvalidInput
+from fornix.ids import derived_ids
 from fornix.keys import KeyMemory
 from fornix.llm import ChatModel, OpenAIChat
 from fornix.messages import MESSAGES
@@ -53,7 +55,8 @@ HELP = """\
 /forget  erase the last request and its answer for good
 /quit    end; so does Ctrl-D
 /help    this
-Ctrl-C stops an answer. A line that begins with a space is said, whatever it begins with then."""
+Ctrl-C stops an answer, and drops a line that is not sent.
+A line that begins with a space is said, whatever it begins with then."""
 
 
 @command("chat")
@@ -101,9 +104,14 @@ def chat(
         own = stack.enter_context(session.open(make=True)).key(key)
         talking = Chat(session, own, _conversation(own, name), asked, budget)
         talking.greet()
-        for line in _lines():
-            if not talking.take(line):
-                break
+        for line in _lines(session):
+            try:
+                if not talking.take(line):
+                    break
+            except KeyboardInterrupt:
+                if not _asks():
+                    raise
+                session.note("\ninterrupted; Ctrl-D ends")
     if talking.failed:
         click.get_current_context().exit(1)
 
@@ -115,12 +123,17 @@ def _conversation(own: KeyMemory, name: str) -> ConversationMemory:
     return own.conversation(name)
 
 
-def _lines() -> Iterator[str]:
+def _asks() -> bool:
+    """Return whether the user is asked for lines at a terminal."""
+    return cast("TextIO", sys.stdin).isatty()
+
+
+def _lines(session: Session) -> Iterator[str]:
     """Yield what the user says, a line each."""
     stdin = cast("TextIO", sys.stdin)
     if isinstance(stdin, io.TextIOWrapper):
         stdin.reconfigure(errors="surrogateescape")
-    if not stdin.isatty():
+    if not _asks():
         for line in cast("TextIO", stdin):
             yield line.rstrip("\r\n")
         return
@@ -132,6 +145,9 @@ def _lines() -> Iterator[str]:
         except EOFError:
             click.echo()
             return
+        except KeyboardInterrupt:
+            session.note("\nCtrl-D ends")
+            continue
         yield line
 
 
@@ -141,6 +157,11 @@ class Request:
 
     id: str
     text: str
+
+    @property
+    def answer_id(self) -> str:
+        """The id of its answer: whoever gives one, there is one."""
+        return derived_ids(f"answer to {self.id}".encode())()
 
 
 @dataclass(slots=True)
@@ -221,11 +242,13 @@ class Chat:
         """Make the prompt, ask, and keep the answer."""
         pieces: list[str] = []
         try:
-            self.recalled = made = self._context(request)
+            self.recalled = made = self._context(request, self.budget, alone=self.model is None)
             for piece in self._pieces(made):
                 pieces.append(piece)
                 if not self.session.json:
                     click.echo(show.plain(piece), nl=False)
+            answer = "".join(pieces)
+            kept = self._kept(request, answer)
         except KeyboardInterrupt:
             self._ended(request, pieces, {"answer": None, "stopped": True})
             self.session.note("stopped; the request is kept, Enter or /again asks again")
@@ -233,25 +256,34 @@ class Chat:
         except FornixError:
             self._newline(pieces)
             raise
-        answer = "".join(pieces)
-        self.talk.add(
-            {"role": "assistant", "content": answer},
-            ALONE if self.model is None else None,
-            idempotency_key=f"answer to {request.id}",
-        )
         self.failed.discard(request.id)
-        self._ended(request, pieces, {"answer": answer, "stopped": False})
+        self._ended(request, pieces, {"answer": kept, "stopped": False})
+        if kept != answer and not self.session.json:
+            self.session.note("another chat answered first; this is the answer that is kept:")
+            click.echo(show.plain(kept))
 
-    def _context(self, request: Request) -> Context:
+    def _kept(self, request: Request, answer: str) -> str:
+        """Keep an answer; return it, or the one that is there already."""
+        name = None if self.model is None else self.model.name
+        made = {"role": "assistant", "content": answer, "id": request.answer_id}
+        made |= {"model": name, "budget_tokens": self.budget}
+        self.talk.add(made, ALONE if name is None else None)
+        kept = self.key.set(self.talk.name).get(request.answer_id)
+        return answer if kept is None else kept.text or ""
+
+    def _context(
+        self, request: Request, budget: int, as_of: datetime | None = None, *, alone: bool
+    ) -> Context:
         """Return the prompt; without a model, of all that a search finds."""
         return self.key.context(
             request.text,
-            budget_tokens=self.budget,
-            system=None if self.model is None else SYSTEM,
-            messages=None if self.model is None else self.talk.name,
+            budget_tokens=budget,
+            system=None if alone else SYSTEM,
+            messages=None if alone else self.talk.name,
             where={
                 "all": [{"not": {"$id": request.id}}, {"not": {"marks": {"contains": ALONE}}}],
             },
+            as_of=as_of,
         )
 
     def _pieces(self, made: Context) -> Iterator[str]:
@@ -286,12 +318,34 @@ class Chat:
     # --- commands -----------------------------------------------------------------------------
 
     def _why(self) -> None:
-        if self.recalled is None:
-            self._wrong("nothing was answered since this start")
+        try:
+            shown = self.recalled or self._recalled_before()
+        except FornixError as error:
+            self._wrong(str(error))
+            return
+        if shown is None:
+            self._wrong(f"none of the last {LAST} messages is an answer of this chat")
         elif self.session.json:
-            show.document(context_fields(self.recalled))
+            show.document(context_fields(shown))
         else:
-            click.echo(show.plain(self.recalled.explain()))
+            click.echo(show.plain(shown.explain()))
+
+    def _recalled_before(self) -> Context | None:
+        """Return the prompt of the last answer of an earlier start, made again."""
+        said = self.talk.get_memory(recent_n=LAST, prepend_summary=False)
+        by_id = {message["id"]: message for message in said}
+        for message in reversed(said):
+            request = Request(message["id"], message["content"])
+            answer = by_id.get(request.answer_id)
+            asked = self.key.set(self.talk.name).get(request.id)
+            if answer is None or asked is None or asked.created is None:
+                continue
+            budget, alone = answer["budget_tokens"], answer["model"] is None
+            made = self._context(request, budget, asked.created, alone=alone)
+            told = f"made again, of memory as it was when you said: {show.one_line(request.text)}"
+            self.session.note(told)
+            return made
+        return None
 
     def _forget(self) -> None:
         """Erase the last request, and what was said to it."""

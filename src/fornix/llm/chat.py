@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +19,11 @@ from fornix.values import counted
 
 ROLES = ("system", "developer", "user", "assistant")
 """Who may have said a message."""
+
+NAME = re.compile("[A-Za-z0-9_-]{1,64}")
+"""What servers of the OpenAI protocol take as the name of who said a message."""
+
+_UNFIT = re.compile("[^A-Za-z0-9_-]")
 
 MOST_TEMPERATURE = 2.0
 """The highest temperature that a request may ask for."""
@@ -270,6 +277,38 @@ def _message(message: object, at: int, *, images: bool) -> Message:
     if shown:
         checked["urls"] = shown
     return checked
+
+
+def for_servers(messages: Sequence[Message]) -> list[Message]:
+    """Return messages with such names as servers of the OpenAI protocol take.
+
+    They refuse a request for one name that does not fit `NAME`. What does not fit becomes "_",
+    where letters and digits are left to tell a name by, all of them, and no other name of the
+    request is the same then; else the name stands before what was said.
+    """
+    names = {message["name"] for message in messages if "name" in message}
+    fitting = {name: _fitting(name) for name in names}
+    often = Counter(fitting.values())
+    taken = {name: fit for name, fit in fitting.items() if fit == name or often[fit] == 1}
+    return [_named(message, taken) for message in messages]
+
+
+def _fitting(name: str) -> str:
+    """Return a name as it fits, or "" where it could not be told by that."""
+    fit = _UNFIT.sub("_", name)
+    is_told = any(map(str.isalnum, fit)) and not any(map(str.isalnum, set(name) - set(fit)))
+    return fit if NAME.fullmatch(fit) and (is_told or fit == name) else ""
+
+
+def _named(message: Message, taken: Mapping[str, str]) -> Message:
+    name = message.get("name", "")
+    if fit := taken.get(name):
+        return {**message, "name": fit}
+    told = message.copy()
+    told.pop("name", None)
+    if named := " ".join(name.split()):
+        told["content"] = f"{named}: {message['content']}"
+    return told
 
 
 def _text(text: object, what: str) -> str:

@@ -30,6 +30,7 @@ from fornix.llm.chat import (
     Meter,
     Usage,
     checked_request,
+    for_servers,
 )
 from fornix.retries import Retry
 
@@ -276,7 +277,7 @@ class OpenAIChat(ChatModel):
                 response = stack.enter_context(
                     client.chat.completions.with_streaming_response.create(
                         model=self._model,
-                        messages=[_sent(message) for message in request.messages],
+                        messages=[_sent(message) for message in for_servers(request.messages)],
                         stream=stream,
                         extra_body=fields,
                     )
