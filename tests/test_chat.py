@@ -596,6 +596,43 @@ def test_memories_can_be_read_as_messages():
     asyncio.run(talk())
 
 
+@pytest.mark.parametrize("takes", [True, False])
+def test_images_that_are_remembered_are_shown_to_models_that_take_them(takes):
+    """Others are told of them in words."""
+    image = "https://example.com/cat.png"
+
+    class Reading(ConversableAgent):
+        async def read_memories(self, question):
+            return [{"role": "user", "content": "look", "urls": [image]}]
+
+    async def talk():
+        model = ScriptedChat([ANSWER], takes_images=takes)
+        joy, user = await table(model, joy=Reading(ProfileConfig("Joy", "Comedians")))
+        await user.initiate_chat(joy, user, "q")
+        shown = model.asked[0].messages[1]
+        assert shown.get("urls") == ([image] if takes else None)
+        assert (image in shown["content"]) is not takes
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize("read", [5, {"role": "user"}, [5], [{"role": "user"}], [{"role": "me"}]])
+def test_memories_that_are_none_are_named(read):
+    """The method that gave them, and which of them; nothing is remembered."""
+
+    class Reading(ConversableAgent):
+        async def read_memories(self, question):
+            return read
+
+    async def talk():
+        joy, user = await table(says(), joy=Reading(ProfileConfig("Joy", "Comedians")))
+        with pytest.raises(InvalidInput, match=r"Reading\.read_memories\(\)"):
+            await user.initiate_chat(joy, user, "q")
+        assert await log(joy) == []
+
+    asyncio.run(talk())
+
+
 class Noting(Action):
     """Writes to a layer of the conversation, and may fail then."""
 

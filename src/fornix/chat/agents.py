@@ -265,10 +265,12 @@ class ConversableAgent:
         Args:
             memories: What `read_memories` returned.
         """
-        who, context = self._who(), self.context
+        who, context, client = self._who(), self.context, self.llm.llm_client
         past: Sequence[Message] = ()
         if memories and not isinstance(memories, str):
-            past = checked_messages(memories)
+            images = client is not None and client.takes_images
+            what = f"{type(self).__name__}.read_memories()"
+            past = checked_messages(memories, what=what, images=images)
         values = {
             "name": who.name,
             "role": who.role,

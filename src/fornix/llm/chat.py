@@ -233,10 +233,13 @@ def checked_request(
     )
 
 
-def checked_messages(messages: object, *, images: bool = False) -> tuple[Message, ...]:
+def checked_messages(
+    messages: object, *, what: str = "messages", images: bool = False
+) -> tuple[Message, ...]:
     """Return a copy of *messages*, if they are some.
 
     Args:
+        what: What they are called in an error.
         images: Whether the model that is told them takes images. Those that its user shows stay
             in `urls`; all other urls follow the content as text.
 
@@ -246,15 +249,14 @@ def checked_messages(messages: object, *, images: bool = False) -> tuple[Message
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         kind = type(messages).__name__
-        raise InvalidInput(f"messages must be a list of dicts with role and content, not {kind}")
+        raise InvalidInput(f"{what} must be a list of dicts with role and content, not {kind}")
     if not messages:
-        raise InvalidInput("messages must hold at least one message")
+        raise InvalidInput(f"{what} must hold at least one message")
     listed = cast("Sequence[object]", messages)
-    return tuple(_message(message, at, images=images) for at, message in enumerate(listed))
+    return tuple(_message(m, f"{what}[{at}]", images=images) for at, m in enumerate(listed))
 
 
-def _message(message: object, at: int, *, images: bool) -> Message:
-    where = f"messages[{at}]"
+def _message(message: object, where: str, *, images: bool) -> Message:
     if isinstance(message, ToChat):
         message = message.to_chat()
     if not isinstance(message, Mapping):
