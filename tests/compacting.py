@@ -27,10 +27,6 @@ def numbered(count: int, start: int = 0) -> list[str]:
     return [f"note {n}" for n in range(start, start + count)]
 
 
-def texts(items: Sequence[Item]) -> list[str | None]:
-    return [item.text for item in items]
-
-
 def whole(items: Sequence[Item]) -> list[Item]:
     """Return items without what an undo may change: their versions, and when they were read."""
     return [replace(item, version=0, accessed=None) for item in items]

@@ -1,4 +1,4 @@
-"""What holds for every test: how examples are made up, and that nobody uses the network."""
+"""What holds for every test: how examples are made up, that nobody uses the network, a memory."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import ipaddress
 import os
 import signal
 import socket
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from doors import Clock, Letters
+from fornix import KeyMemory, Memory
+from fornix.embed import Embedder
 from scale import COUNTS, SCALE
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -92,3 +98,39 @@ def _getaddrinfo(host: Any, *args: Any, **options: Any) -> Any:
 _look_up = socket.getaddrinfo
 socket.getaddrinfo = _getaddrinfo
 socket.socket = _Socket
+
+
+# --- a memory, in RAM and on a file; a module may have another clock, embedder or memory ---------
+
+
+@pytest.fixture
+def clock() -> Callable[[], datetime]:
+    return Clock()
+
+
+@pytest.fixture
+def embedder() -> Embedder | str:
+    return Letters()
+
+
+@pytest.fixture(params=["ram", "file"])
+def memory(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    clock: Callable[[], datetime],
+    embedder: Embedder | str,
+) -> Iterator[Memory]:
+    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
+    with Memory.open(url, embedder=embedder, clock=clock) as memory:
+        yield memory
+
+
+@pytest.fixture
+def ram(clock: Callable[[], datetime], embedder: Embedder | str) -> Iterator[Memory]:
+    with Memory.open(embedder=embedder, clock=clock) as memory:
+        yield memory
+
+
+@pytest.fixture
+def ada(memory: Memory) -> KeyMemory:
+    return memory.key("ada")

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fornix import Item
 from fornix.testing import START, Clock
 
-__all__ = ["START", "Clock", "Letters"]
+__all__ = ["START", "Clock", "Letters", "texts"]
 
 
 class Letters:
@@ -34,3 +35,8 @@ class Letters:
         rows = np.array([[t.lower().count(chr(97 + i)) for i in range(26)] for t in texts], float)
         rows = rows.reshape(len(texts), 26) + 1e-3
         return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def texts(items: Sequence[Item]) -> list[str | None]:
+    """Return what meaning reads of each item."""
+    return [item.text for item in items]

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from doors import START, Clock, Letters
+from doors import START, Clock, Letters, texts
 from fornix import Item, KeyBatch, KeyMemory, Memory
 from fornix.errors import (
     CompareFailed,
@@ -24,27 +23,6 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.store import Scope
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(params=["ram", "file"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Memory]:
-    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
-    with Memory.open(url, embedder=Letters(), clock=clock) as memory:
-        yield memory
-
-
-@pytest.fixture
-def ada(memory: Memory) -> KeyMemory:
-    return memory.key("ada")
-
-
-def texts(items: list[Item]) -> list[str | None]:
-    return [item.text for item in items]
 
 
 def commits(memory: Memory) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from compacting import START, Clock, loose, numbered, texts, whole
+from compacting import START, Clock, loose, numbered, whole
+from doors import texts
 from fornix import (
     Agent,
     CompactionPlan,
@@ -35,17 +35,14 @@ from fornix.errors import (
 from scale import COUNTS
 
 
-@pytest.fixture(params=["ram", "file"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
-    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
-    with Memory.open(url, embedder="static", clock=Clock()) as memory:
-        yield memory
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def ram() -> Iterator[Memory]:
-    with Memory.open(embedder="static", clock=Clock()) as memory:
-        yield memory
+def embedder() -> str:
+    return "static"
 
 
 # --- the vectors of the documents -------------------------------------------------------------

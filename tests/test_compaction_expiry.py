@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compacting import START, numbered, texts
+from compacting import START, numbered
+from doors import texts
 from fornix import Item, Memory, Merge, Summarize, Trim
 from fornix.compaction import CompactionPlan
 from fornix.compactor import Compactor

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from compacting import Clock, loose, numbered, texts
+from compacting import Clock, loose, numbered
+from doors import texts
 from fornix import (
     Agent,
     AsyncMemory,

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from compacting import Clock, numbered, texts
+from compacting import Clock, numbered
+from doors import texts
 from fornix import CompactionPlan, Compactor, Item, Memory, Merge, Trim
 from fornix.errors import SetBusy, SetFull, StoreClosed, StrategyFailed, Unusable
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compacting import Clock, loose, numbered, texts, whole
+from compacting import Clock, loose, numbered, whole
+from doors import texts
 from fornix import (
     CompactionPlan,
     Derived,
@@ -32,17 +32,14 @@ from fornix.errors import (
 from fornix.llm import ScriptedChat
 
 
-@pytest.fixture(params=["ram", "file"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
-    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
-    with Memory.open(url, embedder="static", clock=Clock()) as memory:
-        yield memory
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def ram() -> Iterator[Memory]:
-    with Memory.open(embedder="static", clock=Clock()) as memory:
-        yield memory
+def embedder() -> str:
+    return "static"
 
 
 # --- plans ------------------------------------------------------------------------------------

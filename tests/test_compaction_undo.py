@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compacting import Clock, loose, numbered, texts
+from compacting import Clock, loose, numbered
+from doors import texts
 from fornix import (
     CompactionPlan,
     Derived,
@@ -34,17 +35,14 @@ if TYPE_CHECKING:
     from fornix.compaction import Compacted
 
 
-@pytest.fixture(params=["ram", "file"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
-    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
-    with Memory.open(url, embedder="static", clock=Clock()) as memory:
-        yield memory
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def ram() -> Iterator[Memory]:
-    with Memory.open(embedder="static", clock=Clock()) as memory:
-        yield memory
+def embedder() -> str:
+    return "static"
 
 
 # --- definitions ------------------------------------------------------------------------------

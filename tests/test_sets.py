@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from doors import START, Clock, Letters
+from doors import START, Clock, texts
 from fornix import Item, KeyMemory, Limits, Memory, Signals
 from fornix.errors import (
     DuplicateItem,
@@ -27,27 +26,6 @@ from fornix.errors import (
 )
 
 WEST = timezone(-timedelta(hours=23))
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(params=["ram", "file"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Memory]:
-    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
-    with Memory.open(url, embedder=Letters(), clock=clock) as memory:
-        yield memory
-
-
-@pytest.fixture
-def ada(memory: Memory) -> KeyMemory:
-    return memory.key("ada")
-
-
-def texts(items: list[Item]) -> list[str | None]:
-    return [item.text for item in items]
 
 
 def test_an_item_comes_back_whole(ada: KeyMemory) -> None:

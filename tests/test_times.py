@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from doors import START, Letters
+from doors import START, texts
 from fornix import Item, KeyMemory, Memory, Signals
 from fornix.errors import (
     DuplicateItem,
@@ -45,22 +43,6 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture(params=["ram", "file"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Memory]:
-    url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
-    with Memory.open(url, embedder=Letters(), clock=clock) as memory:
-        yield memory
-
-
-@pytest.fixture
-def ada(memory: Memory) -> KeyMemory:
-    return memory.key("ada")
-
-
-def texts(items: list[Item]) -> list[str | None]:
-    return [item.text for item in items]
 
 
 def said(item: Item | None) -> str | None:
