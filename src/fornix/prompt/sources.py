@@ -27,7 +27,7 @@ from fornix.values import Value
 from fornix.writer import Writer
 
 PAGE = 32
-"""Items of a conversation that are read at once, from the newest on."""
+"""Items of a conversation that are read first, from the newest on."""
 
 MOST_READ = 1_024
 """Items of a conversation that are read at most."""
@@ -113,12 +113,13 @@ def recent(sources: Sources, asked: Asked, at: Moment | None, room: int | None) 
     items: list[Item] = []
     walk = _newest(sources.writer, ref, asked, at)
     while True:
-        page = list(islice(walk, PAGE))
+        wanted = max(PAGE, len(items))  # twice as many each time: all are looked at again
+        page = list(islice(walk, wanted))
         items += page
-        told = _told(items[::-1], asked.query, more=len(page) == PAGE)
+        told = _told(items[::-1], asked.query, more=len(page) == wanted)
         size = sum(asked.budget.size(one.messages) for one in told.found)
         enough = (most is not None and len(told.found) > most) or (room is not None and size > room)
-        if len(page) < PAGE or enough or len(items) >= MOST_READ:
+        if len(page) < wanted or enough or len(items) >= MOST_READ:
             if most is not None:
                 del told.found[most:]
             return told
