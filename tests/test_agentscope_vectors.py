@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fornix import Memory
+from fornix import KeyMemory, Memory
+from fornix.budget import Budget
 from fornix.compat.agentscope import (
     MemoryBase,
     MessageBase,
@@ -62,14 +63,10 @@ LATER = {
     "A42": "The url of a picture becomes a block of content.",
     "A43": "The texts of blocks are joined without a space.",
     "A46": "Deleting a place that is not there is an IndexError.",
-    "A84": "Of 30, 10 and 10 tokens beside 60 the first is summarised, for 80.",
-    "A85": "Of 30, 15 and 10 the first two are summarised.",
     "A87": "A message of two blocks is split between them.",
-    "A88": "From 70 of 100 tokens on a context is compressed, down to a reserve of 40.",
     "A91": "Results of tools are cut at 100 tokens; the rest goes to a file.",
     "A92": "A result of just as many tokens is left alone.",
     "A93": "Of six pictures the oldest becomes a hint.",
-    "A94": "A reserve above the trigger is an error.",
     "A95": "Long-term memory without any name is a ValueError.",
     "A96": "Every turn records all of the conversation again.",
     "A97": "What was recalled is recorded as new.",
@@ -818,12 +815,62 @@ def test_a83_below_the_threshold(talk):
     assert talk.summary == ""
 
 
+def sized(key: KeyMemory, *sizes: int) -> ConversationMemory:
+    """A conversation of messages of so many words each, by user and assistant in turn."""
+    talk = key.conversation("talk")
+    for n, size in enumerate(sizes, start=1):
+        talk.add({"id": str(n), "role": ROLES[n % 2], "content": "word " * size})
+    return talk
+
+
+ROLES = ("assistant", "user")
+
+
+def words(most: int | None = None) -> Budget:
+    """A budget that counts words, and nothing for a message."""
+    return Budget(most, counter=lambda text: len(text.split()), message_tokens=0)
+
+
+def test_a84_what_fits_is_kept(key):
+    """Both: of 30, 10 and 10 tokens beside 60, in 80, the first is summed up."""
+    talk = sized(key, 30, 10, 10)
+    assert talk.compress(keep_tokens=80, beside_tokens=60, trigger_tokens=words(80)).messages == 1
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "2", "3"]
+
+
+def test_a85_what_does_not_fit_goes(key):
+    """Both: of 30, 15 and 10 the first two are summed up."""
+    talk = sized(key, 30, 15, 10)
+    assert talk.compress(keep_tokens=80, beside_tokens=60, trigger_tokens=words(80)).messages == 2
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
+
+
 def test_a86_the_newest_request(key):
     """AgentScope: all is summed up, the newest request too. fornix: it is always kept."""
-    talk = key.conversation("talk")
-    talk.add([number(1), number(2, "assistant"), number(3), number(4, "assistant")])
-    assert talk.compress(keep_recent=0, trigger_tokens=1).messages == 3
+    talk = sized(key, 30, 15, 30)
+    assert talk.compress(keep_tokens=80, beside_tokens=60, trigger_tokens=words(80)).messages == 2
     assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
+    talk.add(number(4, "assistant"))
+    assert talk.compress(keep_recent=0, trigger_tokens=1).messages == 1
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "3"]
+
+
+def test_a88_from_a_size_on_down_to_another(key):
+    """Both: from 70 tokens on, 20 of them instructions, the end of 40 is kept."""
+    talk = sized(key, 29, 10, 10)
+    how = {"keep_tokens": 40, "beside_tokens": 20, "trigger_tokens": words(70)}
+    assert talk.compress(**how).messages == 0
+    talk.clear()
+    sized(key, 30, 10, 10)
+    assert talk.compress(**how).messages == 1
+    assert ids(talk.get_memory(exclude_mark=COMPRESSED)) == [SUMMARY, "2", "3"]
+
+
+def test_a94_more_is_kept_than_sets_it_off(talk):
+    """Both: an error."""
+    with pytest.raises(InvalidInput, match="keep_tokens is 30, more than trigger_tokens, 20"):
+        talk.compress(keep_tokens=30, trigger_tokens=20)
+    assert talk.summary == ""
 
 
 def failing() -> ScriptedChat:

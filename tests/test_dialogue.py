@@ -410,7 +410,16 @@ def test_a_summariser_that_does_wrong_is_stood_in_for(talk, answer, because):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"keep_recent": -1}, {"trigger_tokens": 0}, {"max_tokens": 1}, {"model": 5}]
+    "wrong",
+    [
+        {"keep_recent": -1},
+        {"keep_tokens": -1},
+        {"keep_tokens": 5, "keep_recent": 1},
+        {"beside_tokens": -1},
+        {"trigger_tokens": 0},
+        {"max_tokens": 1},
+        {"model": 5},
+    ],
 )
 def test_a_compression_that_cannot_be(talk, wrong):
     """Is refused before anything is done."""

@@ -12,7 +12,15 @@ from fornix.batch import Draft
 from fornix.budget import Budget
 from fornix.dialogue import contents
 from fornix.dialogue.contents import COMPRESSED, SUMMARY
-from fornix.dialogue.summing import MAX_TOKENS, MOST_AT_ONCE, Compressed, Summing, summed_up
+from fornix.dialogue.summing import (
+    MAX_TOKENS,
+    MOST_AT_ONCE,
+    NOTHING,
+    Compressed,
+    Keeping,
+    Summing,
+    summed_up,
+)
 from fornix.dialogue.talk import TRIES, Talk, message_ids, noted, summary_item, text_of_summary
 from fornix.errors import (
     DuplicateItem,
@@ -26,7 +34,7 @@ from fornix.llm import ChatModel
 from fornix.messages import Message
 from fornix.store import Add, Link, Retire, StoredItem
 from fornix.summarise import Summariser, Summary
-from fornix.values import Value, counted
+from fornix.values import Value
 from fornix.writer import Call, Change
 
 R = TypeVar("R")
@@ -135,8 +143,10 @@ class ConversationMemory(Talk):
     def compress(
         self,
         *,
-        keep_recent: int = 3,
+        keep_recent: int | None = None,
+        keep_tokens: int | None = None,
         trigger_tokens: int | Budget | None = None,
+        beside_tokens: int = 0,
         model: ChatModel | Summariser | None = None,
         max_tokens: int = MAX_TOKENS,
     ) -> Compressed:
@@ -148,10 +158,14 @@ class ConversationMemory(Talk):
         that wait for an answer; a call and its answers are summed up together, or not.
 
         Args:
-            keep_recent: How many of the last messages are kept; a tool call with its answers
-                counts as one.
+            keep_recent: How many of the last messages are kept, three if nothing is said; a tool
+                call with its answers counts as one.
+            keep_tokens: In place of that, as many of the last messages are kept as have so many
+                tokens together.
             trigger_tokens: Only if the summary and all that is not in it have so many; a `Budget`
                 says who counts.
+            beside_tokens: Of what stands beside the conversation in the prompt, as instructions
+                do: they count with it, for `trigger_tokens` and `keep_tokens`.
             model: What makes the summary: a language model, or a summariser. If it fails, and
                 without one, sentences are chosen.
             max_tokens: How long the summary may be.
@@ -161,12 +175,12 @@ class ConversationMemory(Talk):
             ModelMissing, ModelClosed, ScriptEnded: The model cannot be asked at all.
             StaleItem, DuplicateItem: Others changed what it read, again and again.
         """
-        counted(keep_recent, "keep_recent", least=0)
-        budget, summing = Budget.of(trigger_tokens), Summing(model, max_tokens)
+        keeping = Keeping.of(keep_recent, keep_tokens, beside_tokens, trigger_tokens)
+        budget, summing = keeping.budget, Summing(model, max_tokens)
         steps: list[tuple[int, Summary]] = []
 
         def work() -> None:
-            self._sum_up_all(keep_recent, budget, summing, steps)
+            self._sum_up_all(keeping, summing, steps)
 
         self._tried(work)
         left = self._open()
@@ -186,24 +200,19 @@ class ConversationMemory(Talk):
         return self._seen(read)[0]
 
     def _sum_up_all(
-        self,
-        keep_recent: int,
-        budget: Budget,
-        summing: Summing,
-        steps: list[tuple[int, Summary]],
+        self, keeping: Keeping, summing: Summing, steps: list[tuple[int, Summary]]
     ) -> None:
         """Sum up what may be, a commit for `MOST_AT_ONCE` messages; note what each did."""
         open_ = self._open()
-        if budget.tokens is not None:
-            told = [contents.model_message(stored) for stored in open_]
-            text = self.summary
-            if budget.size([Message(text), *told] if text else told) < budget.tokens:
-                return
-        chosen = summed_up(open_, keep_recent)
+        told = [contents.model_message(stored) for stored in open_]
+        text = self.summary
+        if not keeping.is_due([Message(text), *told] if text else told):
+            return
+        chosen = summed_up(open_, keeping)
         while chosen:
             part = chosen
             if len(chosen) > MOST_AT_ONCE:  # a call whose answer comes later is for the next
-                part = summed_up(chosen[:MOST_AT_ONCE], 0) or chosen
+                part = summed_up(chosen[:MOST_AT_ONCE], NOTHING) or chosen
             steps.append((len(part), self._rolled(part, open_, summing)))
             rows = {stored.row for stored in part}
             chosen = [stored for stored in chosen if stored.row not in rows]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Self
 
-from fornix.budget import Unit, units
+from fornix.budget import Budget, Unit, units
 from fornix.dialogue.contents import line_of, model_message
 from fornix.errors import FornixError, InvalidInput, ModelFailed
 from fornix.llm import ChatModel
@@ -13,9 +15,13 @@ from fornix.messages import Message
 from fornix.store import StoredItem
 from fornix.summarise import ExtractiveSummariser, ModelSummariser, Summariser, Summary, tokens
 from fornix.summarise.summary import LEAST_TOKENS
+from fornix.values import counted
 
 MAX_TOKENS = 512
 """How long a summary of a conversation may be if nothing is said."""
+
+KEEP_RECENT = 3
+"""How many of the last units are kept if nothing is said."""
 
 MOST_AT_ONCE = 1_000
 """Messages that one commit sums up: a longer conversation takes several."""
@@ -40,15 +46,71 @@ class Compressed:
     tokens: int = 0
 
 
-def summed_up(open_: Sequence[StoredItem], keep_recent: int) -> list[StoredItem]:
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """From which size on a conversation is summed up, and how much of its end is kept.
+
+    Attributes:
+        recent: So many of the last units, of which a tool call with its answers is one.
+        tokens: As many of the last units as have so many together, in place of *recent*; or None.
+        beside: Tokens of what stands beside the conversation in a prompt, and counts with it.
+        budget: Who counts, and from how many tokens on it is summed up; None: always.
+    """
+
+    recent: int = 0
+    tokens: int | None = None
+    beside: int = 0
+    budget: Budget = field(default_factory=lambda: Budget.of(None))
+
+    @classmethod
+    def of(
+        cls, recent: int | None, tokens: int | None, beside: int, trigger: int | Budget | None
+    ) -> Self:
+        """Return what a caller says.
+
+        Raises:
+            InvalidInput: One of them cannot be used, or two not together.
+        """
+        budget = Budget.of(trigger)
+        counted(beside, "beside_tokens", least=0)
+        if tokens is None:
+            recent = KEEP_RECENT if recent is None else recent
+            return cls(counted(recent, "keep_recent", least=0), None, beside, budget)
+        if recent is not None:
+            raise InvalidInput("say what is kept by keep_recent or by keep_tokens, not by both")
+        counted(tokens, "keep_tokens", least=0)
+        if budget.tokens is not None and tokens > budget.tokens:
+            raise InvalidInput(
+                f"keep_tokens is {tokens}, more than trigger_tokens, {budget.tokens}: what is "
+                "kept would be summed up at once"
+            )
+        return cls(0, tokens, beside, budget)
+
+    def is_due(self, told: Sequence[Message]) -> bool:
+        """Return whether a conversation is long enough to be summed up."""
+        most = self.budget.tokens
+        return most is None or self.beside + self.budget.size(told) >= most
+
+    def last(self, told: Sequence[Message], found: Sequence[Unit]) -> int:
+        """Return how many of the last units of a conversation are kept."""
+        if self.tokens is None:
+            return self.recent
+        sizes = (self.budget.size([told[at] for at in unit.places]) for unit in reversed(found))
+        return sum(size <= self.tokens for size in accumulate(sizes, initial=self.beside)) - 1
+
+
+NOTHING = Keeping()
+"""Keeps none of the last units."""
+
+
+def summed_up(open_: Sequence[StoredItem], keeping: Keeping) -> list[StoredItem]:
     """Return those of the messages that no summary stands for which one may stand for now.
 
-    Kept are the last units, of which a tool call with its answers is one, the newest request, and
-    calls that wait for an answer.
+    Kept are the last units, the newest request, and calls that wait for an answer.
     """
     told = [model_message(stored) for stored in open_]
     found = _units(told)
-    kept = set(range(len(found) - keep_recent, len(found)))
+    kept = set(range(len(found) - keeping.last(told, found), len(found)))
     asked = [at for at, unit in enumerate(found) if any(_asks(told[one]) for one in unit.places)]
     kept.update(asked[-1:])
     gone = [unit for at, unit in enumerate(found) if at not in kept and not _waits(told, unit)]
