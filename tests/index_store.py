@@ -269,6 +269,8 @@ TINY = [
     (segment, "BLOCK_BYTES", 64),
     (sealer, "BLOCK_BYTES", 64),
     (catalog, "OFTEN_MEASURED", 3),
+    (catalog, "HOLES", 5),
+    (catalog, "WAITING", 12),
 ]
 """Every size past which something else happens, so small that a test gets there."""
 

@@ -22,6 +22,7 @@ from fornix.embedding import EmbeddingWorker
 from fornix.errors import DuplicateItem, SetMoved, StaleItem
 from fornix.ids import derived_ids, new_id
 from fornix.items import Hits, Item
+from fornix.key_locks import KeyLocks
 from fornix.memory_events import Listeners
 from fornix.moments import AsOf, Moment, check_set, expired, moment_of
 from fornix.recall import Recall, SearchOptions
@@ -236,7 +237,7 @@ class Engine:
     limits: Limits | None
     wait_s: float
     expects: tuple[tuple[str, str], ...] = ()
-    lanes: dict[Scope, threading.RLock] = field(default_factory=dict[Scope, threading.RLock])
+    lanes: KeyLocks = field(default_factory=KeyLocks)
     listeners: Listeners = field(default_factory=Listeners)
     owners: deque[str] = field(default_factory=deque[str])
     admission: Sequence[Plan] = ()
@@ -256,7 +257,7 @@ class Engine:
 
     def lane(self, scope: Scope) -> threading.RLock:
         """Return the lock of a key."""
-        return self.lanes.setdefault(scope, threading.RLock())
+        return self.lanes.of(scope)
 
     def written(self, items: Sequence[ItemChange], commit: Commit) -> None:
         """Have what waits for its vectors embedded, and what is full compacted, after a commit."""

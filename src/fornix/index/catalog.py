@@ -21,6 +21,15 @@ R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
+HOLES = 2_048
+"""Ended documents of a set in RAM that stay until there are more of them than live ones."""
+
+WAITING = 10_000
+"""Changes that a loaded set waits to take in, until they are more than its live documents."""
+
+LINE_BYTES = 120
+"""RAM that one of those takes, roughly."""
+
 OFTEN_MEASURED = 2_000
 """Sets of more documents are measured after every use, smaller ones after the 1st, 2nd, 4th, …"""
 
@@ -44,7 +53,12 @@ class IndexStats:
 
 @dataclass(slots=True)
 class _Entry:
-    """A set that is loaded, or about to be. *lock* guards *index*, the catalog's lock the rest."""
+    """A set that is loaded, or about to be. *lock* guards *index*, the catalog's lock the rest.
+
+    Attributes:
+        todo: Changes that it is to take in.
+        live: Documents that were live when it was last used.
+    """
 
     number: int
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -53,13 +67,15 @@ class _Entry:
     users: int = 0
     uses: int = 0
     nbytes: int = 0
+    live: int = 0
 
 
 class Index:
     """The sets of one store, ready for search: loaded when asked for, refreshed at each use.
 
     Shared between threads; a set serves one of them at a time. Nothing in it is a second truth:
-    all can be dropped at any time, and comes back from the store.
+    all can be dropped at any time, and comes back from the store. What it takes follows from what
+    is live, however much was added and ended before.
 
     Args:
         folder: Where sealed files of large sets are kept, made when first needed; None: all stays
@@ -204,7 +220,7 @@ class Index:
         with self._lock:
             entries = list(self._entries.values())
         files = self._sealed.files()
-        nbytes = sum(entry.nbytes for entry in entries)
+        nbytes = sum(entry.nbytes + LINE_BYTES * len(entry.todo) for entry in entries)
         return IndexStats(nbytes, len(entries), len(files), sum(files.values()))
 
     # --- one use --------------------------------------------------------------------------------
@@ -244,6 +260,13 @@ class Index:
                 if entry is not None:
                     entry.todo.append(change)
             self._seq = changes[-1].seq
+            self._drop_overdue()
+
+    def _drop_overdue(self) -> None:
+        """Drop unused sets that wait for so many changes that loading them costs less."""
+        for number, entry in list(self._entries.items()):
+            if len(entry.todo) > max(WAITING, entry.live) and not entry.users:
+                del self._entries[number]
 
     def _forget(self, seq: int) -> None:
         """Start anew: the change log does not say what happened."""
@@ -264,7 +287,7 @@ class Index:
                 index = self._load(entry, dimensions)
             elif todo:
                 apply(todo, index, self._finder, entry.number)
-                if self._sealed.change_share(index) > OVERGROWN:
+                if self._sealed.change_share(index) > OVERGROWN or _is_hollow(index):
                     index = self._load(entry, dimensions, afresh=True)
         except Outdated:
             index = self._load(entry, dimensions)
@@ -288,6 +311,7 @@ class Index:
     def _measure(self, entry: _Entry) -> None:
         entry.uses += 1
         index = entry.index
+        entry.live = 0 if index is None else index.live
         nbytes = entry.nbytes
         if index is None:
             nbytes = 0
@@ -310,3 +334,8 @@ class Index:
                     del self._entries[number]
                     excess -= entry.nbytes
             self._grown = excess > 0  # what is in use now has to go later
+
+
+def _is_hollow(index: SetIndex) -> bool:
+    """Return whether a set in RAM has more holes than live documents."""
+    return not index.sealed and index.size - index.live > max(HOLES, index.live)

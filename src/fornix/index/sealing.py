@@ -66,6 +66,8 @@ class SealedSets:
         source = self._finder.features(number)
         index = SetIndex.build(islice(source, LARGE), dimensions=dimensions)
         if index.size < LARGE:
+            if afresh:
+                self.discard(number)  # it shrank: its file would never be of use again
             return index
         try:
             return self._sealed(number, dimensions)

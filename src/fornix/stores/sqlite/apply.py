@@ -44,6 +44,9 @@ NODES = 64
 TREES = 4096
 """Trees of which nodes are known at most."""
 
+SCOPES = 16_384
+"""Keys, sets and notes that are known at most."""
+
 
 @dataclass
 class Known:
@@ -75,6 +78,12 @@ class Known:
         if len(self.nodes) > TREES:
             self.nodes.clear()
 
+    def bound(self) -> None:
+        """Start anew where it has grown; between transactions, when nothing is gathered."""
+        for each in (self.scopes, self.heads, self.sets, self.notes):
+            if len(each) > SCOPES:
+                each.clear()
+
 
 class Transaction:
     """Applies batches, one after the other, on a connection whose transaction is open.
@@ -85,6 +94,7 @@ class Transaction:
 
     def __init__(self, connection: apsw.Connection, known: Known, owners: Owners) -> None:
         self._db = connection
+        known.bound()
         self._known = known
         self.owners = owners
         self.gathered = Gathered(connection, known.runs.runs)
