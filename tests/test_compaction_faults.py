@@ -240,7 +240,7 @@ def test_a_set_whose_items_expire_makes_no_room_by_summaries(memory: Memory) -> 
     expire_at = Clock()().replace(year=2027)
     for text in numbered(2):
         notes.add(Item(text, expire_at=expire_at))
-    with pytest.raises(SetFull, match="its compaction makes no room"):
+    with pytest.raises(SetFull, match="strategy 'summarize' makes no room"):
         notes.add(Item("one more", expire_at=expire_at))
     assert texts(notes.list()) == ["lasts", *numbered(2)]
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 
 from fornix import wire
 from fornix.alike import Alike, Probe
-from fornix.compaction import Compacted, Compactions, Given, kept
+from fornix.compaction import CALLED, Compacted, Compactions, Given, kept
 from fornix.definition import Plan
 from fornix.echoes import Echoes
 from fornix.embedding import EmbeddingWorker
@@ -345,7 +345,7 @@ class Reads:
 
     def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
         """See `Writer.compact`."""
-        return self._engine.compactions.step(ref, by="call", given=compaction)
+        return self._engine.compactions.step(ref, by=CALLED, given=compaction)
 
     def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
         """See `Writer.compactions`."""

@@ -1,6 +1,6 @@
 """Compaction: a set that grew is made smaller, and nothing is lost that could not come back."""
 
-from fornix.compaction.executor import Compactions, Site
+from fornix.compaction.executor import CALLED, Compactions, Site
 from fornix.compaction.own import Given, kept
 from fornix.compaction.planning import Workshop
 from fornix.compaction.plans import CompactionPlan, Derived, Strategy
@@ -8,6 +8,7 @@ from fornix.compaction.strategies import Merge, Summarize, Trim
 from fornix.compaction.told import Compacted
 
 __all__ = [
+    "CALLED",
     "Compacted",
     "CompactionPlan",
     "Compactions",

@@ -13,7 +13,14 @@ from uuid import uuid4
 from fornix.compaction import notes
 from fornix.compaction.own import Given, Known, kept, restored
 from fornix.compaction.planning import Workshop, carried_out, drawn, freed, refuse_inside
-from fornix.compaction.room import Rooms, shrunk
+from fornix.compaction.room import (
+    FREES_NOTHING,
+    RETIRES_NOTHING,
+    Rooms,
+    frees,
+    full,
+    shrunk,
+)
 from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View, living
 from fornix.compaction.strategies import Trim
 from fornix.compaction.told import Compacted, Listeners, compactions_of
@@ -33,6 +40,10 @@ PRESSED = 2.0
 
 ATTEMPTS = 5
 """How often a step is planned anew, because somebody changed an item meanwhile."""
+
+
+CALLED = "call"
+"""Who compacts, where somebody asked for one step by `MemorySet.compact`."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +104,15 @@ class Compactions:
         deadline = time.monotonic() + self.site.wait_s
         while (info := self._info(ref)) is not None and pressed(info):
             try:
-                done = self.step(ref, by="background")
+                self.step(ref, by="background")
+            except SetFull:
+                raise
             except SetBusy as error:
                 if time.monotonic() > deadline:
-                    raise _overfull(info) from error
+                    raise _overfull(info, f"somebody else is at it ({error})") from error
                 self.worker.pause(BUSY_S)
-                continue
             except FornixError as error:
-                raise _overfull(info) from error
-            if done is None:
-                raise _overfull(info)
+                raise _overfull(info, f"{type(error).__name__}: {error}") from error
         self._pressed.discard(ref)
 
     def committed(self, items: Sequence[ItemChange], commit: Commit) -> None:
@@ -161,10 +171,12 @@ class Compactions:
         """Do one step of what a set's strategy has to do; None: it has nothing to do.
 
         Args:
-            by: Who does it; it is kept with the compaction.
+            by: Who does it; it is kept with the compaction. Whoever does not "call" for one step
+                asks again until there is room.
             given: Another strategy than the set's own, for this once.
 
         Raises:
+            SetFull: Nobody "calls", the set is over a capacity, and its strategy frees nothing.
             InvalidPlan, StrategyFailed: A user's strategy failed.
             SetBusy: Somebody else compacts the set now.
             Unusable: A strategy that is being asked about the set called this.
@@ -197,9 +209,13 @@ class Compactions:
         stock = Stock(StoreView(site.store), info, NOTHING, site.clock())
         draw = drawn(stock, strategy, site.shop)
         if draw is None:
-            return None
+            return _no_step(info, by, RETIRES_NOTHING)
         change = carried_out(stock, draw, site.shop, by=by, new_id=site.new_id)
-        return change if shrunk(stock.held, freed(stock, draw, change)) else None
+        left = freed(stock, draw, change)
+        if by == CALLED:
+            return change if shrunk(stock.held, left) else None
+        progress = frees(info.definition, stock.held, left)
+        return change if progress else _no_step(info, by, FREES_NOTHING)
 
     def _info(self, ref: SetRef) -> SetInfo | None:
         """Return a set, without what has expired."""
@@ -275,10 +291,21 @@ def pressed(info: SetInfo) -> bool:
     return due(info, PRESSED)
 
 
-def _overfull(info: SetInfo) -> SetFull:
-    held = (info.items, info.tokens, info.bytes)
-    what, most = info.definition.over(*held, share=PRESSED) or ("items", 0)
-    return SetFull(info.ref.name, capacity=most, what=what, compacts=True)
+def _no_step(info: SetInfo, by: str, problem: str) -> None:
+    """Say that a strategy has nothing to do, or that it has, and does not do it.
+
+    Raises:
+        SetFull: The set is over a capacity, and is not compacted by a call.
+    """
+    held = Held(info.items, info.tokens, info.bytes)
+    if by != CALLED and held.over(info.definition):
+        raise full(info.definition, info.ref, held, problem)
+
+
+def _overfull(info: SetInfo, problem: str) -> SetFull:
+    """Return the error of a set that compaction does not keep within its capacity."""
+    held = Held(info.items, info.tokens, info.bytes)
+    return full(info.definition, info.ref, held, problem)
 
 
 def adds(items: Sequence[ItemChange]) -> Iterator[SetRef]:

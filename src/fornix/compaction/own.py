@@ -105,6 +105,11 @@ def _is_found(found: Mapping[str, Value], given: object) -> bool:
     return again is given or again == given or (not hasattr(given, "__dict__") or not vars(given))
 
 
+def name_of(plain: str | Mapping[str, Value]) -> str:
+    """Return what errors call a strategy that a set keeps."""
+    return plain if isinstance(plain, str) else str(plain.get("at", plain.get("name")))
+
+
 def restored(plain: str | Mapping[str, Value], known: Known) -> BuiltIn | Own | None:
     """Return the strategy that a set keeps; None: its store does what there is to do.
 

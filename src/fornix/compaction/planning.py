@@ -321,15 +321,16 @@ def _own(stock: Stock, own: Own, shop: Workshop) -> Draw | None:
     items = list(stock.oldest())
     known = {stored.record.id: stored for stored in items}
     capacity = stock.definition.capacity
+    most = None if capacity is None else max(0, capacity - stock.coming.items)
     asked = _ASKED.set(_ASKED.get() | {(id(shop), stock.ref)})
     try:
-        plan = own.plan([item_of(stored) for stored in items], capacity)
+        plan = own.plan([item_of(stored) for stored in items], most)
     except (Exception, SystemExit) as error:  # the edge to other people's code; the cause is kept
-        raise StrategyFailed(own.at, f"raised {error!r}") from error
+        name = stock.ref.name
+        raise StrategyFailed(own.at, f"raised {error!r}", set_name=name) from error
     finally:
         _ASKED.reset(asked)
-    most = None if capacity is None else max(0, capacity - stock.coming.items)
-    checked = checked_plan(plan, set_name=stock.ref.name, known=known, most=most)
+    checked = checked_plan(plan, strategy=own.at, set_name=stock.ref.name, known=known)
     if not checked.gone:
         return None
     return Draw(checked, known, {"name": "own", "at": own.at}, {})
@@ -354,7 +355,9 @@ def carried_out(
         try:
             record = shop.recorder.records([(new_id(), item)], now=stock.now)[0]
         except InvalidInput as error:
-            raise InvalidPlan(stock.ref.name, f"adds what cannot be stored: {error}") from error
+            problem = f"adds what cannot be stored: {error}"
+            whose = str(draw.strategy.get("at", draw.strategy["name"]))
+            raise InvalidPlan(stock.ref.name, problem, strategy=whose) from error
         accessed = max((s.accessed for s in sources if s.accessed is not None), default=None)
         links = [Link(stock.ref, s.record.id) for s in sources]
         added.append(Add(stock.ref, record, fresh=True, links=links, accessed=accessed))

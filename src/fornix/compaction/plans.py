@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from fornix.errors import InvalidPlan
 from fornix.items import Item, text_of
@@ -48,6 +48,10 @@ class CompactionPlan:
         return [*self.retire, *(item_id for derived in self.add for item_id in derived.sources)]
 
 
+_Invalid: TypeAlias = Callable[[str], InvalidPlan]
+"""Makes the error of a plan from what is wrong with it."""
+
+
 @runtime_checkable
 class Strategy(Protocol):
     """Decides what becomes of the items of a set that is to be smaller; write your own."""
@@ -55,68 +59,71 @@ class Strategy(Protocol):
     def plan(self, items: Sequence[Item], capacity: int | None) -> CompactionPlan:
         """Return what is to be done.
 
-        It is checked before anything happens, and carried out in one commit, or not at all. It
-        may be asked again, of other items, where somebody changed one of them meanwhile.
+        It is checked before anything happens, and carried out in one commit, or not at all. It is
+        asked again, of what is left, until there is room. It may also be asked again, of other
+        items, where somebody changed one of them meanwhile.
 
         Args:
             items: All of the set, oldest first.
-            capacity: The most that the set may hold when it is done; None: there is no such limit.
+            capacity: The most items that the set may have left, so that what is to be added has
+                room; None: there is no such limit.
         """
         ...
 
 
 def checked_plan(
-    plan: object, *, set_name: str, known: Collection[str], most: int | None
+    plan: object, *, strategy: str, set_name: str, known: Collection[str]
 ) -> CompactionPlan:
     """Return *plan*, if it can be carried out.
 
     Args:
+        strategy: What errors call whoever made it.
         known: Ids of the items of the set.
-        most: Items that may be left; None: any number.
 
     Raises:
         InvalidPlan: It cannot; the message says which part of it.
     """
+
+    def invalid(problem: str) -> InvalidPlan:
+        return InvalidPlan(set_name, problem, strategy=strategy)
+
     if not isinstance(plan, CompactionPlan):
-        raise InvalidPlan(set_name, f"must be a CompactionPlan, not a {type(plan).__name__}")
-    retire = _ids(plan.retire, "retire", set_name)
+        raise invalid(f"must be a CompactionPlan, not a {type(plan).__name__}")
+    retire = _ids(plan.retire, "retire", invalid)
     if not isinstance(plan.add, (list, tuple)):
-        raise InvalidPlan(set_name, "must have a list of Derived as its add")
+        raise invalid("must have a list of Derived as its add")
     add = [
-        _checked_derived(made, f"add[{at}]", set_name)
+        _checked_derived(made, f"add[{at}]", invalid)
         for at, made in enumerate(cast("Sequence[object]", plan.add))
     ]
     checked = CompactionPlan(tuple(retire), tuple(add))
     seen = set[str]()
     for item_id in checked.gone:
         if item_id not in known:
-            raise InvalidPlan(set_name, f"names {item_id!r}, which is no item of it")
+            raise invalid(f"names {item_id!r}, which is no item of it")
         if item_id in seen:
-            raise InvalidPlan(set_name, f"names {item_id!r} twice")
+            raise invalid(f"names {item_id!r} twice")
         seen.add(item_id)
-    left = len(known) - len(seen) + len(add)
-    if most is not None and left > most:
-        raise InvalidPlan(set_name, f"leaves {left} items, where {most} may be left")
     return checked
 
 
-def _ids(ids: object, where: str, set_name: str) -> list[str]:
+def _ids(ids: object, where: str, invalid: _Invalid) -> list[str]:
     if not isinstance(ids, (list, tuple)):
-        raise InvalidPlan(set_name, f"must have a list of ids as its {where}")
+        raise invalid(f"must have a list of ids as its {where}")
     listed = cast("Sequence[object]", ids)
     for item_id in listed:
         if not isinstance(item_id, str):
-            raise InvalidPlan(set_name, f"has a {type(item_id).__name__} among the ids of {where}")
+            raise invalid(f"has a {type(item_id).__name__} among the ids of {where}")
     return cast("list[str]", list(listed))
 
 
-def _checked_derived(made: object, where: str, set_name: str) -> Derived:
+def _checked_derived(made: object, where: str, invalid: _Invalid) -> Derived:
     if not isinstance(made, Derived):
-        raise InvalidPlan(set_name, f"has a {type(made).__name__} as {where}, not a Derived")
-    sources = _ids(made.sources, f"{where}.sources", set_name)
+        raise invalid(f"has a {type(made).__name__} as {where}, not a Derived")
+    sources = _ids(made.sources, f"{where}.sources", invalid)
     if not sources:
-        raise InvalidPlan(set_name, f"has no sources in {where}; name the items it stands for")
+        raise invalid(f"has no sources in {where}; name the items it stands for")
     text = text_of(made.value) if made.text is None else made.text
     if not isinstance(text, str) or not text.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidPlan(set_name, f"has an empty text in {where}; give what stands for the items")
+        raise invalid(f"has an empty text in {where}; give what stands for the items")
     return Derived(tuple(sources), made.value, made.text, made.metadata, made.importance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from fornix.compaction.own import Known, restored
+from fornix.compaction.own import Known, name_of, restored
 from fornix.compaction.planning import (
     Workshop,
     carried_out,
@@ -20,6 +20,13 @@ from fornix.errors import SetFull
 from fornix.scope import SetRef
 from fornix.store import Add, Compact, Define, Replace, Retire, SetInfo, StoredItem
 
+MOST_REWRITES = 100
+"""Steps that one add takes of a strategy that rewrites items and leaves as many."""
+
+RETIRES_NOTHING = "it retires nothing"
+FREES_NOTHING = "what it retires frees nothing, as what stands for it takes as much"
+TOO_LITTLE = f"{MOST_REWRITES} steps that retired no item freed too little"
+
 
 def makes_room(definition: Definition) -> bool:
     """Return whether whoever adds to a set is to make room in it first."""
@@ -30,6 +37,9 @@ def room_made(
     stock: Stock, shop: Workshop, known: Known, *, new_id: Callable[[], str]
 ) -> Compact | None:
     """Return one step that makes room for what is coming; None: there is room.
+
+    A step that frees something is progress, also where it makes not room enough: whoever asked
+    asks again.
 
     Raises:
         SetFull: The strategy makes none.
@@ -43,12 +53,30 @@ def room_made(
     strategy = restored(stock.definition.compaction, known)
     draw = None if strategy is None else drawn(stock, strategy, shop)
     if draw is None:
-        raise full(stock, over)
+        raise full(stock.definition, stock.ref, over, RETIRES_NOTHING)
     change = carried_out(stock, draw, shop, by="sync", new_id=new_id)
-    left = freed(stock, draw, change)
-    if not shrunk(stock.held, left):
-        raise full(stock, over)
+    if not frees(stock.definition, stock.held, freed(stock, draw, change)):
+        raise full(stock.definition, stock.ref, over, FREES_NOTHING)
     return change
+
+
+def frees(definition: Definition, before: Held, after: Held) -> bool:
+    """Return whether a step brings a set nearer to its capacities, so that another may follow.
+
+    It leaves fewer items, or less of something with a capacity and not more of anything that has
+    one. Neither can go on for ever, whatever a strategy plans.
+    """
+    if after.items != before.items:
+        return after.items < before.items
+    counted = [
+        (was, now)
+        for was, now, most in (
+            (before.tokens, after.tokens, definition.capacity_tokens),
+            (before.bytes, after.bytes, definition.capacity_bytes),
+        )
+        if most is not None
+    ]
+    return all(now <= was for was, now in counted) and any(now < was for was, now in counted)
 
 
 def shrunk(before: Held, after: Held) -> bool:
@@ -56,10 +84,18 @@ def shrunk(before: Held, after: Held) -> bool:
     return after.items < before.items or after.tokens < before.tokens or after.bytes < before.bytes
 
 
-def full(stock: Stock, over: Held) -> SetFull:
-    """Return the error of a set for which no room can be made."""
-    what, most = stock.definition.over(over.items, over.tokens, over.bytes) or ("items", 0)
-    return SetFull(stock.ref.name, capacity=most, what=what, compacts=True)
+def full(
+    definition: Definition,
+    ref: SetRef,
+    over: Held,
+    problem: str,
+) -> SetFull:
+    """Return the error of a set for which no room can be made, as *problem* says."""
+    what, most = definition.over(over.items, over.tokens, over.bytes) or ("items", 0)
+    name = name_of(definition.compaction)
+    return SetFull(
+        ref.name, capacity=most, what=what, compacts=True, strategy=name, problem=problem
+    )
 
 
 class Rooms:
@@ -115,11 +151,15 @@ class Rooms:
             SetFull: There is none, and none can be made.
             InvalidPlan, StrategyFailed: A user's strategy failed.
         """
+        rewrites = 0
         while (info := self._sets.get(add.set)) is not None:
             stock = Stock(self._view, info, held_by(add.record), self._clock())
             made = room_made(stock, self._shop, self._known, new_id=self._new_id)
             if made is None:
                 return
+            rewrites += len(made.added) == len(made.retired)
+            if rewrites > MOST_REWRITES:
+                raise full(info.definition, info.ref, stock.held + stock.coming, TOO_LITTLE)
             yield made
 
     def took(self, change: Add | Replace | Retire, before: StoredItem | None) -> None:

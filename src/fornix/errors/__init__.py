@@ -304,16 +304,28 @@ class SetFull(LimitReached):
     Attributes:
         what: Of what it has too many: "items", "tokens" or "bytes".
         compacts: It is compacted by whoever adds to it; else it refuses.
+        strategy: The strategy that was asked for room and made none; None: none was asked.
     """
 
     def __init__(
-        self, set_name: str, *, capacity: int, what: str = "items", compacts: bool = False
+        self,
+        set_name: str,
+        *,
+        capacity: int,
+        what: str = "items",
+        compacts: bool = False,
+        strategy: str | None = None,
+        problem: str = "",
     ) -> None:
         self.set_name, self.capacity, self.what = set_name, capacity, what
-        self.compacts = compacts
+        self.compacts, self.strategy = compacts, strategy
         says = ", and its compaction makes no room" if compacts else ""
+        advice = "delete items"
+        if strategy is not None:
+            says = f", and its strategy {strategy!r} makes no room: {problem}"
+            advice = "change what the strategy plans, delete items"
         super().__init__(
-            f"set {set_name!r} is full: its capacity is {capacity} {what}{says}; delete items, "
+            f"set {set_name!r} is full: its capacity is {capacity} {what}{says}; {advice}, "
             "or redefine() it with more room or another compaction"
         )
 

@@ -6,11 +6,18 @@ from fornix.errors.root import Conflict, FornixError, InvalidInput, Unavailable
 
 
 class InvalidPlan(InvalidInput):
-    """A plan of compaction cannot be carried out; the set is as it was."""
+    """A plan of compaction cannot be carried out; the set is as it was.
 
-    def __init__(self, set_name: str, problem: str) -> None:
-        self.set_name = set_name
-        super().__init__(f"the plan for set {set_name!r} {problem}; the set is as it was")
+    Attributes:
+        strategy: Whose plan it is: ``module:qualname``, or the name of a built-in one.
+    """
+
+    def __init__(self, set_name: str, problem: str, *, strategy: str) -> None:
+        self.set_name, self.strategy = set_name, strategy
+        super().__init__(
+            f"the plan of strategy {strategy!r} for set {set_name!r} {problem}; the set is as it "
+            "was; correct the strategy, or redefine() the set with another compaction"
+        )
 
 
 class CompactionChanged(Conflict):
@@ -26,11 +33,19 @@ class CompactionChanged(Conflict):
 
 
 class StrategyFailed(FornixError):
-    """A strategy of compaction raised, or cannot be found in this process; the set is as it was."""
+    """A strategy of compaction raised, or cannot be found in this process; the set is as it was.
 
-    def __init__(self, name: str, problem: str) -> None:
-        self.name = name
-        super().__init__(f"the strategy {name!r} {problem}; the set is as it was")
+    Attributes:
+        set_name: The set that it was asked about; "" where it was only looked for.
+    """
+
+    def __init__(self, name: str, problem: str, *, set_name: str = "") -> None:
+        self.name, self.set_name = name, set_name
+        of = f" of set {set_name!r}" if set_name else ""
+        super().__init__(
+            f"the strategy {name!r}{of} {problem}; the set is as it was; correct the strategy, or "
+            "redefine() the set with another compaction"
+        )
 
 
 class SetBusy(Unavailable):

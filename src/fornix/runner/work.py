@@ -482,7 +482,7 @@ class Work:
 def _moved_on(error: BaseException) -> bool:
     """Return whether others changed items meanwhile, so that the task reads and makes room anew."""
     return isinstance(error, (StaleItem, SetMoved)) or (
-        isinstance(error, SetFull) and error.compacts
+        isinstance(error, SetFull) and error.compacts and error.strategy is None
     )
 
 
