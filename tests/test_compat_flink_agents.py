@@ -112,6 +112,31 @@ def test_ids_and_metadata_are_one_each(memory: Memory) -> None:
         notes.add(["a", "b"], ids=["1"])
 
 
+def test_a_set_may_be_made_again_with_another_type(memory: Memory) -> None:
+    """From then on it takes that type, refuses the one before, and can be read."""
+    long_term = LongTermMemory(memory.key("ada"))
+    long_term.create_memory_set("h", str).add(["a", "b"])
+    long_term.delete_memory_set("h")
+    again = long_term.create_memory_set("h", ChatMessage)
+    assert again.item_type is ChatMessage
+    with pytest.raises(InvalidValue, match="str given, but the set holds ChatMessage"):
+        again.add("c")
+    again.add(ChatMessage("user", "d"))
+    assert [item.value for item in again.get()] == [ChatMessage("user", "d")]
+    assert long_term.get_memory_set("h").item_type is ChatMessage
+
+
+def test_what_is_no_message_is_read_as_one(memory: Memory) -> None:
+    """What others add to a set of messages, or a strategy puts there, is its text."""
+    ada = memory.key("ada")
+    history = LongTermMemory(ada).create_memory_set("h", ChatMessage)
+    history.add(ChatMessage("user", "a"))
+    ada.set("h").add("plain", role="assistant")
+    ada.set("h").add({"text": "a dict", "more": 1})
+    shown = [ChatMessage("user", "a"), ChatMessage("assistant", "plain")]
+    assert [item.value for item in history.get()] == [*shown, ChatMessage("user", "a dict")]
+
+
 def test_deleting_a_set_says_whether_there_was_one(memory: Memory) -> None:
     """A deleted set is empty, and may be made anew with another definition."""
     long_term = LongTermMemory(memory.key("ada"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from doors import START, Clock, texts
 from fornix import Item, KeyMemory, Limits, Memory, Signals
+from fornix.compat.flink_agents import LongTermMemory
 from fornix.errors import (
     DuplicateItem,
     IdempotencyConflict,
@@ -24,6 +26,7 @@ from fornix.errors import (
     StaleItem,
     TooLarge,
 )
+from fornix.store import Definition
 
 WEST = timezone(-timedelta(hours=23))
 
@@ -256,11 +259,18 @@ def test_a_definition_is_kept_until_it_is_changed(ada: KeyMemory) -> None:
     assert notes.redefine(capacity=1, compaction="reject").capacity == 1
     with pytest.raises(SetFull):
         notes.add("y")
-    assert notes.redefine(capacity=0).capacity is None
+    assert notes.redefine(capacity=None).capacity is None
     notes.add("y")
     notes.redefine(signals=Signals(meaning=0.0))
     assert notes.search("zzz") == ()
-    for wrong in ({"capacity": -1}, {"capacity": True}, {"compaction": "melt"}):
+    for wrong in (
+        {"capacity": -1},
+        {"capacity": 0},
+        {"capacity_tokens": 0},
+        {"capacity_bytes": 0.0},
+        {"capacity": True},
+        {"compaction": "melt"},
+    ):
         with pytest.raises(InvalidInput):
             ada.set("other", **wrong)  # pyright: ignore[reportArgumentType] - wrong on purpose
 
@@ -425,3 +435,78 @@ def test_sets_are_told_apart_and_compared(memory: Memory) -> None:
     assert [item.text for item in notes] == ["x"]
     assert memory.key("ada").get_memory_set("notes") == notes
     assert memory.key("ada").long_term_memory.get_memory_set("notes") == notes
+
+
+# --- what an empty set is -------------------------------------------------------------------------
+
+
+def test_an_empty_set_takes_the_definition_it_is_opened_with(memory: Memory) -> None:
+    """What is named is as named, the rest stays; and that is what `definition` says at once."""
+    ada = memory.key("ada")
+    notes = ada.set("n", capacity=5, item_type="str")
+    assert notes.definition.capacity == 5
+    notes.add("a")
+    notes.clear()
+    assert ada.set("n").definition == notes.definition == Definition(capacity=5, item_type="str")
+    again = ada.set("n", item_type="turn")
+    assert again.definition == Definition(capacity=5, item_type="turn")
+    assert notes.definition == Definition(capacity=5, item_type="str")
+    again.add("b")
+    assert notes.definition == again.definition == Definition(capacity=5, item_type="turn")
+    with pytest.raises(SetDefinitionConflict):
+        ada.set("n", item_type="str")
+    again.clear()
+    with ada.batch() as batch:
+        made = batch.set("n", item_type="str", capacity=7)
+        assert made.definition == Definition(capacity=7, item_type="str")
+        made.add("c")
+        assert batch.set("n").definition == made.definition
+    assert notes.definition == Definition(capacity=7, item_type="str")
+
+
+def test_a_set_that_was_added_to_since_keeps_its_definition(memory: Memory) -> None:
+    """A definition that waits for the first add changes no set that holds items by then."""
+    ada = memory.key("ada")
+    ada.set("n", item_type="str").add("a", id="a")
+    ada.set("n").clear()
+    waits, batch = ada.set("n", item_type="turn"), ada.batch()
+    with pytest.raises(SetDefinitionConflict):  # noqa: PT012 - the end of the block raises
+        with batch:
+            batch.set("n", item_type="turn").add("late")
+            ada.set("n").add("b")
+    with pytest.raises(SetDefinitionConflict):
+        waits.add("late")
+    assert waits.definition.item_type == "str"
+    ada.set("n").clear()
+    waits.add("c")
+    assert waits.definition.item_type == "turn"
+    with ada.batch() as batch:  # which empties it itself
+        batch.set("n").clear()
+        batch.set("n", item_type="str").add("d")
+    assert (texts(waits.list()), waits.definition.item_type) == (["d"], "str")
+
+
+def test_no_capacity_is_nothing(memory: Memory) -> None:
+    """A capacity of 0 is refused wherever one is named, with what to do instead."""
+    ada, knowledge = memory.key("ada"), memory.knowledge
+    notes = ada.set("n", capacity=2)
+    notes.add_many(["a", "b"])
+    asked: list[Callable[[], object]] = [
+        lambda: ada.set("n", capacity=0),
+        lambda: ada.set("other", capacity_tokens=0),
+        lambda: ada.set("other", capacity_bytes=0),
+        lambda: LongTermMemory(ada).get_or_create_memory_set("n", str, 0),
+        lambda: notes.redefine(capacity=0),
+        lambda: notes.redefine(capacity_bytes=0),
+        lambda: ada.batch().set("n", capacity=0),
+    ]
+    for ask in asked:
+        with pytest.raises(InvalidInput, match=r"at least 1, not 0; leave it out .*redefine\("):
+            ask()
+    with pytest.raises(InvalidInput, match="takes no capacity"):
+        knowledge.set("k", capacity=0)
+    with pytest.raises(InvalidInput, match="takes no capacity"):
+        knowledge.set("k").redefine(capacity=0)
+    with pytest.raises(InvalidInput, match='"capacity" must be a whole number, at least 1'):
+        Definition.from_json({"capacity": 0})
+    assert (notes.definition, texts(notes.list())) == (Definition(capacity=2), ["a", "b"])

@@ -316,16 +316,17 @@ class Draft(Reads):
     def info(self, ref: SetRef) -> SetInfo | None:
         """See `Writer.info`: its items are those that the batch sees."""
         self._check_open()
-        found = super().info(ref)
-        drafted = self.drafted(ref)
+        found, drafted = super().info(ref), self.drafted(ref)
+        defined = next((d.definition for d in reversed(self.define) if d.set == ref), None)
+        if found is not None and defined is not None:
+            found = replace(found, definition=defined)
         if not drafted:
             return found
         committed = super().get(ref, list(drafted), at=self.before)
         own = [s for s in drafted.values() if s is not None and not self._is_gone(s, None)]
         more = len(own) - sum(s is not None for s in committed)
         if found is None:
-            made = next((d.definition for d in self.define if d.set == ref), Definition())
-            return SetInfo(0, ref, made, more, 0)
+            return SetInfo(0, ref, defined or Definition(), more, 0)
         return replace(found, items=found.items + more)
 
     def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:

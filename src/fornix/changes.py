@@ -171,7 +171,9 @@ class Retire:
 class Define:
     """Give a set its definition: a new one, or with *replace* one that exists.
 
-    Without *replace*, a set that exists with another definition is a `SetDefinitionConflict`.
+    Without *replace*, a set that exists with another definition is a `SetDefinitionConflict`; but
+    an empty set takes the one that comes with what is added to it. Empty is a set of which the
+    batch leaves no live item from before it, but what has expired.
     A set that gets its first item without this has the default definition.
     """
 
@@ -363,6 +365,11 @@ def unscreened(batch: Batch) -> set[SetRef]:
     known = {screened.set for screened in batch.screened}
     grown = {change.set for change in batch.items if isinstance(change, (Add, Replace))}
     return grown - known
+
+
+def adds_to(batch: Batch, ref: SetRef) -> bool:
+    """Return whether *batch* adds an item to a set."""
+    return any(isinstance(change, Add) and change.set == ref for change in batch.items)
 
 
 def refs_of(batch: Batch) -> Iterator[SetRef]:

@@ -74,7 +74,7 @@ def search_options(
 def definition(given: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen
     """Return *start* with what was given, checked.
 
-    A capacity of 0 lifts it; the compaction is given as a set keeps it.
+    A capacity of None lifts it; the compaction is given as a set keeps it.
     """
     changed = {name: _CHECKS[name](value, name) for name, value in given.items()}
     made = replace(start, **changed)  # pyright: ignore[reportArgumentType]  checked above
@@ -102,7 +102,14 @@ def _check_marks(made: Definition) -> None:
 
 
 def _capacity(given: object, what: str) -> int | None:
-    return counted(given, what, least=0) or None
+    if given is None:
+        return None
+    if type(given) is not int or given < 1:
+        raise InvalidInput(
+            f"{what} must be a whole number, at least 1, not {given!r}; leave it out for a set "
+            f"without a limit, and lift the limit of a set with redefine({what}=None)"
+        )
+    return given
 
 
 def _share(given: object, what: str) -> float:

@@ -38,21 +38,26 @@ class SetReads:
 
     def __init__(self, writer: Writer, ref: SetRef, asked: Mapping[str, object]) -> None:
         self._writer, self._ref = writer, ref
-        self._define = self._definition_to_make(asked)
+        self._asked = {name: value for name, value in asked.items() if value is not None}
+        self._define = self._definition_to_make()
 
-    def _definition_to_make(self, asked: Mapping[str, object]) -> tuple[Define, ...]:
-        given = {name: value for name, value in asked.items() if value is not None}
+    def _definition_to_make(self) -> tuple[Define, ...]:
+        """Return what goes with the next add: nothing, once the set is as it was asked for.
+
+        Raises:
+            SetDefinitionConflict: The set holds items, and is otherwise.
+        """
+        given = self._asked
         if not given:
             return ()
-        wanted = definition(given)
-        info = self._writer.info(self._ref)
+        wanted, info = definition(given), self._writer.info(self._ref)
         if info is None:
             return (Define(self._ref, wanted),)
-        if any(getattr(wanted, n) != getattr(info.definition, n) for n in given):
-            if not info.items:  # nothing in it could be meant otherwise
-                return (Define(self._ref, wanted, replace=True),)
-            raise SetDefinitionConflict(self.name, asked=given, found=info.definition)
-        return ()
+        if all(getattr(wanted, name) == getattr(info.definition, name) for name in given):
+            return ()
+        if not info.items:  # nothing in it could be meant otherwise
+            return (Define(self._ref, definition(given, start=info.definition)),)
+        raise SetDefinitionConflict(self.name, asked=given, found=info.definition)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self._owner}>"
@@ -75,11 +80,11 @@ class SetReads:
 
     @property
     def definition(self) -> Definition:
-        """What the set was first added to with; the default while nothing was added."""
+        """What the set is kept by; of an empty one, what it will be with its next add."""
         info = self._writer.info(self._ref)
-        if info is not None:
-            return info.definition
-        return self._define[0].definition if self._define else Definition()
+        if self._define and (info is None or not info.items):
+            return self._define[0].definition
+        return Definition() if info is None else info.definition
 
     def __len__(self) -> int:
         info = self._writer.info(self._ref)

@@ -151,13 +151,7 @@ class SetWrites(SetReads):
         checked: bool = True,
     ) -> Added:
         check_on_rejected(on_rejected)
-        if on_existing not in ("error", "keep", "update"):
-            raise InvalidInput(
-                f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}"
-            )
-        for item in items:
-            if item.id is not None:
-                checked_name(item.id, "an item's id")
+        _check_adding(items, on_existing)
 
         def arguments() -> Value:
             skips: list[Value] = [] if on_rejected == "error" else [on_rejected]
@@ -167,6 +161,8 @@ class SetWrites(SetReads):
 
         def build(new_id: Callable[[], str]) -> Change:
             nonlocal defined
+            if self._define:  # others may have added to the set since it was opened
+                self._define = self._definition_to_make()
             pairs = [(new_id() if item.id is None else item.id, item) for item in items]
             while (ruled := self._ruled()) is not None and checked:
                 change = self._checked(ruled, pairs, on_existing, on_rejected, new_id)
@@ -397,10 +393,10 @@ class SetWrites(SetReads):
     def redefine(  # noqa: PLR0913 - what a set is opened with, all by name
         self,
         *,
-        capacity: int | None = None,
+        capacity: int | EllipsisType | None = ...,
         compaction: Given | None = None,
-        capacity_tokens: int | None = None,
-        capacity_bytes: int | None = None,
+        capacity_tokens: int | EllipsisType | None = ...,
+        capacity_bytes: int | EllipsisType | None = ...,
         high_water: float | None = None,
         low_water: float | None = None,
         execution: Execution | None = None,
@@ -408,16 +404,18 @@ class SetWrites(SetReads):
         signals: Signals | None = None,
         admission: Sequence[Rule | Callable[..., object]] | None = None,
     ) -> Definition:
-        """Change the definition of a set; what is left out stays. A capacity of 0 lifts it.
+        """Change the definition of a set; what is left out stays. A capacity of None lifts it.
 
         What is over a smaller capacity is dealt with by the next add. New rules of *admission*
         are for what is added from then on; an empty list lifts them.
         """
-        given = {
+        capacities = {
             "capacity": capacity,
-            "compaction": None if compaction is None else self._writer.kept(compaction),
             "capacity_tokens": capacity_tokens,
             "capacity_bytes": capacity_bytes,
+        }
+        given = {
+            "compaction": None if compaction is None else self._writer.kept(compaction),
             "high_water": high_water,
             "low_water": low_water,
             "execution": execution,
@@ -426,6 +424,7 @@ class SetWrites(SetReads):
             "admission": None if admission is None else plans(admission),
         }
         chosen = {name: value for name, value in given.items() if value is not None}
+        chosen |= {name: most for name, most in capacities.items() if most is not ...}
         if not self._upkeep:
             refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
 
@@ -436,3 +435,11 @@ class SetWrites(SetReads):
         self._writer.write(Call("redefine", lambda: None), build)
         self._define = ()
         return self.definition
+
+
+def _check_adding(items: Sequence[Item], on_existing: object) -> None:
+    if on_existing not in ("error", "keep", "update"):
+        raise InvalidInput(f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}")
+    for item in items:
+        if item.id is not None:
+            checked_name(item.id, "an item's id")

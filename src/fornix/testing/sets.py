@@ -80,6 +80,27 @@ class SetLaws(Laws):
         write(store, Define(BOOK, TRIM, replace=True), add("page", to=BOOK))
         assert info(store, BOOK).definition == TRIM
 
+    def test_an_empty_set_takes_the_definition_of_its_next_add(self, store: Store) -> None:
+        """And only then: by itself a definition changes nothing, and no set that holds items."""
+        late = Record("late", None, "late", expires=NOW + 1)
+        write(store, Define(NOTES, RICH), add("i"), Add(NOTES, late))
+        with pytest.raises(SetDefinitionConflict):
+            write(store, Define(NOTES, TRIM), Retire(NOTES, "i", 1), add("j"))
+        write(store, Retire(NOTES, "i", 1))
+        with pytest.raises(SetDefinitionConflict):
+            write(store, Define(NOTES, TRIM))
+        with pytest.raises(SetDefinitionConflict):
+            write(store, Define(NOTES, TRIM), add("page", to=BOOK))
+        assert (info(store).definition, store.set_info(BOOK)) == (RICH, None)
+        write(store, Define(NOTES, TRIM), *map(add, "abc"), time=NOW + 2)
+        assert (info(store).definition, ids(store.page(NOTES))) == (TRIM, ["b", "c"])
+        with pytest.raises(SetDefinitionConflict) as caught:
+            write(store, Define(NOTES, RICH), add("d"))
+        assert (caught.value.asked, caught.value.found) == (RICH, TRIM)
+        retired = [Retire(NOTES, "b", 1), Retire(NOTES, "c", 1)]
+        write(store, Define(NOTES, RICH), add("d"), *retired)
+        assert (info(store).definition, ids(store.page(NOTES))) == (RICH, ["d"])
+
     def test_a_definition_is_copied_in_and_out(self, store: Store) -> None:
         """Its signals are a mapping that somebody may go on using."""
         signals = {"speaker": 0.5}

@@ -125,10 +125,12 @@ class _Adapted:
         return Item(stored, item_id, text_of(stored) or readable(stored), metadata)
 
     def _value(self, item: Item) -> object:
-        if self.item_type is ChatMessage:
-            # What stands for messages of several roles has none; a summary is told by the user.
-            return ChatMessage(**{"role": "user", **item.value})
-        return item.value
+        if self.item_type is not ChatMessage:
+            return item.value
+        # What stands for messages of several roles has none; a summary is told by the user.
+        said = cast("dict[str, object]", item.value) if isinstance(item.value, dict) else {}
+        role, content = said.get("role", item.role), said.get("content", item.text)
+        return ChatMessage(str(role or "user"), str(content or ""))
 
     def _found(self, ids: str | Sequence[str] | None) -> list[Item]:
         if ids is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from typing import TypeAlias
 
 from fornix.errors import (
     CompactionChanged,
@@ -32,11 +34,15 @@ from fornix.store import (
     SetInfo,
     SetRef,
     Undo,
+    adds_to,
     unscreened,
 )
 from fornix.store.past import check_next, check_past
 from fornix.stores.ram.lineage import Lineage
 from fornix.stores.ram.rows import ROW_BITS, ItemRow, SetRows, Work
+
+_Renewed: TypeAlias = tuple[SetRows, Definition]
+"""A set that gets another definition, and the one that it had."""
 
 
 class Sets:
@@ -84,13 +90,13 @@ class Sets:
             SetFull: A set that refuses, and that the batch adds to, exceeds its capacity.
             KeyFull: The key, if the batch adds to it, exceeds its limits.
         """
-        for define in batch.define:
-            self._define(define, work)
+        renewed = [found for d in batch.define if (found := self._define(d, batch, work))]
         self._hold_screens(batch)
         bare = unscreened(batch)
         for change in batch.items:
             self._refuse_bare(change, bare)
             self._change(change, work)
+        _hold_renewed(renewed, work)
         for home in work.grown.values():
             _hold_capacity(home, work)
         self._hold_limits(batch, work)
@@ -111,17 +117,20 @@ class Sets:
             if any(row.lives(None) for row in home.since(screened.past)):
                 raise SetMoved(screened.set.name)
 
-    def _define(self, define: Define, work: Work) -> None:
+    def _define(self, define: Define, batch: Batch, work: Work) -> _Renewed | None:
+        """Make or change a set; return it if that is right only where the set is empty."""
         found = self.named(define.set)
         if found is None:
             self._make(define.set, define.definition, work)
-        elif define.replace:
-            before = found.definition
+            return None
+        before = found.definition
+        other = before != define.definition
+        if other and not define.replace and not adds_to(batch, define.set):
+            raise SetDefinitionConflict(define.set.name, asked=define.definition, found=before)
+        if other:
             work.undo.append(lambda: setattr(found, "definition", before))
             found.definition = _copied(define.definition)
-        elif found.definition != define.definition:
-            asked, kept = define.definition, found.definition
-            raise SetDefinitionConflict(define.set.name, asked=asked, found=kept)
+        return (found, before) if other and not define.replace else None
 
     def _make(self, ref: SetRef, definition: Definition, work: Work) -> SetRows:
         self._made += 1
@@ -293,6 +302,14 @@ class Sets:
             raise KeyFull(key, what="items", limit=limits.items)
         if limits.bytes is not None and sum(s.bytes for s in sets) > limits.bytes:
             raise KeyFull(key, what="bytes", limit=limits.bytes)
+
+
+def _hold_renewed(renewed: Sequence[_Renewed], work: Work) -> None:
+    """Refuse another definition for a set that holds items from before."""
+    for home, before in renewed:
+        if any(r.begun < work.number and not r.expired(work.time) for r in home.live.values()):
+            asked = home.definition
+            raise SetDefinitionConflict(home.ref.name, asked=asked, found=before)
 
 
 def _hold_capacity(home: SetRows, work: Work) -> None:

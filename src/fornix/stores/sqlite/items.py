@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import apsw
 
@@ -13,6 +13,7 @@ from fornix.errors import (
     DuplicateItem,
     KeyFull,
     NotFound,
+    SetDefinitionConflict,
     SetFull,
     SetMoved,
     StaleItem,
@@ -34,6 +35,7 @@ from fornix.store import (
     Revive,
     SetRef,
     Undo,
+    adds_to,
     unscreened,
 )
 from fornix.stores.sqlite import lineage
@@ -50,6 +52,11 @@ _LAST = """
 _EXPIRED = """
     SELECT row FROM item
     WHERE set_id = ? AND ended IS NULL AND expires IS NOT NULL AND expires <= ?
+"""
+
+_EARLIER = """
+    SELECT 1 FROM item
+    WHERE set_id = ? AND ended IS NULL AND begun < ? AND (expires IS NULL OR expires > ?) LIMIT 1
 """
 
 _LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id = ?2 ORDER BY version DESC LIMIT 1"
@@ -118,6 +125,10 @@ TRIMMED = 256
 """How many of the oldest items are looked at together."""
 
 
+_Renewed: TypeAlias = tuple[int, Define, Definition]
+"""The number of a set, what it is to be defined as, and what it was."""
+
+
 class Keeper(Protocol):
     """The transaction that the changes are part of; see `Transaction`."""
 
@@ -155,18 +166,34 @@ class Changes:
 
     def run(self) -> list[int]:
         """Apply definitions, item changes, capacities and limits; return the rows that ended."""
-        for define in self._batch.define:
-            self._tx.define(define)
+        renewed = [found for define in self._batch.define if (found := self._define(define))]
         self._hold_screens()
         if len(self._batch.items) >= FEW:
             self._taken = self._ids_taken()
         for change in self._batch.items:
             self._change(change)
+        self._hold_renewed(renewed)
         for number, ref in self._grown.items():
             self._hold_capacity(ref, number)
         if self._grown and self._batch.limits is not None:
             self._hold_limits()
         return self._ended
+
+    def _define(self, define: Define) -> _Renewed | None:
+        """Make or change a set; return it if that is right only where the set is empty."""
+        known = self._tx.set_known(define.set)
+        other = known is not None and known[1] != define.definition
+        if known is None or define.replace or not other or not adds_to(self._batch, define.set):
+            self._tx.define(define)
+            return None
+        self._tx.define(Define(define.set, define.definition, replace=True))
+        return known[0], define, known[1]
+
+    def _hold_renewed(self, renewed: Sequence[_Renewed]) -> None:
+        """Refuse another definition for a set that holds items from before."""
+        for number, define, found in renewed:
+            if first(self._db, _EARLIER, number, self._number, self._time):
+                raise SetDefinitionConflict(define.set.name, asked=define.definition, found=found)
 
     def _hold_screens(self) -> None:
         """Refuse what was checked by other rules than its set has, or against other items."""
