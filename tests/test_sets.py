@@ -470,10 +470,9 @@ def test_a_set_that_was_added_to_since_keeps_its_definition(memory: Memory) -> N
     ada.set("n", item_type="str").add("a", id="a")
     ada.set("n").clear()
     waits, batch = ada.set("n", item_type="turn"), ada.batch()
-    with pytest.raises(SetDefinitionConflict):  # noqa: PT012 - the end of the block raises
-        with batch:
-            batch.set("n", item_type="turn").add("late")
-            ada.set("n").add("b")
+    with pytest.raises(SetDefinitionConflict), batch:  # noqa: PT012 - its end raises
+        batch.set("n", item_type="turn").add("late")
+        ada.set("n").add("b")
     with pytest.raises(SetDefinitionConflict):
         waits.add("late")
     assert waits.definition.item_type == "str"

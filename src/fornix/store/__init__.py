@@ -37,7 +37,6 @@ from fornix.changes import (
     Retire,
     Revive,
     StoredItem,
-    StoreStats,
     TreeDelta,
     Undo,
     adds_to,
@@ -68,6 +67,7 @@ from fornix.scope import Lease, Scope, SetRef
 from fornix.store.finder import Finder
 from fornix.store.lanes import Lanes
 from fornix.store.ledger import OP_RETENTION_US, SWEEP_AFTER_US, SWEPT_AT_ONCE, Ledger
+from fornix.store.stats import StoreStats
 
 __all__ = [
     "OP_RETENTION_US",
