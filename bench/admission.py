@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 
 from fornix import Item, Memory
-from fornix.admission import Exact, Injection, Near, Recalled, Rule, Secrets, Size, Verdict
-from fornix.admission.injection import injections
-from fornix.admission.secrets import secrets
+from fornix.sets.admission import Exact, Injection, Near, Recalled, Rule, Secrets, Size, Verdict
+from fornix.sets.admission.injection import injections
+from fornix.sets.admission.secrets import secrets
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ROOT / "tests" / "data" / "admission.json"

@@ -5,10 +5,11 @@
     python bench/context.py --evidence locomo.jsonl --half even --log
     python bench/context.py --evidence locomo.jsonl --half odd --recent 0,0.1,0.2,0.4
 
-Measured are `Memory.context`, the windows of fornix.context, and for `--evidence` the last messages
-that fit. Evidence is the share of the turns that answer a question which are in the context that
-was made for it, whole. The shares of `Memory.context` were chosen on the odd conversations of a
-file, so that the even ones say what they are worth. The file's form is in conversations.py.
+Measured are `Memory.context`, the windows of fornix.agents.windows, and for `--evidence` the last
+messages that fit. Evidence is the share of the turns that answer a question which are in the
+context that was made for it, whole. The shares of `Memory.context` were chosen on the odd
+conversations of a file, so that the even ones say what they are worth. The file's form is in
+conversations.py.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from bench.conversations import Conversation, Turn
 from bench.corpus import Corpus
 from bench.measure import Report, Result
 from bench.retrieval import item
-from fornix import Budget, Item, Memory, Shares, context
-from fornix.context import Observation, Stamp
-from fornix.messages import OBSERVATIONS, Message
+from fornix import Budget, Item, Memory, Shares
+from fornix.agents import windows
+from fornix.agents.windows import Observation, Stamp
+from fornix.text.messages import OBSERVATIONS, Message
 
 SIZES = (100, 10_000, 100_000)
 BUDGETS = (500, 1_000, 2_000, 4_000)
@@ -77,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _windows(key: Any) -> Iterator[tuple[str, Any]]:
     """Yield the windows that there are, each kept in a set of its own."""
     for name, (first, settings) in WINDOWS.items():
-        make: Any = getattr(context, name, None)
+        make: Any = getattr(windows, name, None)
         if make is not None:
             yield name, make(*first, **settings, memory=key, name=name)
 

@@ -24,7 +24,7 @@ if not __package__:
 from bench import measure
 from bench.measure import Report, Result
 from fornix import Memory
-from fornix.conversation import ConversationMemory
+from fornix.agents.messages import ConversationMemory
 
 FILLED = 1_000
 """Messages that are added at once where only the size matters."""

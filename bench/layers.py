@@ -30,7 +30,7 @@ from bench.conversations import Conversation, Turn
 from bench.measure import Report, Result
 from bench.retrieval import item
 from fornix import Memory
-from fornix.layers import (
+from fornix.agents.layers import (
     AgentMemoryFragment,
     EnhancedShortTermMemory,
     HybridMemory,

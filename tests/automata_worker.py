@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fornix import Memory
-from fornix.automata import Manifold
-from fornix.context import Stream
+from fornix.agents.automata import Manifold
+from fornix.agents.windows import Stream
 from fornix.llm import Unfit
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from layers_worker import crash
 
 TOOL = "tool"

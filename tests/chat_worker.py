@@ -16,7 +16,7 @@ import signal
 import sys
 
 from fornix import Memory, ScriptedChat
-from fornix.chat import (
+from fornix.agents.chat import (
     Action,
     ActionOutput,
     AgentContext,
@@ -26,7 +26,7 @@ from fornix.chat import (
     ProfileConfig,
     UserProxyAgent,
 )
-from fornix.layers import AgentMemory, ShortTermMemory
+from fornix.agents.layers import AgentMemory, ShortTermMemory
 from layers_worker import crash
 
 MESSAGES = ["My name is bob, please tell me a joke", "What's my name?", "And mine?"]

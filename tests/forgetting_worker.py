@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 
 from fornix import Memory
-from fornix.index import sealing
+from fornix.search.index import set_loader
 
 LARGE = 20
 """Sets of so many items are sealed here."""
@@ -28,7 +28,7 @@ def say(word: str) -> None:
 
 def cache(path: Path, *keys: str) -> None:
     """Search, so that caches and sealed files are made; later search, seal and write again."""
-    sealing.LARGE = LARGE
+    set_loader.LARGE = LARGE
     with Memory.open(path, embedder="words") as memory:
 
         def look() -> None:

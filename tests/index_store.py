@@ -10,23 +10,25 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from fornix import wire
 from fornix.errors import Unavailable
-from fornix.filters import Filter
-from fornix.index import (
+from fornix.search.index import (
     Index,
     SetIndex,
-    bits,
+    bit_codes,
     catalog,
-    fields,
-    sealer,
-    sealing,
+    column_filters,
     segment,
-    setindex,
-    terms,
+    segment_writer,
+    set_index,
+    set_loader,
     vectors,
 )
+from fornix.search.index import (
+    postings as terms,
+)
 from fornix.store import Change, Feature
+from fornix.store.filters import Filter
+from fornix.values import wire
 
 DIMENSIONS = 24
 TERMS = range(1, 12)
@@ -247,27 +249,27 @@ def fresh(store, number=1):
 
 
 TINY = [
-    (setindex, "EXACT", 20),
-    (setindex, "CHUNK", 16),
+    (set_index, "EXACT", 20),
+    (set_index, "CHUNK", 16),
     (terms, "FLAT", 24),
     (terms, "PATIENCE", 3),
     (vectors, "WIDE", 24),
     (vectors, "STEP", 8),
     (vectors, "BLOCK", 16),
-    (bits, "BLOCK", 16),
-    (bits, "RARE", 3),
-    (bits, "SAMPLE", 8),
-    (fields, "FEW", 2),
-    (fields, "MANY", 3),
-    (fields, "DECODED", 4),
-    (fields, "REMEMBERED", 2),
-    (sealing, "LARGE", 25),
-    (sealing, "BLOCK", 16),
-    (sealer, "BLOCK", 16),
-    (sealer, "CHUNK", 7),
-    (sealer, "REMEMBERED", 3),
+    (bit_codes, "BLOCK", 16),
+    (bit_codes, "RARE", 3),
+    (bit_codes, "SAMPLE", 8),
+    (column_filters, "FEW", 2),
+    (column_filters, "MANY", 3),
+    (column_filters, "DECODED", 4),
+    (column_filters, "REMEMBERED", 2),
+    (set_loader, "LARGE", 25),
+    (set_loader, "BLOCK", 16),
+    (segment_writer, "BLOCK", 16),
+    (segment_writer, "CHUNK", 7),
+    (segment_writer, "REMEMBERED", 3),
     (segment, "BLOCK_BYTES", 64),
-    (sealer, "BLOCK_BYTES", 64),
+    (segment_writer, "BLOCK_BYTES", 64),
     (catalog, "OFTEN_MEASURED", 3),
     (catalog, "HOLES", 5),
     (catalog, "WAITING", 12),

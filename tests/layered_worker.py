@@ -11,8 +11,8 @@ import sys
 from itertools import count
 
 from fornix import Memory
-from fornix.context import Hierarchical, Observation, Reflection, Reply
-from fornix.messages import Message
+from fornix.agents.windows import Hierarchical, Observation, Reflection, Reply
+from fornix.text.messages import Message
 
 
 def seen(observations):

@@ -15,15 +15,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fornix import Memory
-from fornix.layers import (
+from fornix.agents.layers import (
     AgentMemoryFragment,
     EnhancedShortTermMemory,
     HybridMemory,
     LongTermMemory,
     SensoryMemory,
 )
-from fornix.stores.sqlite import SqliteStore
-from fornix.stores.sqlite.items import Changes
+from fornix.store.sqlite import SqliteStore
+from fornix.store.sqlite.items import Changes
 
 STEPS = {"commit": (SqliteStore, "commit"), "item": (Changes, "_insert")}
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from fornix import Item
-from fornix.admission import Candidate, Verdict, admission_rule
+from fornix.sets.admission import Candidate, Verdict, admission_rule
 
 ASKED: list[str | None] = []
 

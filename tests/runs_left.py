@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fornix import LocalRunner, Memory, wire
+from fornix import LocalRunner, Memory
 from fornix.store import Run, Scope
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
+from fornix.values import wire
 from runs_worker import CONSUMER, EMBEDDER, MAILBOX, World, agents, deliver, runners
 
 Given = tuple[str, str, dict[str, Any], str | None]

@@ -34,10 +34,10 @@ from fornix import (
     action,
 )
 from fornix.errors import StoreBusy
-from fornix.run import RunRecorder
-from fornix.stores.sqlite import SqliteStore
-from fornix.stores.sqlite.apply import Transaction
-from fornix.stores.sqlite.inputs import Intake
+from fornix.runs.run import RunRecorder
+from fornix.store.sqlite import SqliteStore
+from fornix.store.sqlite.apply import Transaction
+from fornix.store.sqlite.inputs import Intake
 
 EMBEDDER = "words"
 CONSUMER = "mailer"

@@ -10,7 +10,7 @@ import os
 import sys
 
 from fornix import Memory
-from fornix.context import Observation, Stream
+from fornix.agents.windows import Observation, Stream
 
 CAP = 5
 

@@ -30,7 +30,18 @@ from fornix import (
     Trim,
     action,
 )
-from fornix.admission import (
+from fornix.cli import fornix as command_line
+from fornix.errors import (
+    DuplicateItem,
+    InvalidInput,
+    InvalidName,
+    NotFound,
+    Rejected,
+    RuleFailed,
+    SetMoved,
+)
+from fornix.search.near_duplicates import CROWD, Crowd, Probe
+from fornix.sets.admission import (
     Exact,
     Injection,
     Near,
@@ -42,22 +53,11 @@ from fornix.admission import (
     Verdict,
     plans,
 )
-from fornix.admission.duplicates import agree
-from fornix.admission.rules import rules_of
-from fornix.admission.secrets import is_card, secrets
-from fornix.alike import CROWD, Crowd, Probe
-from fornix.cli import fornix as command_line
-from fornix.errors import (
-    DuplicateItem,
-    InvalidInput,
-    InvalidName,
-    NotFound,
-    Rejected,
-    RuleFailed,
-    SetMoved,
-)
-from fornix.scope import HIDDEN
+from fornix.sets.admission.duplicates import agree
+from fornix.sets.admission.rules import rules_of
+from fornix.sets.admission.secrets import is_card, secrets
 from fornix.store import Retire, Scope, SetRef
+from fornix.store.scope import HIDDEN
 from fornix.transfer import Load, Selection, Source, export_lines
 from rules_of_tests import ASKED, broken, meets, mute, no_weather
 
@@ -272,7 +272,7 @@ def test_a_set_with_exact_holds_each_text_once(texts: list[str], together: bool)
 )
 def test_a_crowd_finds_whatever_shares_enough(held: list[list[int]], asked: list[int], least: int):
     """It is compared with counting; terms are numbers here, packed as items have them."""
-    from fornix.words import pack
+    from fornix.values.words import pack
 
     least = min(least, max(1, len(asked)))
     crowd = Crowd()
@@ -291,7 +291,7 @@ def test_duplicates_are_found_in_a_set_too_large_for_a_crowd(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The index has the older items, the crowd those since."""
-    monkeypatch.setattr("fornix.alike.CROWD", 16)
+    monkeypatch.setattr("fornix.search.near_duplicates.CROWD", 16)
     assert CROWD > 16
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
         facts = guarded(memory, Exact(), Near())

@@ -9,8 +9,8 @@ import pytest
 
 from doors import Letters
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
-from fornix.agent import Plan
 from fornix.errors import InvalidInput, InvalidName, StoreReadOnly
+from fornix.runs.agent import Plan
 
 
 class Other(Event):

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from fornix import KeyMemory, Memory
-from fornix.budget import Budget
+from fornix.agents.messages import COMPRESSED, SUMMARY, ConversationMemory
 from fornix.compat.agentscope import (
     MemoryBase,
     MessageBase,
@@ -30,9 +30,9 @@ from fornix.compat.agentscope import (
     Tht,
     deserialize,
 )
-from fornix.conversation import COMPRESSED, SUMMARY, ConversationMemory
 from fornix.errors import EmbedderFailed, InvalidInput, ModelUnavailable
 from fornix.llm import ScriptedChat
+from fornix.text.budget import Budget
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "agentscope-vectors.md"

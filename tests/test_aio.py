@@ -23,15 +23,7 @@ from fornix import (
     MemorySet,
     Signals,
 )
-from fornix.aio import (
-    AsyncBatch,
-    AsyncConversation,
-    AsyncKey,
-    AsyncKnowledge,
-    AsyncMemoryObject,
-    AsyncMemorySet,
-)
-from fornix.dialogue import ConversationMemory
+from fornix.conversation import ConversationMemory
 from fornix.errors import (
     DuplicateItem,
     EmbedderConflict,
@@ -40,6 +32,14 @@ from fornix.errors import (
     StoreClosed,
     Unusable,
     WrongLoop,
+)
+from fornix.memory.aio import (
+    AsyncBatch,
+    AsyncConversation,
+    AsyncKey,
+    AsyncKnowledge,
+    AsyncMemoryObject,
+    AsyncMemorySet,
 )
 
 T = TypeVar("T")

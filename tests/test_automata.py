@@ -20,10 +20,9 @@ import pytest
 
 from automata_worker import CALLS, STEPS, expected
 from fornix import Memory
-from fornix.automata import Automata, Epoch, Manifold, automata
+from fornix.agents.automata import Automata, Epoch, Manifold, automata
+from fornix.agents.windows import ContextMemory, Observation, Stream
 from fornix.compat import thinker
-from fornix.context import ContextMemory, Observation, Stream
-from fornix.durable_calls import durable
 from fornix.errors import (
     EpochsSpent,
     IdempotencyConflict,
@@ -34,8 +33,9 @@ from fornix.errors import (
     PromptAborted,
 )
 from fornix.llm import ScriptedChat, Unfit
-from fornix.messages import Message
+from fornix.runs.durable_calls import durable
 from fornix.store import Retain
+from fornix.text.messages import Message
 from scale import COUNTS
 
 WORKER = Path(__file__).with_name("automata_worker.py")
@@ -637,8 +637,8 @@ def test_what_failed_where_nobody_waited_is_parked(tmp_path):
 import os, sys
 sys.path[:0] = [{str(Path(__file__).parent)!r}]
 from fornix import Memory
-from fornix.automata import Automata
-from fornix.context import Stream
+from fornix.agents.automata import Automata
+from fornix.agents.windows import Stream
 memory = Memory.open({str(path)!r}, embedder="words")
 Automata(lambda _: os._exit(9), Stream(memory=memory.key("ada"))).prompt("hi")
 """

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from fornix import Memory
 from fornix.cli.app import fornix
 from fornix.errors import StoreBusy, Unavailable
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 
 LIMIT_S = 30
 """How long a test waits for another process."""

@@ -15,7 +15,7 @@ import pytest
 
 from chat_worker import ANSWER, KEY, MESSAGES, USER, WRITE, table
 from fornix import Memory, ScriptedChat
-from fornix.chat import (
+from fornix.agents.chat import (
     Action,
     ActionOutput,
     AgentContext,
@@ -26,10 +26,19 @@ from fornix.chat import (
     ProfileConfig,
     UserProxyAgent,
 )
-from fornix.chat.answering import AGAIN
-from fornix.chat.templates import SYSTEM, rendered
-from fornix.chat.templates import USER as PLAIN_USER
-from fornix.chat.templates import WRITE as PLAIN_WRITE
+from fornix.agents.chat.exchange import AGAIN
+from fornix.agents.chat.prompt_templates import SYSTEM, rendered
+from fornix.agents.chat.prompt_templates import USER as PLAIN_USER
+from fornix.agents.chat.prompt_templates import WRITE as PLAIN_WRITE
+from fornix.agents.layers import (
+    AgentMemory,
+    AgentMemoryFragment,
+    GptsMemory,
+    LongTermMemory,
+    ShortTermMemory,
+    memory_text,
+    user_prompt,
+)
 from fornix.errors import (
     IdempotencyConflict,
     InvalidInput,
@@ -38,15 +47,6 @@ from fornix.errors import (
     ModelRefused,
     ModelUnavailable,
     TemplatesMissing,
-)
-from fornix.layers import (
-    AgentMemory,
-    AgentMemoryFragment,
-    GptsMemory,
-    LongTermMemory,
-    ShortTermMemory,
-    memory_text,
-    user_prompt,
 )
 from fornix.testing.chat_server import ChatReply, ChatServer
 from pages import ROOT
@@ -248,7 +248,7 @@ def test_a_buffer_of_two_holds_the_last_two_turns(memory, own):
 
 
 def test_the_templates_of_who_gives_none_say_what_layers_say():
-    """One implementation: they render to what `fornix.layers` has for prompts without jinja2."""
+    """One implementation: they render to what `agents.layers` has for prompts without jinja2."""
     said = {"question": "q", "thought": "t", "action": "a", "observation": "o"}
     for left_out in [*said, None]:
         values = {name: text for name, text in said.items() if name != left_out}

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from fornix import Memory
 from fornix.cli import fornix, main
+from fornix.cli.output import bar, plain, size
 from fornix.cli.session import default_place
-from fornix.cli.show import bar, plain, size
 from hardship import DROP_RIGHTS, closed_folder, shut
 
 EMBEDDER = "static"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fornix import Memory
-from fornix.admission import Size
+from fornix.sets.admission import Size
 from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
 from test_cli import Shell, process
 

@@ -15,7 +15,7 @@ import pytest
 
 from fornix import Memory, MemorySet, Summarize, Trim
 from fornix.errors import SetBusy
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from scale import COUNTS
 
 WORKER = Path(__file__).with_name("compaction_worker.py")

@@ -12,8 +12,8 @@ from compacting import START, numbered
 from doors import texts
 from fornix import Item, Memory, Merge, Summarize, Trim
 from fornix.compaction import CompactionPlan
-from fornix.compactor import Compactor
-from fornix.scope import Scope, SetRef
+from fornix.memory.compactor import Compactor
+from fornix.store.scope import Scope, SetRef
 
 SOON, LATER = START + timedelta(hours=1), START + timedelta(hours=2)
 

@@ -29,11 +29,10 @@ from fornix import (
     Trim,
     action,
 )
-from fornix.compaction import notes as kept_notes
+from fornix.compaction import compactor_notes
+from fornix.compaction.background_worker import PAUSES_S
 from fornix.compaction.executor import LEASE
 from fornix.compaction.planning import MODEL_STEP
-from fornix.compaction.worker import PAUSES_S
-from fornix.compactor import Look
 from fornix.errors import (
     InvalidInput,
     ModelUnavailable,
@@ -44,8 +43,9 @@ from fornix.errors import (
     StrategyFailed,
 )
 from fornix.llm import ScriptedChat
-from fornix.scope import Scope
-from fornix.stores.sqlite import SqliteStore
+from fornix.memory.compactor import Look
+from fornix.store.scope import Scope
+from fornix.store.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_failure_in_the_background_is_kept_and_forgotten(
         notes.add_many(numbered(12))
         assert memory.settle(10)
     info = memory.store.set_infos(notes._ref.scope)[0]
-    assert kept_notes.failures(memory.store) == {info.number: ("StrategyFailed", 1)}
+    assert compactor_notes.failures(memory.store) == {info.number: ("StrategyFailed", 1)}
     fails[0] = False
     worker = memory.engine.compactions.worker
     failure = worker.failures[notes._ref]

@@ -23,7 +23,7 @@ from fornix import (
     Summarize,
     Trim,
 )
-from fornix.compaction.topics import alike
+from fornix.compaction.clustering import alike
 from fornix.errors import (
     FornixError,
     InvalidPlan,

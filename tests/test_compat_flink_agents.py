@@ -20,7 +20,7 @@ from fornix.compat.flink_agents import (
     memory_events,
 )
 from fornix.errors import InvalidInput, InvalidValue, RunParked, SetDefinitionConflict
-from fornix.memory_events import MemoryEvents
+from fornix.events.memory_events import MemoryEvents
 
 
 @pytest.fixture(params=["ram", "file"])

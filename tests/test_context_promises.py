@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fornix import Memory
-from fornix.budget import Budget
-from fornix.context import Hierarchical, Hybrid, Layer, Linked, Reflection, Semantic, Stream
+from fornix.agents.windows import Hierarchical, Hybrid, Layer, Linked, Reflection, Semantic, Stream
 from fornix.testing import ContextContract
+from fornix.text.budget import Budget
 from scale import COUNTS
 
 SHARED_S = COUNTS.contention_s / 4

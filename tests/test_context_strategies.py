@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fornix import Memory
-from fornix.budget import Budget
-from fornix.context import (
+from fornix.agents.windows import (
     Hierarchical,
     Hybrid,
     Input,
@@ -25,7 +24,8 @@ from fornix.context import (
     Stamp,
 )
 from fornix.errors import BudgetTooSmall, EmbedderFailed, InvalidInput, NotFound
-from fornix.messages import Message
+from fornix.text.budget import Budget
+from fornix.text.messages import Message
 
 
 class Letters:

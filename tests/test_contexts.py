@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fornix import Memory
-from fornix.admission import Size
-from fornix.budget import Budget
-from fornix.context import (
+from fornix.agents.storage import SWEEP_EVERY
+from fornix.agents.windows import (
     Combined,
     ContextMemory,
     Explicit,
@@ -42,11 +41,12 @@ from fornix.errors import (
     SetMoved,
     Unusable,
 )
-from fornix.messages import Message
-from fornix.place import SWEEP_EVERY
-from fornix.stores.ram.rows import ItemRow
+from fornix.sets.admission import Size
+from fornix.store.ram.row_versions import ItemRow
 from fornix.testing import ContextContract
-from fornix.testing.windows import numbered
+from fornix.testing.window_contract import numbered
+from fornix.text.budget import Budget
+from fornix.text.messages import Message
 from scale import COUNTS
 
 SHARED_S = COUNTS.contention_s

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
-from fornix.budget import Budget
-from fornix.context import Observation, Priority, Reply, Stamp, Stream
-from fornix.messages import Message
+from fornix.agents.windows import Observation, Priority, Reply, Stamp, Stream
+from fornix.text.budget import Budget
+from fornix.text.messages import Message
 from scale import COUNTS
 from stream_worker import CAP, windows
 
@@ -22,7 +22,7 @@ WORKER = Path(__file__).with_name("stream_worker.py")
 COMMITTER = """
 import sys
 from fornix import Memory
-from fornix.context import Observation, Stamp, Stream
+from fornix.agents.windows import Observation, Stamp, Stream
 path, first, count, cap = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 with Memory.open(path, embedder="words", durability="normal") as memory:
     window = Stream(cap, memory=memory.key("ada"))

@@ -16,7 +16,7 @@ from crash_worker import MANY, MODES, SlowEmbedder
 from fornix import KeyMemory, Memory
 from fornix.embed import dequantise, quantise
 from fornix.store import Scope
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from scale import COUNTS
 
 WORKER = Path(__file__).with_name("crash_worker.py")

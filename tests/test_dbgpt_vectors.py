@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from fornix import Memory as Store
-from fornix.errors import InvalidInput
-from fornix.layers import (
+from fornix.agents.layers import (
     AgentMemory,
     AgentMemoryFragment,
     EnhancedShortTermMemory,
@@ -45,7 +44,8 @@ from fornix.layers import (
     steps_of,
     user_prompt,
 )
-from fornix.records import item_of
+from fornix.errors import InvalidInput
+from fornix.store.records import item_of
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "dbgpt-vectors.md"

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from fornix import Memory
 from fornix.cli import fornix
-from fornix.cli.demo import program
-from fornix.demo import conversation, killing
+from fornix.cli.demo import kill_proof, sample_conversation
+from fornix.cli.demo.command import program
 from fornix.transfer import Load, Target, check
 
 EMBEDDER = "static"
@@ -74,39 +74,41 @@ def test_the_demo_runs_on_a_terminal():
 def test_a_killed_writer_loses_nothing(tmp_path, kill_after):
     """Whenever it is killed: what it acknowledged is there, whole, and once."""
     db = tmp_path / "kill.db"
-    said = killing.run_writer(db, steps=60, kill_after=kill_after, progress=lambda _count: None)
+    said = kill_proof.run_writer(db, steps=60, kill_after=kill_after, progress=lambda _count: None)
     assert kill_after <= said <= 60
-    proof = killing.examine(db, acknowledged=said)
+    proof = kill_proof.examine(db, acknowledged=said)
     assert proof.holds
-    said = killing.run_writer(db, steps=60, kill_after=None, progress=lambda _count: None)
-    again = killing.examine(db, acknowledged=said)
+    said = kill_proof.run_writer(db, steps=60, kill_after=None, progress=lambda _count: None)
+    again = kill_proof.examine(db, acknowledged=said)
     assert (said, again.holds, again.items, again.counter) == (60, True, 60, 60)
 
 
 def test_a_proof_can_fail():
     """The demo would say so if something were lost, twice, or in part."""
-    good = killing.Proof(2, 2, 2, 0, 0, ())
+    good = kill_proof.Proof(2, 2, 2, 0, 0, ())
     assert good.holds
     for broken in (
-        killing.Proof(2, 1, 2, 0, 0, ()),
-        killing.Proof(2, 2, 2, 1, 0, ()),
-        killing.Proof(2, 2, 2, 0, 1, ()),
-        killing.Proof(2, 2, 2, 0, 0, ("a page is damaged",)),
+        kill_proof.Proof(2, 1, 2, 0, 0, ()),
+        kill_proof.Proof(2, 2, 2, 1, 0, ()),
+        kill_proof.Proof(2, 2, 2, 0, 1, ()),
+        kill_proof.Proof(2, 2, 2, 0, 0, ("a page is damaged",)),
     ):
         assert not broken.holds
 
 
 def test_the_questions_are_answered_better_than_by_words():
     """The figures of the demo: meaning and signals find more than BM25 alone."""
-    asked = conversation.questions()
+    asked = sample_conversation.questions()
     assert len(asked) == 60
     with Memory.open(embedder=EMBEDDER) as memory:
         target = Target("ines")
-        with conversation.source() as source:
+        with sample_conversation.source() as source:
             assert check(source, "conversation", target) == 322
             Load(memory).run(source, "conversation", target)
-        everything = conversation.recall(memory.key("ines"), asked)
-        words = conversation.recall(memory.key("ines"), asked, conversation.WORDS_ALONE)
+        everything = sample_conversation.recall(memory.key("ines"), asked)
+        words = sample_conversation.recall(
+            memory.key("ines"), asked, sample_conversation.WORDS_ALONE
+        )
         known = {item.id for item in memory.key("ines").list()}
     assert all(question.gold <= known for question in asked)
     assert everything.at[10] > words.at[10]

@@ -14,8 +14,7 @@ import pytest
 
 from dialogue_worker import turn
 from fornix import Agent, InputEvent, LocalRunner, Memory, ScriptedChat, action
-from fornix.admission import Exact, Size
-from fornix.conversation import COMPRESSED, SUMMARY, Msg, TemporaryMemory
+from fornix.agents.messages import COMPRESSED, SUMMARY, Msg, TemporaryMemory
 from fornix.errors import (
     IdempotencyConflict,
     InvalidInput,
@@ -25,8 +24,9 @@ from fornix.errors import (
     RunParked,
     SetDefinitionConflict,
 )
-from fornix.messages import Message
-from fornix.summarise import Summary, tokens
+from fornix.sets.admission import Exact, Size
+from fornix.text import Summary, tokens
+from fornix.text.messages import Message
 from scale import COUNTS
 
 WORKER = Path(__file__).with_name("dialogue_worker.py")

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from doors import Letters
-from fornix import Memory, embedding
+from fornix import Memory
 from fornix.errors import EmbedderConflict
+from fornix.search import embedding_worker
 
 LIMIT_S = 30
 """How long a test waits for another thread or process."""
@@ -116,7 +117,7 @@ def test_closing_waits_for_one_batch_only(path: Path) -> None:
     """What is under way is finished, the rest stays pending."""
     gate = Gate()
     memory = Memory.open(path, embedder=gate)
-    memory.key("ada").add_many([f"n{i}" for i in range(5 * embedding.BATCH)])
+    memory.key("ada").add_many([f"n{i}" for i in range(5 * embedding_worker.BATCH)])
     assert gate.entered.wait(LIMIT_S)
     closing = threading.Thread(target=memory.close)
     closing.start()
@@ -125,7 +126,7 @@ def test_closing_waits_for_one_batch_only(path: Path) -> None:
     closing.join(LIMIT_S)
     assert not closing.is_alive()
     with Memory.open(path, mode="ro", embedder=Letters()) as reader:
-        assert reader.stats().pending == 4 * embedding.BATCH
+        assert reader.stats().pending == 4 * embedding_worker.BATCH
 
 
 def test_closing_is_not_missed_between_two_looks(path: Path) -> None:
@@ -148,7 +149,7 @@ def test_closing_is_not_missed_between_two_looks(path: Path) -> None:
 
 def test_a_failure_is_kept_and_tried_again(path: Path, monkeypatch) -> None:
     """stats tells what the worker stumbled over; items stay pending until it goes well."""
-    monkeypatch.setattr(embedding, "REST_S", 0.01)
+    monkeypatch.setattr(embedding_worker, "REST_S", 0.01)
     slow = Letters(instant=False)
     slow.broken = RuntimeError("no route to the model")
     with Memory.open(path, embedder=slow) as memory:

@@ -10,7 +10,7 @@ import pytest
 
 from fornix import Event, InputEvent, OutputEvent
 from fornix.errors import AgentChanged, InvalidInput, InvalidValue, Unusable
-from fornix.events import plain, restored, written
+from fornix.events.events import plain, restored, written
 
 NOW = 1_000_000
 

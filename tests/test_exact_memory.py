@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import wire
 from fornix.errors import (
     CompareFailed,
     IdempotencyConflict,
@@ -46,10 +45,11 @@ from fornix.state import (
     Ttl,
 )
 from fornix.state.paths import MAX_PLACES
-from fornix.state.tree import plain_copy, size_bound
+from fornix.state.tree_values import plain_copy, size_bound
 from fornix.store import Batch, Clear, Commit, Create, Delete, Node, Put, Refresh, Scope
-from fornix.stores.ram import RamStore
-from fornix.values import MAX_NAME, Path, checked, moment
+from fornix.store.ram import RamStore
+from fornix.values import wire
+from fornix.values.storable import MAX_NAME, Path, checked, moment
 
 SCOPE = Scope("space", "ada")
 NOW = 1_000_000_000_000_000

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.context import Observation, Reply, Stamp
+from fornix.agents.windows import Observation, Reply, Stamp
 from fornix.embed import open_embedder
 from fornix.llm import OpenAIChat, ScriptedChat
-from fornix.messages import Message
+from fornix.text.messages import Message
 from pages import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -213,7 +213,7 @@ def test_03_the_program_as_it_stands(load, tmp_path, monkeypatch):
     """With the memory that the document makes: in RAM."""
     monkeypatch.chdir(tmp_path)
     load("03_messages", "program").main(
-        importlib.import_module("fornix.conversation").TemporaryMemory()
+        importlib.import_module("fornix.agents.messages").TemporaryMemory()
     )
 
 

@@ -31,9 +31,9 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.store import Scope
-from fornix.stores.sqlite import SqliteStore
-from fornix.stores.sqlite.connection import in_our_words
-from fornix.stores.sqlite.files import file_system, refuse_unsupported
+from fornix.store.sqlite import SqliteStore
+from fornix.store.sqlite.connection import in_our_words
+from fornix.store.sqlite.lock_files import file_system, refuse_unsupported
 from hardship import DROP_RIGHTS, closed_folder, shut, small_disk
 
 LIMIT_S = 30
@@ -393,9 +393,9 @@ def test_what_shows_the_kernel_is_refused(place: str) -> None:
 
 def test_a_network_file_system_is_named(tmp_path: Path, monkeypatch) -> None:
     """The error says which one, and what to do."""
-    from fornix.stores.sqlite import files
+    from fornix.store.sqlite import lock_files
 
-    monkeypatch.setattr(files, "file_system", lambda path: "nfs4")
+    monkeypatch.setattr(lock_files, "file_system", lambda path: "nfs4")
     with pytest.raises(Unsupported, match=r"nfs4.*local disk"):
         Memory.open(tmp_path / "app.db")
     monkeypatch.setattr(sys, "platform", "win32")
@@ -641,7 +641,7 @@ def test_restoring_into_nothing_makes_the_store(path: Path) -> None:
 KILLED_RESTORE = """
 import itertools, shutil
 from datetime import UTC, datetime
-from fornix.index import sealing
+from fornix.search.index import set_loader as sealing
 sealing.LARGE = 20  # so that the set has a sealed file, which a restore makes wrong
 now = datetime(2026, 1, 1, tzinfo=UTC)
 whole = os.path.dirname(path)

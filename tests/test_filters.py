@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fornix.errors import InvalidFilter
-from fornix.filters import MAX_CONDITIONS, MAX_DEPTH, Filter
+from fornix.store.filters import MAX_CONDITIONS, MAX_DEPTH, Filter
 
 OWN = {
     "$id": "a1",

@@ -13,13 +13,19 @@ import pytest
 
 from doors import Letters
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.calls import Calls, Durable
-from fornix.durable_calls import arguments_digest, call_name, checked_reconcile, options_of
 from fornix.errors import RunParked
-from fornix.progress import CallStatus
-from fornix.state import MemoryKind, Overlay, deltas
+from fornix.runs.durable_calls import (
+    Calls,
+    Durable,
+    arguments_digest,
+    call_name,
+    checked_reconcile,
+    options_of,
+)
+from fornix.state import MemoryKind, Overlay, committed_tree
 from fornix.store import Call, Retain
-from fornix.testing.runner_laws import LONG_S, Gate
+from fornix.store.progress import CallStatus
+from fornix.testing.runner.runner_laws import LONG_S, Gate
 
 
 class Mid(Event):
@@ -347,7 +353,7 @@ def test_j21_what_is_written_to_memory_keeps_its_type(value):
     tree = Overlay(None, kind=MemoryKind.SENSORY, now=0)
     tree.root.set("a.b", value)
     again = Overlay(None, kind=MemoryKind.SENSORY, now=0)
-    again.apply(deltas.restored(deltas.plain(tree.deltas())))
+    again.apply(committed_tree.restored(committed_tree.plain(tree.deltas())))
     assert again.root.get("a.b") == value
     assert type(again.root.get("a.b")) is type(value)
 
@@ -357,7 +363,7 @@ def test_j22_objects_are_made_again():
     tree = Overlay(None, kind=MemoryKind.SENSORY, now=0)
     tree.root.new_object("user")
     tree.root.set("user.name", "ada")
-    changes = deltas.restored(deltas.plain(tree.deltas()))
+    changes = committed_tree.restored(committed_tree.plain(tree.deltas()))
     again = Overlay(None, kind=MemoryKind.SENSORY, now=0)
     again.apply(changes)
     again.apply(changes)

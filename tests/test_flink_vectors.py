@@ -30,7 +30,7 @@ from fornix.state import (
     Ttl,
 )
 from fornix.store import Batch, Put, Scope
-from fornix.stores.ram import RamStore
+from fornix.store.ram import RamStore
 from pages import ROOT
 
 SCOPE = Scope("space", "ada")

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from fornix import Agent, AsyncMemory, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.admission import Injection
 from fornix.cli import fornix
 from fornix.errors import (
     Forgotten,
@@ -23,10 +22,10 @@ from fornix.errors import (
     StoreReadOnly,
     Unusable,
 )
-from fornix.index import sealing
-from fornix.index.sealing import SealedSets
-from fornix.index.segment import SegmentWriter
-from fornix.index.upkeep import Outdated
+from fornix.search.index import set_loader
+from fornix.search.index.segment import SegmentWriter
+from fornix.search.index.set_loader import Outdated, SealedSets
+from fornix.sets.admission import Injection
 from fornix.store import (
     Add,
     Batch,
@@ -43,7 +42,7 @@ from fornix.store import (
     Step,
     Turn,
 )
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from fornix.testing import ADA, NOTES, NOW, Clock, add, batch, record, write
 
 
@@ -430,7 +429,7 @@ def test_a_file_that_is_being_sealed_keeps_nothing_erased_meanwhile(tmp_path):
 
 def test_scrubbing_removes_the_side_files_of_what_was_erased(tmp_path, monkeypatch):
     """Also those that whoever erased it had no time to remove."""
-    monkeypatch.setattr(sealing, "LARGE", 10)
+    monkeypatch.setattr(set_loader, "LARGE", 10)
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         for name in ("ada", "bob"):
             memory.key(name).add_many([f"window {i}" for i in range(20)])

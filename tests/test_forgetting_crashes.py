@@ -11,7 +11,7 @@ from pathlib import Path
 from file_scan import scan
 from fornix import Memory
 from fornix.store import Scope
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from planting import Planter
 from scale import COUNTS
 

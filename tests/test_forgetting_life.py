@@ -9,7 +9,7 @@ from typing import Any
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Summarize, action
 from fornix.store import Begin, Create, Erasure, Input, Put, Replace, Step
-from fornix.stores.ram import RamStore
+from fornix.store.ram import RamStore
 from fornix.testing import ADA, NOTES, NOW, add, batch, record, write
 
 CANARY = "sesame-4711"

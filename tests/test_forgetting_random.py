@@ -26,8 +26,8 @@ from fornix.store import (
     Store,
     Undo,
 )
-from fornix.stores.ram import RamStore
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.ram import RamStore
+from fornix.store.sqlite import SqliteStore
 from fornix.testing import ADA, HANDBOOK, NOTES, NOW, batch, differences, reads, record
 from scale import COUNTS
 

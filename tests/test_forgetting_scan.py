@@ -14,8 +14,8 @@ from file_scan import scan
 from forgetting_worker import LARGE
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, RunnerContext, action
 from fornix.errors import RunParked
-from fornix.index import sealing
-from fornix.stores.sqlite import SqliteStore
+from fornix.search.index import set_loader
+from fornix.store.sqlite import SqliteStore
 from planting import Planter
 
 WORKER = Path(__file__).with_name("forgetting_worker.py")
@@ -60,7 +60,7 @@ def other(mode: str, path: Path, *words: str) -> Generator[Other]:
 
 def test_nothing_forgotten_is_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1,000 canaries none is found, whole or in part; where nobody cleaned, all are."""
-    monkeypatch.setattr(sealing, "LARGE", LARGE)
+    monkeypatch.setattr(set_loader, "LARGE", LARGE)
     folder, backup = tmp_path / "store", tmp_path / "backup.db"
     folder.mkdir()
     path = folder / "app.db"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fornix import Memory
-from fornix.index import catalog, sealing
-from fornix.stores.sqlite import SqliteStore, apply
+from fornix.search.index import catalog, set_loader
+from fornix.store.sqlite import SqliteStore, apply
 from index_store import Store, answers, catalog_of, fresh, viewed
 
 DIMENSIONS = 24
@@ -31,7 +31,7 @@ def filled(number):
 def test_an_index_holds_a_bounded_share_of_what_ended(monkeypatch, tmp_path, in_a_file):
     """Rows and bytes are as many after 40 turns as after 4, in RAM and sealed."""
     monkeypatch.setattr(catalog, "HOLES", 16)
-    monkeypatch.setattr(sealing, "LARGE", 50 if in_a_file else 1_000)
+    monkeypatch.setattr(set_loader, "LARGE", 50 if in_a_file else 1_000)
     store = filled(100)
     index = catalog_of(store, tmp_path / "index")
     taken = []
@@ -67,7 +67,7 @@ def test_a_loaded_set_that_nobody_reads_does_not_gather_its_changes(monkeypatch)
 
 def test_a_set_that_shrank_leaves_no_sealed_file(monkeypatch, tmp_path):
     """A file of a set that is served from RAM again is never of use; it goes."""
-    monkeypatch.setattr(sealing, "LARGE", 50)
+    monkeypatch.setattr(set_loader, "LARGE", 50)
     store = filled(100)
     index = catalog_of(store, tmp_path / "index")
     viewed(index, store)

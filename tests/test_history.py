@@ -17,11 +17,11 @@ import pytest
 from fornix import Item, Memory
 from fornix.errors import Conflict, FornixError, InvalidInput
 from fornix.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
-from fornix.store.past import GONE
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.replay_checks import GONE
+from fornix.store.sqlite import SqliteStore
 from fornix.testing.reads import differences, pages, reads, tree
 from fornix.transfer import Load, Selection, Source, check, export_lines, history_lines
-from fornix.values import microseconds
+from fornix.values.storable import microseconds
 from scale import COUNTS
 
 START = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-FILE_LINES = 500
+FILE_LINES = 800
 NAMELESS = re.compile(r"(utils?|helpers?|common|misc|base|core|managers?|handlers?)")
 SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|CREATE|ALTER|DROP|WITH)\s")
 
@@ -120,7 +120,7 @@ def test_no_memory_was_left_in_the_repository():
 
 
 def test_no_file_outgrows_its_reader():
-    """A file has one reason to change, and at most 500 lines to say it in."""
+    """A file has one reason to change, and at most 800 lines to say it in."""
     code = [path for path in files() if name(path).startswith("src/")]
     lengths = {
         name(path): len(path.read_text(encoding="utf-8").splitlines())

@@ -22,8 +22,8 @@ from fornix.transfer import (
     Loaded,
     Source,
     Target,
-    documents,
     import_file,
+    json_stream,
     langgraph,
     layout_of,
     survey,
@@ -806,7 +806,7 @@ def test_a_document_is_read_as_it_comes(memory):
     records = [remembered(n, memory=f'Fäct {n} \\ " {{[ 𝄞') for n in range(20)]
     for ascii_only in (True, False):
         text = json.dumps({"count": 12345, "results": records}, ensure_ascii=ascii_only, indent=1)
-        found = list(documents.Document("f", Trickle(text.encode())).records({"results"}))
+        found = list(json_stream.Document("f", Trickle(text.encode())).records({"results"}))
         assert [record.fields for record in found] == records
         assert [record.number for record in found] == list(range(1, 21))
         assert all(record.around == {"count": 12345} for record in found)
@@ -818,15 +818,15 @@ def test_a_document_is_not_read_whole(monkeypatch):
     """The first record is there before the rest was read; one too long for memory is refused."""
     text = json.dumps([remembered(n) for n in range(5000)]).encode()
     handle = io.BytesIO(text)
-    next(documents.Document("f", handle).records(()))
-    assert handle.tell() == documents.BLOCK < len(text)
+    next(json_stream.Document("f", handle).records(()))
+    assert handle.tell() == json_stream.BLOCK < len(text)
     broken = io.BytesIO(text[:-10] + b"!")
     with pytest.raises(InvalidInput, match=rf"^f:1:{len(text) - 10}: "):
-        list(documents.Document("f", broken).records(()))
-    monkeypatch.setattr(documents, "LONGEST", 1000)
-    long = json.dumps([remembered(1, memory="x" * 3 * documents.BLOCK)]).encode()
+        list(json_stream.Document("f", broken).records(()))
+    monkeypatch.setattr(json_stream, "LONGEST", 1000)
+    long = json.dumps([remembered(1, memory="x" * 3 * json_stream.BLOCK)]).encode()
     with pytest.raises(InvalidInput, match=r"^f:1:2: a record has more than 1,000 characters"):
-        list(documents.Document("f", io.BytesIO(long)).records(()))
+        list(json_stream.Document("f", io.BytesIO(long)).records(()))
 
 
 def test_many_keys_share_chunks(memory):

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from fornix import Memory
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from fornix.transfer import Selection, export_lines
 from scale import COUNTS
 

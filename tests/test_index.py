@@ -15,16 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import wire
 from fornix.errors import Unavailable
-from fornix.filters import Filter
-from fornix.index import (
-    bits,
-    vectors,
-)
-from fornix.index.upkeep import Outdated, apply
+from fornix.search.index import bit_codes, vectors
+from fornix.search.index.set_loader import Outdated, apply
 from fornix.store import Finder
-from fornix.values import Value
+from fornix.store.filters import Filter
+from fornix.values import wire
+from fornix.values.storable import Value
 from index_store import (
     BURSTS,
     DIMENSIONS,
@@ -348,23 +345,23 @@ def test_vectors_of_another_width_wait_to_be_made_anew():
 
 def test_the_nearest_are_found_however_distances_lie():
     """Also where those that the first guess looks at are all far, or all the same."""
-    far = np.full(bits.SAMPLE * 4, 300, np.uint16)
+    far = np.full(bit_codes.SAMPLE * 4, 300, np.uint16)
     owner = np.arange(len(far), dtype=np.int32)
     near = far.copy()
     near[::4] = 10
-    assert bits.nearest(near, owner, 5).tolist() == [0, 4, 8, 12, 16]
+    assert bit_codes.nearest(near, owner, 5).tolist() == [0, 4, 8, 12, 16]
     near[::4] = 5
     near[1::4] = 200
     near[1::4][:50] = 100
-    many = bits.SAMPLE + 50
-    assert bits.nearest(near, owner, many).tolist() == sorted(
+    many = bit_codes.SAMPLE + 50
+    assert bit_codes.nearest(near, owner, many).tolist() == sorted(
         [*range(0, len(far), 4), *range(1, 200, 4)]
     )
-    assert bits.nearest(far, owner, 3).tolist() == [0, 1, 2]
-    assert bits.nearest(far[:5], owner[:5], 9).tolist() == [0, 1, 2, 3, 4]
+    assert bit_codes.nearest(far, owner, 3).tolist() == [0, 1, 2]
+    assert bit_codes.nearest(far[:5], owner[:5], 9).tolist() == [0, 1, 2, 3, 4]
     pairs = np.arange(len(far), dtype=np.int32) // 2
     halves = [*range(0, len(far) // 2, 2), *range(1, 100, 2)]
-    assert bits.nearest(near, pairs, many).tolist() == sorted(halves)
+    assert bit_codes.nearest(near, pairs, many).tolist() == sorted(halves)
 
 
 def test_one_view_holds_several_sets_in_the_order_asked():

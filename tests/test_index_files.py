@@ -10,12 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from fornix.index import (
-    Damaged,
-    catalog,
-    sealing,
-    segment,
-)
+from fornix.search.index import Damaged, catalog, segment, set_loader
 from index_store import TINY, Store, answers, catalog_of, fresh, viewed
 from scale import COUNTS
 
@@ -160,7 +155,7 @@ def test_a_store_put_back_to_an_earlier_state_takes_no_later_file(sealed):
     """Its log has the length of the file's again, and other contents."""
     store, folder = sealed
     other = Store(4)
-    while other.seq() < store.seq() or len(other.live()) < sealing.LARGE:
+    while other.seq() < store.seq() or len(other.live()) < set_loader.LARGE:
         other.change()
     assert viewed(catalog_of(other, folder), other) == answers(fresh(other))
     renamed = {
@@ -184,7 +179,7 @@ DIES_AT_THE_RENAME = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from fornix.index.segment import Identity, SegmentWriter
+from fornix.search.index.segment import Identity, SegmentWriter
 Path.rename = lambda *_: os._exit(9)
 with SegmentWriter(Path(sys.argv[1])) as writer:
     writer.add("x", np.arange(9))

@@ -19,17 +19,7 @@ from typing import Any, cast
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, ScriptedChat, action
-from fornix.compat import dbgpt
-from fornix.embed import open_embedder
-from fornix.errors import (
-    DuplicateItem,
-    EmbedderFailed,
-    IdempotencyConflict,
-    InvalidInput,
-    ModelUnavailable,
-    NotFound,
-)
-from fornix.layers import (
+from fornix.agents.layers import (
     AgentMemory,
     AgentMemoryFragment,
     EnhancedShortTermMemory,
@@ -52,8 +42,18 @@ from fornix.layers import (
     initialize_id_generator,
     time_of_id,
 )
-from fornix.layers.turns import Turns
-from fornix.nearness import Nearness
+from fornix.agents.layers.fragment_admission import Turns
+from fornix.compat import dbgpt
+from fornix.embed import open_embedder
+from fornix.errors import (
+    DuplicateItem,
+    EmbedderFailed,
+    IdempotencyConflict,
+    InvalidInput,
+    ModelUnavailable,
+    NotFound,
+)
+from fornix.search.similarity import Nearness
 from layers_worker import alike, everything, layers, topic
 from scale import COUNTS
 

@@ -15,9 +15,7 @@ from typing import Any, cast
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from fornix.admission import Injection, Secrets, Size
-from fornix.errors import InvalidInput, RunParked
-from fornix.layers import (
+from fornix.agents.layers import (
     AgentMemory,
     AgentMemoryFragment,
     EnhancedShortTermMemory,
@@ -34,7 +32,9 @@ from fornix.layers import (
     StructuredAgentMemoryFragment,
     WriteOperation,
 )
-from fornix.layers.channel import DONE, Channel
+from fornix.agents.layers.gpts_memory import DONE, Channel
+from fornix.errors import InvalidInput, RunParked
+from fornix.sets.admission import Injection, Secrets, Size
 from layers_worker import alike
 
 

@@ -31,8 +31,8 @@ from fornix.errors import (
 from fornix.llm import Asking, ChatModel, Dialect, OpenAIChat, ScriptedChat, Unfit, Usage
 from fornix.llm.openai_chat import _dialect_of
 from fornix.llm.reply import asked_wait_s, lines
-from fornix.retries import Retry
 from fornix.testing import ChatReply, ChatServer
+from fornix.values.retries import Retry
 
 KEY = "sk-never-to-be-seen"
 WORDS = "the cello is in the attic"

@@ -24,7 +24,7 @@ from fornix.errors import (
     Unsupported,
 )
 from fornix.store import Scope
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from hardship import DROP_RIGHTS, closed_folder, shut
 
 

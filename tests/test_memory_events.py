@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from doors import Letters
-from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action, wire
+from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
 from fornix.compat.flink_agents import memory_events
 from fornix.errors import FornixError, InvalidInput, RunParked, TreeConflict
-from fornix.memory_events import (
+from fornix.events.memory_events import (
     MEMORY_EVENTS,
     LongTermGetEvent,
     LongTermSearchEvent,
@@ -30,9 +30,10 @@ from fornix.memory_events import (
     ShortTermReadEvent,
     ShortTermWriteEvent,
 )
-from fornix.memory_notes import NotedTree, Notes
+from fornix.runs.memory_recorder import NotedTree, Notes
 from fornix.state import MemoryKind, Overlay
 from fornix.store import Batch, Scope, Turn
+from fornix.values import wire
 from scale import COUNTS
 
 NOW = 1_800_000_000_000_000

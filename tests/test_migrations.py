@@ -11,8 +11,8 @@ import pytest
 from fornix import Memory
 from fornix.errors import NotAStore, StoreTooNew
 from fornix.store import Definition, Scope, SetRef
-from fornix.stores.sqlite import SqliteStore
-from fornix.stores.sqlite.connection import (
+from fornix.store.sqlite import SqliteStore
+from fornix.store.sqlite.connection import (
     APPLICATION_ID,
     SCHEMA,
     check,

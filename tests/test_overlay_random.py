@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fornix.errors import TreeConflict
 from fornix.state import MemoryKind, Overlay, Snapshot, Tree, Ttl
 from fornix.store import Batch, Clear, Delete, Scope, TreeDelta
-from fornix.stores.ram import RamStore
-from fornix.values import Path, Value
+from fornix.store.ram import RamStore
+from fornix.values.storable import Path, Value
 
 SCOPE = Scope("space", "ada")
 START = 1_000_000_000_000_000

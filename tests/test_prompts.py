@@ -26,7 +26,6 @@ from fornix import (
     Shares,
     action,
 )
-from fornix.admission import Injection
 from fornix.errors import (
     BudgetTooSmall,
     HistoryPruned,
@@ -37,12 +36,13 @@ from fornix.errors import (
     Unsupported,
 )
 from fornix.llm import ScriptedChat
-from fornix.messages import MESSAGES, OBSERVATIONS, Message
-from fornix.prompt import Piece
-from fornix.prompt.sources import MOST_READ
-from fornix.scope import HIDDEN
-from fornix.summarise import tokens
-from fornix.testing.clock import START, Clock
+from fornix.memory.prompt import Piece
+from fornix.memory.prompt.prompt_sources import MOST_READ
+from fornix.sets.admission import Injection
+from fornix.store.scope import HIDDEN
+from fornix.testing.batches import START, Clock
+from fornix.text import tokens
+from fornix.text.messages import MESSAGES, OBSERVATIONS, Message
 from scale import COUNTS
 
 SAYINGS = [

@@ -10,7 +10,7 @@ import pytest
 from doors import Clock, Letters
 from fornix import Item, Memory, Signals
 from fornix.errors import EmbedderConflict, EmbedderFailed, InvalidInput, InvalidValue
-from fornix.recall import EMBED_FIRST, REMEMBERED
+from fornix.search.query import EMBED_FIRST, REMEMBERED
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fornix import Memory, ScriptedChat
-from fornix.context import Hybrid, Observation, Reflection, Reply, Stream
+from fornix.agents.windows import Hybrid, Observation, Reflection, Reply, Stream
 from fornix.errors import InvalidInput, ModelUnavailable
-from fornix.messages import Message
-from fornix.summarise import ExtractiveSummariser
+from fornix.text import ExtractiveSummariser
+from fornix.text.messages import Message
 from layered_worker import seen, window_of
 from scale import COUNTS
 

@@ -12,9 +12,9 @@ from doors import Letters
 from fornix import Memory
 from fornix.embed import quantise
 from fornix.errors import Conflict, EmbedderConflict, InvalidInput, NotAStore, StoreBusy
-from fornix.reindexing import BATCH, STAGING, embedder_notes, reindex
+from fornix.memory.reindexing import BATCH, STAGING, embedder_notes, reindex
 from fornix.store import Scope
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 
 MANY = 3 * BATCH + 7
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fornix import Memory
 from fornix.cli.app import fornix
 from fornix.errors import NotAStore, StoreBusy, Unsupported
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from fornix.testing import differences, reads
 
 FAR = 1 << 60

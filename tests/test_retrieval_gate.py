@@ -16,7 +16,7 @@ import pytest
 from fornix import Item, KeyMemory, Memory
 
 HERE = Path(__file__).parent
-ENGLISH = HERE.parent / "src" / "fornix" / "demo" / "conversation.jsonl"
+ENGLISH = HERE.parent / "src" / "fornix" / "cli" / "demo" / "conversation.jsonl"
 SPELLED = "%I:%M %p on %d %B, %Y"
 
 

@@ -16,8 +16,8 @@ import pytest
 from doors import Letters
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
 from fornix.errors import InvalidInput, StoreClosed, StoreFull
-from fornix.stores.ram import RamStore
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.ram import RamStore
+from fornix.store.sqlite import SqliteStore
 from fornix.testing import Clock, RunnerContract
 from fornix.testing.threads import at_once
 from scale import COUNTS

@@ -26,9 +26,9 @@ from fornix import (
     action,
     durable,
 )
-from fornix.at_work import AtWork
 from fornix.errors import InvalidInput, NotFound, RunParked, RunPending, StoreBusy
-from fornix.scope import Scope
+from fornix.store.running_keys import AtWork
+from fornix.store.scope import Scope
 
 
 class Odd(BaseException):

@@ -24,7 +24,7 @@ import pytest
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, RunnerContext, action
 from fornix.errors import RunPending, StoreBusy
 from fornix.store import Scope
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from runs_left import Given, check
 from runs_worker import EMBEDDER, Teller, World, agents, runners
 from scale import COUNTS

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fornix import ScriptedChat
-from fornix.context import (
+from fornix.agents.windows import (
     ByModel,
     Combined,
     Explicit,
@@ -26,9 +26,9 @@ from fornix.context import (
     Scorer,
     Stamp,
 )
-from fornix.context.scorers import ages, checked_scorer, scored
+from fornix.agents.windows.scorers import ages, checked_scorer, scored
 from fornix.errors import InvalidInput, ModelRefused, ModelUnavailable, ScriptEnded
-from fornix.messages import Message
+from fornix.text.messages import Message
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ADA = Observation("Where does Ada live?", "Ada lives in Lisbon.")

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import words
-from fornix.bm25 import Bm25
-from fornix.index import SetIndex
-from fornix.search import rank
-from fornix.signals import Question, Signals
+from fornix.search.bm25 import Bm25
+from fornix.search.index import SetIndex
+from fornix.search.ranking import rank
+from fornix.search.signals import Question, Signals
 from fornix.store import Feature
-from fornix.values import microseconds
+from fornix.values import words
+from fornix.values.storable import microseconds
 
 DIMENSIONS = 8
 NOW = microseconds(datetime(2024, 1, 1, tzinfo=UTC))

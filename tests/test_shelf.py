@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from fornix import Item, Memory, shelf
+from fornix import Item, Memory
+from fornix.search import item_cache
 
 VALUES = ["plain", 7, None, {"text": "a dict", "n": [1, {"deep": b"x"}]}, ["a", ["b"]], 1.5]
 METADATA = [{}, {"kind": "note", "n": 1}, {"tags": ["a", "b"]}, {"deep": {"er": [1]}}]
@@ -72,7 +73,7 @@ def test_a_read_is_seen_by_the_next_search(memory):
 
 def test_changes_are_found(memory, monkeypatch):
     """Updates and deletions, at random, while only few items are kept."""
-    monkeypatch.setattr(shelf, "KEPT", 5)
+    monkeypatch.setattr(item_cache, "KEPT", 5)
     ada, rng = filled(memory), random.Random(3)
     for number in range(40):
         live = [item.id for item in ada.list()]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix.dates import NamedDate, closeness, named_date
 from fornix.errors import InvalidInput
-from fornix.signals import MAX_TERMS, Question, Signals
-from fornix.values import microseconds
+from fornix.search.signals import MAX_TERMS, Question, Signals
+from fornix.values.dates import NamedDate, closeness, named_date
+from fornix.values.storable import microseconds
 
 SPEAKERS = ("Caroline", "Melanie")
 

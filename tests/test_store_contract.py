@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import cast
 
 from fornix.store import Put
-from fornix.stores.ram import RamStore
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.ram import RamStore
+from fornix.store.sqlite import SqliteStore
 from fornix.testing import (
     ADA,
     NOTES,
@@ -17,7 +17,7 @@ from fornix.testing import (
     add,
     write,
 )
-from fornix.values import Value
+from fornix.values.storable import Value
 
 
 class TestRam(StoreContract):

@@ -15,7 +15,7 @@ from doors import Letters
 from fornix import Memory
 from fornix.errors import KeyBusy, NotFound, StaleRun, StoreReadOnly
 from fornix.store import Call, Input, Put, Retain, Scope, Step
-from fornix.stores.sqlite import SqliteStore, known
+from fornix.store.sqlite import SqliteStore, leases
 from fornix.testing import ADA, NOW, differences, reads
 from fornix.testing.lanes import BEGIN, accept, asked, end, leased, told, turn
 
@@ -166,7 +166,7 @@ def test_a_store_that_is_only_read_says_so(store, path):
 
 def test_what_is_remembered_of_runs_has_a_bound(store, monkeypatch):
     """What was forgotten is read again."""
-    monkeypatch.setattr(known, "MOST", 2)
+    monkeypatch.setattr(leases, "MOST", 2)
     scopes = [Scope("app", f"{i}") for i in range(6)]
     ids = [accept(store, scope) for scope in scopes * 2]
     assert len(store._known.runs.runs) <= 3

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from fornix.store import Add, Undo
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from fornix.testing import NOTES, add, record, write
 from fornix.testing.lineage import compact, derived, into
 

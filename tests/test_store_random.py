@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fornix.stores.ram import RamStore
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.ram import RamStore
+from fornix.store.sqlite import SqliteStore
 from fornix.testing import play_beside, play_threads, replay, store_machine
 from scale import COUNTS
 

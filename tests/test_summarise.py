@@ -19,16 +19,10 @@ from fornix.errors import (
     ScriptEnded,
 )
 from fornix.llm import OpenAIChat, ScriptedChat
-from fornix.summarise import (
-    ExtractiveSummariser,
-    ModelSummariser,
-    Summariser,
-    sentences,
-    tokens,
-)
-from fornix.summarise.asked import LONGEST_TITLE
-from fornix.summarise.sentences import LONGEST_SENTENCE, parts, shortened
 from fornix.testing import ChatReply, ChatServer
+from fornix.text import ExtractiveSummariser, ModelSummariser, Summariser, sentences, tokens
+from fornix.text.sentences import LONGEST_SENTENCE, parts, shortened
+from fornix.text.summary_prompts import LONGEST_TITLE
 
 DIARY = [
     "Ada moved to Lisbon in May. She likes it there.",

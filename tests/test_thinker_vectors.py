@@ -15,9 +15,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from fornix.automata import Automata, Decoder, Epoch, Manifold
-from fornix.budget import Budget
-from fornix.context import (
+from fornix.agents.automata import Automata, Decoder, Epoch, Manifold
+from fornix.agents.windows import (
     Asked,
     Fading,
     Hierarchical,
@@ -35,8 +34,8 @@ from fornix.context import (
     Void,
     float8,
 )
-from fornix.context.links import expanded
-from fornix.context.scorers import scored
+from fornix.agents.windows.linked import expanded
+from fornix.agents.windows.scorers import scored
 from fornix.embed import pack_vector, unpack_vector
 from fornix.errors import (
     BudgetTooSmall,
@@ -46,7 +45,8 @@ from fornix.errors import (
     PromptAborted,
 )
 from fornix.llm import ScriptedChat, Unfit
-from fornix.messages import Message
+from fornix.text.budget import Budget
+from fornix.text.messages import Message
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "thinker-vectors.md"

@@ -14,7 +14,7 @@ from doors import START, Letters
 from fornix import KeyMemory, Memory
 from fornix.errors import FornixError, HistoryPruned
 from fornix.store import Compact, Define, Definition, SetRef, Undo
-from fornix.stores.sqlite import SqliteStore
+from fornix.store.sqlite import SqliteStore
 from fornix.testing import batch
 from scale import COUNTS
 

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fornix import Memory, Signals, Summarize, Trim
-from fornix.admission import Exact, Near, Size
 from fornix.compaction import CompactionPlan
 from fornix.errors import (
     DuplicateItem,
@@ -22,6 +21,7 @@ from fornix.errors import (
     InvalidInput,
     SetDefinitionConflict,
 )
+from fornix.sets.admission import Exact, Near, Size
 from fornix.store import Scope
 from fornix.transfer import (
     CHUNK,

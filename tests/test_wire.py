@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fornix import wire
 from fornix.errors import InvalidInput, InvalidTime, InvalidValue
-from fornix.values import MAX_DEPTH, checked, microseconds, moment
+from fornix.values import wire
+from fornix.values.storable import MAX_DEPTH, checked, microseconds, moment
 
 TEXTS = st.one_of(
     st.text(),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fornix import words
+from fornix.values import words
 
 MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 

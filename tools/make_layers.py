@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from fornix.layers import (
+from fornix.agents.layers import (
     AgentMemoryFragment,
     EnhancedShortTermMemory,
     HybridMemory,
     LongTermMemory,
     SensoryMemory,
 )
-from fornix.layers.layer import Memory
+from fornix.agents.layers.layer import Memory
 
 BEGIN, END = "<!-- flow: written by tools/make_layers.py -->", "<!-- end of the flow -->"
 

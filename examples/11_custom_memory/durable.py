@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from fornix import Memory
-from fornix.automata import Automata
-from fornix.context import Asked, Column, Evict, Held, Observation, Reply, Window
+from fornix.agents.automata import Automata
+from fornix.agents.windows import Asked, Column, Evict, Held, Observation, Reply, Window
 from fornix.llm import ScriptedChat
 from memory import ANSWERS, LONG, STRATUM
 

@@ -10,8 +10,8 @@ first, for they are short; what was kept is what the model is told with the seve
 
 This window is in RAM. `durable.py` beside it keeps the same rule in a file. `program.py` is the
 program of the document that asked for all this, unchanged but for the lines of its imports; and
-`fornix.context.Priority` is the same strategy for daily use: it never forgets the newest exchange,
-counts tokens, and may be kept on a memory.
+`fornix.agents.windows.Priority` is the same strategy for daily use: it never forgets the newest
+exchange, counts tokens, and may be kept on a memory.
 
     python memory.py                      # with a scripted model: no key, no network
     OPENAI_API_KEY=… python memory.py     # with a model; OPENAI_BASE_URL and MODEL if need be

@@ -3,21 +3,11 @@
 The way in is `Memory.open`; every name a user needs is here.
 """
 
-from fornix.agent import Agent, action
-from fornix.aio import AsyncMemory
-from fornix.budget import Budget
 from fornix.compaction import Compacted, CompactionPlan, Derived, Merge, Summarize, Trim
-from fornix.compactor import Compactor
-from fornix.durable_calls import durable
 from fornix.embed import Embedder
 from fornix.errors import FornixError
-from fornix.events import Event, InputEvent, OutputEvent
-from fornix.forgetting import OutOfReach, Receipt
-from fornix.items import Hit, Hits, Item
-from fornix.keys import KeyBatch, KeyMemory, KnowledgeMemory
-from fornix.llm import ChatModel, OpenAIChat, ScriptedChat
-from fornix.memory import Memory, MemoryStats
-from fornix.memory_events import (
+from fornix.events.events import Event, InputEvent, OutputEvent
+from fornix.events.memory_events import (
     LongTermGetEvent,
     LongTermSearchEvent,
     LongTermUpdateEvent,
@@ -29,14 +19,24 @@ from fornix.memory_events import (
     ShortTermReadEvent,
     ShortTermWriteEvent,
 )
-from fornix.prompt import Context, Shares
-from fornix.retries import Retry
-from fornix.runner import LocalRunner
+from fornix.llm import ChatModel, OpenAIChat, ScriptedChat
+from fornix.memory.aio import AsyncMemory
+from fornix.memory.compactor import Compactor
+from fornix.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
+from fornix.memory.memory import Memory, MemoryStats
+from fornix.memory.prompt import Context, Shares
+from fornix.runs.agent import Agent, action
+from fornix.runs.durable_calls import durable
+from fornix.runs.runner import LocalRunner
+from fornix.runs.task import RunnerContext
+from fornix.search.signals import Signals
 from fornix.sets import KnowledgeSet, MemorySet
-from fornix.signals import Signals
+from fornix.sets.forgetting import OutOfReach, Receipt
 from fornix.state import MemoryKind, MemoryObject, MemoryRef, Ttl
 from fornix.store import Limits, Retain
-from fornix.task import RunnerContext
+from fornix.store.items import Hit, Hits, Item
+from fornix.text.budget import Budget
+from fornix.values.retries import Retry
 
 __version__ = "0.1.0"
 

@@ -9,29 +9,50 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
 from fornix import __version__
 from fornix.cli import (
-    care,
     chat,
-    demo,
-    exact,
+    compaction,
+    exact_memory,
     forgetting,
+    history,
+    import_export,
     items,
     listing,
-    moving,
-    past,
+    maintenance,
+    output,
     prompts,
     quarantine,
     replay,
-    running,
+    run_agents,
     runs,
-    show,
-    tidy,
 )
-from fornix.cli.completion import completion
-from fornix.cli.options import session_of, shared
+from fornix.cli.demo import command as demo
+from fornix.cli.options import command, session_of, shared
+from fornix.cli.session import Session
 from fornix.errors import FornixError
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(_session: Session, *, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+      bash   eval "$(fornix completion bash)"   in ~/.bashrc
+      zsh    eval "$(fornix completion zsh)"    in ~/.zshrc, after compinit
+      fish   fornix completion fish > ~/.config/fish/completions/fornix.fish
+    """  # noqa: D301 - click reads the \\b: do not wrap
+    root = click.get_current_context().find_root().command
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - click knows all three
+    script = kind(root, {}, "fornix", "_FORNIX_COMPLETE")
+    click.echo(script.source_template % script.source_vars())
+
 
 FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
@@ -117,9 +138,9 @@ def _report(error: Exception, words: Sequence[str]) -> None:
     said = _said(error)
     if _wants_json(words):
         show_type = type(error).__name__ if not isinstance(error, click.Abort) else "Interrupted"
-        show.document({"error": {"type": show_type, "message": said}}, err=True)
+        output.document({"error": {"type": show_type, "message": said}}, err=True)
         return
-    click.echo(f"fornix: {show.plain(said)}", err=True)
+    click.echo(f"fornix: {output.plain(said)}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)
 
@@ -160,14 +181,21 @@ def fornix(ctx: click.Context) -> None:
 
 for _command in (
     *(demo.demo, items.add, items.search, items.get, items.list_items, items.recent),
-    *(exact.tree, exact.set_value, exact.remove, listing.sets, listing.keys),
+    *(exact_memory.tree, exact_memory.set_value, exact_memory.remove, listing.sets, listing.keys),
     *(prompts.context, chat.chat, quarantine.quarantine),
-    *(running.run, running.recover, runs.runs, replay.replay),
-    *(tidy.compact, tidy.compactions, tidy.undo, tidy.lineage),
-    *(moving.import_file, moving.export_file, listing.stats),
+    *(run_agents.run, run_agents.recover, runs.runs, replay.replay),
+    *(compaction.compact, compaction.compactions, compaction.undo, compaction.lineage),
+    *(import_export.import_file, import_export.export_file, listing.stats),
     *(forgetting.forget, forgetting.scrub, forgetting.receipts),
-    *(care.doctor, care.backup, care.restore, care.reindex, listing.version, completion),
-    *(past.diff, past.prune_history),
+    *(
+        maintenance.doctor,
+        maintenance.backup,
+        maintenance.restore,
+        maintenance.reindex,
+        listing.version,
+        completion,
+    ),
+    *(history.diff, history.prune_history),
 ):
     fornix.add_command(_command)
 

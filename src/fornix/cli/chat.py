@@ -13,18 +13,18 @@ from typing import TextIO, cast
 
 import click
 
-from fornix.cli import show
+from fornix.cli import output
 from fornix.cli.forgetting import show_receipt
 from fornix.cli.options import Whole, command, key_option
 from fornix.cli.prompts import context_fields
 from fornix.cli.session import Session
-from fornix.dialogue import ConversationMemory
+from fornix.conversation import ConversationMemory
 from fornix.errors import FornixError, InvalidInput
-from fornix.ids import derived_ids
-from fornix.keys import KeyMemory
 from fornix.llm import ChatModel, OpenAIChat
-from fornix.messages import MESSAGES
-from fornix.prompt import Context, Piece
+from fornix.memory.keys import KeyMemory
+from fornix.memory.prompt import Context, Piece
+from fornix.text.messages import MESSAGES
+from fornix.values.ids import derived_ids
 
 NAME = "chat"
 """The conversation, unless another is named."""
@@ -218,7 +218,7 @@ class Chat:
             self._wrong("every request has its answer; say something")
 
     def _wrong(self, problem: str) -> None:
-        click.echo(f"fornix: {show.plain(problem)}", err=True)
+        click.echo(f"fornix: {output.plain(problem)}", err=True)
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class Chat:
         except FornixError as error:
             self.failed.add("" if open_ is None else open_.id)
             if self.session.json:
-                problem: show.Json = {"type": type(error).__name__, "message": str(error)}
+                problem: output.Json = {"type": type(error).__name__, "message": str(error)}
                 self._document(open_, said, {"answer": None, "stopped": False, "error": problem})
                 return
             self._wrong(str(error))
@@ -246,7 +246,7 @@ class Chat:
             for piece in self._pieces(made):
                 pieces.append(piece)
                 if not self.session.json:
-                    click.echo(show.plain(piece), nl=False)
+                    click.echo(output.plain(piece), nl=False)
             answer = "".join(pieces)
             kept = self._kept(request, answer)
         except KeyboardInterrupt:
@@ -260,7 +260,7 @@ class Chat:
         self._ended(request, pieces, {"answer": kept, "stopped": False})
         if kept != answer and not self.session.json:
             self.session.note("another chat answered first; this is the answer that is kept:")
-            click.echo(show.plain(kept))
+            click.echo(output.plain(kept))
 
     def _kept(self, request: Request, answer: str) -> str:
         """Keep an answer; return it, or the one that is there already."""
@@ -292,7 +292,7 @@ class Chat:
             return
         yield from self.model.stream(made.messages)
 
-    def _ended(self, request: Request, pieces: list[str], fields: dict[str, show.Json]) -> None:
+    def _ended(self, request: Request, pieces: list[str], fields: dict[str, output.Json]) -> None:
         if self.session.json:
             self._document(request, request.text, fields)
         else:
@@ -302,11 +302,11 @@ class Chat:
         if pieces and not self.session.json:
             click.echo()
 
-    def _document(self, request: Request | None, said: str, fields: dict[str, show.Json]) -> None:
-        head: dict[str, show.Json] = {"id": None if request is None else request.id}
+    def _document(self, request: Request | None, said: str, fields: dict[str, output.Json]) -> None:
+        head: dict[str, output.Json] = {"id": None if request is None else request.id}
         name = None if self.model is None else self.model.name
         tokens = None if self.recalled is None else self.recalled.tokens
-        show.document(head | {"request": said, "model": name, "tokens": tokens} | fields)
+        output.document(head | {"request": said, "model": name, "tokens": tokens} | fields)
 
     def _open(self) -> Request | None:
         """Return the last message, if it is a request."""
@@ -326,9 +326,9 @@ class Chat:
         if shown is None:
             self._wrong(f"none of the last {LAST} messages is an answer of this chat")
         elif self.session.json:
-            show.document(context_fields(shown))
+            output.document(context_fields(shown))
         else:
-            click.echo(show.plain(shown.explain()))
+            click.echo(output.plain(shown.explain()))
 
     def _recalled_before(self) -> Context | None:
         """Return the prompt of the last answer of an earlier start, made again."""
@@ -342,7 +342,7 @@ class Chat:
                 continue
             budget, alone = answer["budget_tokens"], answer["model"] is None
             made = self._context(request, budget, asked.created, alone=alone)
-            told = f"made again, of memory as it was when you said: {show.one_line(request.text)}"
+            told = f"made again, of memory as it was when you said: {output.one_line(request.text)}"
             self.session.note(told)
             return made
         return None
@@ -381,5 +381,5 @@ def _rank(piece: Piece) -> tuple[bool, float]:
 
 
 def _told(piece: Piece) -> str:
-    text = show.one_line(piece.text)
+    text = output.one_line(piece.text)
     return f"{piece.source}: {text}" if piece.part == "facts" else text

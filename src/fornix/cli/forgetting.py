@@ -6,17 +6,17 @@ import sys
 
 import click
 
-from fornix.cli import names, show
+from fornix.cli import completion_names, output
 from fornix.cli.items import where_option
 from fornix.cli.options import command, knowledge_option
 from fornix.cli.progress import progress
 from fornix.cli.session import Owner, Session
-from fornix.forgetting import Receipt
-from fornix.memory import Memory
+from fornix.memory.memory import Memory
 from fornix.sets import MemorySet
-from fornix.values import Value
+from fornix.sets.forgetting import Receipt
+from fornix.values.storable import Value
 
-Json = show.Json
+Json = output.Json
 
 WORDS = {
     "calls": "durable results",
@@ -34,7 +34,7 @@ WORDS = {
 
 
 @command("forget")
-@click.argument("key", required=False, shell_complete=names.keys)
+@click.argument("key", required=False, shell_complete=completion_names.keys)
 @knowledge_option
 @click.option("--set", "-s", "set_name", metavar="NAME", help="Only of this set.")
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only this item; may be repeated.")
@@ -129,13 +129,13 @@ def _counts(receipt: Receipt) -> str:
 
 
 def _fields(receipt: Receipt) -> dict[str, Json]:
-    return {name: show.wired(value) for name, value in receipt.to_json().items()}
+    return {name: output.wired(value) for name, value in receipt.to_json().items()}
 
 
 def show_receipt(session: Session, receipt: Receipt) -> None:
     """Show what was erased, and what is left to do."""
     if session.json:
-        show.document(_fields(receipt))
+        output.document(_fields(receipt))
         return
     session.say(f"erased {_counts(receipt)}")
     if receipt.derived:
@@ -168,7 +168,7 @@ def scrub(session: Session) -> None:
     left = [receipt for receipt in receipts if receipt.state == "pending"]
     if session.json:
         waits: list[Json] = [{"receipt": r.id, "held": list(r.held)} for r in left]
-        show.document({"scrubbed": [receipt.id for receipt in done], "pending": waits})
+        output.document({"scrubbed": [receipt.id for receipt in done], "pending": waits})
     else:
         for receipt in left:
             session.say(f"receipt {receipt.id} is pending: {'; '.join(receipt.held)}")
@@ -197,7 +197,7 @@ def receipts(session: Session, *, receipt_id: str | None) -> None:
 
 def _list(session: Session, receipt: Receipt) -> None:
     if session.json:
-        show.document(_fields(receipt))
+        output.document(_fields(receipt))
         return
     time = receipt.time.isoformat(timespec="seconds")
     kind = receipt.asked.get("kind")

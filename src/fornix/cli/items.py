@@ -10,7 +10,7 @@ from datetime import datetime
 
 import click
 
-from fornix.cli import show
+from fornix.cli import output
 from fornix.cli.options import (
     Whole,
     command,
@@ -24,12 +24,12 @@ from fornix.cli.options import (
 )
 from fornix.cli.progress import settle
 from fornix.cli.session import Owner, Session
-from fornix.items import Hits, Item
-from fornix.memory import Memory
-from fornix.moments import ValidAt
+from fornix.memory.memory import Memory
 from fornix.sets import MemorySet, OnExisting
+from fornix.store.as_of import ValidAt
+from fornix.store.items import Hits, Item
 from fornix.transfer import read_time
-from fornix.values import Value
+from fornix.values.storable import Value
 
 where_option = click.option(
     "--where",
@@ -217,13 +217,13 @@ def search(  # noqa: PLR0913 - an option each, as click passes them
     if hits.partial:
         session.note("fornix: some items were searched by their words only: not embedded yet")
     if not hits:
-        session.nothing(f"nothing of {question.owner.name} answers that", show.hits_fields(hits))
+        session.nothing(f"nothing of {question.owner.name} answers that", output.hits_fields(hits))
     if session.json:
-        show.document(show.hits_fields(hits))
+        output.document(output.hits_fields(hits))
     elif explain:
-        show.console().print(show.explained(hits))
+        output.console().print(output.explained(hits))
     else:
-        show.hits(hits)
+        output.hits(hits)
 
 
 @command("get")
@@ -261,17 +261,17 @@ def get(  # noqa: PLR0913 - an option each, as click passes them
         session.nothing(f"set {set_name!r} of {owner.name} has no item {item_id!r}")
     for number, item in enumerate(found):
         if session.json:
-            show.document(show.item_fields(item))
+            output.document(output.item_fields(item))
         else:
             if number:
                 click.echo()
-            show.facts(_facts(item))
+            output.facts(_facts(item))
 
 
 def _facts(item: Item) -> Iterable[tuple[str, str]]:
-    for name, fact in show.item_fields(item).items():
+    for name, fact in output.item_fields(item).items():
         if fact not in (None, [], {}, False) and not (name == "text" and item.text == item.value):
-            yield name, fact if isinstance(fact, str) else show.inline(fact)
+            yield name, fact if isinstance(fact, str) else output.inline(fact)
 
 
 @command("list")
@@ -320,9 +320,9 @@ def list_items(  # noqa: PLR0913 - an option each, as click passes them
 def _print(session: Session, found: Iterable[Item]) -> None:
     if session.json:
         for item in found:
-            show.document(show.item_fields(item))
+            output.document(output.item_fields(item))
     else:
-        show.items(found)
+        output.items(found)
 
 
 @command("recent")

@@ -10,12 +10,12 @@ import click
 import numpy as np
 
 from fornix import __version__
-from fornix.cli import show
+from fornix.cli import output
 from fornix.cli.options import command, key_option, knowledge_option
 from fornix.cli.session import Session
-from fornix.memory import SCHEMA, Memory
-from fornix.scope import is_hidden
+from fornix.memory.memory import SCHEMA, Memory
 from fornix.store import Scope, SetInfo
+from fornix.store.scope import is_hidden
 
 
 @command("keys")
@@ -27,9 +27,9 @@ def keys(session: Session) -> None:
     with session.open(mode="ro") as memory:
         for key in iter(memory.keys()):
             if session.json:
-                show.document({"key": key})
+                output.document({"key": key})
             else:
-                click.echo(show.plain(key))
+                click.echo(output.plain(key))
 
 
 @command("sets")
@@ -45,7 +45,7 @@ def sets(session: Session, *, key: str | None, knowledge: str | None) -> None:
         infos = _infos(memory, key, knowledge)
         for info in (info for info in infos if not is_hidden(info.ref)):
             if session.json:
-                show.document(_fields(info))
+                output.document(_fields(info))
             else:
                 click.echo(_line(info))
 
@@ -61,7 +61,7 @@ def _infos(memory: Memory, key: str | None, knowledge: str | None) -> Iterator[S
         yield from store.set_infos(Scope(memory.knowledge.name, None))
 
 
-def _fields(info: SetInfo) -> dict[str, show.Json]:
+def _fields(info: SetInfo) -> dict[str, output.Json]:
     return {
         "key": info.ref.scope.key,
         "set": info.ref.name,
@@ -76,7 +76,9 @@ def _line(info: SetInfo) -> str:
     owner = "(knowledge)" if info.ref.scope.key is None else info.ref.scope.key
     most = info.definition.capacity
     held = f"{info.items:,}" if most is None else f"{info.items:,} of {most:,}"
-    return show.one_line(f"{owner}  {info.ref.name}") + f"  {held} items  {show.size(info.bytes)}"
+    return (
+        output.one_line(f"{owner}  {info.ref.name}") + f"  {held} items  {output.size(info.bytes)}"
+    )
 
 
 @command("stats")
@@ -89,7 +91,7 @@ def stats(session: Session) -> None:
         found = memory.stats()
     store = found.store
     if session.json:
-        show.document(
+        output.document(
             {
                 "file": found.location,
                 "space": found.space,
@@ -113,10 +115,10 @@ def stats(session: Session) -> None:
         return
     waiting = f", the oldest for {found.queue_age_s:.0f} s" if found.pending else ""
     runs = f"{store.runs_waiting:,} wait, {store.runs_parked:,} parked, {store.runs_ended:,} ended"
-    show.facts(
+    output.facts(
         [
             ("file", found.location),
-            ("size", f"{show.size(store.file_bytes)}, log {show.size(store.wal_bytes)}"),
+            ("size", f"{output.size(store.file_bytes)}, log {output.size(store.wal_bytes)}"),
             ("space", found.space),
             ("embedder", found.embedder),
             ("commits", f"{store.commits:,}"),
@@ -151,6 +153,6 @@ def version(session: Session) -> None:
     With --json: one object.
     """
     if session.json:
-        show.document(versions())
+        output.document(versions())
     else:
-        show.facts(versions().items())
+        output.facts(versions().items())

@@ -13,13 +13,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from fornix import wire
-from fornix.cli import names
+from fornix.cli import completion_names
 from fornix.cli.session import Session
 from fornix.errors import InvalidInput
-from fornix.state.tree import LONGEST_TTL
+from fornix.state.tree_values import LONGEST_TTL
 from fornix.transfer import read_time
-from fornix.values import MAX_DEPTH, Value
+from fornix.values import wire
+from fornix.values.storable import MAX_DEPTH, Value
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -136,7 +136,11 @@ def command(name: str) -> Callable[[Callable[Concatenate[Session, P], None]], cl
 # --- options ----------------------------------------------------------------------------------
 
 key_option = click.option(
-    "--key", "-k", metavar="KEY", shell_complete=names.keys, help="The user, session or device."
+    "--key",
+    "-k",
+    metavar="KEY",
+    shell_complete=completion_names.keys,
+    help="The user, session or device.",
 )
 knowledge_option = click.option(
     "--knowledge", metavar="NAME", help="Work on the sets of this knowledge instead of a key's."
@@ -148,7 +152,7 @@ set_option = click.option(
     metavar="NAME",
     default="default",
     show_default=True,
-    shell_complete=names.sets,
+    shell_complete=completion_names.sets,
     help="The set.",
 )
 sets_option = click.option(
@@ -157,7 +161,7 @@ sets_option = click.option(
     "set_names",
     metavar="NAME",
     multiple=True,
-    shell_complete=names.sets,
+    shell_complete=completion_names.sets,
     help="Only this set; may be repeated. Default: all of them.",
 )
 

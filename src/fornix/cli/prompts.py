@@ -7,17 +7,17 @@ from datetime import datetime
 
 import click
 
-from fornix.cli import show
-from fornix.cli.exact import KEY
+from fornix.cli import output
+from fornix.cli.exact_memory import KEY
 from fornix.cli.items import as_of_option, valid_at_option, where_option
 from fornix.cli.options import Whole, command, sets_option
 from fornix.cli.progress import settle
 from fornix.cli.session import Owner, Session
-from fornix.memory import Memory
-from fornix.moments import ValidAt
-from fornix.prompt import ALL, NEWEST, Context, Piece
+from fornix.memory.memory import Memory
+from fornix.memory.prompt import ALL, NEWEST, Context, Piece
+from fornix.store.as_of import ValidAt
 from fornix.transfer import stamp
-from fornix.values import Value
+from fornix.values.storable import Value
 
 
 @command("context")
@@ -77,13 +77,13 @@ def context(  # noqa: PLR0913 - an option each, as click passes them
             settle(session, memory)
             found = made(memory)
     if session.json:
-        show.document(context_fields(found))
+        output.document(context_fields(found))
     else:
-        click.echo(show.plain(found.text))
+        click.echo(output.plain(found.text))
         session.note(f"\n{found.explain()}")
 
 
-def context_fields(found: Context) -> dict[str, show.Json]:
+def context_fields(found: Context) -> dict[str, output.Json]:
     """Return a prompt and why it is as it is, as JSON."""
     return {
         "messages": found.messages,
@@ -96,7 +96,7 @@ def context_fields(found: Context) -> dict[str, show.Json]:
     }
 
 
-def _piece(piece: Piece) -> dict[str, show.Json]:
+def _piece(piece: Piece) -> dict[str, output.Json]:
     return {
         "part": piece.part,
         "source": piece.source,

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import click
 
-from fornix.admission import Quarantine, Quarantined
-from fornix.cli import names, show
+from fornix.cli import completion_names, output
 from fornix.cli.options import command, key_option, knowledge_option, shared
 from fornix.cli.session import Owner, Session
-from fornix.memory import Memory
+from fornix.memory.memory import Memory
+from fornix.sets.admission import Quarantine, Quarantined
 from fornix.transfer import stamp
 
 _set_option = click.option(
@@ -18,7 +18,7 @@ _set_option = click.option(
     "-s",
     "set_name",
     metavar="NAME",
-    shell_complete=names.sets,
+    shell_complete=completion_names.sets,
     help="Only what was meant for this set.",
 )
 
@@ -52,10 +52,10 @@ def list_held(
         found = _of(memory, owner, set_name).list()
     for held in found:
         if session.json:
-            show.document(_fields(held))
+            output.document(_fields(held))
         else:
             head = f"{held.id}  {held.set_name}  {stamp(held.since)}  {held.rule}"
-            click.echo(show.one_line(f"{head}  {held.reason}"))
+            click.echo(output.one_line(f"{head}  {held.reason}"))
 
 
 @command("show")
@@ -81,9 +81,9 @@ def show_held(
     if held is None:
         session.nothing(f"nothing of {owner.name} is held under the id {held_id!r}")
     if session.json:
-        show.document(_fields(held))
+        output.document(_fields(held))
         return
-    show.facts(
+    output.facts(
         [
             ("id", held.id),
             ("set", held.set_name),
@@ -91,7 +91,7 @@ def show_held(
             ("rule", held.rule),
             ("reason", held.reason),
             ("text", held.item.text or ""),
-            ("metadata", show.inline(dict(held.item.metadata))),
+            ("metadata", output.inline(dict(held.item.metadata))),
         ]
     )
 
@@ -156,14 +156,14 @@ def _decided(
         return decide(_of(memory, owner, set_name))
 
 
-def _fields(held: Quarantined) -> dict[str, show.Json]:
+def _fields(held: Quarantined) -> dict[str, output.Json]:
     return {
         "id": held.id,
         "set": held.set_name,
         "rule": held.rule,
         "reason": held.reason,
         "since": stamp(held.since),
-        "item": show.item_fields(held.item),
+        "item": output.item_fields(held.item),
     }
 
 

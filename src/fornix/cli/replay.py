@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from fornix.cli import show
+from fornix.cli import output
 from fornix.cli.options import command
 from fornix.cli.runs import RUN, require
 from fornix.cli.session import Session
@@ -27,12 +27,12 @@ def replay(session: Session, *, number: int) -> None:
         row = require(session, memory, number)
         trace = Trace(memory, row)
         if not session.json:
-            read = show.one_line(show.inline(show.wired(input_of(row))))
-            click.echo(f"run {row.id} of {show.one_line(f'{row.agent}, key {row.scope.key}')}")
+            read = output.one_line(output.inline(output.wired(input_of(row))))
+            click.echo(f"run {row.id} of {output.one_line(f'{row.agent}, key {row.scope.key}')}")
             click.echo(f"  input  {read}")
         for step in trace.steps():
             if session.json:
-                show.document({**step})  # pyright: ignore[reportArgumentType] - JSON, with its fields typed
+                output.document({**step})  # pyright: ignore[reportArgumentType] - JSON, with its fields typed
             else:
                 _show(step)
         unfinished = trace.unfinished()
@@ -43,7 +43,7 @@ def replay(session: Session, *, number: int) -> None:
 
 
 def _show(step: Step) -> None:
-    title = click.style(show.one_line(step["action"]), bold=True)
+    title = click.style(output.one_line(step["action"]), bold=True)
     skipped = "  failed, and was skipped" if step["skipped"] else ""
     click.echo(f"\n{step['step']}  {title}  commit {step['commit']}, {step['time']}{skipped}")
     for line in (*_read(step), *_wrote(step), *_calls(step["calls"]), *_sent(step)):
@@ -51,7 +51,7 @@ def _show(step: Step) -> None:
 
 
 def _line(verb: str, said: str) -> str:
-    return f"  {click.style(verb.ljust(6), dim=True)} {show.one_line(said)}"
+    return f"  {click.style(verb.ljust(6), dim=True)} {output.one_line(said)}"
 
 
 def _read(step: Step) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _wrote(step: Step) -> Iterator[str]:
 def _calls(calls: Iterable[Fields]) -> Iterator[str]:
     for each in calls:
         came = {name: each[name] for name in ("result", "error") if each.get(name) is not None}
-        told = "".join(f" {show.inline(value)}" for value in came.values())
+        told = "".join(f" {output.inline(value)}" for value in came.values())
         tries = f" at try {each['attempts']}" if each["attempts"] != 1 else ""
         yield _line("called", f"{each['function']}() {each['status']}{told}{tries}")
 
@@ -89,15 +89,15 @@ def _sent(step: Step) -> Iterator[str]:
     for each in step["sent"]:
         then = each["sets_off"]
         following = f" -> {', '.join(map(str, then))}" if isinstance(then, list) and then else ""
-        yield _line("sent", f"{each['event']} {show.inline(each['data'])}{following}")
+        yield _line("sent", f"{each['event']} {output.inline(each['data'])}{following}")
     for each in step["outputs"]:
-        yield _line("output", f"{each['event']} {show.inline(each['data'])}")
+        yield _line("output", f"{each['event']} {output.inline(each['data'])}")
 
 
 def _node(each: Fields) -> str:
-    path = each["path"] if isinstance(each["path"], str) else show.inline(each["path"])
+    path = each["path"] if isinstance(each["path"], str) else output.inline(each["path"])
     if "value" in each:
-        return f"{path} = {show.inline(each['value'])}"
+        return f"{path} = {output.inline(each['value'])}"
     said = [name for name in ("object", "missing", "removed", "cleared") if each.get(name)]
     return f"{path or '(all of it)'} {' '.join(said)}"
 

@@ -8,18 +8,18 @@ from typing import Any, cast
 
 import click
 
-from fornix import wire
-from fornix.cli import names, show
+from fornix.cli import completion_names, output
 from fornix.cli.options import Whole, command, shared
 from fornix.cli.session import Session
 from fornix.cli.trace import Step, Trace, input_of
 from fornix.errors import StaleRun
-from fornix.memory import Memory
-from fornix.progress import LARGEST
-from fornix.runner.records import given_up, overtaken
+from fornix.memory.memory import Memory
+from fornix.runs.runner.run_records import given_up, overtaken
 from fornix.store import Run, RunStatus
+from fornix.store.progress import LARGEST
 from fornix.transfer import stamp
-from fornix.values import moment
+from fornix.values import wire
+from fornix.values.storable import moment
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 
@@ -30,7 +30,11 @@ RUNS = click.argument("numbers", metavar="RUN…", nargs=-1, type=Whole(1, LARGE
 
 agent_option = click.option("--agent", "-a", metavar="NAME", help="Only runs of this agent.")
 key_option = click.option(
-    "--key", "-k", metavar="KEY", shell_complete=names.keys, help="Only runs of this key."
+    "--key",
+    "-k",
+    metavar="KEY",
+    shell_complete=completion_names.keys,
+    help="Only runs of this key.",
 )
 all_option = click.option(
     "--all", "every", is_flag=True, help="All that are parked, by the filters."
@@ -69,7 +73,7 @@ def list_runs(
     with session.open(mode="ro") as memory:
         for row in _found(memory, agent, key, status, limit):
             if session.json:
-                show.document(_fields(row))
+                output.document(_fields(row))
             else:
                 click.echo(_line(row))
 
@@ -98,7 +102,7 @@ def error_of(row: Run) -> dict[str, Any] | None:
     return None if row.error is None else cast("dict[str, Any]", wire.decode(row.error))
 
 
-def _fields(row: Run) -> dict[str, show.Json]:
+def _fields(row: Run) -> dict[str, output.Json]:
     error = error_of(row)
     return {
         "run": row.id,
@@ -115,12 +119,12 @@ def _fields(row: Run) -> dict[str, show.Json]:
 
 
 def _line(row: Run) -> str:
-    age = show.span(max(0.0, time.time() - row.accepted / 1e6))
+    age = output.span(max(0.0, time.time() - row.accepted / 1e6))
     words = [row.agent, str(row.scope.key), f"#{row.number}", f"{age} ago"]
     error = error_of(row)
     if error is not None:
         words.append(f"{error['action']}: {error['type']}: {error['message']}")
-    return f"{row.id:>6}  {row.status:<9}  " + "  ".join(map(show.one_line, words))
+    return f"{row.id:>6}  {row.status:<9}  " + "  ".join(map(output.one_line, words))
 
 
 @command("show")
@@ -137,12 +141,12 @@ def show_run(session: Session, *, number: int) -> None:
         row = require(session, memory, number)
         traced = Trace(memory, row)
         if session.json:
-            show.document(_fields(row) | {"error": error_of(row)} | traced.document())
+            output.document(_fields(row) | {"error": error_of(row)} | traced.document())
             return
-        show.facts([*_facts(row), *_done(traced)])
+        output.facts([*_facts(row), *_done(traced)])
         error = error_of(row)
         if error is not None:
-            click.echo(f"\n{show.plain(error['traceback']).rstrip()}")
+            click.echo(f"\n{output.plain(error['traceback']).rstrip()}")
 
 
 def _facts(row: Run) -> list[tuple[str, str]]:
@@ -153,7 +157,7 @@ def _facts(row: Run) -> list[tuple[str, str]]:
         ("accepted", str(told["accepted"])),
         ("begun", str(told["begun"] or "not yet")),
         ("ended", str(told["ended"] or "not yet")),
-        ("input", show.inline(show.wired(input_of(row)))),
+        ("input", output.inline(output.wired(input_of(row)))),
     ]
     if row.origin is not None:
         facts.append(("instead of", f"run {row.origin}"))
@@ -161,13 +165,13 @@ def _facts(row: Run) -> list[tuple[str, str]]:
     if error is not None:
         said = f"{error['type']}: {error['message']}"
         facts.append(("parked by", f"{said} in action {error['action']!r}"))
-    return [(name, show.one_line(fact)) for name, fact in facts]
+    return [(name, output.one_line(fact)) for name, fact in facts]
 
 
 def _done(traced: Trace) -> Iterator[tuple[str, str]]:
     """Yield what was done so far, a line per step."""
     for step in traced.steps():
-        yield f"step {step['step']}", show.one_line(_brief(step))
+        yield f"step {step['step']}", output.one_line(_brief(step))
     unfinished = traced.unfinished()
     if unfinished is not None:
         calls = len(unfinished["calls"])

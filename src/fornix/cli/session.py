@@ -9,11 +9,11 @@ from typing import Literal, NoReturn
 
 import click
 
-from fornix.cli import show
+from fornix.cli import output
 from fornix.errors import InvalidInput, NotFound
-from fornix.keys import KeyMemory, KnowledgeMemory
 from fornix.llm import ChatModel
-from fornix.memory import DEFAULT_SPACE, Memory
+from fornix.memory.keys import KeyMemory, KnowledgeMemory
+from fornix.memory.memory import DEFAULT_SPACE, Memory
 
 NOTHING_FOUND = 3
 """Exit code: what was asked for is not there."""
@@ -96,28 +96,28 @@ class Session:
     def note(self, text: str) -> None:
         """Say something by the way, on stderr, unless it is to be quiet."""
         if not self.quiet:
-            click.echo(show.plain(text), err=True)
+            click.echo(output.plain(text), err=True)
 
     def say(self, text: str) -> None:
         """Say what was done, on stdout, unless it is to be quiet."""
         if not self.quiet:
-            click.echo(show.plain(text))
+            click.echo(output.plain(text))
 
-    def done(self, text: str, fields: dict[str, show.Json]) -> None:
+    def done(self, text: str, fields: dict[str, output.Json]) -> None:
         """Say what was done: in words, or as a JSON document."""
         if self.json:
-            show.document(fields)
+            output.document(fields)
         else:
             self.say(text)
 
-    def nothing(self, text: str, fields: show.Json | None = None) -> NoReturn:
+    def nothing(self, text: str, fields: output.Json | None = None) -> NoReturn:
         """End the command, because what was asked for is not there.
 
         Args:
             fields: The JSON document that says so, where there is one.
         """
         if self.json and fields is not None:
-            show.document(fields)
+            output.document(fields)
         else:
             self.note(f"fornix: {text}")
         click.get_current_context().exit(NOTHING_FOUND)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, cast
 
-from fornix import wire
-from fornix.cli import show
-from fornix.forgetting import refuse_forgotten
-from fornix.looked import Looked
-from fornix.memory import Memory
-from fornix.progress import ENDED
-from fornix.state import MemoryKind, Overlay, Places
-from fornix.state import deltas as state_deltas
+from fornix.cli import output as show
+from fornix.memory.memory import Memory
+from fornix.sets.forgetting import refuse_forgotten
+from fornix.state import MemoryKind, Overlay, Places, committed_tree
 from fornix.state.paths import spelled
 from fornix.store import Call, Effects, Node, Run, SetRef, StepDone, StoredItem
+from fornix.store.progress import ENDED
+from fornix.store.stored_read_set import Looked
 from fornix.transfer import stamp
-from fornix.values import Path, Value, moment
+from fornix.values import wire
+from fornix.values.storable import Path, Value, moment
 
 Json = show.Json
 Fields = dict[str, Json]
@@ -128,7 +127,7 @@ class Trace:
                 sent=_sent(step),
                 outputs=[_put_out(o.event) for o in self._outputs if o.ordinal == step.ordinal],
             )
-            sensory.apply(state_deltas.restored(cast("Value", changed)))
+            sensory.apply(committed_tree.restored(cast("Value", changed)))
 
     @property
     def _over(self) -> bool:
@@ -197,7 +196,7 @@ def _tree(effects: Effects) -> Iterator[Fields]:
 
 
 def _delta(delta: list[Any]) -> Fields:
-    """Return a change of sensory memory, as `fornix.state.deltas` wrote it."""
+    """Return a change of sensory memory, as `fornix.state.committed_tree` wrote it."""
     kind, path, *rest = delta
     told: Fields = {"path": _path(tuple(path))}
     match kind:

@@ -10,25 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from fornix.compaction import notes
-from fornix.compaction.own import Given, Known, kept, restored
+from fornix.compaction import compactor_notes
+from fornix.compaction.background_worker import BUSY_S, CompactionWorker, Failure
+from fornix.compaction.capacity import FREES_NOTHING, RETIRES_NOTHING, Rooms, frees, full, shrunk
+from fornix.compaction.compactor_notes import Compacted, Listeners, compactions_of
 from fornix.compaction.planning import Workshop, carried_out, drawn, freed, refuse_inside
-from fornix.compaction.room import (
-    FREES_NOTHING,
-    RETIRES_NOTHING,
-    Rooms,
-    frees,
-    full,
-    shrunk,
-)
-from fornix.compaction.stock import NOTHING, Held, Stock, StoreView, View, living
-from fornix.compaction.strategies import Trim
-from fornix.compaction.told import Compacted, Listeners, compactions_of
-from fornix.compaction.worker import BUSY_S, CompactionWorker, Failure
-from fornix.definition import IN_THE_COMMIT
+from fornix.compaction.set_snapshot import NOTHING, Held, Stock, StoreView, View, living
+from fornix.compaction.strategies import Given, Known, Trim, kept, restored
 from fornix.errors import FornixError, InvalidInput, SetBusy, SetFull, StaleItem, Unavailable
-from fornix.scope import Lease, Scope, SetRef
 from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo, Store
+from fornix.store.definition import IN_THE_COMMIT
+from fornix.store.scope import Lease, Scope, SetRef
 
 _LOG = logging.getLogger(__name__)
 
@@ -149,19 +141,19 @@ class Compactions:
             _LOG.warning("a failed compaction could not be noted: %s", type(error).__name__)
             return
         if info is not None:
-            notes.put_failure(self.site.store, info.number, says)
+            compactor_notes.put_failure(self.site.store, info.number, says)
 
     def _look_for_compactor(self, info: SetInfo) -> None:
         """Say once that a set overflows which another process should compact, and none does."""
-        if info.ref in self._warned or not due(info, notes.OVERFLOW):
+        if info.ref in self._warned or not due(info, compactor_notes.OVERFLOW):
             return
-        if not notes.is_seen(self.site.store, self.site.clock()):
+        if not compactor_notes.is_seen(self.site.store, self.site.clock()):
             self._warned.add(info.ref)
             _LOG.warning(
                 "set %r holds more than %.1f times its capacity, its execution is 'external', and "
                 "no compactor was seen lately; start one: fornix compact --watch",
                 info.ref.name,
-                notes.OVERFLOW,
+                compactor_notes.OVERFLOW,
                 extra={"set": info.ref.name, "items": info.items},
             )
 
@@ -234,7 +226,7 @@ class Compactions:
         )
         commit = site.store.commit(batch)
         self.committed(batch.items, commit)
-        notes.put_failure(site.store, number_of(lease), None)
+        compactor_notes.put_failure(site.store, number_of(lease), None)
         return compactions_of(batch.items, commit)[0]
 
     @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from fornix.values import Value
+from fornix.values.storable import Value
 
 SHOWN = 60
 """Characters of a text that a line of a drawn lineage has."""

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from fornix import wire
-from fornix.compaction.own import Own
+from fornix.compaction.clustering import alike, meanings, topics
 from fornix.compaction.plans import CompactionPlan, Derived, checked_plan
-from fornix.compaction.stock import Held, Stock, end_of, place_of, time_of
-from fornix.compaction.strategies import BuiltIn, Merge, Summarize, Trim
-from fornix.compaction.topics import alike, meanings, topics
+from fornix.compaction.set_snapshot import Held, Stock, end_of, place_of, time_of
+from fornix.compaction.strategies import BuiltIn, Merge, Own, Summarize, Trim
 from fornix.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
-from fornix.items import Item
-from fornix.records import Recorder, item_of
-from fornix.scope import SetRef
 from fornix.store import Add, Compact, Link, Record, StoredItem
-from fornix.summarise import Summariser, Summary
-from fornix.values import Value, microseconds, moment
+from fornix.store.items import Item
+from fornix.store.records import Recorder, item_of
+from fornix.store.scope import SetRef
+from fornix.text import Summariser, Summary
+from fornix.values import wire
+from fornix.values.storable import Value, microseconds, moment
 
 STEP = 1_000
 """Items that one step turns into summaries, if nothing says how many."""

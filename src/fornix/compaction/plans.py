@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from fornix.errors import InvalidPlan
-from fornix.items import Item, text_of
+from fornix.store.items import Item, text_of
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 What behaves differently, and why, is told in docs/coming-from/agentscope.md.
 """
 
-from fornix.chat import AgentBase, DialogAgent
-from fornix.conversation import (
+from fornix.agents.chat import AgentBase, DialogAgent
+from fornix.agents.messages import (
     MemoryBase,
     MessageBase,
     Msg,

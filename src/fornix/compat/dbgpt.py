@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from fornix.chat import (
+from fornix.agents.chat import (
     Action,
     ActionOutput,
     AgentContext,
@@ -18,7 +18,7 @@ from fornix.chat import (
     ProfileConfig,
     UserProxyAgent,
 )
-from fornix.layers import (
+from fornix.agents.layers import (
     AgentMemory,
     AgentMemoryFragment,
     DiscardedMemoryFragments,

@@ -1,14 +1,14 @@
 """The memory and the agents of thinker, under their names there, as Python has them.
 
 What maps to what, and where it differs: docs/coming-from/thinker.md. A `Stream` made here keeps
-thinker's rules, `profile="thinker"`; the windows of `fornix.context` keep those of fornix.
+thinker's rules, `profile="thinker"`; the windows of `fornix.agents.windows` keep those of fornix.
 """
 
 from __future__ import annotations
 
 from typing import Unpack
 
-from fornix.automata import (
+from fornix.agents.automata import (
     Automata,
     Decoder,
     Encoder,
@@ -18,12 +18,12 @@ from fornix.automata import (
     Reasoner,
     State,
 )
-from fornix.context import ContextMemory, Input, Observation, Reply, Settings, Stamp, Void
-from fornix.context import Stream as Window
+from fornix.agents.windows import ContextMemory, Input, Observation, Reply, Settings, Stamp, Void
+from fornix.agents.windows import Stream as Window
 from fornix.embed import float8
 from fornix.errors import EpochsSpent, PromptAborted
 from fornix.llm import Unfit
-from fornix.messages import Message
+from fornix.text.messages import Message
 
 __all__ = [
     "AGENT_ABORT",
@@ -104,7 +104,7 @@ class Stream(Window):
     Args:
         cap: How many.
         stratum: What each context begins with; "": nothing.
-        settings: What every window takes; see `fornix.context.Window`.
+        settings: What every window takes; see `fornix.agents.windows.Window`.
     """
 
     def __init__(

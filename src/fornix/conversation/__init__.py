@@ -1,19 +1,7 @@
-"""Conversations: messages, and the memory of them."""
+"""A conversation of a key: messages in their order, marked, searched, and summed up."""
 
-from fornix.conversation.message import MessageBase, Msg, Tht, deserialize
-from fornix.conversation.temporary import MemoryBase, PromptType, TemporaryMemory
-from fornix.dialogue import COMPRESSED, SUMMARY, Compressed, ConversationMemory
+from fornix.conversation.conversation_memory import ConversationMemory
+from fornix.conversation.message_items import COMPRESSED, SUMMARY, Said
+from fornix.conversation.rolling_summary import Compressed
 
-__all__ = [
-    "COMPRESSED",
-    "SUMMARY",
-    "Compressed",
-    "ConversationMemory",
-    "MemoryBase",
-    "MessageBase",
-    "Msg",
-    "PromptType",
-    "TemporaryMemory",
-    "Tht",
-    "deserialize",
-]
+__all__ = ["COMPRESSED", "SUMMARY", "Compressed", "ConversationMemory", "Said"]

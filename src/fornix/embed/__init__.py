@@ -17,6 +17,7 @@ import numpy as np
 from fornix.embed.minilm import MiniLm
 from fornix.embed.minilm_onnx import MiniLmOnnx
 from fornix.embed.static import Static
+from fornix.embed.text_windows import MOST_WINDOWS
 from fornix.embed.vectors import (
     LARGEST,
     ROWS_AND_NUMBERS,
@@ -29,7 +30,6 @@ from fornix.embed.vectors import (
     quantise_each,
     unpack_vector,
 )
-from fornix.embed.windows import MOST_WINDOWS
 from fornix.embed.words import Words
 from fornix.errors import EmbedderFailed, FornixError, InvalidInput
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from fornix.embed import wordpiece
 from fornix.embed.encoder import Encoder, unpack
+from fornix.embed.text_windows import READ, window_starts
 from fornix.embed.vectors import Vectors, as_texts
 from fornix.embed.weights import read_arrays
-from fornix.embed.windows import READ, window_starts
 
 DIMENSIONS = 384
 """Numbers of a vector. Source: all-MiniLM-L6-v2's `config.json`."""

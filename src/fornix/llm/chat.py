@@ -14,8 +14,8 @@ from threading import Lock
 from typing import NotRequired, Protocol, TypeAlias, TypedDict, cast, runtime_checkable
 
 from fornix.errors import InvalidInput
-from fornix.urls import checked_urls, is_image, with_urls
-from fornix.values import counted
+from fornix.values.storable import counted
+from fornix.values.urls import checked_urls, is_image, with_urls
 
 ROLES = ("system", "developer", "user", "assistant")
 """Who may have said a message."""
@@ -45,7 +45,7 @@ Messages: TypeAlias = Sequence[Mapping[str, object]]
 
 @runtime_checkable
 class ToChat(Protocol):
-    """A message of another shape, such as `fornix.conversation.Msg`."""
+    """A message of another shape, such as `fornix.agents.messages.Msg`."""
 
     def to_chat(self) -> Mapping[str, object]:
         """Return it as a dict of ``role``, ``content``, and perhaps ``name`` and ``urls``."""

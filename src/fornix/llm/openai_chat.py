@@ -32,7 +32,7 @@ from fornix.llm.chat import (
     checked_request,
     for_servers,
 )
-from fornix.retries import Retry
+from fornix.values.retries import Retry
 
 OPENAI = "https://api.openai.com/v1"
 """Where the models of OpenAI are."""

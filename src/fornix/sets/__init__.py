@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from fornix.sets.asked import (
-    Execution,
-    clearing,
-    definition,
-    refuse_upkeep,
-    search_options,
-)
-from fornix.sets.tidying import SetTidying
+from fornix.sets.set_compaction import SetTidying
+from fornix.sets.set_options import Execution, clearing, definition, refuse_upkeep, search_options
+from fornix.sets.set_writes import OnExisting
 from fornix.sets.validity import Superseding
-from fornix.sets.writing import OnExisting
 
 __all__ = [
     "Execution",

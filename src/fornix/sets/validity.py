@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from fornix.errors import DuplicateItem, InvalidInput
-from fornix.items import Item
-from fornix.records import as_passed, item_of
-from fornix.sets.writing import SetWrites
+from fornix.sets.set_writes import SetWrites
+from fornix.sets.writer import Call, Change
 from fornix.store import Add, Link, Replace
-from fornix.values import Value, checked_name, microseconds, moment
-from fornix.writer import Call, Change
+from fornix.store.items import Item
+from fornix.store.records import as_passed, item_of
+from fornix.values.storable import Value, checked_name, microseconds, moment
 
 
 class Superseding(SetWrites):

@@ -1,10 +1,10 @@
 """Exact memory: a tree of values per key, read and written through cursors."""
 
-from fornix.state.committed import CommittedTree, Lane, PastTree
-from fornix.state.objects import ExactMemory, MemoryObject
+from fornix.state.committed_tree import CommittedTree, Lane, PastTree
+from fornix.state.memory_object import ExactMemory, MemoryObject
 from fornix.state.overlay import Overlay
 from fornix.state.paths import MAX_LEVELS, MemoryKind, MemoryRef, Places, Resolver, Spelling
-from fornix.state.tree import MISSING, Mark, Snapshot, Tree, TreeLimits, Ttl
+from fornix.state.tree_values import MISSING, Mark, Snapshot, Tree, TreeLimits, Ttl
 
 __all__ = [
     "MAX_LEVELS",

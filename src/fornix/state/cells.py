@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from fornix.errors import ObjectInTheWay, TreeConflict
 from fornix.state.paths import Place, key_of
-from fornix.state.tree import EVER, Branch, Tree
+from fornix.state.tree_values import EVER, Branch, Tree
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
-from fornix.values import Path, Value
+from fornix.values.storable import Path, Value
 
 UNKNOWN: Final = 0
 """Nobody asked the base yet; what lies below may be known all the same."""

@@ -12,11 +12,10 @@ from datetime import timedelta
 from typing import NoReturn, TypeGuard, TypeVar, cast
 
 from fornix.errors import InvalidValue, NotAnObject, TreeConflict, Unsupported, Unusable
-from fornix.moments import AsOf
 from fornix.state.cells import ATOMS, OBJECT, VALUE, WRITTEN, Cell, Cells, copied, in_the_way
-from fornix.state.objects import MemoryObject
+from fornix.state.memory_object import MemoryObject
 from fornix.state.paths import MemoryKind, Place, Places, Resolver, names_of
-from fornix.state.tree import (
+from fornix.state.tree_values import (
     MISSING,
     Branch,
     Expiry,
@@ -42,7 +41,8 @@ from fornix.store import (
     Scope,
     TreeDelta,
 )
-from fornix.values import Path, Value, checked
+from fornix.store.as_of import AsOf
+from fornix.values.storable import Path, Value, checked
 
 Result = TypeVar("Result")
 

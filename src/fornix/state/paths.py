@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, cast
 
 from fornix.errors import InvalidInput, InvalidPath, TooLarge
-from fornix.values import MAX_NAME, Path, Value
+from fornix.values.storable import MAX_NAME, Path, Value
 
 MAX_LEVELS = 100
 """Names in one path, counted from the root; far below Python's recursion limit of 1,000."""

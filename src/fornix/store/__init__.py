@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fornix.changes import (
+from fornix.store.changes import (
     Add,
     Batch,
     Clear,
@@ -45,10 +45,13 @@ from fornix.changes import (
     refs_of,
     unscreened,
 )
-from fornix.definition import Definition, Screened, SetInfo
-from fornix.erasures import Erased, Erasure, Kept, ReceiptState
-from fornix.features import Change, ChangeKind, Feature, Pending
-from fornix.progress import (
+from fornix.store.definition import Definition, Screened, SetInfo
+from fornix.store.erasures import Erased, Erasure, Kept, ReceiptState
+from fornix.store.features import Change, ChangeKind, Feature, Pending
+from fornix.store.finder import Finder
+from fornix.store.lanes import Lanes
+from fornix.store.ledger import OP_RETENTION_US, SWEEP_AFTER_US, SWEPT_AT_ONCE, Ledger
+from fornix.store.progress import (
     Accepted,
     Begin,
     Call,
@@ -63,10 +66,7 @@ from fornix.progress import (
     StepDone,
     Turn,
 )
-from fornix.scope import Lease, Scope, SetRef
-from fornix.store.finder import Finder
-from fornix.store.lanes import Lanes
-from fornix.store.ledger import OP_RETENTION_US, SWEEP_AFTER_US, SWEPT_AT_ONCE, Ledger
+from fornix.store.scope import Lease, Scope, SetRef
 from fornix.store.stats import StoreStats
 
 __all__ = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from fornix.changes import StoredItem
-from fornix.definition import SetInfo
-from fornix.features import Change, Feature, Pending
-from fornix.scope import Scope, SetRef
+from fornix.store.changes import StoredItem
+from fornix.store.definition import SetInfo
+from fornix.store.features import Change, Feature, Pending
+from fornix.store.scope import Scope, SetRef
 
 
 class Finder(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from fornix.progress import Accepted, Call, Input, Output, Retain, Run, RunStatus, StepDone
-from fornix.scope import Scope
+from fornix.store.progress import Accepted, Call, Input, Output, Retain, Run, RunStatus, StepDone
+from fornix.store.scope import Scope
 
 
 class Lanes(Protocol):

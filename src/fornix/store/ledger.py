@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from fornix.changes import Batch, Commit, Compaction, Effects, Node, StoredItem
-from fornix.definition import SetInfo
-from fornix.erasures import Erased, Erasure, Kept
 from fornix.errors import FornixError
-from fornix.scope import Lease, Scope, SetRef
+from fornix.store.changes import Batch, Commit, Compaction, Effects, Node, StoredItem
+from fornix.store.definition import SetInfo
+from fornix.store.erasures import Erased, Erasure, Kept
+from fornix.store.scope import Lease, Scope, SetRef
 from fornix.store.stats import StoreStats
-from fornix.values import Path
+from fornix.values.storable import Path
 
 OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000
 """How long a repetition of an op is recognised at least."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fornix.scope import Lease
-from fornix.values import Value
+from fornix.store.scope import Lease
+from fornix.values.storable import Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,12 +62,14 @@ _LAWS = (
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in (*_PLAYS, *_LAWS)))
 
-from fornix.testing.batches import (  # noqa: E402 - their assertions are to be rewritten
+from fornix.testing.batches import (  # noqa: E402 - their assertions are to be rewritten  # noqa: E402 - the same
     ADA,
     BOB,
     HANDBOOK,
     NOTES,
     NOW,
+    START,
+    Clock,
     add,
     batch,
     record,
@@ -78,16 +80,15 @@ from fornix.testing.chat_server import (  # noqa: E402 - the same
     ChatReply,
     ChatServer,
 )
-from fornix.testing.clock import START, Clock  # noqa: E402 - the same
 from fornix.testing.contract import (  # noqa: E402 - the same
     PersistentStoreContract,
     StoreContract,
 )
-from fornix.testing.machine import store_machine  # noqa: E402 - the same
 from fornix.testing.reads import Follower, differences, reads, tree  # noqa: E402 - the same
 from fornix.testing.replay import play_beside, play_threads, replay  # noqa: E402 - the same
-from fornix.testing.runner import RunnerContract  # noqa: E402 - the same
-from fornix.testing.windows import ContextContract  # noqa: E402 - the same
+from fornix.testing.runner.runner_contract import RunnerContract  # noqa: E402 - the same
+from fornix.testing.store_machine import store_machine  # noqa: E402 - the same
+from fornix.testing.window_contract import ContextContract  # noqa: E402 - the same
 
 __all__ = [
     "ADA",

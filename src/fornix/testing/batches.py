@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TypeAlias
+
+import pytest
 
 from fornix.store import (
     Add,
@@ -23,7 +29,8 @@ from fornix.store import (
     TreeDelta,
     Undo,
 )
-from fornix.values import Value
+from fornix.testing.reads import FAR
+from fornix.values.storable import Value
 
 NOW = 1_800_000_000_000_000
 """The time of a test: in microseconds since 1970, some day in 2027."""
@@ -95,3 +102,72 @@ def write(
     """Commit *changes* on top of whatever is there."""
     base = store.head(scope)
     return store.commit(batch(*changes, scope=scope, time=time, base=base, limits=limits))
+
+
+def again(batch: Batch, *, of: Store, on: Store) -> Batch:
+    """Return a batch that was made looking at *of*, to be committed on *on*.
+
+    Compactions are known by their place among those of their set, versions by id and number.
+    """
+    return replace(batch, items=[_change(change, of, on) for change in batch.items])
+
+
+def _change(change: ItemChange, of: Store, on: Store) -> ItemChange:
+    if isinstance(change, Undo):
+        theirs = [c.id for c in reversed(of.compactions(change.set, limit=FAR))]
+        ours = [c.id for c in reversed(on.compactions(change.set, limit=FAR))]
+        place = theirs.index(change.compaction) if change.compaction in theirs else len(ours)
+        return replace(change, compaction=ours[place] if place < len(ours) else 0)
+    if isinstance(change, Revive):
+        found = of.stored([change.row])
+        versions = on.versions(change.set, found[0].record.id) if found else []
+        rows = [v.row for v in versions if v.version == found[0].version]
+        return replace(change, row=rows[0] if rows else 0)
+    return change
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    """Tells the time that it was set to; each look is a millisecond later.
+
+    Attributes:
+        now: The time it told last.
+    """
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        self.now += timedelta(milliseconds=1)
+        return self.now
+
+    def move(self, **by: float) -> None:
+        """Move on, or back: ``clock.move(hours=1)``."""
+        self.now += timedelta(**by)
+
+
+class Laws:
+    """A group of tests; a backend's test class says how its stores are opened."""
+
+    def open(self, path: Path) -> Store:
+        """Open the store at *path*, a file name in an empty folder."""
+        raise NotImplementedError
+
+    def kill_owner(self, store: Store, owner: str) -> None:
+        """Make *owner*, who may have leases, count as dead from now on."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        """Where a test's store lies."""
+        return tmp_path / "memory.db"
+
+    @pytest.fixture
+    def store(self, path: Path) -> Iterator[Store]:
+        """A new store."""
+        store = self.open(path)
+        yield store
+        store.close()

@@ -38,12 +38,12 @@ from fornix.testing.batches import (
     NOW,
     SECOND,
     AnyChange,
+    Laws,
     add,
     batch,
     record,
     write,
 )
-from fornix.testing.laws import Laws
 from fornix.testing.reads import differences, reads
 
 FULL = SetRef(ADA, "full")

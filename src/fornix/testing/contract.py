@@ -15,13 +15,13 @@ from fornix.testing.lanes import LaneLaws
 from fornix.testing.lineage import LineageLaws
 from fornix.testing.ops import OpLaws
 from fornix.testing.outputs import OutputLaws
-from fornix.testing.past import PastLaws
+from fornix.testing.past_commits import PastLaws
 from fornix.testing.persistence import PersistenceLaws
 from fornix.testing.progress import ProgressLaws
 from fornix.testing.retention import RetentionLaws
-from fornix.testing.screens import ScreenLaws
+from fornix.testing.screening import ScreenLaws
 from fornix.testing.sets import SetLaws
-from fornix.testing.staging import StagingLaws
+from fornix.testing.staged_vectors import StagingLaws
 from fornix.testing.threads import ThreadLaws
 from fornix.testing.tree import TreeLaws
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from fornix.store import Clear, Create, Delete, Effects, Put, Refresh, Replace, Retire, Store
-from fornix.testing.batches import ADA, NOTES, NOW, SECOND, AnyChange, add, batch, record, write
-from fornix.testing.laws import Laws
+from fornix.testing.batches import (
+    ADA,
+    NOTES,
+    NOW,
+    SECOND,
+    AnyChange,
+    Laws,
+    add,
+    batch,
+    record,
+    write,
+)
 from fornix.testing.reads import FAR, tree
-from fornix.values import Path
+from fornix.values.storable import Path
 
 FURNITURE: tuple[AnyChange, ...] = (
     Put(("first",), 1),

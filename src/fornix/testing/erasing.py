@@ -31,8 +31,19 @@ from fornix.store import (
     Turn,
     Undo,
 )
-from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, add, batch, record, write
-from fornix.testing.laws import Laws
+from fornix.testing.batches import (
+    ADA,
+    BOB,
+    HANDBOOK,
+    NOTES,
+    NOW,
+    SECOND,
+    Laws,
+    add,
+    batch,
+    record,
+    write,
+)
 from fornix.testing.reads import FAR, reads
 
 BOOK = SetRef(HANDBOOK, "book")

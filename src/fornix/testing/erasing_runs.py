@@ -6,9 +6,8 @@ import pytest
 
 from fornix.errors import KeyBusy
 from fornix.store import Batch, Store, Turn
-from fornix.testing.batches import ADA, NOW, SECOND, add, write
+from fornix.testing.batches import ADA, NOW, SECOND, Laws, add, write
 from fornix.testing.erasing import forget, known, run_of, step
-from fornix.testing.laws import Laws
 
 
 class ErasingRunLaws(Laws):

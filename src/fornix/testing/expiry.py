@@ -6,8 +6,7 @@ import pytest
 
 from fornix.errors import NotAnObject
 from fornix.store import SWEEP_AFTER_US, Clear, Create, Delete, Node, Put, Refresh, Store
-from fornix.testing.batches import ADA, BOB, NOW, SECOND, add, batch, write
-from fornix.testing.laws import Laws
+from fornix.testing.batches import ADA, BOB, NOW, SECOND, Laws, add, batch, write
 from fornix.testing.reads import FAR, Follower, differences, reads, tree
 
 SOON = NOW + SECOND

@@ -5,9 +5,20 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from fornix.store import Add, Feature, Put, Record, Replace, Retire, SetRef, Store
-from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, add, batch, record, write
+from fornix.testing.batches import (
+    ADA,
+    BOB,
+    HANDBOOK,
+    NOTES,
+    NOW,
+    SECOND,
+    Laws,
+    add,
+    batch,
+    record,
+    write,
+)
 from fornix.testing.items import WHOLE, only
-from fornix.testing.laws import Laws
 from fornix.testing.reads import FAR, Follower
 from fornix.testing.sets import info
 

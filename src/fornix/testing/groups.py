@@ -12,9 +12,8 @@ from fornix.errors import (
     StaleRun,
 )
 from fornix.store import Commit, Input, Put, Scope, SetRef, Step, Store
-from fornix.testing.batches import ADA, BOB, NOTES, NOW, add, batch
+from fornix.testing.batches import ADA, BOB, NOTES, NOW, Laws, add, batch
 from fornix.testing.lanes import BEGIN, accept, asked, leased, there, told
-from fornix.testing.laws import Laws
 from fornix.testing.progress import PUT, committed
 from fornix.testing.threads import at_once
 

@@ -23,10 +23,21 @@ from fornix.store import (
     Scope,
     Store,
 )
-from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, add, batch, record, write
+from fornix.testing.batches import (
+    ADA,
+    BOB,
+    HANDBOOK,
+    NOTES,
+    NOW,
+    SECOND,
+    Laws,
+    add,
+    batch,
+    record,
+    write,
+)
 from fornix.testing.finder import waiting
 from fornix.testing.items import only
-from fornix.testing.laws import Laws
 from fornix.testing.sets import BOOK, info
 
 CALLS: dict[str, Callable[[Store], object]] = {

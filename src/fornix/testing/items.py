@@ -8,8 +8,7 @@ import pytest
 
 from fornix.errors import DuplicateItem, StaleItem
 from fornix.store import Add, Record, Replace, Retire, Scope, SetRef, Store, StoredItem
-from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, add, record, write
-from fornix.testing.laws import Laws
+from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, Laws, add, record, write
 from fornix.testing.reads import pages
 from fornix.testing.tree import WORDS
 

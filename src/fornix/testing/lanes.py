@@ -24,8 +24,7 @@ from fornix.store import (
     TreeDelta,
     Turn,
 )
-from fornix.testing.batches import ADA, BOB, HANDBOOK, NOW, SECOND, batch, write
-from fornix.testing.laws import Laws
+from fornix.testing.batches import ADA, BOB, HANDBOOK, NOW, SECOND, Laws, batch, write
 from fornix.testing.threads import at_once
 
 CY = Scope("app", "cy")

@@ -41,13 +41,13 @@ from fornix.testing.batches import (
     NOW,
     SECOND,
     AnyChange,
+    Laws,
     add,
     batch,
     record,
     write,
 )
 from fornix.testing.items import WHOLE, ids, only
-from fornix.testing.laws import Laws
 from fornix.testing.reads import differences, reads
 from fornix.testing.sets import BOOK, info
 

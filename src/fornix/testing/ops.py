@@ -6,8 +6,7 @@ import pytest
 
 from fornix.errors import IdempotencyConflict, StaleItem, StaleRun
 from fornix.store import Batch, Node, Put, Retire, Store
-from fornix.testing.batches import ADA, BOB, DAY, NOTES, NOW, SECOND, add, batch, write
-from fornix.testing.laws import Laws
+from fornix.testing.batches import ADA, BOB, DAY, NOTES, NOW, SECOND, Laws, add, batch, write
 from fornix.testing.reads import differences, reads
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from fornix.errors import NotFound, OutputsPruned
 from fornix.store import Call, Input, Retain, Scope, Step, Store
-from fornix.testing.batches import ADA, BOB, DAY, NOW, SECOND
+from fornix.testing.batches import ADA, BOB, DAY, NOW, SECOND, Laws
 from fornix.testing.lanes import BEGIN, accept, asked, end, leased, there, told, turn
-from fornix.testing.laws import Laws
 
 ALL = Retain(age=timedelta(microseconds=0), dedupe_for=timedelta(microseconds=0))
 """Keep nothing."""

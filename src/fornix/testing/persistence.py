@@ -28,11 +28,21 @@ from fornix.store import (
     Turn,
     Undo,
 )
-from fornix.testing.batches import ADA, HANDBOOK, NOTES, NOW, SECOND, add, batch, record, write
+from fornix.testing.batches import (
+    ADA,
+    HANDBOOK,
+    NOTES,
+    NOW,
+    SECOND,
+    Laws,
+    add,
+    batch,
+    record,
+    write,
+)
 from fornix.testing.finder import waiting
 from fornix.testing.items import only
 from fornix.testing.lanes import BEGIN, accept, asked, end, leased, told
-from fornix.testing.laws import Laws
 from fornix.testing.reads import FAR, Follower, differences, reads
 from fornix.testing.sets import BOOK
 

@@ -29,9 +29,8 @@ from fornix.store import (
     Store,
     Turn,
 )
-from fornix.testing.batches import ADA, BOB, NOW, SECOND, add, batch, write
+from fornix.testing.batches import ADA, BOB, NOW, SECOND, Laws, add, batch, write
 from fornix.testing.lanes import BEGIN, accept, leased, there, told, turn
-from fornix.testing.laws import Laws
 from fornix.testing.reads import differences, reads
 
 PUT = Put(("a",), 1)

@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from fornix import wire
 from fornix.errors import FornixError
 from fornix.store import Accepted, Batch, Begin, Commit, Input, Put, Step, Store
-from fornix.stores.ram import RamStore
-from fornix.testing.again import again as told_again
+from fornix.store.ram import RamStore
 from fornix.testing.batches import NOW
-from fornix.testing.game import AGENTS, LaneGame, answer, said
-from fornix.testing.play import SCOPES, Player, embed_some, vectors_of
+from fornix.testing.batches import again as told_again
+from fornix.testing.random_batches import SCOPES, Player, embed_some, vectors_of
 from fornix.testing.reads import Follower, differences, reads
+from fornix.testing.run_machine import AGENTS, LaneGame, answer, said
+from fornix.values import wire
 
 
 @dataclass

@@ -22,10 +22,9 @@ from fornix.store import (
     Turn,
     Undo,
 )
-from fornix.testing.batches import ADA, BOB, NOTES, NOW, SECOND, add, record, write
+from fornix.testing.batches import ADA, BOB, NOTES, NOW, SECOND, Laws, add, record, write
 from fornix.testing.items import ids, only
 from fornix.testing.lanes import BEGIN, accept, leased, told
-from fornix.testing.laws import Laws
 from fornix.testing.lineage import derived, into, last
 from fornix.testing.reads import Follower
 from fornix.testing.sets import info

@@ -19,11 +19,22 @@ from fornix.store import (
     SetRef,
     Store,
 )
-from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, add, batch, record, write
+from fornix.testing.batches import (
+    ADA,
+    BOB,
+    HANDBOOK,
+    NOTES,
+    NOW,
+    SECOND,
+    Laws,
+    add,
+    batch,
+    record,
+    write,
+)
 from fornix.testing.items import ids
-from fornix.testing.laws import Laws
 from fornix.testing.tree import WORDS
-from fornix.values import Value
+from fornix.values.storable import Value
 
 BOOK = SetRef(HANDBOOK, "book")
 TRIM = Definition(capacity=2)

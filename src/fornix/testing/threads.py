@@ -9,9 +9,8 @@ from typing import TypeVar
 
 from fornix.errors import StaleItem, StaleRun
 from fornix.store import Batch, Commit, Node, Put, Replace, SetRef, Store
-from fornix.testing.batches import ADA, NOTES, NOW, add, batch, record, write
+from fornix.testing.batches import ADA, NOTES, NOW, Laws, add, batch, record, write
 from fornix.testing.items import ids, only
-from fornix.testing.laws import Laws
 from fornix.testing.reads import Follower, pages
 from fornix.testing.sets import info
 

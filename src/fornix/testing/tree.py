@@ -6,14 +6,13 @@ from typing import cast
 
 import pytest
 
-from fornix import wire
 from fornix.errors import NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Node, Put, Scope, Store
-from fornix.testing.batches import ADA, BOB, HANDBOOK, NOW, AnyChange, add, write
-from fornix.testing.laws import Laws
-from fornix.testing.play import VALUES
+from fornix.testing.batches import ADA, BOB, HANDBOOK, NOW, AnyChange, Laws, add, write
+from fornix.testing.random_batches import VALUES
 from fornix.testing.reads import tree
-from fornix.values import Path, Value
+from fornix.values import wire
+from fornix.values.storable import Path, Value
 
 OBJECT = Node(is_object=True)
 

@@ -4,7 +4,7 @@ docs/import-export.md describes the formats. An import first reads its whole fil
 if every record can be used; it adds nothing twice, however often it is repeated.
 """
 
-from fornix.transfer.entries import ItemLine, read_time
+from fornix.transfer.dry_run import Survey, check, survey
 from fornix.transfer.export import (
     LAST,
     Selection,
@@ -14,13 +14,13 @@ from fornix.transfer.export import (
     stamp,
     walk_tree,
 )
-from fornix.transfer.files import Imported, import_file, opened, survey_file
-from fornix.transfer.foreign import Target
-from fornix.transfer.history import history_lines
-from fornix.transfer.layouts import LAYOUTS, Layout, entries, layout_of
-from fornix.transfer.load import CHUNK, Load, Loaded
-from fornix.transfer.source import Source
-from fornix.transfer.survey import Survey, check, survey
+from fornix.transfer.foreign_formats import Target
+from fornix.transfer.history_export import history_lines
+from fornix.transfer.import_entries import ItemLine, read_time
+from fornix.transfer.import_files import Imported, import_file, opened, survey_file
+from fornix.transfer.import_formats import LAYOUTS, Layout, entries, layout_of
+from fornix.transfer.import_source import Source
+from fornix.transfer.importing import CHUNK, Load, Loaded
 
 __all__ = [
     "CHUNK",

@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import cast
 
 from fornix.errors import InvalidInput
-from fornix.items import Item
-from fornix.transfer.entries import Skipped
-from fornix.transfer.foreign import label_of, name_of
-from fornix.values import Value
+from fornix.store.items import Item
+from fornix.transfer.foreign_formats import label_of, name_of
+from fornix.transfer.import_entries import Skipped
+from fornix.values.storable import Value
 
 SHOWN = ("text", "multimodal_text", "code", "execution_output")
 """Kinds of content that the chat shows as what was said."""

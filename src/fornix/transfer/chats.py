@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
 from fornix.errors import InvalidInput
-from fornix.items import Item
+from fornix.store.items import Item
 from fornix.transfer import chatgpt
-from fornix.transfer.documents import Record
-from fornix.transfer.entries import ItemLine, Skipped, objects_of
-from fornix.transfer.foreign import Reader, inside, label_of, metadata_of, name_of
-from fornix.values import Value
+from fornix.transfer.foreign_formats import Reader, inside, label_of, metadata_of, name_of
+from fornix.transfer.import_entries import ItemLine, Skipped, objects_of
+from fornix.transfer.json_stream import Record
+from fornix.values.storable import Value
 
 FIELDS = {"id", "role", "content", "speaker", "session", "time", "metadata", "importance"}
 """Fields of a message that are something of an item; the others become metadata."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fornix import wire
-from fornix.items import Item, text_of
-from fornix.memory import Memory
-from fornix.records import item_of
-from fornix.scope import is_hidden
+from fornix.memory.memory import Memory
 from fornix.store import Node, Scope, SetInfo, SetRef, Store, StoredItem
-from fornix.values import Path, Value, checked_name, moment
+from fornix.store.items import Item, text_of
+from fornix.store.records import item_of
+from fornix.store.scope import is_hidden
+from fornix.values import wire
+from fornix.values.storable import Path, Value, checked_name, moment
 
 FORMAT = 1
 """The version of the format that `export_lines` writes."""

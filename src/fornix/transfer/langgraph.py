@@ -14,12 +14,12 @@ from typing import Any, ClassVar, cast
 import apsw
 
 from fornix.errors import InvalidInput, StoreBusy
-from fornix.items import Item, text_of
-from fornix.transfer.documents import Record
-from fornix.transfer.entries import ItemLine, Skipped, texts_of
-from fornix.transfer.foreign import Reader, label_of
-from fornix.transfer.source import Source
-from fornix.values import Value, checked_name
+from fornix.store.items import Item, text_of
+from fornix.transfer.foreign_formats import Reader, label_of
+from fornix.transfer.import_entries import ItemLine, Skipped, texts_of
+from fornix.transfer.import_source import Source
+from fornix.transfer.json_stream import Record
+from fornix.values.storable import Value, checked_name
 
 EXPIRED = "had expired"
 PAGE = 500

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, cast
 
 from fornix.errors import InvalidInput
-from fornix.items import Item
-from fornix.transfer.documents import Record
-from fornix.transfer.entries import ItemLine, Skipped, texts_of
-from fornix.transfer.foreign import Reader, Target, inside
-from fornix.values import Value, checked_name
+from fornix.store.items import Item
+from fornix.transfer.foreign_formats import Reader, Target, inside
+from fornix.transfer.import_entries import ItemLine, Skipped, texts_of
+from fornix.transfer.json_stream import Record
+from fornix.values.storable import Value, checked_name
 
 UNKNOWN = "is a relation of an entity that is not there"
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import ClassVar, cast
 
 from fornix.errors import InvalidInput
-from fornix.items import Item
-from fornix.transfer.documents import Record
-from fornix.transfer.entries import ItemLine, Skipped
-from fornix.transfer.foreign import Reader, label_of, metadata_of, name_of
-from fornix.values import Value
+from fornix.store.items import Item
+from fornix.transfer.foreign_formats import Reader, label_of, metadata_of, name_of
+from fornix.transfer.import_entries import ItemLine, Skipped
+from fornix.transfer.json_stream import Record
+from fornix.values.storable import Value
 
 FIELDS = {"id", "memory", "content", "metadata", "created_at", "hash", "score", "category_ids"}
 """Fields of a memory that are something of an item, or are made anew; others become metadata."""

@@ -6,7 +6,6 @@ agent of these names is run by `fornix.LocalRunner`. Where fornix differs is on 
 from Flink Agents".
 """
 
-from fornix.agent import Agent
 from fornix.compaction import Summarize, Trim
 from fornix.compat.flink_agents.runs import RunnerContext, action, memory_events
 from fornix.compat.flink_agents.sets import (
@@ -19,8 +18,8 @@ from fornix.compat.flink_agents.sets import (
     MemorySet,
     MemorySetItem,
 )
-from fornix.events import Event, InputEvent, OutputEvent
-from fornix.memory_events import (
+from fornix.events.events import Event, InputEvent, OutputEvent
+from fornix.events.memory_events import (
     LongTermGetEvent,
     LongTermSearchEvent,
     LongTermUpdateEvent,
@@ -30,7 +29,8 @@ from fornix.memory_events import (
     ShortTermReadEvent,
     ShortTermWriteEvent,
 )
-from fornix.memory_events import RunBeginEvent as AgentRunBeginEvent
+from fornix.events.memory_events import RunBeginEvent as AgentRunBeginEvent
+from fornix.runs.agent import Agent
 from fornix.state import MemoryKind as MemoryType
 from fornix.state import MemoryObject, MemoryRef
 

@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from fornix.agent import Condition, OnError
-from fornix.agent import action as _action
-from fornix.calls import Durable
 from fornix.compat.flink_agents.sets import Knowledge, LongTermMemory
 from fornix.errors import InvalidInput
-from fornix.events import Event
-from fornix.memory_events import Detail, MemoryEvents
-from fornix.retries import Retry
+from fornix.events.events import Event
+from fornix.events.memory_events import Detail, MemoryEvents
+from fornix.runs.agent import Condition, OnError
+from fornix.runs.agent import action as _action
+from fornix.runs.durable_calls import Durable
+from fornix.runs.task import RunInfo
+from fornix.runs.task import RunnerContext as _RunnerContext
 from fornix.state import MemoryObject
-from fornix.task import RunInfo
-from fornix.task import RunnerContext as _RunnerContext
+from fornix.values.retries import Retry
 
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any]")
 

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias, cast
 
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, InvalidValue
-from fornix.items import Item, text_of
-from fornix.keys import KeySets, KnowledgeMemory
+from fornix.memory.keys import KeySets, KnowledgeMemory
 from fornix.sets import Execution
 from fornix.sets import KnowledgeSet as _KnowledgeSet
 from fornix.sets import MemorySet as _MemorySet
-from fornix.values import Value
+from fornix.store.items import Item, text_of
+from fornix.values.storable import Value
 
 
 @dataclass(frozen=True, slots=True)

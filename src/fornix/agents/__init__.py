@@ -1,0 +1,1 @@
+"""The systems whose users we serve: windows, layers, messages, chat, automata."""

@@ -1,0 +1,30 @@
+"""Agents that are prompted, each prompt a run: `Automata`, and `Manifold`, which calls tools."""
+
+from fornix.agents.automata.automata import Automata, Manifold
+from fornix.agents.automata.roles import (
+    Answer,
+    Decoder,
+    Encoder,
+    Epoch,
+    Phase,
+    Reasoner,
+    State,
+    accept,
+    as_prompt,
+    as_text,
+)
+
+__all__ = [
+    "Answer",
+    "Automata",
+    "Decoder",
+    "Encoder",
+    "Epoch",
+    "Manifold",
+    "Phase",
+    "Reasoner",
+    "State",
+    "accept",
+    "as_prompt",
+    "as_text",
+]

@@ -1,0 +1,277 @@
+"""The cycle of an agent, as an action: ask the model, judge the reply, remember, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from fornix.agents.automata.roles import Phase, State, read_answer
+from fornix.agents.automata.tools import ToolCall, Tools, told
+from fornix.agents.windows import ContextMemory, Input, Observation, Outcome, Reply, Stamp
+from fornix.errors import EpochsSpent, InvalidInput, ModelAnswerInvalid, PromptAborted
+from fornix.events.events import Event, OutputEvent
+from fornix.llm import Unfit
+from fornix.runs.agent import Agent, action
+from fornix.runs.durable_calls import Durable
+from fornix.runs.task import RunnerContext
+from fornix.text.messages import Message
+from fornix.values.retries import Retry
+from fornix.values.storable import in_span
+
+OUTCOMES: dict[Phase, Outcome] = {
+    "return": "accepted",
+    "ask": "accepted",
+    "refine": "rejected",
+    "retry": "rejected",
+    "abort": "aborted",
+}
+"""What became of a reply, by what its reasoner says."""
+
+
+class Prompted(Event):
+    """What an agent is prompted with.
+
+    Attributes:
+        given: What was passed; of a message its dict.
+        name: Which prompt it is; two of one name are one.
+        is_message: It was a `Message`.
+        once: The window is purged first.
+    """
+
+    given: Any
+    name: str
+    is_message: bool = False
+    once: bool = False
+
+    @classmethod
+    def of(cls, given: object, name: str, *, once: bool) -> Prompted:
+        """Return the event that says what was passed to `prompt`."""
+        if isinstance(given, Message):
+            return cls(given.to_dict(), name, is_message=True, once=once)
+        return cls(given, name, once=once)
+
+    @property
+    def passed(self) -> object:
+        """What was passed."""
+        return Message.from_dict(self.given) if self.is_message else self.given
+
+
+@dataclass(slots=True)
+class End:
+    """How a prompt ended.
+
+    Attributes:
+        value: What the decoder made of the reply.
+        error: Why the prompt was given up; None: the reply was accepted.
+    """
+
+    reply: Reply
+    value: Any = None
+    error: Exception | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return what of it is stored, as the output of the run."""
+        made = {"reply": self.reply.content.to_dict(), "importance": self.reply.importance}
+        return made if self.error is None else made | {"aborted": str(self.error)}
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Somebody who waits for a prompt in this process, where its end is known whole.
+
+    Attributes:
+        end: How it ended.
+        error: What it failed with.
+        left: Was interrupted, and waits no longer.
+    """
+
+    end: End | None = None
+    error: Exception | None = None
+    left: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an agent is made of, as functions."""
+
+    model: Callable[[list[dict[str, str]]], object]
+    model_name: str
+    memory: ContextMemory
+    encode: Callable[[Any], object]
+    decode: Callable[[Reply], object]
+    deduct: Callable[[State], object]
+    tools: Tools
+    max_epochs: int
+    keep_rejected: bool = False
+    retry: Retry | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """One answer of the model, and what follows from it."""
+
+    state: State
+    created: Stamp
+    calls: tuple[ToolCall, ...] = ()
+    phase: Phase = "return"
+    said: object = None
+
+    @property
+    def query(self) -> Message:
+        """What is asked next."""
+        return Message.of(cast("Message | str", self.said), "user")
+
+
+class Cycle(Agent):
+    """The agent behind an `Automata`; its runs are prompts.
+
+    Attributes:
+        parts: What it is made of.
+        waiting: Who waits in this process, by the name of the prompt.
+    """
+
+    on_failed = "next"
+
+    def __init__(self, name: str, parts: Parts) -> None:
+        super().__init__(name)
+        self.parts = parts
+        self.waiting: dict[str, Waiting] = {}
+
+    @action(Prompted)
+    def prompt(self, event: Prompted, ctx: RunnerContext) -> None:
+        """Do a prompt from its beginning to its end; what the window takes in is its batch."""
+        waiting = self.waiting.get(event.name, Waiting())
+        if waiting.left:  # a runner begins an interrupted task anew
+            raise PromptAborted("interrupted")
+        try:
+            end = self._cycle(event, ctx.durable)
+        except Exception as error:
+            waiting.error = error
+            raise
+        except BaseException:
+            waiting.left = True
+            raise
+        waiting.end = end
+        ctx.send_event(OutputEvent(end.plain()))
+
+    def _cycle(self, event: Prompted, durable: Durable) -> End:
+        parts = self.parts
+        if event.once:
+            parts.memory.purge()
+        prompt = _message(parts.encode(event.passed))
+        context = self._context(prompt)
+        epoch = 0
+        while True:
+            epoch += 1
+            turn = self._asked(durable, State(epoch, event.passed, prompt, _NO_REPLY), context)
+            if turn.calls:
+                self._call(durable, turn)
+            else:
+                self._judge(turn)
+            self._remember(turn)
+            if turn.phase == "return":
+                return End(turn.state.reply, turn.state.value)
+            if turn.phase == "abort":
+                return End(turn.state.reply, error=_why(turn.said))
+            if turn.phase != "retry":
+                prompt = turn.query
+                context = self._context(prompt)
+
+    def _context(self, prompt: Message) -> list[dict[str, str]]:
+        """Return what the model is told: the window's context, with the tools it may call."""
+        memory, instructions = self.parts.memory, self.parts.tools.instructions
+        found = cast("object", memory.context(prompt))  # of a user's own
+        listed = list(cast("Sequence[object]", found)) if isinstance(found, Sequence) else [found]
+        if wrong := [one for one in listed if not isinstance(one, Message)]:
+            name = type(memory).__name__
+            raise InvalidInput(
+                f"the context of {name} must be a list of messages, not {wrong[0]!r}"
+            )
+        messages = cast("list[Message]", listed)
+        if instructions:
+            first = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
+            messages.insert(first, Message.stratum(instructions))
+        return [message.to_chat() for message in messages]
+
+    def _asked(self, durable: Durable, state: State, context: list[dict[str, str]]) -> Turn:
+        """Return the model's answer; of a run that goes on, the one that it gave before."""
+        parts = self.parts
+
+        def model(epoch: int) -> dict[str, str]:
+            del epoch  # it tells this call from the others
+            text = parts.model([dict(message) for message in context])
+            if not isinstance(text, str):
+                problem = f"it returned {type(text).__name__}, not a text"
+                raise ModelAnswerInvalid(parts.model_name, problem)
+            return {"text": str.__str__(text), "created": str(Stamp.new())}
+
+        said = durable.using(name="model", retry=parts.retry)(model, state.epoch)
+        created = Stamp(said["created"])
+        calls = parts.tools.calls(said["text"])
+        ids = tuple(f"{created}.{n}" for n in range(len(calls)))
+        reply = Reply(Message(said["text"], "assistant", calls=ids))
+        return Turn(State(state.epoch, state.input, state.prompt, reply), created, calls)
+
+    def _judge(self, turn: Turn) -> None:
+        """Have a reply decoded, and the reasoner say what follows."""
+        state, value, feedback = turn.state, None, None
+        try:
+            value = self.parts.decode(state.reply)
+        except Unfit as error:
+            feedback = str(error)
+        reply = state.reply
+        in_span(reply.importance, "the importance that the decoder set", least=0, most=1)
+        if reply.importance and reply.scored_by is None:
+            reply.scored_by = "decoder"
+        turn.state = replace(state, value=value, feedback=feedback)
+        turn.phase, turn.said = read_answer(self.parts.deduct(turn.state))
+        if turn.phase not in ("return", "abort") and state.epoch >= self.parts.max_epochs:
+            turn.phase, turn.said = "abort", EpochsSpent(self.parts.max_epochs)
+
+    def _call(self, durable: Durable, turn: Turn) -> None:
+        """Call the tools that a reply asks for; what they return is asked about next."""
+        tools, limit = self.parts.tools, self.parts.max_epochs
+        if turn.state.epoch >= limit:  # nobody would hear what they return
+            turn.phase, turn.said = "abort", EpochsSpent(limit)
+            return
+        answers: list[str] = []
+        for call in turn.calls:
+            using = durable.using(name="tool", reconcile=tools.reconciler(call))
+            heard = told(using(tools.call, call.tool, call.arguments))
+            if heard.aborted is not None:
+                turn.phase, turn.said = "abort", heard.aborted
+                return
+            answers.append(heard.text)
+        ids = turn.state.reply.content.calls
+        turn.phase, turn.said = "ask", Message("\n".join(answers), "tool", answers=ids)
+
+    def _remember(self, turn: Turn) -> None:
+        """Have the window take in a turn, unless it was thrown away."""
+        if turn.phase == "retry" and not self.parts.keep_rejected:
+            return
+        state = turn.state
+        self.parts.memory.commit(
+            Observation(
+                Input(state.prompt),
+                state.reply,
+                created=turn.created,
+                outcome=OUTCOMES[turn.phase],
+            )
+        )
+
+
+_NO_REPLY = Reply(Message("", "assistant"))
+
+
+def _message(given: object) -> Message:
+    if not isinstance(given, Message | str):
+        raise InvalidInput(f"an encoder returns a str or a Message, not {given!r}")
+    return Message.of(given, "user")
+
+
+def _why(said: object) -> Exception:
+    """Return the error that says why a prompt was given up."""
+    if isinstance(said, Exception):
+        return said
+    return PromptAborted("the prompt was given up" if said is None else f"given up: {said}")

@@ -1,0 +1,218 @@
+"""Tools: functions that a model may have called, by a JSON text in its answer."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from fornix.errors import InvalidInput, InvalidValue, PromptAborted
+from fornix.llm import Unfit, read_json
+from fornix.runs.durable_calls import Reconcile, message_of, options_of
+from fornix.values.storable import Value, checked, checked_name, counted
+
+_LOG = logging.getLogger(__name__)
+
+Tool: TypeAlias = Callable[..., Any]
+
+MOST_TOLD = 32_000
+"""Characters of what one call of a tool returned that a model is told, unless an agent says."""
+
+HOW_TO_CALL = """\
+You have tools. To call one, answer with nothing but JSON: {"tool": "its name", "arguments": {…}}, \
+or a list of such objects to call several. You are then told what they returned. Once you know \
+enough, answer in plain text.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that a model asks for.
+
+    Attributes:
+        tool: The name that it said; perhaps of no tool.
+        arguments: By name.
+    """
+
+    tool: str
+    arguments: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of a call.
+
+    Attributes:
+        text: What the model is told.
+        aborted: Why the tool gave the whole prompt up; None: it did not.
+    """
+
+    text: str
+    aborted: str | None = None
+
+
+class Tools:
+    """The functions that a model may call, by name.
+
+    Args:
+        given: Plain functions; a tool's name is its function's, unless a dict gives another.
+        most: Characters of what one call returned that a model is told; None: all.
+
+    Raises:
+        InvalidInput: One is no plain function, has no name, or one that another has.
+    """
+
+    def __init__(
+        self, given: Iterable[Tool] | Mapping[str, Tool], *, most: int | None = MOST_TOLD
+    ) -> None:
+        self._most = None if most is None else counted(most, "tool_chars")
+        if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"tools are a list of functions, or a dict of them, not {given!r}")
+        named = cast("Mapping[str, Tool]", given) if isinstance(given, Mapping) else None
+        pairs = ((_name(f), f) for f in given) if named is None else named.items()
+        self._tools: dict[str, Tool] = {}
+        for name, function in cast("Iterable[tuple[str, Tool]]", pairs):
+            if checked_name(name, "a tool's name") in self._tools:
+                raise InvalidInput(f"two tools are named {name!r}; name them in a dict")
+            if not callable(function) or inspect.iscoroutinefunction(function):
+                raise InvalidInput(f"tool {name!r} must be a plain function, not {function!r}")
+            self._tools[name] = function
+
+    @property
+    def instructions(self) -> str:
+        """What the model is told of them: how a call looks, and each with its first sentence."""
+        if not self._tools:
+            return ""
+        return HOW_TO_CALL + "\n".join(f"- {_shown(n, f)}" for n, f in self._tools.items())
+
+    def calls(self, said: str) -> tuple[ToolCall, ...]:
+        """Return the calls that an answer of a model is; none: it is an answer to the user."""
+        if not self._tools:
+            return ()
+        try:
+            found = read_json(said)
+        except Unfit:
+            return ()
+        listed = cast("list[object]", found) if isinstance(found, list) else [found]
+        read = [_call(one) for one in listed]
+        return () if None in read else tuple(cast("list[ToolCall]", read))
+
+    def reconciler(self, call: ToolCall) -> Reconcile | None:
+        """Return what tells what became of a call that a dying process made; see `durable`."""
+        found = options_of(self._tools.get(call.tool)).reconcile
+        return None if found is None else lambda: self._answered(call.tool, found())
+
+    def call(self, tool: str, arguments: dict[str, Value]) -> str:
+        """Return what the model is told of a call, as JSON.
+
+        What a tool raises is told, so that the model can do otherwise; so is a call that cannot be
+        made. Of what is longer than it may be the beginning is told, and that it is one.
+
+        Raises:
+            InvalidValue: The tool returned what is no JSON.
+        """
+        function = self._tools.get(tool)
+        if function is None:
+            return _failed(tool, f"there is no such tool; there are {', '.join(self._tools)}")
+        if problem := _misfit(function, arguments):
+            return _failed(tool, problem)
+        try:
+            value = function(**arguments)
+        except PromptAborted as error:
+            return json.dumps({"tool": tool, "aborted": message_of(error)}, ensure_ascii=False)
+        except Exception as error:  # noqa: BLE001 - the edge to a user's tool: its caller, a model, is told
+            _LOG.warning("a tool raised", extra={"tool": tool, "error": type(error).__name__})
+            problem = f"{type(error).__name__}: {message_of(error)}"
+            return _failed(tool, problem if self._most is None else problem[: self._most])
+        return self._answered(tool, value)
+
+    def _answered(self, tool: str, value: object) -> str:
+        plain = checked(value, where=f"what tool {tool!r} returned")
+        try:
+            text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            hint = "return what JSON can say, or a text"
+            raise InvalidValue(f"what tool {tool!r} returned", str(error), hint=hint) from None
+        said: dict[str, object] = {"tool": tool, "answer": plain}
+        whole = plain if isinstance(plain, str) else text
+        if self._most is not None and len(whole) > self._most:
+            said["answer"] = whole[: self._most]
+            said["cut"] = f"this is the beginning: {self._most:,} of {len(whole):,} characters"
+        return json.dumps(said, ensure_ascii=False)
+
+
+def told(text: str) -> Told:
+    """Return what `Tools.call` said, read."""
+    return Told(text, cast("dict[str, str | None]", json.loads(text)).get("aborted"))
+
+
+def _name(function: object) -> str:
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise InvalidInput(f"tool {function!r} has no name; pass tools as a dict of names")
+    return name
+
+
+def _shown(name: str, function: Tool) -> str:
+    text = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
+    takes = _signature(function) or "(…)"
+    return f"{name}{takes}: {text}" if text else f"{name}{takes}"
+
+
+class _AsWritten:
+    """An annotation that was not evaluated, shown without quotes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _signature(function: Tool) -> str:
+    """Return what a function takes and returns; "": of one in C, which does not say."""
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return ""
+
+    def plain(annotation: object) -> object:
+        return _AsWritten(annotation) if isinstance(annotation, str) else annotation
+
+    taken = [p.replace(annotation=plain(p.annotation)) for p in found.parameters.values()]
+    returned = plain(found.return_annotation)
+    return str(found.replace(parameters=taken, return_annotation=returned))
+
+
+def _call(found: object) -> ToolCall | None:
+    if not isinstance(found, dict):
+        return None
+    given = cast("dict[str, Value]", found)
+    tool, arguments = given.get("tool"), given.get("arguments", {})
+    if not (isinstance(tool, str) and tool and isinstance(arguments, dict)):
+        return None
+    if not given.keys() <= {"tool", "arguments"}:
+        return None
+    try:
+        checked(cast("object", found))
+    except InvalidInput:  # half a character, or too deep a nest: no tool could be given that
+        return None
+    return ToolCall(tool, arguments)
+
+
+def _misfit(function: Tool, arguments: dict[str, Value]) -> str:
+    """Return why a function does not take arguments; "": it does."""
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        return f"it takes {_signature(function)}: {error}"
+    except ValueError:
+        return ""  # of a function in C, which does not say
+    return ""
+
+
+def _failed(tool: str, problem: str) -> str:
+    return json.dumps({"tool": tool, "error": problem}, ensure_ascii=False)

@@ -1,0 +1,420 @@
+"""Agents that talk to each other, and remember what was said: DB-GPT's `ConversableAgent`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self, cast
+
+from fornix.agents.chat.actions import Action, ActionOutput, asked_for, awaited, checked_output
+from fornix.agents.chat.agent_messages import AgentMessage
+from fornix.agents.chat.agent_profile import AgentContext, LLMConfig, ProfileConfig, listed
+from fornix.agents.chat.exchange import Exchange
+from fornix.agents.chat.prompt_templates import (
+    SYSTEM,
+    USER,
+    WRITE,
+    check_installed,
+    language_name,
+    rendered,
+)
+from fornix.agents.layers import AgentMemory, AgentMemoryFragment, MemoryFragment, memories_text
+from fornix.agents.layers.fragment_admission import Turns
+from fornix.agents.layers.gpts_log import MESSAGES
+from fornix.errors import InvalidInput
+from fornix.llm import Message, checked_messages
+from fornix.memory.memory import Memory
+from fornix.runs.task import RunnerContext
+from fornix.values.storable import counted
+
+BINDABLE = (
+    "an AgentContext, an LLMConfig, an AgentMemory, a ProfileConfig, an Action (its class or an "
+    "instance), or a fornix Memory"
+)
+
+
+class ConversableAgent:
+    """An agent with a profile, a memory, a model and actions; see docs/chat.md.
+
+    ::
+
+        joy = await (
+            ConversableAgent(profile=ProfileConfig(name="Joy", role="Comedian"))
+            .bind(AgentContext(conv_id="test123"))
+            .bind(LLMConfig(client))
+            .bind(BlankAction)
+            .build()
+        )
+
+    A subclass may set `profile`, and override `read_memories`, `write_memories`, `review`, `act`
+    and `verify`. These run on an event loop of the exchange's runner, not on the caller's.
+
+    Args:
+        profile: Who it is; None: what the class says, or what is bound.
+
+    Raises:
+        InvalidInput: The profile is none.
+    """
+
+    profile: ProfileConfig | None = None
+    max_retry_count: int = 3
+    """How many answers are tried at most, the first one included, as in DB-GPT."""
+
+    is_human: ClassVar[bool] = False
+
+    def __init__(self, profile: ProfileConfig | None = None) -> None:
+        self._context: AgentContext | None = None
+        self._llm: LLMConfig | None = None
+        self._given: AgentMemory[Any] | None = None
+        self._store: Memory | None = None
+        self._actions: list[Action] = []
+        self._built: tuple[AgentMemory[Any], Memory] | None = None
+        self.turns = Turns()
+        if profile is not None:
+            self.bind(profile)
+
+    def __repr__(self) -> str:
+        who = "without a profile" if self.profile is None else repr(self.profile.name)
+        if self._built is None:
+            return f"<{type(self).__name__} {who}, not built>"
+        where = "RAM, until this process ends" if self._store is None else repr(self._store)
+        return f"<{type(self).__name__} {who} in {where}>"
+
+    # --- what it is made of -------------------------------------------------------------------
+
+    def bind(self, target: object) -> Self:
+        """Take a part, by its type; return the agent. `build` has to follow.
+
+        Args:
+            target: An `AgentContext`, `LLMConfig`, `AgentMemory` or `ProfileConfig`, which replaces
+                one that was bound before; an `Action`, its class or an instance, of which several
+                add up; or a `fornix.Memory`, which makes all that follows durable.
+
+        Raises:
+            InvalidInput: It is something else.
+        """
+        if isinstance(target, AgentContext):
+            self._context = target
+        elif isinstance(target, LLMConfig):
+            self._llm = target
+        elif isinstance(target, ProfileConfig):
+            self.profile = target
+        elif isinstance(target, AgentMemory):
+            self._given = cast("AgentMemory[Any]", target)
+        elif isinstance(target, Memory):
+            self._store = target
+        else:
+            self._actions.append(_action(target))
+        self._built = None
+        return self
+
+    def _init_actions(self, actions: Sequence[object]) -> None:
+        """Bind actions, classes or instances."""
+        for each in actions:
+            self._actions.append(_action(each))
+
+    async def build(self) -> Self:
+        """Check that nothing is missing, and give the agent a memory of its own; return the agent.
+
+        What it remembers is of the key ``conv_id``, in sets that are named by its role and name:
+        an agent that is built again in the same place remembers.
+
+        Raises:
+            InvalidInput: Something is missing; the message says what. Or `max_retry_count` is no
+                whole number from 1.
+            TemplatesMissing: jinja2 is not installed.
+        """
+        missing = self._missing()
+        if missing:
+            raise InvalidInput(f"{self!r} cannot be built: bind {', and '.join(missing)}")
+        counted(self.max_retry_count, f"the max_retry_count of agent {self.name!r}")
+        check_installed()
+        given = self._given or AgentMemory[Any]()
+        who, conv_id = self._who(), self.conv_id
+        log = given.gpts_memory
+        if self._store is not None:
+            log = log.kept_in(self._store)
+        home = self._store or log.message_memory.memory
+        reads_meaning = any(part.reads_meaning for part in given.memory.parts())
+        here = given.memory.place.is_ram and (self._store is not None or not reads_meaning)
+        inner = given.memory.structure_clone(
+            label=f"{who.role}/{who.name}", memory=home.key(conv_id) if here else None
+        )
+        built = AgentMemory[Any](inner, given.importance_scorer, given.insight_extractor, log)
+        client = None if self._llm is None else self._llm.llm_client
+        session = f"{conv_id}_{who.role}_{who.name}"
+        built.initialize(who.name, client, session_id=session)
+        self._built = built, home
+        return self
+
+    def _missing(self) -> list[str]:
+        missing: list[str] = []
+        if self._context is None:
+            missing.append("an AgentContext")
+        if self.profile is None:
+            missing.append("a ProfileConfig")
+        if self._llm is None and not self.is_human:
+            missing.append("an LLMConfig")
+        if not self._actions and not self.is_human:
+            missing.append("an Action, such as BlankAction")
+        return missing
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it can talk: it was built since something was bound last."""
+        return self._built is not None
+
+    @property
+    def memory(self) -> AgentMemory[Any]:
+        """Its own memory, and the log of messages that it shares.
+
+        Raises:
+            InvalidInput: It is not built.
+        """
+        return self._built_in()[0]
+
+    def _built_in(self) -> tuple[AgentMemory[Any], Memory]:
+        if self._built is None:
+            raise InvalidInput(f"{self!r} has no memory before it is built: await agent.build()")
+        return self._built
+
+    @property
+    def home(self) -> Memory:
+        """The memory in which its exchanges are runs: the one that was bound, or RAM.
+
+        Raises:
+            InvalidInput: It is not built.
+        """
+        return self._built_in()[1]
+
+    @property
+    def context(self) -> AgentContext:
+        """The conversation that it is in.
+
+        Raises:
+            InvalidInput: None was bound.
+        """
+        if self._context is None:
+            raise InvalidInput(f"{self!r} is in no conversation: bind an AgentContext")
+        return self._context
+
+    @property
+    def conv_id(self) -> str:
+        """The name of the conversation."""
+        return self.context.conv_id
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._who().name
+
+    @property
+    def role(self) -> str:
+        """What it is."""
+        return self._who().role
+
+    def _who(self) -> ProfileConfig:
+        if self.profile is None:
+            raise InvalidInput(f"{self!r} is nobody: bind a ProfileConfig")
+        return self.profile
+
+    @property
+    def llm(self) -> LLMConfig:
+        """Which model answers for it."""
+        return self._llm or LLMConfig()
+
+    @property
+    def write_memory_template(self) -> str:
+        """The template of what it remembers."""
+        return self._who().write_memory_template or WRITE
+
+    # --- what it says -------------------------------------------------------------------------
+
+    async def initiate_chat(
+        self,
+        recipient: ConversableAgent,
+        reviewer: ConversableAgent | None = None,
+        message: str = "",
+        *,
+        event_id: str | None = None,
+    ) -> AgentMessage:
+        """Say something to another agent, and return its reply.
+
+        One exchange is one run of the key ``conv_id``: what is remembered of it is one commit, made
+        when the reply is there, or nothing. A model's answer is asked for once, also when the
+        process dies: the same message to the same agent goes on with an exchange that was cut off;
+        another message waits until that one is over.
+
+        Args:
+            recipient: Who answers; it is built, and in the same conversation.
+            reviewer: Whose `review` says whether an answer may go out; None: any may.
+            event_id: The same one again returns the first reply, unless that exchange failed.
+
+        Raises:
+            InvalidInput: Nothing can be said so; nothing is remembered.
+            ModelFailed: The model did not answer; nothing is remembered. So with any other error
+                of model, reviewer, actions, or methods of a subclass.
+            IdempotencyConflict: The event id was used for another message.
+        """
+        _check(self, recipient, reviewer, message)
+        return await Exchange(self, recipient, reviewer, message).hold(event_id)
+
+    def prompts(
+        self, question: str, memories: str | Sequence[Mapping[str, object]]
+    ) -> list[Message]:
+        """Return what the model is asked: as the templates of the profile say.
+
+        Args:
+            memories: What `read_memories` returned.
+        """
+        who, context, client = self._who(), self.context, self.llm.llm_client
+        past: Sequence[Message] = ()
+        if memories and not isinstance(memories, str):
+            images = client is not None and client.takes_images
+            what = f"{type(self).__name__}.read_memories()"
+            past = checked_messages(memories, what=what, images=images)
+        values = {
+            "name": who.name,
+            "role": who.role,
+            "goal": who.goal,
+            "desc": who.desc,
+            "constraints": listed(who.constraints, "constraints"),
+            "resources": listed(who.resources, "resources"),
+            "language": language_name(context.language),
+            "question": question,
+            "most_recent_memories": memories if isinstance(memories, str) else "",
+        }
+        system = self._render_template(who.system_prompt_template or SYSTEM, **values)
+        asked = self._render_template(who.user_prompt_template or USER, **values)
+        return [
+            Message(role="system", content=system),
+            *past,
+            Message(role="user", content=asked),
+        ]
+
+    def _render_template(self, template: str, **values: Any) -> str:  # noqa: ANN401 - DB-GPT's signature
+        """Return a template with values filled in, as jinja2 does."""
+        return rendered(template, values)
+
+    # --- what a subclass may do otherwise -----------------------------------------------------
+
+    async def read_memories(self, question: str) -> str | list[dict[str, Any]]:
+        """Return what goes into the prompt for a question: a text, or messages to go before it."""
+        return memories_text(await self.memory.read(observation=question))
+
+    async def write_memories(
+        self,
+        question: str,
+        ai_message: str,
+        action_output: ActionOutput | None = None,
+        check_pass: bool = True,  # noqa: FBT001, FBT002 - DB-GPT's signature
+        check_fail_reason: str | None = None,
+        current_retry_counter: int | None = None,
+    ) -> None:
+        """Remember an answer; called once for each, also for one that is tried again.
+
+        Args:
+            question: What was asked.
+            ai_message: The model's answer.
+            action_output: What came of the action; always given.
+            check_pass: Whether the answer goes out.
+            check_fail_reason: Why not.
+            current_retry_counter: Which answer to the question it is, from 0; the question is
+                remembered with the first one. An override need not take it.
+        """
+        if action_output is None:
+            raise InvalidInput("write_memories needs the action_output of what it is to remember")
+        content = self._render_template(
+            self.write_memory_template,
+            question=None if current_retry_counter else question,
+            thought=action_output.thoughts or ai_message,
+            action=action_output.action,
+            action_input=action_output.action_input,
+            phase=action_output.phase,
+            observation=action_output.observations if check_pass else check_fail_reason,
+        )
+        failed = {} if check_pass else {"rejected": check_fail_reason or "no reason given"}
+        await self.memory.write(AgentMemoryFragment(content, metadata=failed))
+
+    async def review(self, message: str, censored: ConversableAgent) -> tuple[bool, str | None]:
+        """Return whether an answer of *censored* may go out, and comments. By default any may."""
+        del message, censored
+        return True, None
+
+    async def act(self, message: str, *, ctx: RunnerContext | None = None) -> ActionOutput:
+        """Return what comes of an answer: of each action in turn, the last one's output.
+
+        Args:
+            message: The model's answer.
+            ctx: Of the run that the exchange is. An override need not take it.
+        """
+        output: ActionOutput | None = None
+        for each in self._actions:
+            optional = asked_for(each.run, ctx=ctx)
+            method = f"{type(each).__name__}.run"
+            made = await awaited(each.run(message, rely_action_out=output, **optional), method)
+            output = checked_output(made, method)
+        assert output is not None  # noqa: S101 - `build` saw an action
+        return output
+
+    async def verify(self, message: str, action_output: ActionOutput) -> tuple[bool, str | None]:
+        """Return whether what came of an answer is right, and why not. By default it is."""
+        del message, action_output
+        return True, None
+
+    # --- what the loop calls ------------------------------------------------------------------
+
+    async def remember(self, retry_counter: int, **said: Any) -> None:  # noqa: ANN401 - of write_memories
+        """Call `write_memories`, with what newer versions pass only where it is asked for."""
+        optional = asked_for(self.write_memories, current_retry_counter=retry_counter)
+        written = self.write_memories(**said, **optional)
+        await awaited(written, f"{type(self).__name__}.write_memories")
+
+    async def found_in_memory(self, question: str) -> tuple[list[MemoryFragment], list[str]]:
+        """Return what is read for a question, and the sets of the conversation to be searched."""
+        parts = self.memory.memory.parts()
+        read = await self.memory.read(observation=question)
+        own = [part.set_name for part in parts]
+        known = await asyncio.to_thread(self.home.key(self.conv_id).sets)
+        return list(read), [name for name in known if name in {*own, MESSAGES}]
+
+
+class UserProxyAgent(ConversableAgent):
+    """The human in a conversation: needs a context only, says what the program says, and reviews.
+
+    Derive from it and override `review` to reject answers.
+    """
+
+    profile: ProfileConfig | None = ProfileConfig(name="User", role="Human")
+    is_human: ClassVar[bool] = True
+
+
+def _action(target: object) -> Action:
+    if isinstance(target, type) and issubclass(target, Action):
+        try:
+            return target()
+        except TypeError as error:
+            raise InvalidInput(f"bind an instance of {target.__name__}: {error}") from error
+    if isinstance(target, Action):
+        return target
+    raise InvalidInput(f"bind takes {BINDABLE}; not {target!r}")
+
+
+def _check(sender: ConversableAgent, recipient: object, reviewer: object, message: object) -> None:
+    """Raise `InvalidInput` if nothing can be said so."""
+    if not isinstance(message, str) or not message:
+        raise InvalidInput(f"initiate_chat needs a message, a non-empty str, not {message!r}")
+    if not (reviewer is None or isinstance(reviewer, ConversableAgent)):
+        raise InvalidInput(f"the reviewer must be a ConversableAgent, not {reviewer!r}")
+    if not isinstance(recipient, ConversableAgent):
+        raise InvalidInput(f"the recipient must be a ConversableAgent, not {recipient!r}")
+    if recipient.is_human:
+        raise InvalidInput(f"{recipient!r} has no model to answer with; let it be the sender")
+    for agent in (sender, recipient):
+        if not agent.is_built:
+            raise InvalidInput(f"{agent!r} cannot talk before it is built: await agent.build()")
+    if sender.conv_id != recipient.conv_id:
+        raise InvalidInput(
+            f"{sender!r} is in conversation {sender.conv_id!r}, and {recipient!r} in "
+            f"{recipient.conv_id!r}; bind both to one AgentContext"
+        )

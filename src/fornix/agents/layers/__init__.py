@@ -1,0 +1,103 @@
+"""Layers of memory: sensory, short-term and long-term, with consolidation, as DB-GPT's agents know.
+
+What is written goes from one layer to the next, each move one commit; see docs/layers.md.
+The names here mean what DB-GPT means by them; `fornix.compat.dbgpt` has all of them.
+"""
+
+from fornix.agents.layers.agent_memory import AgentMemory
+from fornix.agents.layers.buffers import SensoryMemory, ShortTermMemory
+from fornix.agents.layers.enhanced import EnhancedShortTermMemory, sigmoid
+from fornix.agents.layers.fragment_ids import initialize_id_generator, new_fragment_id, time_of_id
+from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
+from fornix.agents.layers.gpts_memory import (
+    GptsMemory,
+    GptsMessage,
+    GptsMessageMemory,
+    GptsPlan,
+    GptsPlansMemory,
+    Status,
+    parse_conv_id,
+)
+from fornix.agents.layers.hybrid import HybridMemory
+from fornix.agents.layers.importance import (
+    ImportanceScorer,
+    LLMImportanceScorer,
+    OfflineImportanceScorer,
+    Weights,
+    parse_number,
+    recency,
+)
+from fornix.agents.layers.insight_extractors import (
+    InsightExtractor,
+    LLMInsightExtractor,
+    OfflineInsightExtractor,
+    parse_list,
+)
+from fornix.agents.layers.layer import Memory
+from fornix.agents.layers.layer_results import (
+    DiscardedMemoryFragments,
+    Dropped,
+    Failure,
+    InsightMemoryFragment,
+    Insights,
+)
+from fornix.agents.layers.long_term import LongTermMemory
+from fornix.agents.layers.prompt_templates import (
+    kept_rounds,
+    memories_text,
+    memory_text,
+    user_prompt,
+)
+from fornix.agents.layers.ranking import Recalled
+from fornix.agents.layers.structured_fragments import (
+    StructuredAgentMemoryFragment,
+    StructuredObservation,
+    steps_of,
+)
+
+__all__ = [
+    "AgentMemory",
+    "AgentMemoryFragment",
+    "DiscardedMemoryFragments",
+    "Dropped",
+    "EnhancedShortTermMemory",
+    "Failure",
+    "GptsMemory",
+    "GptsMessage",
+    "GptsMessageMemory",
+    "GptsPlan",
+    "GptsPlansMemory",
+    "HybridMemory",
+    "ImportanceScorer",
+    "InsightExtractor",
+    "InsightMemoryFragment",
+    "Insights",
+    "LLMImportanceScorer",
+    "LLMInsightExtractor",
+    "LongTermMemory",
+    "Memory",
+    "MemoryFragment",
+    "OfflineImportanceScorer",
+    "OfflineInsightExtractor",
+    "Recalled",
+    "SensoryMemory",
+    "ShortTermMemory",
+    "Status",
+    "StructuredAgentMemoryFragment",
+    "StructuredObservation",
+    "Weights",
+    "WriteOperation",
+    "initialize_id_generator",
+    "kept_rounds",
+    "memories_text",
+    "memory_text",
+    "new_fragment_id",
+    "parse_conv_id",
+    "parse_list",
+    "parse_number",
+    "recency",
+    "sigmoid",
+    "steps_of",
+    "time_of_id",
+    "user_prompt",
+]

@@ -1,0 +1,231 @@
+"""Enhanced short-term memory: what is met again and again leaves, as one, for long-term memory.
+
+The rule is DB-GPT's, which credits it to RecAgent (YuLan-Rec).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any, ClassVar, TypeVar, cast
+
+import numpy as np
+
+from fornix.agents.layers.buffers import ShortTermMemory
+from fornix.agents.layers.fragment_items import Buffer, Entry, merged
+from fornix.agents.layers.fragments import MemoryFragment, WriteOperation, finite
+from fornix.agents.layers.importance import unit
+from fornix.agents.layers.layer_plans import Move
+from fornix.agents.layers.layer_results import Failure
+from fornix.errors import EmbedderFailed, InvalidInput
+from fornix.search.similarity import Nearness
+from fornix.values.storable import counted
+
+T = TypeVar("T", bound=MemoryFragment)
+
+ENHANCED = "enhanced"
+"""In the note of the layer: by the id of each fragment, the ids of those that strengthened it."""
+
+RECALLED = "recalled"
+"""The same, of those that were recalled: they are not in the layer."""
+
+
+def sigmoid(number: float) -> float:
+    """Return 1 / (1 + e^-number)."""
+    return 1 / (1 + math.exp(-number))
+
+
+MOST = sigmoid(1.0)
+"""The greatest probability that likeness comes to."""
+
+
+class EnhancedShortTermMemory(ShortTermMemory[T]):
+    """Short-term memory in which fragments are strengthened by others that are like them.
+
+    A fragment is like another with the probability sigmoid(cosine), if that is at least
+    `enhance_similarity_threshold`: 0.7 is a cosine of 0.847. One that was strengthened
+    `enhance_threshold` times leaves, together with those that strengthened it, as one fragment.
+    When it overflows, the least important of all but the newest leaves.
+
+    Args:
+        embeddings: What gives texts vectors; None: the embedder of the memory.
+        executor: Taken because DB-GPT takes it; nothing runs in it.
+        random: Gives the chance, 0..1; None: a number that follows from the two ids, so that
+            the same writes have the same effect.
+
+    Raises:
+        InvalidInput: No cosine reaches the threshold, or another argument cannot be used.
+    """
+
+    reads_meaning: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        embeddings: object = None,
+        executor: object = None,
+        buffer_size: int = 10,
+        enhance_similarity_threshold: float = 0.7,
+        enhance_threshold: int = 3,
+        *,
+        random: Callable[[], float] | None = None,
+        **settings: Any,  # noqa: ANN401 - of Memory
+    ) -> None:
+        del executor
+        super().__init__(buffer_size, **settings)
+        least = finite(enhance_similarity_threshold, "enhance_similarity_threshold")
+        if not 0 <= least <= MOST:
+            raise InvalidInput(
+                "enhance_similarity_threshold must be from 0 to 0.731, the sigmoid of the greatest "
+                f"cosine; {enhance_similarity_threshold!r} would never be reached"
+            )
+        self.enhance_similarity_threshold = least
+        self.enhance_threshold = counted(enhance_threshold, "enhance_threshold", least=1)
+        self._embeddings, self._random = embeddings, random
+        self._near = None if embeddings is None else Nearness(embeddings)
+
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {
+            "embeddings": self._embeddings,
+            "enhance_similarity_threshold": self.enhance_similarity_threshold,
+            "enhance_threshold": self.enhance_threshold,
+            "random": self._random,
+        }
+
+    def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
+        """Take an entry in; return what leaves: fragments that became one, and the overflow."""
+        self._nearness()
+        buffer = move.buffer(self)
+        self.take_again(move, entry)
+        counts = _Counts(buffer)
+        self._strengthen(move, counts, entry, op)
+        leaving = [
+            whole
+            for held in list(buffer.entries)
+            if (whole := self._merged(counts, held, entry, op)) is not None
+        ]
+        if op is WriteOperation.ADD and not counts.is_taken(entry):
+            buffer.append(entry)
+            leaving += self._overflow(counts)
+        counts.keep()
+        return leaving
+
+    # --- what strengthens what ----------------------------------------------------------------
+
+    def _strengthen(self, move: Move, counts: _Counts, entry: Entry, op: WriteOperation) -> None:
+        held = counts.buffer.entries
+        for other, cosine in zip(held, self._cosines(move, entry, held), strict=True):
+            chance = sigmoid(cosine)
+            if chance >= self.enhance_similarity_threshold and self._draw(other, entry) < chance:
+                counts.add(other, entry, recalled=op is WriteOperation.RETRIEVAL)
+
+    def _cosines(self, move: Move, entry: Entry, held: Sequence[Entry]) -> list[float]:
+        if not held:
+            return []
+        fragments = [entry.fragment, *(other.fragment for other in held)]
+        try:
+            first, *rows = self._nearness().vectors([f.raw_observation for f in fragments])
+        except EmbedderFailed as error:
+            move.left.failures.append(Failure(entry.fragment, f"nothing is like it: {error}"))
+            return [-1.0] * len(held)
+        return [float(np.clip(np.dot(first, row), -1.0, 1.0)) for row in rows]
+
+    def _nearness(self) -> Nearness:
+        if self._near is None:
+            self._near = Nearness(self.place.engine.recorder.embedder)
+        return self._near
+
+    def _draw(self, held: Entry, new: Entry) -> float:
+        if self._random is not None:
+            return self._random()
+        digest = blake2b(f"{held.id}\0{new.id}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest) / 2**64
+
+    # --- what leaves --------------------------------------------------------------------------
+
+    def _merged(
+        self, counts: _Counts, held: Entry, entry: Entry, op: WriteOperation
+    ) -> Entry | None:
+        """Return what a fragment becomes that was strengthened often enough; None: it was not."""
+        if counts.is_taken(held) or counts.of(held) < self.enhance_threshold:
+            return None
+        members = counts.members(held, entry, op, keep=self.profile.keeps_members)
+        counts.take(held if self.profile.keeps_members else None, members, held)
+        return held.leaving() if len(members) == 1 else merged(members)
+
+    def _overflow(self, counts: _Counts) -> list[Entry]:
+        buffer, gone = counts.buffer, list[Entry]()
+        while len(buffer.entries) > self._buffer_size:
+            victim = min(
+                buffer.entries[:-1] or buffer.entries,
+                key=lambda held: (_weight(held.fragment), counts.of(held), held.number),
+            )
+            counts.forget([victim])
+            buffer.remove([victim])
+            gone.append(victim.leaving())
+        return gone
+
+
+def _weight(fragment: MemoryFragment) -> float:
+    return unit(None) if fragment.importance is None else fragment.importance
+
+
+class _Counts:
+    """How often each fragment of the layer was strengthened, and by which."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        kept = cast("dict[str, list[str]]", buffer.note.value.get(ENHANCED, {}))
+        recalled = cast("dict[str, list[str]]", buffer.note.value.get(RECALLED, {}))
+        self._by = {entry.id: list(kept.get(entry.id, ())) for entry in buffer.entries}
+        self._recalled = {entry.id: list(recalled.get(entry.id, ())) for entry in buffer.entries}
+        self._taken: set[str] = set()
+
+    def of(self, held: Entry) -> int:
+        """Return how often a fragment was strengthened."""
+        return len(self._by.get(held.id, ())) + len(self._recalled.get(held.id, ()))
+
+    def add(self, held: Entry, by: Entry, *, recalled: bool) -> None:
+        """Count one more."""
+        (self._recalled if recalled else self._by).setdefault(held.id, []).append(by.id)
+        self.buffer.touch()
+
+    def is_taken(self, entry: Entry) -> bool:
+        """Return whether an entry left as part of another."""
+        return entry.id in self._taken
+
+    def members(self, held: Entry, new: Entry, op: WriteOperation, *, keep: bool) -> list[Entry]:
+        """Return what leaves with a fragment: itself, then what strengthened it, oldest first."""
+        by_id = {entry.id: entry for entry in self.buffer.entries} | {new.id: new}
+        names = [name for name in self._by.get(held.id, ()) if name in by_id]
+        if op is WriteOperation.RETRIEVAL and keep and new.id not in names:
+            names.append(new.id)
+        found = [by_id[name] for name in dict.fromkeys(names)]
+        return [held, *(entry for entry in found if keep or entry.id not in self._taken)]
+
+    def take(self, only: Entry | None, members: Sequence[Entry], held: Entry) -> None:
+        """Take what leaves out of the layer: all members, or *only* one of them."""
+        gone = list(members) if only is None else [only]
+        self._taken |= {entry.id for entry in gone}
+        self.buffer.remove(gone)
+        if only is None:
+            self.forget(gone)
+        else:
+            self._by.pop(held.id, None)
+            self._recalled.pop(held.id, None)
+
+    def forget(self, gone: Sequence[Entry]) -> None:
+        """Take back what entries that are gone were counted for."""
+        ids = {entry.id for entry in gone}
+        for name in ids:
+            self._by.pop(name, None)
+            self._recalled.pop(name, None)
+        for names in self._by.values():
+            names[:] = [name for name in names if name not in ids]
+
+    def keep(self) -> None:
+        """Write the counts into the note of the layer."""
+        value = self.buffer.note.value
+        here = {entry.id for entry in self.buffer.entries}
+        value[ENHANCED] = {n: by for n, by in self._by.items() if by and n in here}
+        value[RECALLED] = {n: by for n, by in self._recalled.items() if by and n in here}

@@ -1,0 +1,339 @@
+"""What a layer holds, as items of a set, and a buffer of them that is being changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, cast
+
+from fornix.agents.layers.fragments import AgentMemoryFragment, FragmentId, MemoryFragment
+from fornix.agents.layers.importance import unit
+from fornix.agents.layers.structured_fragments import StructuredAgentMemoryFragment
+from fornix.agents.storage import aware, later
+from fornix.errors import InvalidInput
+from fornix.sets.writer import Writer
+from fornix.store import Add, ItemChange, Replace, Retire, SetRef, StoredItem
+from fornix.store.changes import Link
+from fornix.store.items import Item
+from fornix.store.records import item_of
+
+PAGE = 256
+
+LABELS = ("speaker", "role", "session")
+"""Fields of an item that a fragment has in its metadata."""
+
+
+def item_id(fragment_id: FragmentId) -> str:
+    """Return the id of the item that a fragment is kept as."""
+    return str(fragment_id)
+
+
+@dataclass(slots=True)
+class Entry:
+    """A fragment in a layer.
+
+    Attributes:
+        number: Its place in the order of arrival.
+        stored: The version it was read from; None: it is new here.
+        origin: What it was made from, elsewhere.
+        extra: What the layer knows of it besides.
+        time: When it happened; None: now.
+    """
+
+    fragment: MemoryFragment
+    number: int = 0
+    stored: StoredItem | None = None
+    origin: Sequence[Link] = ()
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    time: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of its item."""
+        return item_id(self.fragment.id) if self.stored is None else self.stored.record.id
+
+    def link(self) -> Link | None:
+        """Return what names it where it is now; None: it is not stored."""
+        return None if self.stored is None else Link(self.stored.set, self.id)
+
+    def origins(self) -> tuple[Link, ...]:
+        """Return what is derived from it has to name: itself, or, if new, what it came from."""
+        link = self.link()
+        return tuple(self.origin) if link is None else (link,)
+
+    def leaving(self) -> Entry:
+        """Return it as the next layer gets it."""
+        extra = {name: self.extra[name] for name in ("seen", "parts") if name in self.extra}
+        return Entry(self.fragment, origin=self.origins(), extra=extra, time=self.time)
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Return what it was made of: the parts of a merged one, or itself."""
+        if "parts" in self.extra:
+            return list(self.extra["parts"])
+        value = {name: v for name, v in self._value(0).items() if name in _FIELDS}
+        return [value | {"metadata": dict(self.fragment.metadata)}]
+
+    def kept(self) -> dict[str, Any]:
+        """Return the value that keeps it where it is."""
+        return self._value(self.extra.get("era", 0))
+
+    def item(self, *, era: int, now: datetime, session: str | None) -> Item:
+        """Return the item that keeps it."""
+        fragment = self.fragment
+        metadata = dict(fragment.metadata)
+        labels = labels_of(metadata)
+        labels["session"] = labels["session"] or session
+        text = fragment.raw_observation
+        return Item(
+            self._value(era),
+            text=text,
+            metadata=metadata,
+            importance=unit(fragment.importance),
+            time=self.time or now,
+            sources=tuple(item_id(source) for source in fragment.source_ids),
+            **labels,
+        )
+
+    def _value(self, era: int) -> dict[str, Any]:
+        f, extra = self.fragment, self.extra
+        is_structured = isinstance(f, StructuredAgentMemoryFragment)
+        accessed = f.last_accessed_time
+        value: dict[str, Any] = {
+            "id": f.id,
+            "observation": f.observation if is_structured else f.raw_observation,
+            "importance": f.importance,
+            "accessed": None if accessed is None else aware(accessed).isoformat(),
+            "insight": f.is_insight,
+            "sources": f.source_ids,
+            "snapshot": f.snapshot_path if isinstance(f, AgentMemoryFragment) else None,
+            "embeddings": f.embeddings,
+        }
+        kept = {name: v for name, v in value.items() if not (v is None or v is False or v == [])}
+        return {**extra, **kept, "n": self.number, "era": era}
+
+
+def labels_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an item that are in the metadata of a fragment, checked."""
+    labels = {name: metadata.get(name) for name in LABELS}
+    for name, label in labels.items():
+        if label is not None and not isinstance(label, str):
+            raise InvalidInput(f"{name} in the metadata of a fragment must be a str: {label!r}")
+    return labels
+
+
+def merged(members: Sequence[Entry]) -> Entry:
+    """Return entries as one, of the class and the importance of the first.
+
+    It keeps all that is known of each in `parts`, and of their metadata what they agree in.
+    """
+    first = members[0]
+    fragments = [member.fragment for member in members]
+    whole = first.fragment.current_class.reduce(fragments, importance=first.fragment.importance)
+    for name, known in first.fragment.metadata.items():
+        if all(f.metadata.get(name) == known for f in fragments):
+            whole.metadata[name] = known
+    links = dict.fromkeys(link for member in members for link in member.origins())
+    parts = [part for member in members for part in member.parts()]
+    return Entry(whole, origin=tuple(links), extra={"parts": parts}, time=first.time)
+
+
+_FIELDS = frozenset(
+    ("id", "observation", "importance", "accessed", "insight", "sources", "snapshot", "embeddings")
+)
+
+
+def entry_of(stored: StoredItem, made: type[MemoryFragment] | None) -> Entry:
+    """Return the fragment that a stored item keeps, as an entry; see `fragment_of`."""
+    item = item_of(stored)
+    value = value_of(item)
+    extra = {name: v for name, v in value.items() if name not in _FIELDS}
+    return Entry(fragment_of(item, made), value.get("n", 0), stored, (), extra, item.time)
+
+
+def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment:
+    """Return the fragment that an item keeps.
+
+    Args:
+        made: Its class, where that holds what the item holds; None: as the item says.
+    """
+    value = value_of(item)
+    observation = value.get("observation", "")
+    plain = isinstance(observation, str)
+    cls: type[MemoryFragment] = AgentMemoryFragment if plain else StructuredAgentMemoryFragment
+    if made is not None and issubclass(made, StructuredAgentMemoryFragment) != plain:
+        cls = made
+    more = {"snapshot_path": value["snapshot"]} if "snapshot" in value else {}
+    return cls.build_from(
+        observation,
+        embeddings=value.get("embeddings"),
+        memory_id=value["id"],
+        importance=value.get("importance"),
+        is_insight=value.get("insight", False),
+        last_accessed_time=accessed_time(item),
+        metadata=item.metadata,
+        source_ids=value.get("sources", ()),
+        **more,
+    )
+
+
+def value_of(item: Item) -> dict[str, Any]:
+    """Return what an item keeps of a fragment; one that no layer wrote is a fragment of text."""
+    value = cast("dict[str, Any]", item.value)
+    if isinstance(value, dict) and "id" in value and "n" in value:  # pyright: ignore[reportUnnecessaryIsInstance] - anybody can add to a set
+        return value
+    return {"id": item.id, "observation": item.text or "", "importance": item.importance or None}
+
+
+def accessed_time(item: Item) -> datetime | None:
+    """Return when what an item keeps was recalled last."""
+    noted = value_of(item).get("accessed")
+    return later(None if noted is None else datetime.fromisoformat(noted), item.accessed)
+
+
+def pages(writer: Writer, ref: SetRef) -> Iterable[StoredItem]:
+    """Yield what a set holds, in its order; what fits one page is of one moment."""
+    after: tuple[int, int] | None = None
+    while True:
+        page = writer.page(ref, after=after, limit=PAGE, newest_first=False, at=None)
+        yield from page
+        if len(page) < PAGE:
+            return
+        time = page[-1].record.time
+        after = (page[-1].updated if time is None else time, page[-1].first)
+
+
+@dataclass(slots=True)
+class Note:
+    """What is known of a layer besides its fragments; its version guards them all.
+
+    Every change of a buffer writes its note anew. So of two writers that saw the same buffer one
+    is refused, and looks again.
+
+    Attributes:
+        about: The item whose text it tells of, so that it is forgotten with that.
+    """
+
+    ref: SetRef
+    name: str
+    value: dict[str, Any]
+    stored: StoredItem | None
+    about: Link | None = None
+
+    @classmethod
+    def read(cls, writer: Writer, ref: SetRef, name: str) -> Note:
+        """Return the note as it is now; empty, if there is none."""
+        stored = writer.get(ref, [name], at=None)[0]
+        value = {} if stored is None else dict(cast("Mapping[str, Any]", item_of(stored).value))
+        return cls(ref, name, value, stored)
+
+    @property
+    def era(self) -> int:
+        """How often the layer was cleared."""
+        return int(self.value.get("era", 0))
+
+    def begin_era(self) -> None:
+        """Note that the layer was cleared: what it held before may be written anew."""
+        arrivals = self.value.get("arrivals", 0)
+        self.value = {"era": self.era + 1, "arrivals": arrivals}
+
+    def next_number(self) -> int:
+        """Count an arrival."""
+        self.value["arrivals"] = number = int(self.value.get("arrivals", 0)) + 1
+        return number
+
+    def change(self, writer: Writer) -> ItemChange:
+        """Return what writes it anew."""
+        record = writer.records([(self.name, Item(self.value, text=""))])[0]
+        if self.stored is not None:
+            return Replace(self.ref, self.stored.version, record)
+        return Add(self.ref, record, links=() if self.about is None else (self.about,))
+
+
+class Buffer:
+    """The fragments of a layer that holds few, oldest first, as a plan changes them."""
+
+    def __init__(
+        self, writer: Writer, ref: SetRef, note: Note, made: type[MemoryFragment] | None
+    ) -> None:
+        self._writer, self.ref, self.note = writer, ref, note
+        found = [entry_of(stored, made) for stored in pages(writer, ref)]
+        self.entries = sorted(found, key=lambda entry: (entry.number, entry.id))
+        self._before = {entry.id: entry for entry in self.entries}
+        self._touched = False
+
+    @property
+    def fragments(self) -> list[MemoryFragment]:
+        """Its fragments, oldest first."""
+        return [entry.fragment for entry in self.entries]
+
+    def touch(self) -> None:
+        """Have its note written anew."""
+        self._touched = True
+
+    def append(self, entry: Entry) -> Entry:
+        """Put an entry at the end."""
+        number = self.note.next_number()
+        new = Entry(entry.fragment, number, None, entry.origin, dict(entry.extra), entry.time)
+        self.entries.append(new)
+        return new
+
+    def remove(self, gone: Iterable[Entry]) -> None:
+        """Take entries out."""
+        ids = {entry.id for entry in gone}
+        self.entries = [entry for entry in self.entries if entry.id not in ids]
+
+    def changes(self, *, now: datetime, session: str | None) -> list[ItemChange]:
+        """Return what makes the set be as this is."""
+        kept = {entry.id for entry in self.entries}
+        gone = [entry for entry in self._before.values() if entry.id not in kept]
+        new = [entry for entry in self.entries if entry.stored is None]
+        if not (gone or new or self._touched):
+            return []
+        changes: list[ItemChange] = added(
+            self._writer, self.ref, new, era=self.note.era, now=now, session=session
+        )
+        for entry in gone:
+            assert entry.stored is not None  # noqa: S101 - it was read
+            changes.append(Retire(self.ref, entry.id, entry.stored.version))
+        changes.append(self.note.change(self._writer))
+        return changes
+
+
+def added(
+    writer: Writer,
+    ref: SetRef,
+    entries: Sequence[Entry],
+    *,
+    era: int,
+    now: datetime,
+    session: str | None,
+) -> list[ItemChange]:
+    """Return what adds entries to a set."""
+    if not entries:
+        return []
+    items = [(e.id, e.item(era=era, now=now, session=session)) for e in entries]
+    records = writer.records(items)
+    return [
+        Add(ref, record, links=tuple(entry.origin))
+        for record, entry in zip(records, entries, strict=True)
+    ]
+
+
+def replaced(writer: Writer, ref: SetRef, entry: Entry) -> ItemChange:
+    """Return the change that keeps an entry as it is now."""
+    stored = entry.stored
+    assert stored is not None  # noqa: S101 - it was read
+    record, kept = stored.record, entry.kept()
+    item = Item(
+        kept,
+        text=record.text,
+        metadata=entry.fragment.metadata,
+        importance=unit(entry.fragment.importance),
+        speaker=record.speaker,
+        role=record.role,
+        session=record.session,
+        time=entry.time,
+        sources=record.sources,
+    )
+    return Replace(ref, stored.version, writer.records([(record.id, item)])[0])

@@ -1,0 +1,289 @@
+"""Hybrid memory: sensory, short-term and long-term memory as one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+from fornix.agents.layers.buffers import BufferMemory, SensoryMemory
+from fornix.agents.layers.enhanced import EnhancedShortTermMemory
+from fornix.agents.layers.fragment_items import Entry
+from fornix.agents.layers.fragments import MemoryFragment, WriteOperation
+from fornix.agents.layers.importance import ImportanceScorer, Weights
+from fornix.agents.layers.insight_extractors import InsightExtractor
+from fornix.agents.layers.layer import Memory
+from fornix.agents.layers.layer_plans import Insight, Move, moved
+from fornix.agents.layers.layer_results import DiscardedMemoryFragments
+from fornix.agents.layers.long_term import LongTermMemory
+from fornix.agents.layers.ranking import checked_k
+from fornix.agents.storage import Now
+from fornix.embed import Embedder
+from fornix.errors import InvalidInput
+from fornix.llm import ChatModel
+from fornix.memory.keys import KeySets
+from fornix.memory.memory import Memory as Store
+from fornix.sets.writer import Writer
+
+T = TypeVar("T", bound=MemoryFragment)
+
+DEFAULT_STORE = "agent_memory_long_term"
+
+
+class HybridMemory(Memory[T]):
+    """Three layers as one: what leaves a layer is in the next one, by the same commit.
+
+    What sensory memory lets through goes to short-term memory; what leaves that, and the first
+    insight of each, to long-term memory. A read gives what long-term memory recalls, best first,
+    and all that is in short-term and sensory memory, oldest first; it writes nothing.
+
+    Args:
+        now: The clock of RAM.
+        sensory_memory: The first layer; None: `SensoryMemory()`.
+        short_term_memory: The second; None: `EnhancedShortTermMemory()`.
+        long_term_memory: The third; None: `LongTermMemory()`.
+        default_insight_extractor: Used where `initialize` gives none.
+        default_importance_scorer: Likewise.
+        settings: What every layer takes; see `Memory`. Layers that are in RAM move to *memory*,
+            or to where another one is kept; they start empty, with the label of this.
+
+    Raises:
+        InvalidInput: Two layers are kept in different places, so no commit can hold both.
+    """
+
+    importance_weight = 0.9
+    kind: ClassVar[str] = "hybrid"
+    reads_meaning: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        now: Now = None,
+        sensory_memory: SensoryMemory[T] | None = None,
+        short_term_memory: BufferMemory[T] | None = None,
+        long_term_memory: LongTermMemory[T] | None = None,
+        default_insight_extractor: InsightExtractor | None = None,
+        default_importance_scorer: ImportanceScorer | None = None,
+        **settings: Any,  # noqa: ANN401 - of Memory
+    ) -> None:
+        super().__init__(now=now, **settings)
+        shared: dict[str, Any] = {
+            "label": self.label,
+            "profile": self.profile.name,
+            "place": self.place,
+        }
+        self._sensory = sensory_memory or SensoryMemory[T](**shared)
+        self._short = short_term_memory or EnhancedShortTermMemory[T](**shared)
+        self._long = long_term_memory or LongTermMemory[T](**shared)
+        self._extractor, self._scorer = default_insight_extractor, default_importance_scorer
+        self._gather()
+        self.initialize()
+
+    def _gather(self) -> None:
+        """Have all layers kept in one place."""
+        places = {id(p): p for p in (self.place, *(layer.place for layer in self.parts()))}
+        given = [place for place in places.values() if not place.is_ram]
+        if len({place.identity for place in given}) > 1:
+            raise InvalidInput(
+                "the layers of a hybrid memory are kept in the memory of one key; give it to the "
+                "hybrid memory alone, or the same to each layer"
+            )
+        self._place = given[0] if given else self.place
+        names = [layer.set_name for layer in self.parts()]
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"two layers of a hybrid memory are kept in one set: {names}")
+        for layer in self.parts():
+            layer.move_to(self._place, self._turns)
+
+    @classmethod
+    def from_vstore(  # noqa: PLR0913, PLR0917 - DB-GPT's signature
+        cls,
+        vector_store: KeySets | None = None,
+        embeddings: object = None,
+        executor: object = None,
+        now: Now = None,
+        sensory_memory: SensoryMemory[T] | None = None,
+        short_term_memory: BufferMemory[T] | None = None,
+        long_term_memory: LongTermMemory[T] | None = None,
+        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
+    ) -> Self:
+        """Return a hybrid memory that is kept in *vector_store*: `Memory.key(…)` of fornix.
+
+        Args:
+            embeddings: What short-term memory tells likeness by; None: the memory's embedder.
+        """
+        kwargs.setdefault("memory", vector_store)
+        label = kwargs.get("label", "")
+        short = short_term_memory or EnhancedShortTermMemory[T](embeddings, executor, label=label)
+        return cls(now, sensory_memory, short, long_term_memory, **kwargs)
+
+    @classmethod
+    def from_chroma(
+        cls,
+        vstore_name: str = DEFAULT_STORE,
+        vstore_path: str | os.PathLike[str] | None = None,
+        embeddings: str | Embedder | None = None,
+        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
+    ) -> Self:
+        """Return a hybrid memory in a file of fornix: ``fornix.db`` in the folder *vstore_path*.
+
+        There is no Chroma: the name is DB-GPT's, so that its programs run. `close` closes the
+        file.
+
+        Args:
+            vstore_name: The key.
+            vstore_path: A folder, made if need be; None: RAM.
+            embeddings: An embedder of fornix, or its name; None: as the file remembers.
+        """
+        url: str | Path = ":memory:"
+        if vstore_path is not None:
+            Path(vstore_path).mkdir(parents=True, exist_ok=True)
+            url = Path(vstore_path) / "fornix.db"
+        store = Store.open(url, embedder=embeddings)
+        made = cls.from_vstore(store.key(vstore_name), **kwargs)
+        made.opened = store
+        return made
+
+    opened: Store | None = None
+
+    def close(self) -> None:
+        """Free the RAM, and close the file that `from_chroma` opened."""
+        super().close()
+        if self.opened is not None:
+            self.opened.close()
+
+    # --- the layers ---------------------------------------------------------------------------
+
+    @property
+    def sensory_memory(self) -> SensoryMemory[T]:
+        """The first layer."""
+        return self._sensory
+
+    @property
+    def short_term_memory(self) -> BufferMemory[T]:
+        """The second layer."""
+        return self._short
+
+    @property
+    def long_term_memory(self) -> LongTermMemory[T]:
+        """The third layer."""
+        return self._long
+
+    def parts(self) -> Sequence[Memory[T]]:
+        """Return the three layers."""
+        return (self._sensory, self._short, self._long)
+
+    def initialize(
+        self,
+        name: str | None = None,
+        llm_client: ChatModel | None = None,
+        importance_scorer: ImportanceScorer | None = None,
+        insight_extractor: InsightExtractor | None = None,
+        real_memory_fragment_class: type[T] | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        """Set who uses it and with which models, of all layers; see `Memory.initialize`."""
+        scorer = importance_scorer or self._scorer
+        extractor = insight_extractor or self._extractor
+        kind = real_memory_fragment_class
+        for each in (super(), *self.parts()):
+            each.initialize(name, llm_client, scorer, extractor, kind, session_id)
+
+    def structure_clone(
+        self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
+    ) -> Self:
+        """Return a hybrid memory like this one that holds nothing yet."""
+        label = self._clone_label(label, memory)
+        place = self.place.again(memory)
+        layers = [part.structure_clone(now, label=label, memory=memory) for part in self.parts()]
+        for layer in layers:
+            layer.move_to(place, self._turns)
+        sensory, short, long = layers
+        clone = type(self)(
+            None,
+            cast("SensoryMemory[T]", sensory),
+            cast("BufferMemory[T]", short),
+            cast("LongTermMemory[T]", long),
+            self._extractor,
+            self._scorer,
+            place=place,
+            label=label,
+            profile=self.profile.name,
+            dedupe=self._dedupe,
+        )
+        clone.copy_from(self)
+        return clone
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
+        """Take an entry in, and hand on what leaves each layer to the next; nothing leaves this."""
+        is_new = op is WriteOperation.ADD
+        passed = self._sensory.take(move, entry, op) if is_new else [entry]
+        for one in passed:
+            leaving = self._short.take(move, one, op)
+            insights = self._short.inferred(move, leaving)
+            for gone in leaving:
+                self._long.take(move, gone, WriteOperation.ADD)
+            for insight in insights:
+                self._keep(move, insight, leaving)
+        return []
+
+    def _keep(self, move: Move, insight: Insight, leaving: Sequence[Entry]) -> None:
+        """Put the first insight of a fragment into long-term memory."""
+        if not insight.insights:
+            return
+        first = insight.insights[0]
+        named = {fragment.id for fragment in insight.originals}
+        sources = [entry for entry in leaving if entry.fragment.id in named]
+        if self.importance_scorer is not None:
+            move.ask(self, "score", [[first]])
+        first.update_importance(self.importances(move.known, [first])[0])
+        self._long.take_insight(move, first, sources)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        observation: str,
+        alpha: float | None = None,
+        beta: float | None = None,
+        gamma: float | None = None,
+        *,
+        k: int | None = None,
+    ) -> list[T]:
+        """Return what long-term memory recalls, best first, then what the other layers hold.
+
+        Args:
+            observation: What to read by.
+            alpha, beta, gamma: Weights of recency, relevance and importance in long-term memory.
+            k: How many long-term memory recalls; None: as it was made with.
+        """
+        weights = Weights.given(alpha, beta, gamma)
+        wanted = self._long.k if k is None else checked_k(k)
+
+        def look(writer: Writer) -> list[T]:
+            # In the order of moves: what moves meanwhile is seen twice, and never missed.
+            first, second = self._sensory.held(writer), self._short.held(writer)
+            third = [r.fragment for r in self._long.recalled(writer, observation, weights, wanted)]
+            seen = {name for f in third for name in (f.id, *f.source_ids)}
+            second = [f for f in second if f.id not in seen]
+            seen |= {f.id for f in second}
+            return [*third, *second, *(f for f in first if f.id not in seen)]
+
+        return await self.place.call(look)
+
+    async def clear(self) -> list[T]:
+        """Empty all layers; return what they held, long-term memory first, oldest first."""
+
+        def plan(move: Move) -> list[MemoryFragment]:
+            layers = (self._long, self._short, self._sensory)
+            return [fragment for layer in layers for fragment in layer.emptied(move)]
+
+        return cast(
+            "list[T]", await moved(self.place, self._turns, plan, "clear layers", self.label)
+        )
+
+    async def fade(self, below: float | None = None) -> DiscardedMemoryFragments[T]:
+        """Let go of what faded in long-term memory; see `LongTermMemory.fade`."""
+        return await (self._long.fade() if below is None else self._long.fade(below))

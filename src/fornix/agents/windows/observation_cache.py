@@ -1,0 +1,180 @@
+"""What a set of observations holds, kept at hand, and up to date by the store's change log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+
+from fornix.agents.windows.observation_items import Entry, entry_of
+from fornix.agents.windows.window_contents import Column, Held, Place, by_time, ticks_of
+from fornix.errors import InvalidInput
+from fornix.sets.batch import Draft
+from fornix.sets.writer import Writer
+from fornix.store import Change, Definition, Feature, Record, SetInfo, SetRef, Store, StoredItem
+from fornix.store.records import place_of
+from fornix.text.messages import OBSERVATIONS
+
+RELOAD = 256
+"""Lines of the change log past which a smaller set is read anew: the log is of all sets."""
+
+PAGE = 256
+LINES = 10_000
+
+
+class Mirror:
+    """What is known of one set, for all threads of this process.
+
+    It is caught up with the store and used under one lock, so that a reader sees the set as it was
+    at one moment, and nobody changes it meanwhile.
+
+    Attributes:
+        definition: Of the set; None: nobody added to it yet.
+        past: The last row of the set that is known; a plan that rests on what is held says so.
+        sizes: How many tokens observations have, as far as they were counted, by row.
+    """
+
+    def __init__(
+        self, store: Store, ref: SetRef, place: Callable[[Entry], Place] = by_time
+    ) -> None:
+        self._store, self._ref, self._place = store, ref, place
+        self._mutex = threading.RLock()
+        self._held = Held(place)
+        self._ids: dict[int, str] = {}
+        self._number: int | None = None
+        self._seq = 0
+        self._seen: Held | None = None
+        self.definition: Definition | None = None
+        self.past = 0
+        self.sizes: dict[int, int] = {}
+
+    @contextmanager
+    def seen(self, writer: Writer) -> Generator[Held]:
+        """Give what a writer sees: what is committed, and what it gathered itself.
+
+        Raises:
+            InvalidInput: The set holds something else than observations.
+        """
+        with self._mutex:
+            if self._seen is not None:  # by a token counter, or a scorer, which this one asked
+                yield self._seen
+                return
+            if isinstance(writer, Draft) and writer.before is not None:
+                held = self._paged(writer)  # a repetition, which sees what was there the first time
+                own: Mapping[str, StoredItem | None] = {}
+            else:
+                self._catch_up()
+                held = self._held
+                own = writer.drafted(self._ref) if isinstance(writer, Draft) else {}
+            hidden = held.remove(own)
+            try:
+                for stored in own.values():
+                    if stored is not None:
+                        held.add(self._entry(stored.record, stored.row, stored.first))
+                self._seen = held
+                yield held
+            finally:
+                self._seen = None
+                held.remove(own)
+                for entry in hidden:
+                    held.add(entry)
+
+    def _paged(self, writer: Writer) -> Held:
+        held, after = Held(self._place), None
+        while True:
+            page = writer.page(self._ref, after=after, limit=PAGE, newest_first=False, at=None)
+            for stored in page:
+                held.add(self._entry(stored.record, stored.row, stored.first))
+            if len(page) < PAGE:
+                return held
+            after = place_of(page[-1])
+
+    def accessed(self, held: Held) -> Column:
+        """Return, by slot, when each observation was shown last, or made; in ticks."""
+        times = held.made.copy()
+        read = {} if self._number is None else dict(self._store.accessed(self._number))
+        for row, time in read.items():
+            item_id = self._ids.get(row)
+            if item_id is not None and item_id in held:
+                times[held.slot(item_id)] = ticks_of(time)
+        return times
+
+    # --- caught up ----------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        seq, infos = self._store.glance([self._ref])
+        if not infos:
+            self._begin(None, seq)
+            return
+        info = infos[0]
+        self._check(info)
+        if info.number != self._number or (
+            seq < self._seq or seq - self._seq > max(RELOAD, info.items)
+        ):
+            self._load(info, seq)
+        elif seq > self._seq:
+            self._follow(info)
+
+    def _check(self, info: SetInfo) -> None:
+        if self.definition is info.definition:
+            return
+        name, kind = info.ref.name, info.definition.item_type
+        if kind != OBSERVATIONS:
+            holds = "items of any kind" if kind is None else f"items of the type {kind!r}"
+            raise InvalidInput(
+                f"set {name!r} holds {holds}, not observations; give the window a set of its own "
+                "by name="
+            )
+        if info.definition.admission:
+            raise InvalidInput(
+                f"set {name!r} has rules of admission, and a window keeps all that is committed; "
+                "lift them with redefine(admission=[])"
+            )
+        self.definition = info.definition
+
+    def _begin(self, info: SetInfo | None, seq: int) -> None:
+        self._held, self._ids, self._seq = Held(self._place), {}, seq
+        self._number = None if info is None else info.number
+        if info is None:
+            self.definition = None
+        self.past = 0
+        self.sizes.clear()
+
+    def _load(self, info: SetInfo, seq: int) -> None:
+        self._begin(info, seq)
+        for feature in self._store.features(info.number):
+            self._take(self._entry(feature, feature.row, feature.first))
+        self._follow(info)
+
+    def _entry(self, record: Feature | Record, row: int, first: int) -> Entry:
+        return entry_of(record, row, first, where=self._ref.name)
+
+    def _take(self, entry: Entry) -> None:
+        self._ids[entry.row] = entry.id
+        self._held.add(entry)
+        self.past = max(self.past, entry.row)
+
+    def _follow(self, info: SetInfo) -> None:
+        """Take in what changed, up to the last line of the log: all that is of one moment."""
+        while True:
+            changes = self._store.changes(self._seq, limit=LINES)
+            if changes is None:
+                self._load(info, self._store.seq())
+                return
+            self._apply([c for c in changes if c.set_number == info.number], info.number)
+            if changes:
+                self._seq = changes[-1].seq
+            if len(changes) < LINES:
+                return
+
+    def _apply(self, changes: Sequence[Change], number: int) -> None:
+        ended = {c.row for c in changes if c.kind in ("ended", "removed")}
+        for row in ended:
+            item_id = self._ids.pop(row, None)
+            self.sizes.pop(row, None)
+            if item_id is not None and self._held[item_id].row == row:
+                self._held.remove([item_id])
+        rows = {c.row for c in changes if c.kind == "added" and c.row not in self._ids} - ended
+        # One that has ended since is held nevertheless: the line that says so comes later.
+        for feature in self._store.features_of(number, sorted(rows)):
+            self._take(self._entry(feature, feature.row, feature.first))

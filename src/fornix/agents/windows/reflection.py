@@ -1,0 +1,307 @@
+"""Reflection: when enough that matters has come, what follows from it is remembered too.
+
+What has come is added up in a note, which is a hidden set beside the window's, in the commits that
+bring it. The insight and the note that begins anew are one commit as well, which rests on the
+note: so what was added up is reflected on once, by whoever is first.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias, cast
+
+from fornix.agents.storage import Place
+from fornix.agents.windows.observation import Observation, Reply
+from fornix.agents.windows.observation_items import observation_of
+from fornix.agents.windows.scorers import said
+from fornix.errors import FornixError, InvalidInput
+from fornix.llm import ChatModel
+from fornix.sets.writer import Call, Change, Writer
+from fornix.store import (
+    Add,
+    Define,
+    Definition,
+    ItemChange,
+    Record,
+    Replace,
+    Retire,
+    SetRef,
+    StoredItem,
+)
+from fornix.store.changes import Link
+from fornix.store.items import Item
+from fornix.store.records import item_of
+from fornix.store.scope import HIDDEN
+from fornix.text import ExtractiveSummariser, ModelSummariser, Summariser
+from fornix.text.messages import Message
+from fornix.values.storable import Value, counted, in_span
+
+INSIGHT_TOKENS = 128
+"""Of an insight, unless a function makes it."""
+
+SOURCES = 256
+"""Observations, the latest, that one insight is drawn from."""
+
+QUESTION = "What matters in what was said so far?"
+
+PREFIX = f"{HIDDEN}reflection/"
+NOTE = "importance"
+
+FAILURES = (FornixError, ValueError, OSError)
+"""What a function or a model raises when it cannot answer now; it is asked again later.
+
+Anything else is a fault in its code, and the commit raises it.
+"""
+
+Infer: TypeAlias = Callable[[Sequence[Observation]], str | None]
+"""Returns what follows from observations; None: nothing does."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Keep(Protocol):
+    """How a window keeps an insight; see `Window`."""
+
+    def __call__(
+        self, observation: Observation, /, *, besides: Besides, sources: Sequence[Link]
+    ) -> tuple[Observation, ...]:
+        """Commit it with what is to be changed besides; return what was let go."""
+        ...
+
+
+Besides: TypeAlias = Callable[[Change, Record], Change]
+"""Returns a change that keeps an observation, with what is changed besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """When a window reflects, and how.
+
+    Args:
+        threshold: Importance that has to add up; a reflection begins the sum anew.
+        infer: Makes the insight: a function of the observations, oldest first; a language model,
+            which sums them up; or a `Summariser`. None: sentences of theirs, chosen without a
+            model.
+        on_reflection: Called with each insight, after it was committed.
+        question: What an insight is remembered as the answer to.
+        max_tokens: Of an insight that is a summary.
+    """
+
+    threshold: float
+    infer: Infer | ChatModel | Summariser | None = None
+    on_reflection: Callable[[Observation], object] | None = None
+    question: str = QUESTION
+    max_tokens: int = INSIGHT_TOKENS
+
+    def __post_init__(self) -> None:
+        in_span(self.threshold, "the threshold of a reflection", least=1e-9, most=1e9)
+        counted(self.max_tokens, "max_tokens")
+        Message(self.question)
+        for name, given in (("infer", self.infer), ("on_reflection", self.on_reflection)):
+            known = callable(given) or (
+                name == "infer" and isinstance(given, (ChatModel, Summariser))
+            )
+            if given is not None and not known:
+                raise InvalidInput(f"{name} of a reflection cannot be called: {given!r}")
+
+    def insight(self, sources: Sequence[Observation]) -> Observation | None:
+        """Return what follows from observations, as one that links to them."""
+        infer = self.infer
+        by = getattr(infer, "__name__", type(infer).__name__)
+        if infer is None or isinstance(infer, (ChatModel, Summariser)):
+            summariser = infer or ExtractiveSummariser()
+            if not isinstance(summariser, Summariser):
+                summariser = ModelSummariser(summariser)
+            texts = [said(one) for one in sources]
+            summary = summariser.summarise(texts, max_tokens=self.max_tokens)
+            text, by = summary.text, summary.by
+        else:
+            text = infer(sources)
+        if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the user's own
+            raise InvalidInput(f"a reflection returns a text or None, not {text!r:.80}")
+        if not text or not text.strip():
+            return None
+        importance = max(one.reply.importance for one in sources)
+        reply = Reply(Message(text, "assistant"), None, importance, f"reflection by {by}")
+        return Observation(self.question, reply, links=tuple(one.created for one in sources))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has added up in a window.
+
+    Attributes:
+        total: The importance.
+        since: The ids of what it is of, oldest first.
+        reflections: How often the sum began anew.
+    """
+
+    total: float = 0.0
+    since: list[str] = field(default_factory=list[str])
+    reflections: int = 0
+    stored: StoredItem | None = None
+
+    @classmethod
+    def read(cls, writer: Writer, ref: SetRef) -> Tally:
+        """Return it as it is now."""
+        stored = writer.get(ref, [NOTE], at=None)[0]
+        if stored is None:
+            return cls()
+        value = cast("dict[str, Any]", item_of(stored).value)
+        return cls(value["total"], list(value["since"]), value["reflections"], stored)
+
+    def after(self, change: Change, writer: Writer, ref: SetRef) -> Change:
+        """Return a change that also writes it anew; refused if somebody else did meanwhile."""
+        value: dict[str, Value] = {
+            "total": self.total,
+            "since": [*self.since[-SOURCES:]],
+            "reflections": self.reflections,
+        }
+        record = writer.records([(NOTE, Item(value, text=""))])[0]
+        if self.stored is not None:
+            noted = Replace(ref, self.stored.version, record)
+            return replace(change, items=[*change.items, noted])
+        defined = [Define(ref, Definition(retention="purge"))]
+        return replace(
+            change, items=[*change.items, Add(ref, record)], define=[*change.define, *defined]
+        )
+
+
+class Reflecting:
+    """Reflects for one window, in this process.
+
+    Attributes:
+        failure: Why the last reflection that was due did not come about; it is tried again with
+            the next commit.
+    """
+
+    def __init__(self, settings: Reflection, place: Place, name: str) -> None:
+        if not isinstance(settings, Reflection):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"reflection is a Reflection(threshold), not {settings!r}")
+        self._settings, self._place, self._name = settings, place, name
+        self._turn = threading.Lock()
+        self.failure: Exception | None = None
+
+    @property
+    def _window(self) -> SetRef:
+        return self._place.ref(self._name)
+
+    @property
+    def _note(self) -> SetRef:
+        return self._place.ref(PREFIX + self._name)
+
+    def counting(self, writer: Writer) -> Besides:
+        """Return what adds up an observation with the commit that brings it."""
+
+        def counted(change: Change, record: Record) -> Change:
+            if not change.items or not record.importance:
+                return change
+            tally = Tally.read(writer, self._note)
+            tally.total += record.importance
+            tally.since.append(record.id)
+            return tally.after(change, writer, self._note)
+
+        return counted
+
+    def cleared(self, writer: Writer) -> list[ItemChange]:
+        """Return what begins the sum anew where the window forgets everything."""
+        tally = Tally.read(writer, self._note)
+        if tally.stored is None:
+            return []
+        return [Retire(self._note, NOTE, tally.stored.version)]
+
+    def after(self, writer: Writer, keep: Keep) -> tuple[Observation, ...]:
+        """Reflect as often as it is due; return what was let go for the insights."""
+        gone: tuple[Observation, ...] = ()
+        with self._ours() as is_ours:
+            while is_ours:
+                tally = Tally.read(writer, self._note)
+                if tally.total < self._settings.threshold:
+                    break
+                try:
+                    done = self._reflected(writer, tally, keep)
+                except FAILURES as error:
+                    _LOG.warning("a reflection failed", extra={"error": type(error).__name__})
+                    self.failure = error
+                    break
+                gone += done.gone
+                self._tell(done)
+        return gone
+
+    def now(self, writer: Writer, keep: Keep) -> Observation | None:
+        """Reflect on what has come, due or not; return the insight, if there is one."""
+        with self._ours() as is_ours:
+            tally = Tally.read(writer, self._note)
+            if not is_ours or not tally.since:
+                return None
+            done = self._reflected(writer, tally, keep)
+            self._tell(done)
+            return done.insight if done.is_first else None
+
+    @contextmanager
+    def _ours(self) -> Generator[bool]:
+        """Give whether nobody else of this process is at it, who sees to what is due."""
+        is_ours = self._turn.acquire(blocking=False)
+        try:
+            yield is_ours
+        finally:
+            if is_ours:
+                self._turn.release()
+
+    def _found(self, writer: Writer, item_id: str) -> StoredItem | None:
+        """Return an observation, also if the window let it go; None: it was forgotten for good."""
+        stored = writer.get(self._window, [item_id], at=None)[0]
+        if stored is not None:
+            return stored
+        past = writer.versions(self._window, item_id)
+        return past[-1][0] if past else None
+
+    def _reflected(self, writer: Writer, tally: Tally, keep: Keep) -> _Done:
+        """Make an insight, keep it and begin the sum anew, unless somebody else did."""
+        sources = [stored for one in tally.since if (stored := self._found(writer, one))]
+        insight = None
+        if sources:
+            insight = self._settings.insight([observation_of(stored) for stored in sources])
+        done = _Done(insight)
+
+        def besides(change: Change, _record: Record | None = None) -> Change:
+            now = Tally.read(writer, self._note)
+            done.is_first = now.stored is not None and now.reflections == tally.reflections
+            if not done.is_first:
+                return Change([], None)
+            now.total = max(0.0, now.total - tally.total)
+            now.since = [one for one in now.since if one not in tally.since]
+            now.reflections += 1
+            return now.after(change, writer, self._note)
+
+        if insight is None:
+            nothing = Change([], None, retry=True)
+            writer.write(Call("reflect", lambda: [self._name]), lambda _: besides(nothing))
+        else:
+            links = [Link(self._window, stored.record.id) for stored in sources]
+            done.gone = keep(insight, besides=besides, sources=links)
+        return done
+
+    def _tell(self, done: _Done) -> None:
+        self.failure = None
+        told = self._settings.on_reflection
+        if told is not None and done.insight is not None and done.is_first:
+            told(done.insight)
+
+
+@dataclass(slots=True)
+class _Done:
+    """A reflection that was made.
+
+    Attributes:
+        is_first: Whether nobody reflected on the same before.
+        gone: What was let go for the insight.
+    """
+
+    insight: Observation | None
+    is_first: bool = False
+    gone: tuple[Observation, ...] = ()

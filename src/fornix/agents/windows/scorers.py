@@ -1,0 +1,288 @@
+"""Scorers: how much an observation matters, from 0 to 1, and who says so."""
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+
+from fornix.agents.windows.observation import Observation
+from fornix.embed import Embedder, open_embedder
+from fornix.errors import EmbedderFailed, InvalidInput
+from fornix.search.similarity import Nearness
+from fornix.values import words
+from fornix.values.storable import counted, in_span
+
+FULL = 1000
+"""Characters of a reply that matters as much as one can. Source: seed 002, thinker."""
+
+AMONG = 64
+"""Observations, the newest, that a new one is compared with."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How much an observation matters, and who says so.
+
+    Attributes:
+        value: From 0 to 1.
+        by: Who scored it; goes into ``reply.scored_by``. None: nobody did.
+        because: Why somebody else did than should have.
+    """
+
+    value: float
+    by: str | None
+    because: str | None = None
+
+
+class Scorer(ABC):
+    """Says how much an observation matters.
+
+    A function that takes an observation and returns a number from 0 to 1 will do as well.
+    """
+
+    ages: ClassVar[bool] = False
+    """Whether a score falls as time goes by; then it is made anew when something is evicted."""
+
+    once: ClassVar[bool] = False
+    """Whether making a score takes long, or costs something, so that it is not made anew."""
+
+    @abstractmethod
+    def score(
+        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+    ) -> Score | float:
+        """Return how much *observation* matters, from 0 to 1.
+
+        It may be called several times for one observation, and by several threads at once.
+
+        Args:
+            observation: With the importance that it was committed with.
+            now: The time.
+            held: What the window holds besides, oldest first.
+        """
+
+
+Scoring: TypeAlias = Scorer | Callable[[Observation], float]
+"""What a window scores by: a scorer, or a function."""
+
+
+def checked_scorer(given: Scoring) -> Scoring:
+    """Return a scorer.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    if isinstance(given, type) or not (isinstance(given, Scorer) or callable(given)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(
+            f"a scorer is an object, such as Recency(), or a function; not {given!r}"
+        )
+    return given
+
+
+def scored(
+    scorer: Scoring, observation: Observation, *, now: datetime, held: Sequence[Observation]
+) -> Score:
+    """Return what a scorer says, checked.
+
+    Raises:
+        InvalidInput: It is no number from 0 to 1.
+    """
+    if isinstance(scorer, Scorer):
+        found, name = scorer.score(observation, now=now, held=held), _name(scorer)
+    else:
+        found, name = scorer(observation), getattr(scorer, "__name__", "function")
+    made = found if isinstance(found, Score) else Score(found, name)
+    value = float(made.value) if isinstance(made.value, np.floating) else made.value
+    value = in_span(value, f"what scorer {name!r} answers", least=0, most=1)
+    return Score(float(value), made.by, made.because)
+
+
+def ages(scorer: Scoring) -> bool:
+    """Return whether scores of a scorer are made anew as time goes by."""
+    return isinstance(scorer, Scorer) and scorer.ages and not scorer.once
+
+
+def hours_since(observation: Observation, now: datetime) -> float:
+    """Return how old an observation is; 0 for one of the future."""
+    return max(timedelta(0), now - observation.created.time()) / timedelta(hours=1)
+
+
+def _name(scorer: Scorer) -> str:
+    return type(scorer).__name__.lower()
+
+
+class Recency(Scorer):
+    """The newer, the higher: 1 now, 1/2 after *hours*, 1/3 after twice as many."""
+
+    ages = True
+
+    def __init__(self, hours: float = 1.0) -> None:
+        self._hours = in_span(hours, "hours", least=1e-6, most=1e9)
+
+    def score(
+        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+    ) -> Score:
+        """Return it from the age alone."""
+        del held
+        return Score(1 / (1 + hours_since(observation, now) / self._hours), "recency")
+
+
+class Length(Scorer):
+    """The longer a reply, the higher: a share of *full* characters, 1 from there on."""
+
+    def __init__(self, full: int = FULL) -> None:
+        self._full = counted(full, "full")
+
+    def score(
+        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+    ) -> Score:
+        """Return it from the reply alone."""
+        del now, held
+        return Score(min(1.0, len(observation.reply.content.content) / self._full), "length")
+
+
+class Fading(Scorer):
+    """What thinker's guide weighs by, kept from 0 to 1: long replies matter more, old ones less.
+
+    It is ``min(1, ln(1 + characters) / ln(1 + full)) / (1 + hours)``.
+    """
+
+    ages = True
+
+    def __init__(self, full: int = FULL) -> None:
+        self._full = counted(full, "full")
+
+    def score(
+        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+    ) -> Score:
+        """Return it from the reply and the age."""
+        del held
+        size = math.log1p(len(observation.reply.content.content)) / math.log1p(self._full)
+        return Score(min(1.0, size) / (1 + hours_since(observation, now)), "fading")
+
+
+class Novelty(Scorer):
+    """The less an observation is like any that is held, the higher; the first one is 1.
+
+    Args:
+        embedder: What tells how alike they are: a bundled embedder by name, or another. One
+            without vectors ("words") compares the words they share, as is done where an embedder
+            fails; ``scored_by`` says it then.
+        among: How many are compared, the newest.
+    """
+
+    once = True
+
+    def __init__(self, embedder: str | Embedder = "static", *, among: int = AMONG) -> None:
+        self._embedder = open_embedder(embedder)
+        self._near = Nearness(self._embedder) if self._embedder.dimensions else None
+        self._among = counted(among, "among")
+
+    def score(
+        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+    ) -> Score:
+        """Return 1 without the cosine of the one that is most alike."""
+        del now
+        others = [one for one in held if one.created != observation.created][-self._among :]
+        texts = [said(one) for one in (observation, *others)]
+        if self._near is None:
+            return Score(_by_words(texts), "novelty")
+        try:
+            new, *rows = self._near.vectors(texts)
+        except EmbedderFailed as error:
+            _LOG.warning("novelty is told by words", extra={"embedder": self._embedder.name})
+            return Score(
+                _by_words(texts), f"novelty by words, not {self._embedder.name}", str(error)
+            )
+        nearest = max((float(np.dot(new, row)) for row in rows), default=0.0)
+        return Score(1 - min(1.0, max(0.0, nearest)), "novelty")
+
+
+def said(observation: Observation) -> str:
+    """Return what was asked and answered, as one text."""
+    return "\n".join(message.content for message in observation.messages)
+
+
+def _by_words(texts: Sequence[str]) -> float:
+    """Return how unlike the first text is all others, by the words it shares with each."""
+    new, *others = (set(words.terms(text)) for text in texts)
+    alike = (len(new & other) / len(new | other) for other in others if new | other)
+    return 1 - max(alike, default=0.0)
+
+
+class Explicit(Scorer):
+    """What the decoder said: the importance that an observation is committed with.
+
+    Args:
+        otherwise: Scores those of which it said nothing; None: they have 0.0.
+    """
+
+    def __init__(self, otherwise: Scoring | None = None) -> None:
+        self._otherwise = None if otherwise is None else checked_scorer(otherwise)
+
+    @property
+    def ages(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of the other
+        """Whether what the other scorer says falls as time goes by."""
+        return self._otherwise is not None and ages(self._otherwise)
+
+    def score(
+        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+    ) -> Score:
+        """Return the importance that is there."""
+        reply = observation.reply
+        if reply.scored_by is not None or reply.importance != 0:
+            return Score(reply.importance, reply.scored_by or "decoder")
+        if self._otherwise is None:
+            return Score(0.0, None)
+        return scored(self._otherwise, observation, now=now, held=held)
+
+
+class Combined(Scorer):
+    """The weighted mean of what several scorers say.
+
+    It falls as time goes by if a part does, unless another part is made only once, as `ByModel`
+    and `Novelty`: then all of it is.
+
+    Args:
+        parts: Scorers, each with its weight: ``Combined((Recency(), 1), (Novelty(), 3))``.
+    """
+
+    def __init__(self, *parts: tuple[Scoring, float]) -> None:
+        for part in parts:
+            if not isinstance(part, tuple) or len(part) != 2:  # noqa: PLR2004  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison] - user input
+                raise InvalidInput(f"give each scorer with its weight, as a pair, not {part!r}")
+            checked_scorer(part[0])
+            in_span(part[1], "the weight of a scorer", least=0, most=1e9)
+        self._total = sum(weight for _, weight in parts)
+        if not self._total:
+            raise InvalidInput("one of the weights of scorers must be above 0")
+        self._parts = [part for part in parts if part[1]]
+
+    @property
+    def ages(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of its parts
+        """Whether one of them falls as time goes by."""
+        return any(isinstance(scorer, Scorer) and scorer.ages for scorer, _ in self._parts)
+
+    @property
+    def once(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of its parts
+        """Whether one of them is made once."""
+        return any(isinstance(scorer, Scorer) and scorer.once for scorer, _ in self._parts)
+
+    def score(
+        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+    ) -> Score:
+        """Return the mean, and all who had a part in it."""
+        found = [scored(scorer, observation, now=now, held=held) for scorer, _ in self._parts]
+        weights = [weight for _, weight in self._parts]
+        value = sum(one.value * weight for one, weight in zip(found, weights, strict=True))
+        reasons = "; ".join(one.because for one in found if one.because) or None
+        by = " + ".join(dict.fromkeys(one.by for one in found if one.by)) or None
+        return Score(min(1.0, value / self._total), by, reasons)

@@ -1,0 +1,278 @@
+"""The window of what has to do with the prompt, by meaning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Unpack, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.agents.windows.observation import Observation
+from fornix.agents.windows.observation_items import Entry, kept, messages_of, vectors_in, vectors_of
+from fornix.agents.windows.window import Window
+from fornix.agents.windows.window_contents import Column, Held
+from fornix.agents.windows.window_settings import Asked, Settings, refuse
+from fornix.embed import LARGEST, Embedder, Vector, open_embedder, pack_vector
+from fornix.errors import EmbedderFailed, InvalidInput
+from fornix.search.index import Quantised, quantised
+from fornix.search.query import SearchOptions
+from fornix.search.similarity import Nearness
+from fornix.sets.batch import AFTER_ALL
+from fornix.sets.writer import Writer
+from fornix.store import StoredItem
+from fornix.store.items import Item
+from fornix.text.messages import Message
+from fornix.values.storable import counted
+
+SIDES = 2
+"""Vectors of an observation: of what was asked, and of what was answered."""
+
+BLOCK = 512
+"""Slots compared at once: their float32 rows fit a processor's cache."""
+
+
+class Rows:
+    """Two int8 rows for each slot of a `Held`: a side without a vector has zeros.
+
+    Used under the lock of the window's mirror.
+    """
+
+    def __init__(self, dimensions: int) -> None:
+        self._rows: NDArray[np.int8] = np.zeros((0, SIDES, dimensions), np.int8)
+        self._norms: Column = np.zeros((0, SIDES))
+        self._first: Column = np.zeros(0, np.int64)
+
+    def missing(self, held: Held) -> list[Entry]:
+        """Return those whose vectors are not at hand; those of a batch are always made anew."""
+        self._grow(len(held.live))
+        slots = held.slots
+        first = held.first[slots]
+        unknown = (self._first[slots] != first) | (first >= AFTER_ALL)
+        return [held.at(int(slot)) for slot in slots[unknown]]
+
+    def put(self, held: Held, entry: Entry, sides: Sequence[Vector | None]) -> None:
+        """Have the vectors of an observation at hand, if it is still held."""
+        if entry.id not in held:
+            return
+        slot = held.slot(entry.id)
+        self._grow(len(held.live))
+        self._rows[slot], self._first[slot] = 0, entry.first
+        for side, vector in enumerate(sides):
+            if vector is not None and (largest := float(np.abs(vector).max(initial=0.0))):
+                self._rows[slot, side] = np.rint(vector * (LARGEST / largest))
+        self._norms[slot] = np.sqrt(np.square(self._rows[slot].astype(np.float64)).sum(axis=1))
+
+    def cosines(self, held: Held, query: Quantised) -> Column:
+        """Return, by slot, the cosine of the side that is nearer; -inf without vectors.
+
+        The same on every machine: see `fornix.search.index.vectors`.
+        """
+        size = len(held.live)
+        self._grow(size)
+        found = np.full(size, -np.inf)
+        for at in range(0, size, BLOCK):
+            rows = self._rows[at : min(at + BLOCK, size)]
+            products = rows.reshape(-1, rows.shape[2]).astype(np.float32) @ query.whole
+            norms = self._norms[at : at + len(rows)] * query.norm
+            each = np.full(norms.shape, -np.inf)
+            np.divide(products.reshape(norms.shape), norms, out=each, where=norms > 0)
+            found[at : at + len(rows)] = each.max(axis=1)
+        found[~held.live | (self._first[:size] != held.first)] = -np.inf
+        return found
+
+    def _grow(self, size: int) -> None:
+        more = size - len(self._first)
+        if more > 0:
+            self._rows = np.concatenate(
+                (self._rows, np.zeros((more, *self._rows.shape[1:]), np.int8))
+            )
+            self._norms = np.concatenate((self._norms, np.zeros((more, SIDES))))
+            self._first = np.concatenate((self._first, np.full(more, -1)))
+
+
+HELD = 10_000
+"""Units that a window by meaning holds, unless it is told otherwise."""
+
+MOST = 200
+"""Units that it shows at most."""
+
+HITS = 4
+"""Observations that are searched for each unit that is wanted: a unit may have several."""
+
+SCORE_OF_BEST = 3.0
+"""What search gives to the best in words and meaning: 1 + 2."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """What is near a prompt.
+
+    Attributes:
+        scores: How near, 0..1 at best, by id, as search found it.
+        query: The prompt's vector, where vectors are compared.
+        fetched: Vectors that were not at hand, with whose they are.
+    """
+
+    scores: Mapping[str, float]
+    query: Quantised | None = None
+    fetched: Sequence[tuple[Entry, tuple[Vector | None, Vector | None]]] = ()
+
+
+class Semantic(Window):
+    """Shows the newest unit, and what of the rest has most to do with the prompt, in order of time.
+
+    Without an embedder of its own, the search of the set finds it: by words and by meaning, with
+    the embedder of the memory. With one, what was asked and what was answered have a vector each,
+    made as they are committed unless the observation brings it (`relevance`), and the one that is
+    nearer to the prompt counts. Where that embedder fails, the observation is kept, and embedded
+    when the window is asked. Without a prompt it shows the newest units.
+
+    Args:
+        top_k: How many units it shows besides the newest.
+        stratum: What each context begins with; "": nothing.
+        cap: How many units it holds; None: any number.
+        embedder: Makes the vectors; a bundled one by name, or another. None: the memory's own; in
+            RAM the default one.
+        settings: What every window takes but for profile; see `Window`.
+    """
+
+    kind: ClassVar[str] = "semantic"
+
+    def __init__(
+        self,
+        top_k: int = 5,
+        stratum: str | Message | None = "",
+        *,
+        cap: int | None = HELD,
+        embedder: str | Embedder | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        refuse(settings, ("profile",), type(self).__name__)
+        self._top_k = counted(top_k, "top_k", most=MOST)
+        self._embedder = None if embedder is None else open_embedder(embedder)
+        if self._embedder is not None:
+            self._near, self._rows = Nearness(self._embedder), Rows(self._embedder.dimensions)
+        else:
+            self.ram_embedder = None
+        super().__init__(cap, stratum, **settings)
+
+    # --- what is kept -------------------------------------------------------------------------
+
+    def item(self, observation: Observation) -> Item:
+        """Return the item that keeps an observation, with its vectors; see `Window`."""
+        item, embedder = kept(observation), self._embedder
+        given, _ = vectors_in(item)
+        if embedder is None:
+            if any(vector is not None for vector in given):
+                raise InvalidInput(
+                    f"window {self._name!r} has no embedder to compare the relevance of an "
+                    "observation by; give it the embedder= that made it"
+                )
+            return item
+        for vector in given:
+            if vector is not None and len(vector) != embedder.dimensions:
+                raise InvalidInput(
+                    f"the relevance of an observation has {len(vector)} numbers, and embedder "
+                    f"{embedder.name!r} gives {embedder.dimensions}; assign what that one gives"
+                )
+        try:
+            query, reply = self._embedded(lambda: observation.messages, given)
+        except EmbedderFailed as error:
+            _LOG.warning("an observation is kept without vectors", extra={"error": str(error)})
+            query, reply = given
+        value = cast("dict[str, Any]", item.value) | {"embedder": embedder.name}
+        for name, vector in (("query_vector", query), ("reply_vector", reply)):
+            if vector is not None:
+                value[name] = pack_vector(vector)
+        return replace(item, value=value)
+
+    def _embedded(
+        self,
+        said: Callable[[], tuple[Message, Message]],
+        given: tuple[Vector | None, Vector | None],
+    ) -> tuple[Vector, Vector]:
+        """Return both vectors; those that are given are not made."""
+        query, reply = given
+        if query is None or reply is None:
+            wanted = [m.content for m, v in zip(said(), given, strict=True) if v is None]
+            made = iter(self._near.vectors(wanted))
+            query, reply = (next(made) if v is None else v for v in given)
+        return query.astype(np.float32), reply.astype(np.float32)
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    def known(self, prompt: Message | None, writer: Writer) -> Near | None:
+        """Return what is near a prompt; None: nothing was asked."""
+        if prompt is None or not prompt.content.strip():
+            return None
+        if self._embedder is None:
+            asked = SearchOptions(limit=HITS * (self._top_k + 1), touch=False)
+            hits = writer.search([self._place.ref(self._name)], prompt.content, asked)
+            return Near({str(hit.item.id): hit.score / SCORE_OF_BEST for hit in hits})
+        (query,) = self._near.vectors([prompt.content])
+
+        def looked(held: Held) -> tuple[list[Entry], list[StoredItem]]:
+            missing = self._rows.missing(held)
+            return missing, self._stored(writer, missing)
+
+        missing, stored = self._looked(writer, looked)
+        found = self._fetched(stored)
+        fetched = [(entry, found[entry.id]) for entry in missing if entry.id in found]
+        return Near({}, quantised(query.astype(np.float32)), fetched)
+
+    def _fetched(self, items: Sequence[StoredItem]) -> dict[str, tuple[Vector, Vector]]:
+        assert self._embedder is not None  # noqa: S101 - it has vectors
+        found: dict[str, tuple[Vector, Vector]] = {}
+        for stored in items:
+            given, by = vectors_of(stored)
+            if by is not None and by != self._embedder.name:
+                raise InvalidInput(
+                    f"window {self._name!r} holds vectors of embedder {by!r}, which cannot be "
+                    f"compared with those of {self._embedder.name!r}; open it with that one, or "
+                    "give another name="
+                )
+            found[stored.record.id] = self._embedded(partial(messages_of, stored), given)
+        return found
+
+    def nearness(self, held: Held, asked: Asked) -> Column:
+        """Return, by slot, how near each observation is to the prompt, 1 at best; -1: no idea.
+
+        Without a prompt all are alike.
+        """
+        found = np.full(len(held.live), -1.0)
+        near = cast("Near | None", asked.known)
+        if near is None:
+            return found
+        if near.query is not None:
+            for entry, sides in near.fetched:
+                self._rows.put(held, entry, sides)
+            return np.maximum(found, self._rows.cosines(held, near.query))
+        for item_id, score in near.scores.items():
+            if item_id in held:
+                found[held.slot(item_id)] = score
+        return found
+
+    def hits(self, held: Held, asked: Asked) -> dict[int, float]:
+        """Return the *top_k* units that are nearest but for the newest, by a slot; and how near."""
+        near = held.of_units(self.nearness(held, asked))
+        newest = {int(held.unit[held.slot(unit[0].id)]) for unit in held.last_units(1)}
+        units: dict[int, int] = {}
+        for slot in held.best_first(near):
+            if len(units) == self._top_k:
+                break
+            if int(held.unit[slot]) not in newest:
+                units.setdefault(int(held.unit[slot]), slot)
+        return {slot: float(near[slot]) for slot in units.values()}
+
+    def worth(self, held: Held, asked: Asked) -> Column:
+        """Return how near each of the nearest is, and -inf for the others."""
+        worth = np.full(len(held.live), -np.inf)
+        for slot, near in self.hits(held, asked).items():
+            worth[slot] = near
+        return worth

@@ -1,0 +1,202 @@
+"""The demo: what fornix does, shown in a minute."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.rule import Rule
+from rich.text import Text
+
+from fornix.cli import output
+from fornix.cli.demo import kill_proof, sample_conversation
+from fornix.cli.exact_memory import drawn
+from fornix.cli.options import command
+from fornix.cli.progress import progress, settle
+from fornix.cli.session import Session
+from fornix.errors import InvalidInput
+from fornix.memory.keys import KeyMemory
+from fornix.memory.memory import Memory
+from fornix.transfer import Load, Target, check
+
+ASKED = (9, 18, 36, 56)
+"""Questions that the demo asks, by their numbers."""
+
+SHOWN = 3
+STEPS, KILL_AFTER = 400, 150
+COLUMNS = 40
+
+
+@command("demo")
+@click.option("--fast", is_flag=True, help="Use the static embedder: quicker, a little less sharp.")
+def demo(session: Session, *, fast: bool) -> None:
+    """Show what fornix does, in a minute: recall, scores, exact memory, a kill, figures.
+
+    Works in a temporary folder that is removed at the end; with --db in that file, which must be
+    new, and is kept. Needs no network.
+    """
+    if session.db is not None and session.place.exists():
+        raise InvalidInput(f"{session.place} exists; name a new file for the demo")
+    embedder = session.embedder or ("static" if fast else "minilm")
+    folder = tempfile.TemporaryDirectory() if session.db is None else nullcontext()
+    with folder as temporary:
+        place = session.place if temporary is None else Path(temporary) / "demo.db"
+        holds = _Demo(session, output.console(), place, embedder).run()
+    if not holds:
+        click.get_current_context().exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Demo:
+    session: Session
+    out: Console
+    place: Path
+    embedder: str
+
+    def run(self) -> bool:
+        """Show it all; return whether the proof holds."""
+        start = time.perf_counter()
+        with Memory.open(self.place, embedder=self.embedder) as memory:
+            key = memory.key(sample_conversation.KEY)
+            self._remember(memory)
+            self._ask(key)
+            self._exact(memory, key)
+        holds = self._kill()
+        with Memory.open(self.place) as memory:
+            self._measure(memory.key(sample_conversation.KEY))
+        self._next(time.perf_counter() - start)
+        return holds
+
+    def _head(self, title: str) -> None:
+        self.out.print()
+        self.out.print(Rule(Text(title, style="bold"), align="left", style="dim"))
+
+    def _say(self, text: str, style: str = "") -> None:
+        self.out.print(Text(text, style=style))
+
+    # --- the parts ----------------------------------------------------------------------------
+
+    def _remember(self, memory: Memory) -> None:
+        self._head("1  Remember: a year of chat between two friends")
+        target = Target(sample_conversation.KEY)
+        start = time.perf_counter()
+        with sample_conversation.source() as source:
+            total = check(source, "conversation", target)
+            with progress(self.session, "adding", total=total) as advance:
+                Load(memory).run(source, "conversation", target, progress=advance)
+        durable = time.perf_counter() - start
+        settle(self.session, memory)
+        embedded = time.perf_counter() - start
+        self._say(
+            f"{total} messages of 24 conversations: durable after {durable:.2f} s, "
+            f"all found by meaning after {embedded:.1f} s."
+        )
+        self._say(f"One file, no server, no API key; the embedder {self.embedder!r} came along.")
+
+    def _ask(self, key: KeyMemory) -> None:
+        self._head("2  Ask: every hit says what its score is made of")
+        asked = sample_conversation.questions()
+        for number in ASKED:
+            hits = key.search(asked[number].text, limit=SHOWN)
+            self._say(f"\n? {asked[number].text}", style="bold yellow")
+            self.out.print(output.explained(hits, marked=asked[number].gold))
+        self._say(
+            "\nwords: BM25. meaning: 2 x cosine. previous, next: its neighbours in the talk. "
+            "✓: the answer.",
+            style="dim",
+        )
+
+    def _exact(self, memory: Memory, key: KeyMemory) -> None:
+        self._head("3  Exact memory: a tree of values, changed together with the items")
+        with key.batch(idempotency_key="demo: the move") as batch:
+            batch.short_term.set("profile.name", "Ines")
+            batch.short_term.set("profile.city", "Trieste")
+            batch.short_term.set("profile.languages", ["Portuguese", "Italian", "English"])
+            batch.short_term.increment("visits")
+            batch.short_term.set("now.mood", "hopeful", ttl=timedelta(hours=8))
+            batch.set("facts").add("Moved to Trieste for the museum.", id="move")
+        self.out.print(drawn(memory, sample_conversation.KEY, ""))
+        self._say("Five values and an item, in one commit: all of it, or nothing.")
+
+    def _kill(self) -> bool:
+        self._head("4  Kill: a process that writes is killed in the middle (SIGKILL)")
+        with progress(self.session, "writing until killed", total=STEPS) as advance:
+            said = self._write(KILL_AFTER, advance)
+        first = kill_proof.examine(self.place, acknowledged=said)
+        self._say(f"Killed after it had acknowledged {said} of {STEPS} commits. Opened again:")
+        self._proof(first)
+        self._say("\nStarted again, it repeats all steps from the first. When it is done:")
+        with progress(self.session, "writing again", total=STEPS) as advance:
+            said = self._write(None, advance)
+        second = kill_proof.examine(self.place, acknowledged=said)
+        self._proof(second)
+        return first.holds and second.holds and second.items == STEPS
+
+    def _write(self, kill_after: int | None, advance: Callable[[int], None]) -> int:
+        return kill_proof.run_writer(
+            self.place, steps=STEPS, kill_after=kill_after, progress=advance
+        )
+
+    def _proof(self, proof: kill_proof.Proof) -> None:
+        unsaid = proof.items - proof.acknowledged
+        late = f", {unsaid} of them durable before it could say so" if unsaid > 0 else ""
+        self._say(f"  items found        {proof.items}{late}")
+        self._say(f"  the counter says   {proof.counter}")
+        self._say(f"  acknowledged, lost {proof.missing}")
+        self._say(f"  there twice        {proof.twice}")
+        self._say(f"  file damaged       {'; '.join(proof.problems) or 'no'}")
+        verdict = "nothing lost, nothing twice, nothing in part"
+        if proof.holds:
+            self._say(f"  ✓ {verdict}", style="bold green")
+        else:
+            self._say(f"  ✗ NOT: {verdict}", style="bold red")
+
+    def _measure(self, key: KeyMemory) -> None:
+        asked = sample_conversation.questions()
+        self._head(f"5  Measure: {len(asked)} questions, how much of their answers is found")
+        everything = sample_conversation.recall(key, asked)
+        words = sample_conversation.recall(key, asked, sample_conversation.WORDS_ALONE)
+        for name, found in (("fornix", everything), ("words alone", words)):
+            style = "green" if found is everything else "dim"
+            for depth, share in found.at.items():
+                bar = output.bar(share, 1.0, columns=COLUMNS)
+                line = Text(f"{name if depth == 1 else '':12}R@{depth:<3}")
+                line.append(bar.ljust(COLUMNS), style=style)
+                self.out.print(line.append(f" {share:6.1%}"))
+        known = sample_conversation.recall(key, asked)
+        self._say(
+            f"A search takes {known.search_ms:.1f} ms (median); "
+            f"{everything.search_ms:.0f} ms where the question is new and has to be embedded."
+        )
+
+    def _next(self, took_s: float) -> None:
+        self._head("What to type next")
+        fornix = program()
+        db = "" if self.session.db is None else f" --db {self.place}"
+        if db:
+            self._say(f'  {fornix} search{db} --key ines "how is the dog?" --explain')
+            self._say(f"  {fornix} tree{db} ines")
+        else:
+            self._say(f"  {fornix} demo --db demo.db        keeps the memory, to play with")
+        self._say(f'  {fornix} add --key me "Prefers window seats."')
+        self._say(f'  {fornix} search --key me "where do I like to sit?"')
+        self._say(f"  {fornix} --help")
+        self._say(f"\n{took_s:.1f} s in all.", style="dim")
+
+
+def program() -> str:
+    """Return what to type for `fornix`: `make demo` has it in an environment nobody activated."""
+    beside = Path(sys.executable).with_name("fornix")
+    if shutil.which("fornix") is not None or not beside.exists():
+        return "fornix"
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)

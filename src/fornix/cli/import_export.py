@@ -1,0 +1,285 @@
+"""Memory in and out of files: import and export."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import tzinfo
+from typing import cast
+
+import click
+
+from fornix.cli import completion_names, output
+from fornix.cli.options import (
+    FileName,
+    command,
+    key_option,
+    knowledge_option,
+    parsed,
+    read_zone,
+    set_option,
+    sets_option,
+)
+from fornix.cli.output import sink
+from fornix.cli.progress import progress, settle
+from fornix.cli.session import Owner, Session
+from fornix.memory.memory import Memory
+from fornix.sets import OnExisting
+from fornix.store.items import Item, text_of
+from fornix.transfer import (
+    LAYOUTS,
+    ItemLine,
+    Layout,
+    Load,
+    Loaded,
+    Selection,
+    Source,
+    Survey,
+    Target,
+    export_lines,
+    exported_items,
+    history_lines,
+    item_fields,
+    layout_of,
+    opened,
+    survey,
+)
+
+BLOCK = 1 << 20
+
+SHOWN = 20
+"""Keys and sets that a dry run names."""
+
+FILE = click.argument("file", type=FileName(allow_dash=True))
+
+
+@command("import")
+@FILE
+@key_option
+@knowledge_option
+@set_option
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["auto", *LAYOUTS]),
+    default="auto",
+    show_default=True,
+    help="What the file is.",
+)
+@click.option("--key-from", metavar="FIELD", help="The field that names the key, as user_id.")
+@click.option("--set-from", metavar="FIELD", help="The field that names the set.")
+@click.option("--time-from", metavar="FIELD", help="The field that says when it happened.")
+@click.option("--text-from", metavar="FIELD", help="The field that search reads.")
+@click.option(
+    "--zone",
+    metavar="ZONE",
+    callback=parsed(read_zone),
+    help="Of times that say none: UTC, +01:00, Europe/Lisbon.",
+)
+@click.option(
+    "--on-existing",
+    type=click.Choice(["keep", "update", "error"]),
+    default="keep",
+    show_default=True,
+    help="What to do with an item or a value that is there already.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until all is found by meaning.")
+def import_file(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    file: str,
+    key: str | None,
+    knowledge: str | None,
+    set_name: str,
+    layout: str,
+    key_from: str | None,
+    set_from: str | None,
+    time_from: str | None,
+    text_from: str | None,
+    zone: tzinfo | None,
+    on_existing: OnExisting,
+    dry_run: bool,
+    no_wait: bool,
+) -> None:
+    """Import FILE ("-": stdin): what export wrote, or chats or the memories of another system.
+
+    The whole file is read and checked before anything is written. Interrupted, the same command
+    goes on where it was and adds nothing twice. All formats but the one of export need --key,
+    --key-from or --knowledge. A FIELD is a dotted path: user_id, metadata.customer, namespace.1.
+    See docs/import-export.md. With --json: the counts of what was added, kept, updated, skipped.
+    """
+    target = Target(
+        key, set_name, key_from=key_from, set_from=set_from,
+        time_from=time_from, text_from=text_from, zone=zone,
+    )  # fmt: skip
+    with _source(file) as source:
+        chosen = layout_of(source) if layout == "auto" else cast("Layout", layout)
+        if layout == "auto" and chosen != "fornix":
+            session.note(f"{source.name} is read as {chosen}")
+        _check_target(chosen, target, knowledge)
+        with progress(session, "checking", total=None) as advance:
+            found = survey(source, chosen, target, progress=advance)
+        if dry_run:
+            _show(session, found)
+            return
+        with session.open(knowledge=knowledge, make=True) as memory:
+            load = Load(memory, on_existing=on_existing)
+            with progress(session, "importing", total=found.entries) as advance:
+                done = load.run(source, chosen, target, progress=advance)
+            if not no_wait:
+                settle(session, memory)
+    if done.unlinked:
+        session.note(
+            f"{done.unlinked:,} items were made of something that is not there: they keep its id "
+            "among their sources, but their lineage ends, and forgetting it does not reach them"
+        )
+    counts = {name: getattr(done, name) for name in Loaded.__slots__}
+    session.done(_told(done, found), counts | _audit(found))
+
+
+def _check_target(layout: Layout, target: Target, knowledge: str | None) -> None:
+    if layout != "fornix":
+        if target.key_from is None:
+            Owner(target.key, knowledge)
+        elif knowledge is not None:
+            raise click.UsageError("--key-from names keys; leave --knowledge out")
+        return
+    if target != Target(None, target.set):
+        raise click.UsageError(
+            "an export names its own keys, times and texts; leave --key, --zone and --…-from out"
+        )
+
+
+def _audit(found: Survey) -> dict[str, output.Json]:
+    return {
+        "format": found.layout,
+        "items": sum(found.items.values()),
+        "keys": found.keys,
+        "skipped": dict(found.skipped),
+    }
+
+
+def _show(session: Session, found: Survey) -> None:
+    """Say what would be imported."""
+    if session.json:
+        places: list[output.Json] = [
+            {"key": key, "set": name, "items": count} for (key, name), count in found.items.items()
+        ]
+        sample = [output.wired(item_fields(_sample(line), key=line.key)) for line in found.sample]
+        output.document(_audit(found) | {"dry_run": True, "places": places, "sample": sample})
+        return
+    session.say(f"nothing is written; it would be {_amount(found)}")
+    for (key, name), count in sorted(
+        found.items.items(), key=lambda place: (-place[1], str(place[0]))
+    )[:SHOWN]:
+        owner = "knowledge" if key is None else f"key {key!r}"
+        session.say(f"  {count:>9,}  {owner}, set {name!r}")
+    if len(found.items) > SHOWN:
+        session.say(f"  and {len(found.items) - SHOWN:,} more (--json lists all)")
+    if not session.quiet:
+        output.items(_sample(line) for line in found.sample)
+
+
+def _sample(line: ItemLine) -> Item:
+    """Return an item as it would be in its set."""
+    text = text_of(line.item.value) if line.item.text is None else line.item.text
+    return replace(line.item, set_name=line.set, text=text)
+
+
+def _amount(found: Survey) -> str:
+    """Say how much there is of what, and what is left out."""
+    keys = f" of {found.keys:,} keys" if found.keys > 1 else ""
+    told = f"{sum(found.items.values()):,} items{keys}"
+    left = [f"{count:,} left out: each {reason}" for reason, count in found.skipped.items()]
+    return "; ".join([told, *left])
+
+
+def _told(done: Loaded, found: Survey) -> str:
+    counts = {
+        "items added": done.added,
+        "were there": done.kept,
+        "updated": done.updated,
+        "sets made": done.sets,
+        "values set": done.values,
+        "values were there": done.values_kept,
+        "had expired": done.expired,
+        "commits done": done.commits,
+        "commits were there": done.commits_kept,
+        "items linked to their sources": done.linked,
+    }
+    told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    return f"{told or 'nothing new'} (in the file: {_amount(found)})"
+
+
+@contextmanager
+def _source(file: str) -> Generator[Source]:
+    """Open what is to be read twice; stdin is kept in a file meanwhile."""
+    if file != "-":
+        with opened(file) as source:
+            source.name = click.format_filename(file)
+            yield source
+        return
+    with tempfile.TemporaryFile() as kept:
+        while block := sys.stdin.buffer.read(BLOCK):
+            kept.write(block)
+        yield Source("stdin", kept)
+
+
+@command("export")
+@click.argument("file", type=FileName(allow_dash=True), default="-")
+@click.option(
+    "--key", "-k", "keys", metavar="KEY", multiple=True, shell_complete=completion_names.keys,
+    help="Only this key; may be repeated. Default: all keys, and the knowledge.",
+)  # fmt: skip
+@knowledge_option
+@sets_option
+@click.option("--history", is_flag=True, help="Export every commit, not only what is there now.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+def export_file(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    file: str,
+    keys: tuple[str, ...],
+    knowledge: str | None,
+    set_names: tuple[str, ...],
+    history: bool,
+    force: bool,
+) -> None:
+    """Write the memory to FILE (by default to stdout) as JSON lines, which import reads.
+
+    All keys, sets and exact trees of the space, and the knowledge of its name: one unmoving state.
+    With --history all commits: earlier versions, retired items, compactions and their lineage;
+    import does them again in a new store. Runs and outputs are kept by fornix backup alone.
+    """
+    selection = Selection(
+        keys=keys or (() if knowledge is not None else None),
+        sets=set_names or None,
+        knowledge=knowledge is not None or not keys,
+        trees=not set_names,
+    )
+    with session.open(knowledge=knowledge, mode="ro") as memory, sink(file, force=force) as write:
+        total = None if history else exported_items(memory, selection)
+        found = (history_lines if history else export_lines)(memory, selection)
+        lines = 0
+        with progress(session, "exporting", total=total) as advance:
+            for line in found:
+                write(line.encode() + b"\n")
+                lines += 1
+                if line.startswith('{"type":"item"'):
+                    advance(1)
+        if history and (left := _left_out(memory)):
+            session.note(f"not in it: {left}; fornix backup keeps them")
+    if file != "-":
+        session.done(f"{lines:,} lines written to {file}", {"file": file, "lines": lines})
+
+
+def _left_out(memory: Memory) -> str:
+    """Say what is in the store, but in no export of history; empty: nothing."""
+    store = memory.stats().store
+    runs = store.runs_waiting + store.runs_parked + store.runs_ended
+    left = [f"the {runs:,} runs of the store, with their inputs and outputs"] if runs else []
+    return " and ".join([*left, *(["the receipts of forgetting"] if memory.receipts() else [])])

@@ -1,0 +1,326 @@
+"""Care of a memory: doctor, backup, restore, reindex."""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import click
+
+from fornix.cli import output
+from fornix.cli.listing import versions
+from fornix.cli.options import FileName, command
+from fornix.cli.progress import progress, settle
+from fornix.cli.session import Session
+from fornix.compaction import compactor_notes
+from fornix.compaction.executor import due
+from fornix.compaction.set_snapshot import living
+from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound
+from fornix.memory.memory import Memory
+from fornix.store import Store
+from fornix.store.scope import Scope, is_hidden
+from fornix.transfer import LAST, stamp
+from fornix.values.storable import microseconds, moment
+
+TESTED = ("Linux",)
+"""Platforms that the tests run on."""
+
+LONG_LOG = 64_000_000
+"""Bytes of the write-ahead log above which a reader seems to have held it up."""
+
+SKEW_US = 60_000_000
+"""How far ahead a commit may lie: clocks of two boots, or of containers, differ a little."""
+
+MOST_NAMED = 20
+"""Sets that doctor names one by one."""
+
+ASIDE = (
+    "name another file with --db; if this was a memory, move it away together with its -wal and "
+    "-shm files, then bring it back from a backup: fornix restore BACKUP"
+)
+
+State: TypeAlias = Literal["ok", "note", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that doctor looked at."""
+
+    name: str
+    says: str
+    state: State = "ok"
+
+
+@runtime_checkable
+class Examined(Protocol):
+    """A store that can tell what is wrong with its file."""
+
+    def problems(self) -> list[str]:
+        """Return what is wrong; empty: nothing."""
+        ...
+
+
+@command("doctor")
+@click.option("--repair", is_flag=True, help="First make again what follows from the rest.")
+def doctor(session: Session, *, repair: bool) -> None:
+    """Look at the memory and its surroundings; say what is wrong and what to do.
+
+    Reads only, unless --repair is given: then what search reads, vectors, counts of sets and the
+    files beside the memory are made again where they are missing or wrong, while no other program
+    has the memory open. Items, exact memory, runs and history are never touched; if the file
+    itself is damaged, nothing is. Exit code 1 if something is wrong.
+    With --json: {"ok": …, "findings": [{"name": …, "says": …, "state": "ok" | "note" | "wrong"}]}.
+    """
+    repaired = list(_repaired(session)) if repair else []
+    findings = [*repaired, *_surroundings(), *_examined(session)]
+    ok = not any(finding.state == "wrong" for finding in findings)
+    if session.json:
+        listed = [{"name": f.name, "says": f.says, "state": f.state} for f in findings]
+        output.document({"ok": ok, "findings": listed})
+    else:
+        for finding in findings:
+            mark = {"ok": "✓", "note": "•", "wrong": "✗"}[finding.state]
+            click.echo(f"{mark} {finding.name.ljust(12)} {output.plain(finding.says)}")
+    if not ok:
+        click.get_current_context().exit(1)
+
+
+def _repaired(session: Session) -> Iterator[Finding]:
+    """Make again what can be; tell what was done."""
+    if not session.place.is_file():
+        raise NotFound(f"{session.place}: there is no memory here; --db names another file")
+    with progress(session, "repairing", total=None) as advance:
+        done = Memory.repair(session.place, progress=advance)
+    for what in done or ["nothing had to be"]:
+        yield Finding("repair", what)
+    with session.open() as memory:
+        settle(session, memory)
+
+
+def _surroundings() -> Iterator[Finding]:
+    known = versions()
+    stack = ", ".join(f"{name} {known[name]}" for name in ("Python", "SQLite", "apsw", "numpy"))
+    yield Finding("versions", f"fornix {known['fornix']}, schema {known['schema']}, {stack}")
+    tested = platform.system() in TESTED
+    says = known["platform"] + ("" if tested else f"; tested on {', '.join(TESTED)} only")
+    yield Finding("platform", says, "ok" if tested else "note")
+
+
+def _examined(session: Session) -> Iterator[Finding]:
+    place = session.place
+    try:
+        with session.open(mode="ro") as memory:
+            yield Finding("file", str(place.absolute()))
+            yield from _contents(memory)
+            yield from _clock(memory)
+            yield from _integrity(memory)
+    except NotAStore as error:
+        yield Finding("memory", f"{error}; {ASIDE}", "wrong")
+    except (NotFound, InvalidInput) as error:
+        yield Finding("file", str(error), "wrong")
+    except FornixError as error:
+        yield Finding("memory", str(error), "wrong")
+        yield from _access(place)
+    else:
+        yield from _access(place)
+
+
+def _contents(memory: Memory) -> Iterator[Finding]:
+    found = memory.stats()
+    store = found.store
+    yield Finding("contents", f"{store.items:,} items, {store.nodes:,} nodes, {store.keys:,} keys")
+    log_state: State = "note" if store.wal_bytes > LONG_LOG else "ok"
+    sizes = f"{output.size(store.file_bytes)}, write-ahead log {output.size(store.wal_bytes)}"
+    yield Finding("size", sizes, log_state)
+    yield Finding("embedder", found.embedder)
+    if found.pending:
+        waits = f"{found.pending:,} items wait for their vectors; they are found by their words"
+        yield Finding("embedding", waits, "note")
+    else:
+        yield Finding("embedding", "nothing waits")
+    runs = f"{store.runs_waiting:,} wait, {store.runs_parked:,} are parked"
+    if store.runs_parked:
+        look = "; look at them: fornix runs list --status parked"
+        yield Finding("runs", f"{runs}{look}", "note")
+    else:
+        yield Finding("runs", runs)
+    waits = sum(receipt.state == "pending" for receipt in memory.receipts())
+    if waits:
+        left = f"{waits:,} receipts are pending: it may be in the files still; run fornix scrub"
+        yield Finding("forgotten", left, "note")
+    yield from _compaction(memory)
+    owners = ", ".join(f"{lease.scope.key} ({lease.owner})" for lease in found.leases)
+    yield Finding("leases", owners or "no key is being run")
+    yield Finding("schema", str(store.details.get("schema", "unknown")))
+    yield Finding("file system", str(store.details.get("file_system") or "unknown"))
+
+
+def _keys(store: Store, space: str) -> Iterator[str]:
+    after: str | None = None
+    while page := store.keys(space, after=after):
+        yield from page
+        after = page[-1]
+
+
+def _compaction(memory: Memory) -> Iterator[Finding]:
+    """Tell of sets that could not be compacted, and of those that overflow and nobody compacts."""
+    store, now = memory.store, microseconds(datetime.now(UTC))
+    failed = compactor_notes.failures(store)
+    overflowing = list[str]()
+    seen, told = compactor_notes.is_seen(store, now), False
+    for space in store.spaces():
+        for info in (i for key in _keys(store, space) for i in store.set_infos(Scope(space, key))):
+            if is_hidden(info.ref):
+                continue
+            name = f"set {info.ref.name!r} of key {info.ref.scope.key!r}"
+            kind, tries = failed.pop(info.number, ("", 0))
+            left = living(store, info, now)
+            if tries and due(left):
+                told = True
+                says = f"{name} could not be compacted, {tries} times in a row: {kind}; see the log"
+                yield Finding("compaction", says, "wrong")
+            external = info.definition.execution == "external"
+            if external and not seen and due(left, compactor_notes.OVERFLOW):
+                overflowing.append(name)
+    told = told or bool(overflowing)
+    for name in overflowing[:MOST_NAMED]:
+        says = "holds more than half too much, and no compactor was seen lately"
+        yield Finding("compaction", f"{name} {says}; start one: fornix compact --watch", "note")
+    if not told:
+        yield Finding("compaction", "no set waits for one")
+
+
+def _clock(memory: Memory) -> Iterator[Finding]:
+    """Tell of a clock that ran ahead: times of commits never go back behind its time."""
+    store, now = memory.store, microseconds(datetime.now(UTC))
+    last, known = store.commit_at(LAST), store.commit_at(now + SKEW_US)
+    effects = store.effects(last) if last > known else None
+    if effects is None:
+        yield Finding("clock", "no commit lies in the future")
+        return
+    latest = stamp(moment(effects.commit.time))
+    yield Finding(
+        "clock",
+        f"{last - known:,} commits lie in the future, the last at {latest}: a clock ran ahead "
+        "then, or this one is behind. Until that time comes, new commits get it, and so do items "
+        "added without a time. Set the clock right; if it is, restore a backup from before, or "
+        "export, correct the times in that file, and import it into a new memory",
+        "wrong",
+    )
+
+
+def _integrity(memory: Memory) -> Iterator[Finding]:
+    problems = memory.store.problems() if isinstance(memory.store, Examined) else []
+    for problem in problems:
+        mend = "fornix doctor --repair may mend it; else restore a backup: fornix restore BACKUP"
+        yield Finding("integrity", f"{problem}; {mend}", "wrong")
+    if not problems:
+        yield Finding("integrity", "every page and count is as it should be")
+
+
+def _access(place: Path) -> Iterator[Finding]:
+    mode = stat.S_IMODE(place.stat().st_mode)
+    others = mode & 0o077
+    remedy = f"; others may look at it: chmod 600 {place}" if others else ""
+    yield Finding("permissions", f"{mode:04o}{remedy}", "note" if others else "ok")
+    if not os.access(place, os.W_OK) or not os.access(place.absolute().parent, os.W_OK):
+        yield Finding("writing", "the file or its folder cannot be written by you", "note")
+    folder = Path(f"{place}.fornix")
+    if folder.is_dir():
+        held = sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
+        yield Finding("cache", f"{folder}: {output.size(held)}")
+    else:
+        yield Finding("cache", "none yet")
+    for part in sorted(place.absolute().parent.glob("*.part")):
+        says = "is of a backup or an export that is under way, or that broke off,"
+        left = "and may hold what was forgotten since; if nothing writes it any more, remove it"
+        yield Finding("left over", f"{part.name} {says} {left}", "note")
+
+
+@command("backup")
+@click.argument("target", type=FileName())
+def backup(session: Session, *, target: str) -> None:
+    """Write a copy of the memory, as it is now, to TARGET.
+
+    Others may go on writing meanwhile. The copy appears whole, or not at all; it is a memory of
+    its own, with all history. With --json: {"file": …, "bytes": …}.
+    """
+    with session.open(mode="ro") as memory, progress(session, "copying", total=None):
+        if not Path(target).absolute().parent.is_dir():
+            raise InvalidInput(f"{Path(target).parent} is no folder; make it first")
+        memory.backup(target)
+    size = Path(target).stat().st_size
+    session.done(f"{output.size(size)} written to {target}", {"file": target, "bytes": size})
+
+
+@command("restore")
+@click.argument("backup_file", metavar="BACKUP", type=FileName())
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def restore(session: Session, *, backup_file: str, yes: bool) -> None:
+    """Replace the whole memory by what BACKUP holds.
+
+    Everything added since the backup is gone. No other program may have the memory open.
+    With --json: {"file": …, "items": …}.
+    """
+    place = session.place
+    if not Path(backup_file).is_file():
+        raise NotFound(f"{backup_file}: there is no backup here")
+    if place.exists() and os.path.realpath(place) == os.path.realpath(backup_file):
+        raise InvalidInput(f"{place} is the memory itself; name a backup of it")
+    with Memory.open(backup_file, mode="ro") as memory:
+        kept = memory.stats().store
+    if place.exists() and not yes:
+        _ask(f"Replace {place} by {backup_file}, which has {kept.items:,} items?")
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with progress(session, "restoring", total=None):
+        try:
+            Memory.restore(place, backup_file)
+        except NotAStore as error:
+            error.add_note("move it away together with its -wal and -shm files, then restore again")
+            raise
+    says = f"{place} now holds the {kept.items:,} items of {backup_file}"
+    session.done(says, {"file": str(place), "items": kept.items})
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("this replaces a memory; add --yes to do it without being asked")
+    click.confirm(question, abort=True, err=True)
+
+
+@command("reindex")
+@click.option("--knowledge", metavar="NAME", help="The knowledge that goes with the space.")
+def reindex(session: Session, *, knowledge: str | None) -> None:
+    """Give the space another embedder: fornix reindex --embedder NAME.
+
+    Everything is embedded anew, and searched by the old vectors until all is done. Interrupted,
+    the same command goes on where it was. With --json: {"embedder": …, "embedded": …}.
+    """
+    if session.embedder is None:
+        raise click.UsageError("name the new embedder: --embedder minilm, static or words")
+    if not session.place.is_file():
+        raise NotFound(f"{session.place}: there is no memory here; --db names another file")
+    last = 0
+    with progress(session, "embedding", total=None) as advance:
+
+        def tell(done: int, _total: int) -> None:
+            nonlocal last
+            advance(done - last)
+            last = done
+
+        count = Memory.reindex(
+            session.place,
+            embedder=session.embedder,
+            space=session.space,
+            knowledge=knowledge,
+            progress=tell,
+        )
+    says = f"{count:,} texts embedded by {session.embedder}"
+    session.done(says, {"embedder": session.embedder, "embedded": count})

@@ -1,0 +1,381 @@
+"""Agents at work: run, recover."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import click
+
+from fornix.cli import output as show
+from fornix.cli.agent_import import AGENT, load
+from fornix.cli.input_files import Line, Lines, batches_of_stdin, count
+from fornix.cli.options import Whole, command
+from fornix.cli.output import sink
+from fornix.cli.progress import progress
+from fornix.cli.session import Session
+from fornix.errors import FornixError, InvalidInput, NotFound, RunFailed, RunParked
+from fornix.memory.memory import Memory
+from fornix.runs.runner import LocalRunner, Output, Outputs
+from fornix.runs.runner.local_runner import CONCURRENCY
+from fornix.store import Run
+from fornix.transfer.export_lines import numbered
+from fornix.values.storable import checked
+
+TOLD = 5
+"""Failed runs that are told one by one."""
+
+POLL_S = 0.2
+"""How often a consumer looks whether it is to end."""
+
+PAGE = 1000
+
+name_option = click.option(
+    "--name", metavar="NAME", help="The name of the runner: of its inbox. Default: the agent's."
+)
+concurrency_option = click.option(
+    "--concurrency",
+    type=Whole(1, 1000),
+    default=CONCURRENCY,
+    show_default=True,
+    help="Keys at work at once.",
+)
+knowledge_option = click.option(
+    "--knowledge", metavar="NAME", help="The knowledge its actions see. Default: the space's."
+)
+
+
+@command("run")
+@AGENT
+@click.option(
+    "--input", "-i", "file", metavar="FILE", type=click.Path(allow_dash=True),
+    help='The inputs, a line each; "-" is stdin.',
+)  # fmt: skip
+@click.option(
+    "--output", "-o", metavar="FILE", type=click.Path(),
+    help="Write the outputs to FILE, as --json prints them; it appears when all is done.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace the output FILE if it is there.")
+@click.option(
+    "--again", metavar="WORD", default="",
+    help="Run lines without ids once more: another WORD makes them other inputs.",
+)  # fmt: skip
+@click.option("--serve", is_flag=True, help="Then go on with whatever comes into the inbox.")
+@click.option(
+    "--consumer", metavar="NAME",
+    help="With --serve: print the outputs of the agent, from where this consumer has read to.",
+)  # fmt: skip
+@name_option
+@concurrency_option
+@knowledge_option
+def run(  # noqa: PLR0913 - an option each, as click passes them
+    session: Session,
+    *,
+    agent: str,
+    file: str | None,
+    output: str | None,
+    force: bool,
+    again: str,
+    serve: bool,
+    consumer: str | None,
+    name: str | None,
+    concurrency: int,
+    knowledge: str | None,
+) -> None:
+    """Run an agent on inputs: fornix run my_agent.py:Shop --input events.jsonl.
+
+    AGENT is FILE.py:NAME or MODULE:NAME. Each line of the input is
+    {"key": "ada", "value": …, "id": "…"}; the id may be left out. Runs of a key go one after the
+    other, in the order of the lines; different keys go side by side.
+
+    Every input is run once. Stopped in any way, by Ctrl-C or a kill, the same command goes on
+    where it was and adds nothing twice: what was done is not run again, and gives its first
+    outputs. A line without an id gets one from its text, its place and the lines before it, so
+    lines may be put behind those that were run, but not between them. To run the same lines once
+    more on purpose, add --again WORD.
+
+    With --json a line per input, in their order: {"line": …, "key": …, "id": …, "run": …,
+    "number": …, "repeated": …, "outputs": […]}, or with "error" instead of "outputs".
+    Exit code 1 if a run failed: it is parked, and so is what waits behind it; see fornix runs.
+
+    --serve works until SIGTERM (exit code 0) or Ctrl-C (130); unfinished runs stay in the inbox.
+    """
+    if file is None and not serve:
+        raise click.UsageError("name the inputs: --input FILE, or wait for them with --serve")
+    if serve and output is not None:
+        raise click.UsageError("--serve has no end, and so no --output; use --consumer NAME")
+    if consumer is not None and not serve:
+        raise click.UsageError("--consumer goes with --serve")
+    if output == "-":
+        raise click.UsageError("--json prints the outputs on stdout; name a file for --output")
+    plan = load(agent, name=name)
+    with ExitStack() as stack:
+        feed = None if file is None else stack.enter_context(_feed(file, again))
+        memory = stack.enter_context(session.open(make=True, knowledge=knowledge))
+        runner = LocalRunner(plan.agent, memory, name=plan.name, concurrency=concurrency)
+        stack.enter_context(runner)
+        if feed is not None:
+            with nullcontext() if output is None else sink(output, force=force) as write:
+                tally = _run(session, runner, feed, write)
+            _sum_up(session, tally, output, goes_on=serve)
+        if serve:
+            _serve(session, runner, consumer)
+
+
+# --- inputs -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Inputs: all that a file has, or what comes through a pipe, as it comes."""
+
+    name: str
+    batches: Iterator[Iterator[Line]]
+    total: int | None
+
+
+@contextmanager
+def _feed(file: str, again: str) -> Generator[Feed]:
+    """Open what is to be run; a file is read and checked to its end before anything is run."""
+    if file == "-":
+        yield Feed("stdin", batches_of_stdin(Lines("stdin", again=again)), None)
+        return
+    name = click.format_filename(file)
+    if Path(file).is_dir():
+        raise InvalidInput(f"{name} is a folder; name a file in it")
+    with Path(file).open("rb") as handle:
+        total = count(handle, name)
+        yield Feed(name, iter([_lines(name, handle, again)]), total)
+
+
+def _lines(name: str, handle: IO[bytes], again: str) -> Iterator[Line]:
+    handle.seek(0)
+    return Lines(name, again=again).read(numbered(name, handle))
+
+
+@dataclass
+class Tally:
+    """What became of inputs.
+
+    Attributes:
+        last: The last line that all up to it are done.
+        failed: Runs that were parked, and inputs that wait behind those.
+    """
+
+    done: int = 0
+    repeated: int = 0
+    outputs: int = 0
+    failed: int = 0
+    last: int = 0
+    errors: list[str] = field(default_factory=list[str])
+
+    def told(self) -> str:
+        """Return it in words."""
+        counts = {"runs done": self.done, "done before": self.repeated, "outputs": self.outputs}
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or (
+            "nothing was done"
+        )
+
+
+def _run(
+    session: Session,
+    runner: LocalRunner,
+    feed: Feed,
+    write: Callable[[bytes], object] | None,
+) -> Tally:
+    """Run what is fed in, tell what comes of it, and count that."""
+    tally = Tally()
+    try:
+        with progress(session, "running", total=feed.total) as advance:
+            for line, outcome in _outcomes(runner, feed):
+                _count(tally, line, outcome)
+                _tell(session, line, outcome, write)
+                tally.last = line.number
+                advance(1)
+    except BaseException as error:
+        error.add_note(
+            f"{feed.name} was run up to line {tally.last}; the same command goes on from there "
+            "and adds nothing twice"
+        )
+        raise
+    return tally
+
+
+def _sum_up(session: Session, tally: Tally, output: str | None, *, goes_on: bool) -> None:
+    """Say what was done; what failed is an error, unless the command goes on."""
+    if output is not None or not session.json:
+        names = ("done", "repeated", "outputs", "failed")
+        session.done(tally.told(), {name: getattr(tally, name) for name in names})
+    if not tally.failed:
+        return
+    shown = "`fornix runs list --status parked`"
+    said = f"{tally.failed:,} inputs failed, or wait behind one that did; {shown} has them"
+    if not goes_on:
+        raise RunFailed("; ".join([said, *tally.errors]))
+    session.note(said)
+
+
+def _outcomes(runner: LocalRunner, feed: Feed) -> Iterator[tuple[Line, Outputs | FornixError]]:
+    """Run inputs side by side; yield what came of each, in their order."""
+    for batch in feed.batches:
+        ahead: deque[Line] = deque()
+
+        def passed(
+            batch: Iterator[Line] = batch, ahead: deque[Line] = ahead
+        ) -> Iterator[tuple[str, object, str | None]]:
+            for line in batch:
+                ahead.append(line)
+                yield line.key, line.value, line.event_id
+
+        for outcome in runner.map(passed(), errors="return"):
+            yield ahead.popleft(), outcome
+
+
+def _count(tally: Tally, line: Line, outcome: Outputs | FornixError) -> None:
+    if isinstance(outcome, NotFound):  # it was done so long ago that its outputs were pruned
+        tally.repeated += 1
+    elif isinstance(outcome, FornixError):
+        tally.failed += 1
+        behind = outcome.behind if isinstance(outcome, RunParked) else None
+        if behind is None and len(tally.errors) < TOLD:
+            tally.errors.append(f"line {line.number}: {outcome}")
+    else:
+        tally.done += not outcome.repeated
+        tally.repeated += outcome.repeated
+        tally.outputs += len(outcome)
+
+
+def _tell(
+    session: Session,
+    line: Line,
+    outcome: Outputs | FornixError,
+    write: Callable[[bytes], object] | None,
+) -> None:
+    if write is not None:
+        write(show.inline(_fields(line, outcome)).encode("utf-8", "backslashreplace") + b"\n")
+    elif session.json:
+        show.document(_fields(line, outcome))
+    elif isinstance(outcome, Outputs):
+        for value in outcome:
+            click.echo(_shown(line.key, value))
+
+
+def _shown(key: str, value: object) -> str:
+    text = value if isinstance(value, str) else show.inline(show.wired(checked(value)))
+    return f"{click.style(show.one_line(key), bold=True)}: {show.one_line(text)}"
+
+
+def _fields(line: Line, outcome: Outputs | FornixError) -> dict[str, show.Json]:
+    told: dict[str, show.Json] = {"line": line.number, "key": line.key}
+    told["id"] = line.event_id if line.has_id else None
+    if isinstance(outcome, Outputs):
+        values = [show.wired(checked(value)) for value in outcome]
+        rest = {"run": outcome.run, "number": outcome.number, "repeated": outcome.repeated}
+        return told | rest | {"outputs": values}
+    error = {"type": type(outcome).__name__, "message": str(outcome)}
+    return told | {"error": error}
+
+
+# --- the inbox --------------------------------------------------------------------------------
+
+
+def _serve(session: Session, runner: LocalRunner, consumer: str | None) -> None:
+    """Work on what comes in, until SIGTERM."""
+    stop = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
+    session.note(f"serving {runner.name!r}, process {os.getpid()}")
+    try:
+        if consumer is None:
+            runner.serve(stop=stop)
+        else:
+            _consume(session, runner, consumer, stop)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _consume(session: Session, runner: LocalRunner, consumer: str, stop: threading.Event) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(runner.serve, stop=stop)
+        try:
+            while not serving.done():
+                for output in runner.outputs(consumer=consumer, wait_s=POLL_S):
+                    _print(session, output)
+                    if serving.done():
+                        break
+        finally:
+            stop.set()
+        serving.result()
+
+
+def _print(session: Session, output: Output) -> None:
+    if not session.json:
+        click.echo(_shown(output.key, output.value))
+        return
+    told: dict[str, show.Json] = {"position": output.position, "run": output.run}
+    told |= {"number": output.number, "key": output.key}
+    show.document(told | {"output": show.wired(checked(output.value))})
+
+
+# --- recover ----------------------------------------------------------------------------------
+
+
+@command("recover")
+@AGENT
+@name_option
+@concurrency_option
+@knowledge_option
+def recover(
+    session: Session, *, agent: str, name: str | None, concurrency: int, knowledge: str | None
+) -> None:
+    """Take up what a crash left: fornix recover my_agent.py:Shop.
+
+    Runs every input that waits, unfinished runs from where their commits end, until nothing is
+    left that can be done. Runs that are parked stay so: fornix runs retry lets them try again.
+    With --json: {"resumed": …, "begun": …, "done": …, "parked": …, "waiting": …}; resumed had
+    begun before, begun had not. Exit code 1 if one of them is parked now, or waits behind one.
+    """
+    plan = load(agent, name=name)
+    with session.open(knowledge=knowledge) as memory:
+        were_open = list(_waiting(memory, plan.name))
+        runner = LocalRunner(plan.agent, memory, name=plan.name, concurrency=concurrency)
+        with runner, progress(session, "recovering", total=None):
+            runner.run_until_idle()
+        _told(session, memory, were_open, plan.name)
+
+
+def _waiting(memory: Memory, agent: str) -> Iterator[Run]:
+    before: int | None = None
+    while rows := memory.store.runs(
+        memory.space, agent=agent, status="waiting", before=before, limit=PAGE
+    ):
+        yield from rows
+        before = rows[-1].id
+
+
+def _told(session: Session, memory: Memory, were_open: list[Run], agent: str) -> None:
+    """Say what became of runs that waited."""
+    now = Counter(row.status for each in were_open if (row := memory.store.run(each.id)))
+    resumed = sum(each.now is not None for each in were_open)
+    left = now["parked"] + now["waiting"]
+    fields: dict[str, show.Json] = {
+        "resumed": resumed,
+        "begun": len(were_open) - resumed,
+        "done": len(were_open) - left,
+        "parked": now["parked"],
+        "waiting": now["waiting"],
+    }
+    said = f"{resumed:,} runs of {agent!r} taken up, {fields['begun']:,} begun: "
+    session.done(f"{said}{fields['done']:,} done, {left:,} left", fields)
+    if left:
+        raise RunFailed(
+            f"{now['parked']:,} of them are parked, {now['waiting']:,} wait; "
+            "`fornix runs list --status parked` shows what failed"
+        )

@@ -1,0 +1,183 @@
+"""What a compaction works on: a set as somebody sees it, its items oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from fornix.store import Feature, SetInfo, Store, StoredItem
+from fornix.store.as_of import expired
+from fornix.store.definition import Definition
+from fornix.store.scope import SetRef
+
+PAGE = 512
+
+
+class View(Protocol):
+    """Whoever sees a set: a store, or a batch that has changed it and not committed yet."""
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """Return the set, or None while there is none."""
+        ...
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[StoredItem]:
+        """Return up to *limit* items by (time, first)."""
+        ...
+
+    def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
+        """Return what search reads of items, by row."""
+        ...
+
+
+class StoreView:
+    """A set as it is committed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `View.info`."""
+        return self._store.set_info(ref)
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[StoredItem]:
+        """See `View.page`."""
+        return self._store.page(ref, after=after, limit=limit, newest_first=newest_first)
+
+    def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
+        """See `View.features`."""
+        info = self._store.set_info(ref)
+        rows = [stored.row for stored in items]
+        found = [] if info is None else self._store.features_of(info.number, rows)
+        return {feature.row: feature for feature in found}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How much a set holds, or how much is to come."""
+
+    items: int
+    tokens: int
+    bytes: int
+
+    def __add__(self, more: Held) -> Held:
+        return Held(self.items + more.items, self.tokens + more.tokens, self.bytes + more.bytes)
+
+    def __sub__(self, less: Held) -> Held:
+        return Held(self.items - less.items, self.tokens - less.tokens, self.bytes - less.bytes)
+
+    def over(self, definition: Definition, share: float = 1.0) -> bool:
+        """Whether it is more than a share of a set's capacities."""
+        return definition.over(self.items, self.tokens, self.bytes, share=share) is not None
+
+
+NOTHING = Held(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """A set that is to be compacted.
+
+    Attributes:
+        coming: What is to be added to it, for which there must be room.
+        now: The clock, in microseconds.
+    """
+
+    view: View
+    info: SetInfo
+    coming: Held
+    now: int
+
+    @property
+    def ref(self) -> SetRef:
+        """The set."""
+        return self.info.ref
+
+    @property
+    def definition(self) -> Definition:
+        """What it was opened with."""
+        return self.info.definition
+
+    @property
+    def held(self) -> Held:
+        """What is in it."""
+        return Held(self.info.items, self.info.tokens, self.info.bytes)
+
+    def oldest(self) -> Iterator[StoredItem]:
+        """Yield its items, the oldest first."""
+        after: tuple[int, int] | None = None
+        while page := self.view.page(self.ref, after=after, limit=PAGE, newest_first=False):
+            yield from (stored for stored in page if not expired(stored.record, self.now))
+            after = place_of(page[-1])
+
+    def sizes(self, items: Sequence[StoredItem]) -> list[Held]:
+        """Return what each of *items* counts for."""
+        counts = self.definition.capacity_tokens is not None
+        none: Mapping[int, Feature] = {}
+        features = self.view.features(self.ref, items) if counts else none
+        return [
+            Held(1, features[s.row].tokens if s.row in features else 0, bytes_of(s)) for s in items
+        ]
+
+    def without(self, held: Held) -> Stock:
+        """Return it with as much as *held* in it."""
+        left = replace(self.info, items=held.items, tokens=held.tokens, bytes=held.bytes)
+        return replace(self, info=left)
+
+
+def living(store: Store, info: SetInfo, now: int) -> SetInfo:
+    """Return a set without its items that have expired, which take no room.
+
+    A store counts them until something is added, or a sweep comes.
+    """
+    if info.expiring is None or info.expiring > now:
+        return info
+    rows = store.out_of_time(info.number, now=now, valid_at=None)
+    gone = store.stored(rows)
+    tokens = sum(feature.tokens for feature in store.features_of(info.number, rows))
+    size = sum(map(bytes_of, gone))
+    return replace(
+        info,
+        items=info.items - len(gone),
+        tokens=info.tokens - tokens,
+        bytes=info.bytes - size,
+        expiring=None,
+    )
+
+
+def place_of(stored: StoredItem) -> tuple[int, int]:
+    """Return where an item stands among the items of its set."""
+    time = stored.record.time
+    return (stored.updated if time is None else time, stored.first)
+
+
+def time_of(stored: StoredItem) -> int:
+    """Return when what an item says began to happen."""
+    return place_of(stored)[0]
+
+
+def end_of(stored: StoredItem) -> int:
+    """Return when what an item says had happened."""
+    until = stored.record.until
+    return time_of(stored) if until is None else until
+
+
+def bytes_of(stored: StoredItem) -> int:
+    """Return what an item counts for in the size of its set."""
+    record = stored.record
+    texts = (record.value, record.text, record.metadata)
+    return sum(len(text.encode()) for text in texts if text is not None)

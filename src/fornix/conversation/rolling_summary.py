@@ -1,0 +1,218 @@
+"""What of a conversation is summed up, and how a summary rolls on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Self
+
+from fornix.conversation.message_items import line_of, model_message
+from fornix.errors import FornixError, InvalidInput, ModelFailed
+from fornix.llm import ChatModel
+from fornix.store import StoredItem
+from fornix.text import ExtractiveSummariser, ModelSummariser, Summariser, Summary, tokens
+from fornix.text.budget import Budget, Unit, units
+from fornix.text.messages import Message
+from fornix.text.summary import LEAST_TOKENS
+from fornix.values.storable import counted
+
+MAX_TOKENS = 512
+"""How long a summary of a conversation may be if nothing is said."""
+
+KEEP_RECENT = 3
+"""How many of the last units are kept if nothing is said."""
+
+MOST_AT_ONCE = 1_000
+"""Messages that one commit sums up: a longer conversation takes several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """What a compression did.
+
+    Attributes:
+        messages: How many messages the summary stands for that it did not before.
+        summary: The summary as it is now; "" if there is none.
+        by: Who made it: ``extractive``, or ``model:`` and its name; "" if nothing was done.
+        because: Why a model that was asked did not make it; else "".
+        tokens: Of what a model is told now: the summary, and what is not in it.
+    """
+
+    messages: int
+    summary: str
+    by: str = ""
+    because: str = ""
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """From which size on a conversation is summed up, and how much of its end is kept.
+
+    Attributes:
+        recent: So many of the last units, of which a tool call with its answers is one.
+        tokens: As many of the last units as have so many together, in place of *recent*; or None.
+        beside: Tokens of what stands beside the conversation in a prompt, and counts with it.
+        budget: Who counts, and from how many tokens on it is summed up; None: always.
+    """
+
+    recent: int = 0
+    tokens: int | None = None
+    beside: int = 0
+    budget: Budget = field(default_factory=lambda: Budget.of(None))
+
+    @classmethod
+    def of(
+        cls, recent: int | None, tokens: int | None, beside: int, trigger: int | Budget | None
+    ) -> Self:
+        """Return what a caller says.
+
+        Raises:
+            InvalidInput: One of them cannot be used, or two not together.
+        """
+        budget = Budget.of(trigger)
+        counted(beside, "beside_tokens", least=0)
+        if tokens is None:
+            recent = KEEP_RECENT if recent is None else recent
+            return cls(counted(recent, "keep_recent", least=0), None, beside, budget)
+        if recent is not None:
+            raise InvalidInput("say what is kept by keep_recent or by keep_tokens, not by both")
+        counted(tokens, "keep_tokens", least=0)
+        if budget.tokens is not None and tokens > budget.tokens:
+            raise InvalidInput(
+                f"keep_tokens is {tokens}, more than trigger_tokens, {budget.tokens}: what is "
+                "kept would be summed up at once"
+            )
+        return cls(0, tokens, beside, budget)
+
+    def is_due(self, told: Sequence[Message]) -> bool:
+        """Return whether a conversation is long enough to be summed up."""
+        most = self.budget.tokens
+        return most is None or self.beside + self.budget.size(told) >= most
+
+    def last(self, told: Sequence[Message], found: Sequence[Unit]) -> int:
+        """Return how many of the last units of a conversation are kept."""
+        if self.tokens is None:
+            return self.recent
+        sizes = (self.budget.size([told[at] for at in unit.places]) for unit in reversed(found))
+        return sum(size <= self.tokens for size in accumulate(sizes, initial=self.beside)) - 1
+
+
+NOTHING = Keeping()
+"""Keeps none of the last units."""
+
+
+def summed_up(open_: Sequence[StoredItem], keeping: Keeping) -> list[StoredItem]:
+    """Return those of the messages that no summary stands for which one may stand for now.
+
+    Kept are the last units, the newest request, and calls that wait for an answer.
+    """
+    told = [model_message(stored) for stored in open_]
+    found = _units(told)
+    kept = set(range(len(found) - keeping.last(told, found), len(found)))
+    asked = [at for at, unit in enumerate(found) if any(_asks(told[one]) for one in unit.places)]
+    kept.update(asked[-1:])
+    gone = [unit for at, unit in enumerate(found) if at not in kept and not _waits(told, unit)]
+    return [open_[place] for place in sorted(place for unit in gone for place in unit.places)]
+
+
+def shown(messages: Sequence[StoredItem]) -> list[StoredItem]:
+    """Return messages without calls and answers that are parted from each other.
+
+    A call that waits for its answer is shown only where nothing was said since.
+    """
+    told = [model_message(stored) for stored in messages]
+    left = {
+        place
+        for unit in _units(told)
+        if unit.lacks or (_waits(told, unit) and unit.places[-1] != len(told) - 1)
+        for place in unit.places
+    }
+    return [stored for place, stored in enumerate(messages) if place not in left]
+
+
+def _units(told: Sequence[Message]) -> list[Unit]:
+    """Return which messages belong together, in the order in which the units end."""
+    return sorted(units([[message] for message in told]), key=lambda unit: unit.places[-1])
+
+
+def _asks(message: Message) -> bool:
+    return message.role == "user" and not message.answers
+
+
+def _waits(told: Sequence[Message], unit: Unit) -> bool:
+    answered = {call for place in unit.places for call in told[place].answers}
+    return any(call not in answered for place in unit.places for call in told[place].calls)
+
+
+# --- summaries ----------------------------------------------------------------------------------
+
+
+class Summing:
+    """Makes summaries roll on: by a model or a summariser, and without one if that fails."""
+
+    def __init__(self, model: ChatModel | Summariser | None, max_tokens: int) -> None:
+        self._max = max_tokens
+        if type(max_tokens) is not int or max_tokens < 4 * LEAST_TOKENS:
+            least = 4 * LEAST_TOKENS
+            raise InvalidInput(f"max_tokens must be a number from {least} on, not {max_tokens!r}")
+        self._plain = ExtractiveSummariser()
+        self._asked: Summariser | None
+        if model is None or isinstance(model, Summariser):
+            self._asked = model
+        else:
+            self._asked = ModelSummariser(model)
+
+    def rolled(self, before: str, messages: Sequence[StoredItem]) -> Summary:
+        """Return the summary of what was summed up before, and of messages after it."""
+        lines = [line_of(stored) for stored in messages]
+        if self._asked is None:
+            return self._extracted(before, lines)
+        try:
+            made = self._made(self._asked, [before, *lines] if before else lines)
+        except ModelFailed as error:
+            return self._extracted(before, lines, because=str(error))
+        if made.because or not made.text:
+            return self._extracted(before, lines, because=made.because or "it said nothing")
+        return made
+
+    def _made(self, asked: Summariser, texts: Sequence[str]) -> Summary:
+        """Return what a summariser makes of texts.
+
+        Raises:
+            ModelFailed: It made nothing that can be used.
+        """
+        try:
+            made: object = asked.summarise(texts, max_tokens=self._max)
+        except FornixError:
+            raise
+        except Exception as error:  # the edge to other people's code; the cause is kept
+            raise _failed(asked, f"it raised {error!r:.200}") from error
+        if not isinstance(made, Summary) or not isinstance(made.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - other people's code
+            raise _failed(asked, f"it returned {made!r:.40}, which is no summary")
+        if tokens(made.text) > self._max:
+            raise _failed(asked, f"its summary has more than {self._max} tokens")
+        return made
+
+    def _extracted(self, before: str, lines: Sequence[str], because: str = "") -> Summary:
+        """Return a summary that holds the earlier one as it is, while there is room for both."""
+        half = self._max // 2 if before else self._max
+        made = self._plain.summarise(lines, max_tokens=half)
+        text = made.text
+        if before:
+            room = self._max - made.tokens - 1
+            if tokens(before) > room:
+                before = self._plain.summarise([before], max_tokens=room).text
+            text = f"{before}\n{text}" if text else before
+        return Summary(
+            text=text,
+            by=made.by,
+            tokens=tokens(text),
+            left_out=made.left_out,
+            because=because,
+        )
+
+
+def _failed(asked: Summariser, problem: str) -> ModelFailed:
+    return ModelFailed(type(asked).__name__, problem)

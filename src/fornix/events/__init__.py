@@ -1,0 +1,1 @@
+"""What happens: inputs, what actions send each other, what is told of memory."""

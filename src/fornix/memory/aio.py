@@ -1,0 +1,480 @@
+"""The same memory for asyncio: each call runs in a thread of its own and is awaited.
+
+Nothing is repeated here: every method is the sync one's, with its name, arguments and promises.
+What the sync class answers at once (a name, a path) is a property here too; what reads the store
+is awaited, so a set's `definition` is a call here, and its `len` is `size`. A call that is
+cancelled while it waits may still be carried out; an idempotency key tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime, timedelta
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from fornix.compaction import Compacted
+from fornix.embed import Embedder
+from fornix.errors import Unusable
+from fornix.events.memory_events import MemoryEvent
+from fornix.memory.async_calls import Async, AsyncConversation, Lane, Loop, OneByOne, awaited
+from fornix.memory.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
+from fornix.memory.memory import DEFAULT_SPACE, Memory
+from fornix.memory.prompt import Prompts
+from fornix.sets import MemorySet
+from fornix.sets.admission import Quarantine
+from fornix.sets.writer import Engine
+from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
+from fornix.store import Commit, Definition, Store
+from fornix.store.as_of import AsOf
+from fornix.values.storable import Value
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+def _default(
+    method: Callable[Concatenate[MemorySet, P], R],
+) -> Callable[Concatenate[_AsyncSets, P], Awaitable[R]]:
+    """Make a call that goes to the set "default"."""
+
+    @wraps(method)
+    def call(self: _AsyncSets, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
+        return self.loop.run(lambda: method(self.sync.set(DEFAULT_SET), *args, **kwargs))
+
+    return call
+
+
+def _opened(
+    method: Callable[Concatenate[S, P], MemorySet],
+) -> Callable[Concatenate[Async, P], Awaitable[AsyncMemorySet]]:
+    """Make a call that gives a set."""
+
+    @wraps(method)
+    async def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> AsyncMemorySet:
+        made = await self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
+        return AsyncMemorySet(self.loop, made)
+
+    return call
+
+
+class AsyncMemoryObject:
+    """A `MemoryObject` whose calls are awaited; objects it gives are of its kind."""
+
+    def __init__(self, loop: Lane, sync: MemoryObject) -> None:
+        self.loop, self.sync = loop, sync
+
+    is_exist = awaited(MemoryObject.is_exist)
+    get_field_names = awaited(MemoryObject.get_field_names)
+    to_dict = awaited(MemoryObject.to_dict)
+    delete = awaited(MemoryObject.delete)
+    clear = awaited(MemoryObject.clear)
+    append = awaited(MemoryObject.append)
+    increment = awaited(MemoryObject.increment)
+    update = awaited(MemoryObject.update)
+    _get = awaited(MemoryObject.get)
+    _set = awaited(MemoryObject.set)
+    _new_object = awaited(MemoryObject.new_object)
+    _get_object = awaited(MemoryObject.get_object)
+    _get_fields = awaited(MemoryObject.get_fields)
+
+    @property
+    def path(self) -> Spelling:
+        """See `MemoryObject.path`."""
+        return self.sync.path
+
+    @property
+    def kind(self) -> MemoryKind:
+        """See `MemoryObject.kind`."""
+        return self.sync.kind
+
+    @property
+    def ref(self) -> MemoryRef:
+        """See `MemoryObject.ref`."""
+        return self.sync.ref
+
+    async def get(self, path: Spelling | MemoryRef = "", default: object = None) -> Any:  # noqa: ANN401 - see MemoryObject.get
+        """See `MemoryObject.get`."""
+        return self._shown(await self._get(path, default))
+
+    async def get_object(self, path: Spelling | MemoryRef = "") -> AsyncMemoryObject:
+        """See `MemoryObject.get_object`."""
+        return AsyncMemoryObject(self.loop, await self._get_object(path))
+
+    async def get_fields(self) -> dict[str, Any]:
+        """See `MemoryObject.get_fields`."""
+        return {name: self._shown(field) for name, field in (await self._get_fields()).items()}
+
+    async def set(
+        self,
+        path: Spelling,
+        value: object,
+        *,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> MemoryRef:
+        """See `MemoryObject.set`; takes an AsyncMemoryObject too."""
+        plain = value.sync if isinstance(value, AsyncMemoryObject) else value
+        return await self._set(path, plain, ttl=ttl, expires_at=expires_at)
+
+    async def new_object(
+        self,
+        path: Spelling,
+        *,
+        overwrite: bool = False,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> AsyncMemoryObject:
+        """See `MemoryObject.new_object`."""
+        made = await self._new_object(path, overwrite=overwrite, ttl=ttl, expires_at=expires_at)
+        return AsyncMemoryObject(self.loop, made)
+
+    async def walk(self) -> list[tuple[Spelling, Value]]:
+        """Return what `MemoryObject.walk` goes over."""
+        return await self.loop.run(lambda: list(self.sync.walk()))
+
+    async def once(self, idempotency_key: str) -> AsyncMemoryObject:
+        """See `MemoryObject.once`."""
+        same = await self.loop.run(lambda: self.sync.once(idempotency_key))
+        return AsyncMemoryObject(self.loop, same)
+
+    async def at(self, as_of: AsOf) -> AsyncMemoryObject:
+        """See `MemoryObject.at`."""
+        return AsyncMemoryObject(self.loop, await self.loop.run(lambda: self.sync.at(as_of)))
+
+    def _shown(self, found: object) -> object:
+        return AsyncMemoryObject(self.loop, found) if isinstance(found, MemoryObject) else found
+
+
+class AsyncQuarantine:
+    """A `Quarantine` whose calls are awaited."""
+
+    def __init__(self, loop: Lane, sync: Quarantine) -> None:
+        self.loop, self.sync = loop, sync
+
+    list = awaited(Quarantine.list)
+    get = awaited(Quarantine.get)
+    release = awaited(Quarantine.release)
+    discard = awaited(Quarantine.discard)
+    size = awaited(Quarantine.__len__)
+
+
+class AsyncMemorySet:
+    """A `MemorySet` whose calls are awaited."""
+
+    def __init__(self, loop: Lane, sync: MemorySet) -> None:
+        self.loop, self.sync = loop, sync
+
+    add = awaited(MemorySet.add)
+    add_many = awaited(MemorySet.add_many)
+    get = awaited(MemorySet.get)
+    list = awaited(MemorySet.list)
+    recent = awaited(MemorySet.recent)
+    history = awaited(MemorySet.history)
+    search = awaited(MemorySet.search)
+    update = awaited(MemorySet.update)
+    supersede = awaited(MemorySet.supersede)
+    delete = awaited(MemorySet.delete)
+    clear = awaited(MemorySet.clear)
+    forget = awaited(MemorySet.forget)
+    redefine = awaited(MemorySet.redefine)
+    compact = awaited(MemorySet.compact)
+    compactions = awaited(MemorySet.compactions)
+    undo = awaited(MemorySet.undo)
+    sources = awaited(MemorySet.sources)
+    lineage = awaited(MemorySet.lineage)
+    add_back = awaited(MemorySet.add_back)
+    admit = awaited(MemorySet.admit)
+    size = awaited(MemorySet.__len__)
+
+    @property
+    def name(self) -> str:
+        """See `MemorySet.name`."""
+        return self.sync.name
+
+    @property
+    def quarantine(self) -> AsyncQuarantine:
+        """See `MemorySet.quarantine`."""
+        return AsyncQuarantine(self.loop, self.sync.quarantine)
+
+    async def definition(self) -> Definition:
+        """See `MemorySet.definition`."""
+        return await self.loop.run(lambda: self.sync.definition)
+
+
+class AsyncKnowledge:
+    """A `KnowledgeMemory` whose calls are awaited."""
+
+    def __init__(self, loop: Lane, sync: KnowledgeMemory) -> None:
+        self.loop, self.sync = loop, sync
+
+    search = awaited(KnowledgeMemory.search)
+    sets = awaited(KnowledgeMemory.sets)
+    set = _opened(KnowledgeMemory.set)
+
+    @property
+    def name(self) -> str:
+        """See `KnowledgeMemory.name`."""
+        return self.sync.name
+
+    @property
+    def quarantine(self) -> AsyncQuarantine:
+        """See `KnowledgeMemory.quarantine`."""
+        return AsyncQuarantine(self.loop, self.sync.quarantine)
+
+
+class _AsyncSets:
+    """The sets of a key, or of a batch."""
+
+    def __init__(self, loop: Lane, sync: KeyMemory | KeyBatch) -> None:
+        self.loop, self.sync = loop, sync
+
+    context = awaited(Prompts.context)
+    search = awaited(KeySets.search)
+    sets = awaited(KeySets.sets)
+    set = _opened(KeySets.set)
+    add = _default(MemorySet.add)
+    add_many = _default(MemorySet.add_many)
+    get = _default(MemorySet.get)
+    list = _default(MemorySet.list)
+    recent = _default(MemorySet.recent)
+    history = _default(MemorySet.history)
+    update = _default(MemorySet.update)
+    supersede = _default(MemorySet.supersede)
+    delete = _default(MemorySet.delete)
+
+    @property
+    def quarantine(self) -> AsyncQuarantine:
+        """See `KeyMemory.quarantine`."""
+        return AsyncQuarantine(self.loop, self.sync.quarantine)
+
+    def conversation(self, name: str) -> AsyncConversation:
+        """See `KeySets.conversation`."""
+        return AsyncConversation(self.loop, self.sync.conversation(name))
+
+    async def get_memory_set(self, name: str) -> AsyncMemorySet:
+        """Return a set; the name Flink Agents gives to `set`."""
+        return await self.set(name)
+
+    @property
+    def long_term_memory(self) -> Self:
+        """This; the name Flink Agents gives to it."""
+        return self
+
+    @property
+    def short_term(self) -> AsyncMemoryObject:
+        """The root of its exact tree."""
+        return AsyncMemoryObject(self.loop, self.sync.short_term)
+
+    @property
+    def knowledge(self) -> AsyncKnowledge:
+        """The knowledge shared by all keys."""
+        return AsyncKnowledge(self.loop, self.sync.knowledge)
+
+
+class AsyncKey(_AsyncSets):
+    """A `KeyMemory` whose calls are awaited."""
+
+    sync: KeyMemory
+
+    forget = awaited(KeyMemory.forget)
+
+    @property
+    def key(self) -> str:
+        """The key."""
+        return self.sync.key
+
+    @property
+    def space(self) -> str:
+        """See `KeyMemory.space`."""
+        return self.sync.space
+
+    @property
+    def engine(self) -> Engine:
+        """See `KeyMemory.engine`."""
+        return self.sync.engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """See `KeyMemory.short_term_ttl`."""
+        return self.sync.short_term_ttl
+
+    @property
+    def short_term_memory(self) -> AsyncMemoryObject:
+        """`short_term`, as Flink Agents names it."""
+        return self.short_term
+
+    def batch(self, *, idempotency_key: str | None = None) -> AsyncBatch:
+        """See `KeyMemory.batch`; for an ``async with`` block. Its calls go one after the other."""
+        made = partial(self.sync.batch, idempotency_key=idempotency_key)
+        return AsyncBatch(OneByOne(self.loop), made)
+
+
+class AsyncBatch(_AsyncSets):
+    """A `KeyBatch` whose calls are awaited."""
+
+    sync: KeyBatch
+
+    def __init__(self, loop: Lane, make: Callable[[], KeyBatch]) -> None:
+        self.loop, self._make = loop, make
+
+    async def __aenter__(self) -> Self:
+        if "sync" in vars(self):
+            raise Unusable("a batch serves one block; ask for another one")
+        self.sync = await self.loop.run(lambda: self._make().__enter__())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.loop.run(lambda: self.sync.__exit__(kind, error, trace))
+
+    @property
+    def committed(self) -> Commit | None:
+        """See `KeyBatch.committed`."""
+        return self.sync.committed
+
+
+class AsyncMemory:
+    """A `Memory` whose calls are awaited; opened and used in one event loop."""
+
+    def __init__(self, loop: Loop, sync: Memory) -> None:
+        self.loop, self.sync = loop, sync
+
+    @classmethod
+    async def open(cls, *args: object, **kwargs: object) -> Self:
+        """Open a memory; takes what `Memory.open` takes."""
+        loop = Loop()
+        opening = partial(Memory.open, *args, **kwargs)  # pyright: ignore[reportArgumentType] - checked by Memory.open
+        try:
+            return cls(loop, await loop.run(opening))
+        except BaseException:
+            loop.close()
+            raise
+
+    @classmethod
+    async def restore(
+        cls, url: str | os.PathLike[str], backup: str | os.PathLike[str], *, wait_s: float = 10
+    ) -> None:
+        """See `Memory.restore`."""
+        await asyncio.to_thread(Memory.restore, url, backup, wait_s=wait_s)
+
+    @classmethod
+    async def repair(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        wait_s: float = 10,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[str]:
+        """See `Memory.repair`."""
+        return await asyncio.to_thread(Memory.repair, url, wait_s=wait_s, progress=progress)
+
+    @classmethod
+    async def reindex(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        embedder: str | Embedder,
+        space: str = DEFAULT_SPACE,
+        knowledge: str | None = None,
+        wait_s: float = 10,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """See `Memory.reindex`; *progress* is called in a thread."""
+        return await asyncio.to_thread(
+            Memory.reindex,
+            url,
+            embedder=embedder,
+            space=space,
+            knowledge=knowledge,
+            wait_s=wait_s,
+            progress=progress,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    context = awaited(Memory.context)
+    settle = awaited(Memory.settle)
+    stats = awaited(Memory.stats)
+    sweep = awaited(Memory.sweep)
+    diff = awaited(Memory.diff)
+    prune_history = awaited(Memory.prune_history)
+    backup = awaited(Memory.backup)
+    forget = awaited(Memory.forget)
+    scrub = awaited(Memory.scrub)
+    receipts = awaited(Memory.receipts)
+    receipt = awaited(Memory.receipt)
+
+    def subscribe(
+        self,
+        listener: Callable[[Any], object],
+        *,
+        kinds: Iterable[type[MemoryEvent]] | None = None,
+    ) -> Callable[[], None]:
+        """See `Memory.subscribe`; *listener* is called in a thread."""
+        return self.sync.subscribe(listener, kinds=kinds)
+
+    def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
+        """See `Memory.on_compaction`; *listener* is called in a thread."""
+        return self.sync.on_compaction(listener)
+
+    @property
+    def space(self) -> str:
+        """See `Memory.space`."""
+        return self.sync.space
+
+    @property
+    def engine(self) -> Engine:
+        """See `Memory.engine`."""
+        return self.sync.engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """See `Memory.short_term_ttl`."""
+        return self.sync.short_term_ttl
+
+    @property
+    def embedder(self) -> Embedder:
+        """See `Memory.embedder`."""
+        return self.sync.embedder
+
+    @property
+    def store(self) -> Store:
+        """See `Memory.store`: its calls are not awaited."""
+        return self.sync.store
+
+    async def keys(self) -> list[str]:
+        """Return the keys of the space, sorted."""
+        return await self.loop.run(lambda: list(self.sync.keys()))
+
+    async def key(self, key: str) -> AsyncKey:
+        """Return the memory of one key."""
+        return await self.loop.run(lambda: AsyncKey(self.loop, self.sync.key(key)))
+
+    @property
+    def knowledge(self) -> AsyncKnowledge:
+        """The knowledge that this memory shares with all that name it."""
+        return AsyncKnowledge(self.loop, self.sync.knowledge)
+
+    async def close(self) -> None:
+        """Close the memory; twice is fine."""
+        if not self.loop.closed:
+            await self.loop.run(self.sync.close)
+            self.loop.close()

@@ -1,0 +1,126 @@
+"""Calls that run in threads and are awaited: what `fornix.memory.aio` is made of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+from fornix.conversation import ConversationMemory
+from fornix.errors import StoreClosed, WrongLoop
+
+THREADS = 16
+"""Calls under way at once; more wait. Writers share one fsync anyway."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class Loop:
+    """Runs calls in threads, for the event loop it was made in, and for no other."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fornix-aio")
+        self.closed = False
+
+    async def run(self, call: Callable[[], R]) -> R:
+        """Return what *call* returns, in a thread.
+
+        Raises:
+            WrongLoop: Awaited in another event loop than the memory was opened in.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoop(
+                "this memory was opened in another event loop; open one per loop, or use Memory"
+            )
+        if self.closed:
+            raise StoreClosed("this memory was closed; open it again")
+        return await self._loop.run_in_executor(self._threads, partial(copy_context().run, call))
+
+    def close(self) -> None:
+        """Take no more calls."""
+        self.closed = True
+        self._threads.shutdown(wait=False)
+
+
+class Lane(Protocol):
+    """What calls go through: the `Loop`, or the lane of one batch."""
+
+    async def run(self, call: Callable[[], R]) -> R:
+        """Return what *call* returns, in a thread."""
+        ...
+
+
+class OneByOne:
+    """The calls of one batch: never two at a time, whatever tasks they come from."""
+
+    def __init__(self, loop: Lane) -> None:
+        self._loop, self._turn = loop, asyncio.Lock()
+
+    async def run(self, call: Callable[[], R]) -> R:
+        """Return what *call* returns, after the calls before it."""
+        async with self._turn:
+            return await self._loop.run(call)
+
+
+class Async(Protocol):
+    """What has a sync object behind it."""
+
+    @property
+    def loop(self) -> Lane:
+        """What calls go through."""
+        ...
+
+    @property
+    def sync(self) -> object:
+        """What they go to."""
+        ...
+
+
+def awaited(
+    method: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[Async, P], Awaitable[R]]:
+    """Return *method* of the sync object behind, as a call that is awaited."""
+
+    @wraps(method)
+    def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
+        return self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
+
+    return call
+
+
+class AsyncConversation:
+    """A `ConversationMemory` whose calls are awaited."""
+
+    def __init__(self, loop: Lane, sync: ConversationMemory) -> None:
+        self.loop, self.sync = loop, sync
+
+    add = awaited(ConversationMemory.add)
+    get_memory = awaited(ConversationMemory.get_memory)
+    messages = awaited(ConversationMemory.messages)
+    size = awaited(ConversationMemory.size)
+    search = awaited(ConversationMemory.search)
+    delete = awaited(ConversationMemory.delete)
+    delete_by_mark = awaited(ConversationMemory.delete_by_mark)
+    clear = awaited(ConversationMemory.clear)
+    forget = awaited(ConversationMemory.forget)
+    update_messages_mark = awaited(ConversationMemory.update_messages_mark)
+    update_compressed_summary = awaited(ConversationMemory.update_compressed_summary)
+    compress = awaited(ConversationMemory.compress)
+    uncompress = awaited(ConversationMemory.uncompress)
+    state_dict = awaited(ConversationMemory.state_dict)
+    load_state_dict = awaited(ConversationMemory.load_state_dict)
+
+    @property
+    def name(self) -> str:
+        """See `ConversationMemory.name`."""
+        return self.sync.name
+
+    async def summary(self) -> str:
+        """See `ConversationMemory.summary`."""
+        return await self.loop.run(lambda: self.sync.summary)

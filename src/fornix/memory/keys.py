@@ -1,0 +1,423 @@
+"""The memory of one key, and knowledge: what `Memory.key` and `Memory.knowledge` give."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Literal, NamedTuple, Self, cast
+
+from fornix.compaction import Given
+from fornix.conversation import ConversationMemory
+from fornix.errors import InvalidInput, StoreReadOnly, Unusable
+from fornix.memory.prompt import Prompts, Sources
+from fornix.search.signals import Signals
+from fornix.sets import Execution, KnowledgeSet, MemorySet, refuse_upkeep, search_options
+from fornix.sets.admission import Quarantine, Rule, plans
+from fornix.sets.batch import Draft
+from fornix.sets.commits import RoomyWriter, commit_draft
+from fornix.sets.forgetting import Receipt, Scrub, forget_items, forget_key
+from fornix.sets.writer import Engine, Where, Writer
+from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
+from fornix.state.buffered_tree import BlockTree
+from fornix.store import Commit, Scope, SetRef
+from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
+from fornix.store.items import Hits
+from fornix.store.scope import set_name
+
+DEFAULT_SET = "default"
+
+
+def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
+    return None if admission is None else plans(admission)
+
+
+class Inside(NamedTuple):
+    """What named sets are made of: what the memory works with, where changes go, and whose."""
+
+    engine: Engine
+    writer: Writer
+    scope: Scope
+
+
+class Sets:
+    """Named sets of one owner, and the calls that go to its set "default"."""
+
+    _make: type[MemorySet] = MemorySet
+
+    def __init__(self, engine: Engine, writer: Writer, scope: Scope) -> None:
+        self._engine, self._writer, self._scope = engine, writer, scope
+
+    @property
+    def inside(self) -> Inside:
+        """What it is made of, for rooms of fornix that keep something in its sets."""
+        return Inside(self._engine, self._writer, self._scope)
+
+    def _set(self, name: str, **asked: object) -> MemorySet:
+        ref = SetRef(self._scope, set_name(name))
+        return self._make(self._writer, ref, asked)
+
+    @property
+    def _default(self) -> MemorySet:
+        return self._set(DEFAULT_SET)
+
+    def sets(self) -> builtins.list[str]:
+        """Return the names of the sets that something was added to."""
+        return self._writer.sets(self._scope)
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What rules of admission keep out of all its sets."""
+        return Quarantine(self._writer, self._scope)
+
+    def search(  # noqa: PLR0913 - as a set's search
+        self,
+        query: str,
+        *,
+        sets: Sequence[str] | None = None,
+        limit: int = 10,
+        where: Where | None = None,
+        as_of: AsOf | None = None,
+        signals: Signals | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> Hits:
+        """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
+        if sets is not None and not isinstance(sets, (list, tuple)):
+            raise InvalidInput(f"sets must be a list of names, not {sets!r}")
+        names = [set_name(n) for n in sets or ()]
+        refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
+        asked = self._scope if sets is None else refs
+        at = None if as_of is None else self._writer.moment_of(as_of)
+        options = search_options(limit, where, at, signals, valid_at)
+        return self._writer.search(asked, query, options)
+
+
+class KeySets(Sets):
+    """The long-term memory of one key."""
+
+    def set(  # noqa: PLR0913 - what a set may be opened with, all but its name by name
+        self,
+        name: str,
+        *,
+        capacity: int | None = None,
+        compaction: Given | None = None,
+        capacity_tokens: int | None = None,
+        capacity_bytes: int | None = None,
+        high_water: float | None = None,
+        low_water: float | None = None,
+        execution: Execution | None = None,
+        retention: Literal["keep", "purge"] | timedelta | None = None,
+        signals: Signals | None = None,
+        item_type: str | None = None,
+        admission: Sequence[Rule | Callable[..., object]] | None = None,
+    ) -> MemorySet:
+        """Return a set; writes nothing: what is asked for is kept with its first add.
+
+        Args:
+            capacity: Most items it holds.
+            compaction: At its capacity: "trim" retires the oldest, "reject" refuses, in the
+                commit of the add; or a strategy: a `Trim`, `Summarize`, `Merge`, or your own.
+            capacity_tokens, capacity_bytes: Most tokens of its texts, and bytes of all.
+            high_water, low_water: The share of a capacity at which a strategy begins (0.9; with
+                `n`: above 1), and which it brings the set down to (0.7).
+            execution: Who compacts: "background", a thread of this process; "sync", the add that
+                finds it full; "external", `fornix compact` or a `Compactor`.
+            retention: How long what was retired is kept, for history and undo.
+            signals: Weights of its searches.
+            admission: Rules that what is added is checked by, whoever adds it.
+
+        Raises:
+            SetDefinitionConflict: It exists, and is otherwise; `MemorySet.redefine` changes it.
+        """
+        return self._set(
+            name,
+            capacity=capacity,
+            compaction=None if compaction is None else self._writer.kept(compaction),
+            capacity_tokens=capacity_tokens,
+            capacity_bytes=capacity_bytes,
+            high_water=high_water,
+            low_water=low_water,
+            execution=execution,
+            retention=retention,
+            signals=signals,
+            item_type=item_type,
+            admission=_rules(admission),
+        )
+
+    def conversation(self, name: str) -> ConversationMemory:
+        """Return a conversation: messages in their order, in the set *name*; writes nothing."""
+        return ConversationMemory(self._writer, SetRef(self._scope, set_name(name)))
+
+    @property
+    def add(self):  # noqa: ANN201 - the type of the method it gives
+        """Add one item to the set "default": `MemorySet.add`."""
+        return self._default.add
+
+    @property
+    def add_many(self):  # noqa: ANN201 - the type of the method it gives
+        """Add items to the set "default" in one commit: `MemorySet.add_many`."""
+        return self._default.add_many
+
+    @property
+    def get(self):  # noqa: ANN201 - the type of the method it gives
+        """Return items of the set "default" by id: `MemorySet.get`."""
+        return self._default.get
+
+    @property
+    def list(self):  # noqa: ANN201 - the type of the method it gives
+        """Return the items of the set "default", by time: `MemorySet.list`."""
+        return self._default.list
+
+    @property
+    def recent(self):  # noqa: ANN201 - the type of the method it gives
+        """Return the last items of the set "default", oldest first: `MemorySet.recent`."""
+        return self._default.recent
+
+    @property
+    def update(self):  # noqa: ANN201 - the type of the method it gives
+        """Change an item of the set "default": `MemorySet.update`."""
+        return self._default.update
+
+    @property
+    def supersede(self):  # noqa: ANN201 - the type of the method it gives
+        """Say what holds instead of an item of the set "default": `MemorySet.supersede`."""
+        return self._default.supersede
+
+    @property
+    def delete(self):  # noqa: ANN201 - the type of the method it gives
+        """Retire items of the set "default": `MemorySet.delete`."""
+        return self._default.delete
+
+    @property
+    def history(self):  # noqa: ANN201 - the type of the method it gives
+        """Return every version of an item of the set "default": `MemorySet.history`."""
+        return self._default.history
+
+    def get_memory_set(self, name: str) -> MemorySet:
+        """Return a set; the name Flink Agents gives to `set`."""
+        return self.set(name)
+
+    @property
+    def long_term_memory(self) -> Self:
+        """This; the name Flink Agents gives to it."""
+        return self
+
+
+class KnowledgeMemory(Sets):
+    """Sets that belong to no key: whoever names this knowledge on the store shares them."""
+
+    _make = KnowledgeSet
+
+    def __init__(self, engine: Engine, scope: Scope, writer: Writer | None = None) -> None:
+        super().__init__(engine, writer or RoomyWriter(engine, scope), scope)
+
+    def __repr__(self) -> str:
+        return f"<knowledge {self._scope.space!r}>"
+
+    @property
+    def name(self) -> str:
+        """What it is named; the space's name unless another was given."""
+        return self._scope.space
+
+    def set(
+        self,
+        name: str,
+        *,
+        item_type: str | None = None,
+        capacity: int | None = None,
+        compaction: Given | None = None,
+        retention: Literal["keep", "purge"] | timedelta | None = None,
+        admission: Sequence[Rule | Callable[..., object]] | None = None,
+    ) -> KnowledgeSet:
+        """Return a set. It changes only by explicit calls.
+
+        Raises:
+            InvalidInput: A capacity, compaction or retention is given: it takes none.
+        """
+        given = {"capacity": capacity, "compaction": compaction, "retention": retention}
+        refuse_upkeep(given)
+        made = self._set(name, item_type=item_type, admission=_rules(admission))
+        assert isinstance(made, KnowledgeSet)  # noqa: S101 - `_make` says so
+        return made
+
+
+class KeyMemory(KeySets, Prompts):
+    """All memory of one key: exact (`short_term`) and vague (its sets)."""
+
+    def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
+        super().__init__(engine, RoomyWriter(engine, scope), scope)
+        self._knowledge, self._ttl = knowledge, ttl
+        self._live = CommittedTree(
+            engine.store,
+            scope,
+            engine.clock,
+            engine.lane(scope),
+            wait_s=engine.wait_s,
+            ttl=ttl,
+        )
+
+    def __repr__(self) -> str:
+        return f"<key {self.key!r} of space {self._scope.space!r}>"
+
+    @property
+    def key(self) -> str:
+        """The key."""
+        return self._scope.key or ""
+
+    @property
+    def space(self) -> str:
+        """The application that the key is of."""
+        return self._scope.space
+
+    @property
+    def engine(self) -> Engine:
+        """What it works with, for the rooms of fornix above it, such as runners."""
+        return self._engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """How long short-term values stay where a write does not say."""
+        return self._ttl
+
+    @property
+    def short_term(self) -> MemoryObject:
+        """The root of its exact tree; each change is a commit of its own."""
+        return MemoryObject(self._live)
+
+    @property
+    def short_term_memory(self) -> MemoryObject:
+        """`short_term`, as Flink Agents names it."""
+        return self.short_term
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """The knowledge shared by all keys."""
+        return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
+
+    def _sources(self) -> Sources:
+        knowledge = Scope(self._knowledge, None)
+        return Sources(self._writer, self._scope, knowledge, lambda: self.short_term)
+
+    def forget(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Erase the whole key, for good; or *ids* of the set "default"; or, of all sets, *where*.
+
+        Of the whole key its tree, sets, runs and name: see `Memory.forget`. Of items: see
+        `MemorySet.forget`.
+        """
+        engine, scope = self._engine, self._scope
+        if ids is not None:
+            return self._default.forget(ids, where=where, scrub=scrub, dry_run=dry_run)
+        if where is None:
+            return forget_key(engine, scope, scrub=scrub, dry_run=dry_run)
+        refs = engine.store.every_set(scope) or [SetRef(scope, DEFAULT_SET)]
+        return forget_items(engine, refs, None, where, scrub=scrub, dry_run=dry_run)
+
+    def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
+        """Return a batch: what is done to it in a `with` block is committed when that ends.
+
+        All of it, or, if the block raises, nothing. With an *idempotency_key* the same batch
+        again changes nothing: its block reads what was there before the first one (search: what
+        is there now), and asking for the same is `KeyBatch.committed` as adopted.
+
+        Raises:
+            StaleRun: At the end of the block: it changed the exact tree, and so did another.
+            KeyBusy: The same, while somebody went on running the key for `wait_s`.
+            InvalidInput: The same, in an action of this very key.
+            IdempotencyConflict: The key was used for another batch.
+        """
+        return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
+
+
+class KeyBatch(KeySets, Prompts):
+    """Changes of one key and of knowledge that are committed together.
+
+    Reads see the exact tree as it was when the block began, and the latest items; both with the
+    batch's own changes.
+
+    Attributes:
+        committed: After the block: the commit; None if there was nothing to commit.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        scope: Scope,
+        knowledge: str,
+        ttl: Ttl | None,
+        idempotency_key: str | None,
+    ) -> None:
+        op = None if idempotency_key is None else engine.op(scope, idempotency_key)
+        self._draft = Draft(engine, scope, op)
+        super().__init__(engine, self._draft, scope)
+        self._op, self._label = op, idempotency_key or ""
+        self._knowledge, self._ttl = knowledge, ttl
+        self._overlay: BlockTree | None = None
+        self._base = 0
+        self.committed: Commit | None = None
+
+    def __enter__(self) -> Self:
+        if self._overlay is not None:
+            raise Unusable("a batch serves one block; ask for another one")
+        if self._engine.store.read_only:
+            raise StoreReadOnly("this memory was opened with mode='ro'; it takes no batch")
+        store, now = self._engine.store, self._engine.clock()
+        first = self._op and store.adopted(self._op, request=None, label=self._label)
+        if first:  # a repetition reads what the first one read, so that it asks for the same
+            self._base, now = first.number - 1, first.time
+            self._draft.before = Moment(self._base, now)
+            check_tree(store, self._scope, self._draft.before)
+        else:
+            self._base = store.head(self._scope)
+        overlay = BlockTree.of(
+            store, self._scope, at=self._base, now=now, kind=MemoryKind.SHORT_TERM, ttl=self._ttl
+        )
+        self._overlay = cast("BlockTree", overlay)
+        self._overlay.noting = self._op is not None
+        self._draft.open = self._overlay.open = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._draft.open = False
+        if self._overlay is None:
+            return
+        self._overlay.open = False
+        if kind is None:
+            state = self._overlay.deltas()
+            self.committed = commit_draft(
+                self._engine,
+                self._draft,
+                op=self._op,
+                label=self._label,
+                base=self._base if state else None,
+                state=state,
+                calls=[*self._draft.calls, *self._overlay.calls],
+            )
+
+    @property
+    def short_term(self) -> MemoryObject:
+        """The root of the key's exact tree, as it was when the block began and changed since."""
+        if self._overlay is None:
+            raise Unusable("a batch is used inside its with block; ask for another one")
+        return MemoryObject(self._overlay)
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """The knowledge; its changes are committed with the rest."""
+        return KnowledgeMemory(self._engine, Scope(self._knowledge, None), self._draft)
+
+    def _sources(self) -> Sources:
+        knowledge = Scope(self._knowledge, None)
+        return Sources(self._draft, self._scope, knowledge, lambda: self.short_term)

@@ -1,0 +1,169 @@
+"""The past of a memory: differences of moments, histories let go, and what is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Literal
+
+from fornix.embed import open_embedder
+from fornix.errors import EmbedderMissing, InvalidInput, StaleItem
+from fornix.memory.differences import Difference, difference
+from fornix.search.embedding_worker import note_of
+from fornix.sets.forgetting import Receipt, Scrub, forget_key, receipt_named, receipts_of, scrub
+from fornix.sets.writer import Engine
+from fornix.store import SWEPT_AT_ONCE, Batch, ItemChange, Ledger, Retire, Scope
+from fornix.store.as_of import AsOf
+from fornix.values.storable import checked_name, counted, microseconds
+
+
+class Keeping:
+    """The part of a memory that looks after its past."""
+
+    _engine: Engine
+    _space: str
+    _knowledge: str
+
+    def diff(
+        self,
+        key: str,
+        a: AsOf,
+        b: AsOf | None = None,
+        *,
+        sets: Sequence[str] | None = None,
+        tree: Literal["show", "skip"] = "show",
+    ) -> Difference:
+        """Return what changed in the memory of *key* between two moments: commits, or times.
+
+        Args:
+            b: The later moment; None: now.
+            sets: Names of the sets to look at; by default all, ``[]`` for none.
+            tree: "skip" leaves out the exact tree.
+
+        Raises:
+            HistoryPruned: What was there at one of them is no longer kept.
+        """
+        scope, now = Scope(self._space, checked_name(key, "a key")), self._engine.clock()
+        if tree not in ("show", "skip"):
+            raise InvalidInput(f"tree must be 'show' or 'skip', not {tree!r}")
+        store = self._engine.store
+        return difference(store, scope, a, b, sets=sets, tree=tree == "show", now=now)
+
+    def prune_history(
+        self,
+        *,
+        before: datetime,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Remove what exact trees were before a time, for good; return how many versions went.
+
+        Of all keys of the store. What they are now stays, and so does what ended on the last day
+        and since a run that has not ended began. Sets have a retention of their own.
+
+        Args:
+            progress: Called with the number of versions that went since the last call.
+        """
+        until, removed = microseconds(before, "before"), 0
+        after: int | None = 0
+        while after is not None:
+            done, after = self._engine.store.prune_history(before=until, after=after)
+            removed += done
+            if progress is not None:
+                progress(done)
+        return removed
+
+    def forget(self, key: str, *, scrub: Scrub | None = None, dry_run: bool = False) -> Receipt:
+        """Erase all of a key, for good: gone from every read of every time when this returns.
+
+        Its tree, sets, events, runs and their records, what was derived from it, and its name.
+        Runs that wait are discarded; nothing that was accepted or done runs again. The receipt
+        says what is left where. A second time changes nothing, and says so.
+
+        Args:
+            scrub: "now": also remove what is left in files; "later": leave that to `scrub`.
+                None: now, if the store is under 200 MB.
+            dry_run: Only count.
+
+        Raises:
+            KeyBusy: Somebody went on running the key for `wait_s`.
+        """
+        scope = Scope(self._space, checked_name(key, "a key"))
+        return forget_key(self._engine, scope, scrub=scrub, dry_run=dry_run)
+
+    def scrub(self) -> list[Receipt]:
+        """Remove from the files what was erased; return the receipts that waited for it.
+
+        Rewrites the store, which takes time in proportion to its size; writers wait meanwhile. A
+        receipt that is still "pending" says who is in the way; a later call goes on.
+        """
+        return scrub(self._engine, self._owners)
+
+    def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
+        """Return the receipts of this space and knowledge, the latest first.
+
+        Args:
+            before: Only those of commits below this.
+        """
+        store, most = self._engine.store, counted(limit, "limit", least=0)
+        return receipts_of(store, self._owners, before=before, limit=most)
+
+    def receipt(self, id: str) -> Receipt:
+        """Return a receipt by its id.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return receipt_named(self._engine.store, id)
+
+    @property
+    def _owners(self) -> list[str]:
+        return [f"space {self._space}", f"knowledge {self._knowledge}"]
+
+
+AT_ONCE = 1_000
+"""Items that are retired together."""
+
+
+def sweep(engine: Engine) -> int:
+    """Retire items that have expired, and remove what is kept no longer; return how much.
+
+    In steps, each a short transaction: others write between them.
+    """
+    now, done = engine.clock(), 0
+    while found := engine.store.expired(now=now, limit=AT_ONCE):
+        changes: dict[Scope, list[ItemChange]] = {}
+        for stored in found:
+            gone = Retire(stored.set, stored.record.id, stored.version)
+            changes.setdefault(stored.set.scope, []).append(gone)
+        for scope, items in changes.items():
+            done += _retired(engine, Batch(scope=scope, time=now, items=items))
+    while (some := engine.store.sweep(now=now)) >= SWEPT_AT_ONCE:
+        done += some
+    return done + some
+
+
+def _retired(engine: Engine, batch: Batch) -> int:
+    """Return how many were retired: none if somebody changed one of them meanwhile."""
+    try:
+        engine.store.commit(batch)
+    except StaleItem:
+        return 0
+    return len(batch.items)
+
+
+def dimensions_of(ledger: Ledger) -> Callable[[Scope], int | None]:
+    """Return what tells how long the vectors of a scope are; None: its embedder is not here."""
+    known: dict[str, int | None] = {}
+
+    def dimensions(scope: Scope) -> int | None:
+        name = ledger.note(note_of(scope))
+        if name is None:
+            return None
+        if name not in known:
+            try:
+                known[name] = open_embedder(name).dimensions
+            except (EmbedderMissing, InvalidInput):
+                known[name] = None
+        return known[name]
+
+    return dimensions

@@ -1,0 +1,460 @@
+"""The door: open a memory, reach keys and knowledge, close it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from fornix.compaction import Compacted, Compactions, Site, Workshop
+from fornix.embed import Embedder, open_embedder
+from fornix.errors import InvalidInput, Unsupported
+from fornix.events.memory_events import MemoryEvent
+from fornix.llm import ChatModel
+from fornix.memory.keys import KeyMemory, KnowledgeMemory
+from fornix.memory.maintenance import Keeping, dimensions_of, sweep
+from fornix.memory.opening import check_settings, embedder_for, open_store, summariser_of, ticks_of
+from fornix.memory.prompt import ALL, NEWEST, All, Context, Newest, Shares
+from fornix.memory.reindexing import alone, embedder_notes, reindex
+from fornix.search.embedding_worker import EmbeddingWorker
+from fornix.search.index import Index
+from fornix.search.near_duplicates import Alike
+from fornix.search.query import Recall
+from fornix.search.signals import Signals
+from fornix.sets.admission import Rule, plans
+from fornix.sets.writer import Engine, Where
+from fornix.state import Spelling, Ttl
+from fornix.store import Lease, Limits, Scope, Store, StoreStats
+from fornix.store.as_of import AsOf, ValidAt
+from fornix.store.records import Recorder
+from fornix.store.sqlite import SqliteStore
+from fornix.store.sqlite.connection import SCHEMA as STORE_SCHEMA
+from fornix.text import ExtractiveSummariser
+from fornix.text.budget import Budget
+from fornix.values.ids import new_id
+from fornix.values.storable import checked_name
+
+SCHEMA = STORE_SCHEMA
+"""The newest schema of a store file that this fornix knows."""
+
+DEFAULT_SPACE = "default"
+CACHE_BYTES = 256 * 1024 * 1024
+"""What the index may keep in RAM, beside what is memory-mapped."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Figures of a memory and the store below it.
+
+    Attributes:
+        pending: Items that wait for their vectors.
+        queue_age_s: How long the oldest of them has waited.
+        leases: Who may run which key now.
+        cache_bytes: What the index keeps in RAM.
+        failure: What the embedder in the background stumbled over last, if it did.
+    """
+
+    location: str
+    space: str
+    knowledge: str
+    embedder: str
+    store: StoreStats
+    pending: int
+    queue_age_s: float
+    wal_bytes: int
+    leases: tuple[Lease, ...]
+    cache_bytes: int
+    failure: str | None
+
+
+class Memory(Keeping):
+    """A store, opened for one space: the way to the memory of its keys, and to knowledge.
+
+    Safe to share among threads; several processes may open one file. Not usable after a fork: the
+    child opens its own. Use it in a `with` block, or `close` it.
+    """
+
+    def __init__(self, engine: Engine, index: Index, *, space: str, knowledge: str) -> None:
+        self._engine, self._index = engine, index
+        self._space, self._knowledge = space, knowledge
+        self._ttl: Ttl | None = None
+
+    @classmethod
+    def open(  # noqa: PLR0913 - the settings of a store; all but its place by name
+        cls,
+        url: str | os.PathLike[str] = ":memory:",
+        *,
+        space: str = DEFAULT_SPACE,
+        knowledge: str | None = None,
+        embedder: str | Embedder | None = None,
+        model: ChatModel | None = None,
+        mode: Literal["rw", "ro"] = "rw",
+        durability: Literal["full", "normal"] = "full",
+        wait_s: float = 10,
+        limits: Limits | None = None,
+        short_term_ttl: Ttl | None = None,
+        admission: Sequence[Rule | Callable[..., object]] = (),
+        cache_bytes: int = CACHE_BYTES,
+        clock: Callable[[], datetime] | None = None,
+    ) -> Memory:
+        """Open a memory; make its store if there is none.
+
+        Args:
+            url: A path (or ``sqlite:///path``) of a file; ``:memory:`` for RAM alone.
+            space: The application's name; nothing crosses it but knowledge that both name.
+            knowledge: Name of the knowledge to share; by default the space's own.
+            embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
+                A space remembers its own.
+            model: A language model, for summaries; None: they are made of chosen sentences.
+            mode: "ro" refuses every change and makes nothing.
+            durability: "full": what returned survives loss of power; "normal": only the death of
+                processes, and is faster.
+            wait_s: Longest wait for other writers.
+            limits: The most that one key may hold.
+            short_term_ttl: How long short-term values stay where a write does not say.
+            admission: Rules for what is added, by this memory, to sets of keys that name none.
+            cache_bytes: RAM for the index, beside the embedder's.
+            clock: Gives the time, with a zone; for tests and replays.
+
+        Raises:
+            EmbedderConflict: The space, or the knowledge, remembers another embedder.
+            NotAStore, StoreTooNew, StoreReadOnly, NotFound, Unsupported: See the messages.
+        """
+        space = checked_name(space, "a space")
+        knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
+        if mode not in ("rw", "ro"):
+            raise InvalidInput(f"mode must be 'rw' or 'ro', not {mode!r}")
+        check_settings(wait_s, limits, short_term_ttl, cache_bytes)
+        rules = plans(admission)
+        if durability not in ("full", "normal"):
+            raise InvalidInput(f"durability must be 'full' or 'normal', not {durability!r}")
+        store = open_store(url, mode=mode, durability=durability, wait_s=wait_s)
+        try:
+            chosen = embedder_for(store, space, knowledge, embedder)
+            now = ticks_of(clock)
+            folder = store.folder if isinstance(store, SqliteStore) and mode == "rw" else None
+            expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
+            worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
+            index = Index(
+                store,
+                folder=folder and folder / "index",
+                salt=store.salt(),
+                budget_bytes=cache_bytes,
+            )
+            recall = Recall(store, index, chosen, worker, now, expects)
+            recorder = Recorder(chosen)
+            shop = Workshop(recorder, ExtractiveSummariser, summariser_of(model))
+            compactions = Compactions(Site(store, shop, now, new_id, expects, wait_s))
+            alike = Alike(store, index, dimensions=chosen.dimensions)
+            engine = Engine(
+                store,
+                recorder,
+                recall,
+                alike,
+                worker,
+                compactions,
+                now,
+                limits,
+                wait_s,
+                expects,
+                admission=rules,
+            )
+            memory = cls(engine, index, space=space, knowledge=knowledge)
+            memory._ttl = short_term_ttl
+            if worker.needed and store.pending(limit=1):
+                worker.notify()
+        except BaseException:
+            store.close()
+            raise
+        return memory
+
+    @classmethod
+    def restore(
+        cls, url: str | os.PathLike[str], backup: str | os.PathLike[str], *, wait_s: float = 10
+    ) -> None:
+        """Replace all that a store holds by a backup of it; all of it, or nothing.
+
+        Raises:
+            NotFound: There is no such backup.
+            NotAStore, StoreTooNew: It is something else.
+            StoreBusy: Somebody has the store open.
+            Unsupported: The store is in RAM.
+        """
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            if not isinstance(store, SqliteStore):
+                raise Unsupported("a memory in RAM is not restored; open the backup itself")
+            store.restore(Path(backup))
+        finally:
+            store.close()
+
+    @classmethod
+    def repair(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        wait_s: float = 10,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[str]:
+        """Make again what follows from what a store holds; return what was done, in words.
+
+        What search reads of items, counts of sets, files beside the store; vectors that are lost
+        or broken wait for the embedder. Items, exact trees, runs and history are never touched.
+
+        Args:
+            progress: Called with how many items were looked at since the last call.
+
+        Raises:
+            NotAStore: The file itself is damaged; bring back a backup with `restore`.
+            StoreBusy: Somebody has the store open.
+            Unsupported: The store is in RAM.
+        """
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            if not isinstance(store, SqliteStore):
+                raise Unsupported("a memory in RAM has nothing to repair")
+            sizes = dimensions_of(store)
+            return store.repair(dimensions=sizes, progress=progress or (lambda _count: None))
+        finally:
+            store.close()
+
+    @classmethod
+    def reindex(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        embedder: str | Embedder,
+        space: str = DEFAULT_SPACE,
+        knowledge: str | None = None,
+        wait_s: float = 10,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Give a space, and its knowledge, another embedder; return how many texts it embedded.
+
+        Others may go on with the old one meanwhile; then they are told to open the memory again.
+        Stopped, it goes on where it was when it is called again.
+
+        Args:
+            wait_s: Longest wait for another that re-embeds this store, and for other writers.
+            progress: Called with how many are done, and how many there are.
+
+        Raises:
+            StoreBusy: Another re-embeds this store for longer than that.
+        """
+        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
+        try:
+            mine = alone(store.folder, wait_s=wait_s) if isinstance(store, SqliteStore) else None
+            with mine or nullcontext():
+                return reindex(
+                    store,
+                    space=checked_name(space, "a space"),
+                    knowledge=checked_name(
+                        space if knowledge is None else knowledge, "a knowledge"
+                    ),
+                    embedder=open_embedder(embedder),
+                    progress=progress,
+                )
+        finally:
+            store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Memory {self._engine.store.location!r} space {self._space!r}>"
+
+    @property
+    def space(self) -> str:
+        """The application this memory is of."""
+        return self._space
+
+    @property
+    def engine(self) -> Engine:
+        """What it works with, for the rooms of fornix above it, such as runners."""
+        return self._engine
+
+    @property
+    def short_term_ttl(self) -> Ttl | None:
+        """How long short-term values stay where a write does not say."""
+        return self._ttl
+
+    @property
+    def embedder(self) -> Embedder:
+        """What gives texts their vectors."""
+        return self._engine.recorder.embedder
+
+    @property
+    def store(self) -> Store:
+        """The store below; for tools and runners."""
+        return self._engine.store
+
+    def key(self, key: str) -> KeyMemory:
+        """Return the memory of one key: a user, a session, a device. Writes nothing."""
+        scope = Scope(self._space, checked_name(key, "a key"))
+        return KeyMemory(self._engine, scope, self._knowledge, ttl=self._ttl)
+
+    def context(  # noqa: PLR0913 - as `Prompts.context`, and the key
+        self,
+        query: str | None,
+        *,
+        key: str,
+        budget_tokens: int | Budget | None = None,
+        system: str | None = None,
+        messages: str | Newest | None = NEWEST,
+        recent: int | None = None,
+        sets: Sequence[str] | All | None = ALL,
+        knowledge: Sequence[str] | All | None = ALL,
+        facts: Spelling | None = "",
+        where: Where | None = None,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+        signals: Signals | None = None,
+        limit: int | None = None,
+        shares: Shares = Shares(),  # noqa: B008 - frozen
+    ) -> Context:
+        """Return a prompt for *query* from the memory of a key; see `Prompts.context`."""
+        return self.key(key).context(
+            query,
+            budget_tokens=budget_tokens,
+            system=system,
+            messages=messages,
+            recent=recent,
+            sets=sets,
+            knowledge=knowledge,
+            facts=facts,
+            where=where,
+            as_of=as_of,
+            valid_at=valid_at,
+            signals=signals,
+            limit=limit,
+            shares=shares,
+        )
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """The knowledge that this memory shares with all that name it."""
+        return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the space, sorted, a page at a time."""
+        after: str | None = None
+        while page := self._engine.store.keys(self._space, after=after):
+            yield from page
+            after = page[-1]
+
+    def subscribe(
+        self,
+        listener: Callable[[Any], object],
+        *,
+        kinds: Iterable[type[MemoryEvent]] | None = None,
+    ) -> Callable[[], None]:
+        """Have *listener* called with the memory events of runs; return what ends that.
+
+        It is told of what runners on this memory do, in this process, after the commit and at most
+        once, by the thread that committed: it should be quick, and must not wait for a run. What
+        is changed outside of runs it is not told. If it raises, that is logged, and it is dropped.
+
+        Args:
+            kinds: Classes of memory events; by default all. `RunBeginEvent` comes from agents that
+                ask for it, or have it on.
+        """
+        return self._engine.listeners.subscribe(listener, kinds)
+
+    def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
+        """Have *listener* called with each compaction that this process commits; return its end.
+
+        After the commit, at most once, by the thread that committed; it should be quick. If it
+        raises, that is logged, and it is dropped.
+        """
+        return self._engine.compactions.listeners.subscribe(listener)
+
+    # --- care ---------------------------------------------------------------------------------
+
+    def settle(
+        self, wait_s: float | None = None, *, progress: Callable[[int], None] | None = None
+    ) -> bool:
+        """Wait until all committed is found by meaning, and full sets are compacted; or *wait_s*.
+
+        Returns whether it is in time. A compaction that failed is not waited for.
+
+        Args:
+            progress: Called with the number of items embedded since the last call.
+        """
+        if wait_s is not None and type(wait_s) not in (int, float):
+            raise InvalidInput(f"wait_s must be a number of seconds, or None, not {wait_s!r}")
+        began = time.monotonic()
+        compacted = self._engine.compactions.worker.settle(wait_s)
+        left = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
+        return self._engine.worker.settle(wait_s=left, progress=progress) and compacted
+
+    def stats(self) -> MemoryStats:
+        """Return figures: what is stored, what waits, who runs what."""
+        engine = self._engine
+        store = engine.store.stats()
+        oldest = store.oldest_pending
+        failure = engine.worker.failure
+        return MemoryStats(
+            location=engine.store.location,
+            space=self._space,
+            knowledge=self._knowledge,
+            embedder=self.embedder.name,
+            store=store,
+            pending=store.pending,
+            queue_age_s=0.0 if oldest is None else max(0, engine.clock() - oldest) / 1e6,
+            wal_bytes=store.wal_bytes,
+            leases=tuple(store.leases),
+            cache_bytes=self._index.stats().bytes,
+            failure=None if failure is None else str(failure),
+        )
+
+    def sweep(self) -> int:
+        """Remove what expired and what sets keep no longer, and tidy the index; return how much.
+
+        Items that have expired are retired; values of exact trees go a day after they expired;
+        versions that ended longer ago than the retention of their set go for good. Reads of the
+        present are the same before and after. A file is swept by itself as it is written to, but
+        for the items; worth calling now and then where items expire, large sets (20,000 items and
+        more) change much, or the memory is in RAM.
+        """
+        self._index.tidy(dimensions=self.embedder.dimensions)
+        return sweep(self._engine)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy of the store, as it is now, to *path*; everything goes on meanwhile.
+
+        Raises:
+            InvalidInput: Something is at *path* already.
+            Unsupported: The store is in RAM.
+        """
+        store = self._engine.store
+        if not isinstance(store, SqliteStore):
+            raise Unsupported("a memory in RAM has no file to back up; export() it")
+        if Path(path).exists():
+            raise InvalidInput(f"{path} exists; choose another path, or move it away")
+        store.backup(Path(path))
+
+    def close(self) -> None:
+        """Stop embedding and compacting, flush, close the store; twice is fine.
+
+        What is pending stays so.
+        """
+        self._engine.compactions.worker.close()
+        self._engine.worker.close()
+        self._index.clear()
+        self._engine.recall.clear()
+        self._engine.echoes.clear()
+        self._engine.store.close()

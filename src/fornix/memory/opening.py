@@ -1,0 +1,100 @@
+"""What an open memory is put together from: its store, its embedder, its settings."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, cast
+
+from fornix.embed import Embedder, open_embedder
+from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
+from fornix.llm import ChatModel
+from fornix.memory.reindexing import embedder_notes
+from fornix.state import Ttl
+from fornix.store import Limits, Store
+from fornix.store.ram import RamStore
+from fornix.store.sqlite import SqliteStore
+from fornix.text import ModelSummariser, Summariser
+from fornix.values.storable import counted, microseconds
+
+LONGEST_WAIT_S = 366 * 24 * 3600
+DEFAULT_EMBEDDER = "minilm"
+STILL = "?immutable=1"
+"""Ends a URL that is opened read-only: nobody writes meanwhile, so no file is made beside it."""
+
+
+def summariser_of(model: ChatModel | None) -> Callable[[], Summariser] | None:
+    """Return what makes summaries by a model; None without one."""
+    if model is None:
+        return None
+    summariser = ModelSummariser(model)
+    return lambda: summariser
+
+
+def check_settings(wait_s: object, limits: object, ttl: object, cache_bytes: object) -> None:
+    """Refuse at once what would fail at the first write."""
+    if type(wait_s) not in (int, float) or not 0 <= cast("float", wait_s) <= LONGEST_WAIT_S:
+        raise InvalidInput(f"wait_s must be a number of seconds from 0 to a year, not {wait_s!r}")
+    if limits is not None and not isinstance(limits, Limits):
+        raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {limits!r}")
+    if ttl is not None and not isinstance(ttl, Ttl):
+        raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {ttl!r}")
+    counted(cache_bytes, "cache_bytes", least=0)
+
+
+def open_store(
+    url: str | os.PathLike[str],
+    *,
+    mode: Literal["rw", "ro"],
+    durability: Literal["full", "normal"],
+    wait_s: float,
+) -> Store:
+    """Return the store at a place; made if there is none."""
+    place = os.fspath(url)
+    if not isinstance(place, str) or not place:  # pyright: ignore[reportUnnecessaryIsInstance] - bytes paths
+        raise InvalidInput(f"a memory is opened by a path or ':memory:', not {url!r}")
+    if place == ":memory:":
+        if mode == "ro":
+            raise StoreReadOnly("a memory in RAM starts empty; mode='ro' makes no sense for it")
+        return RamStore()
+    scheme, found, rest = place.partition("://")
+    if found and scheme != "sqlite":
+        raise Unsupported(f"{scheme}:// stores are not supported; use a path, or ':memory:'")
+    path = rest.removeprefix("/") if found else place
+    still = bool(found) and mode == "ro" and path.endswith(STILL)
+    return SqliteStore.open(
+        Path(path.removesuffix(STILL) if still else path),
+        read_only=mode == "ro",
+        durability=durability,
+        wait_s=wait_s,
+        still=still,
+    )
+
+
+def embedder_for(
+    store: Store, space: str, knowledge: str, asked: str | Embedder | None
+) -> Embedder:
+    """Return the embedder to use; have the space and the knowledge remember it."""
+    remembered = {note: store.note(note) for note in embedder_notes(space, knowledge)}
+    known = next((name for name in remembered.values() if name is not None), None)
+    embedder = open_embedder(asked if asked is not None else known or DEFAULT_EMBEDDER)
+    for note in sorted(
+        remembered, key=lambda note: remembered[note] is None
+    ):  # refuse, then remember
+        name = remembered[note]
+        if name is None and not store.read_only:
+            store.put_note(note, embedder.name, expected=None)
+            name = store.note(note)  # somebody may have been first
+        if name is not None and name != embedder.name:
+            raise EmbedderConflict(note, asked=embedder.name, found=name)
+    return embedder
+
+
+def ticks_of(clock: Callable[[], datetime] | None) -> Callable[[], int]:
+    """Return what gives the time in microseconds."""
+    if clock is None:
+        return lambda: time.time_ns() // 1000
+    return lambda: microseconds(clock(), "the clock's time")

@@ -1,0 +1,116 @@
+"""What a context is asked for, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Final, Literal, TypeAlias, cast
+
+from fornix.errors import InvalidInput
+from fornix.search.signals import Signals
+from fornix.sets.writer import Where
+from fornix.state import Spelling
+from fornix.store.as_of import AsOf, ValidAt, valid_time
+from fornix.store.filters import Filter
+from fornix.store.scope import set_name
+from fornix.text.budget import Budget
+from fornix.values.storable import checked, counted
+
+
+class Choice(Enum):
+    """What a context takes where nothing is named."""
+
+    ALL = "all"
+    NEWEST = "newest"
+
+
+ALL: Final = Choice.ALL
+"""All sets, where a context may be told of some."""
+
+NEWEST: Final = Choice.NEWEST
+"""The set of messages or observations that something was added to last."""
+
+All: TypeAlias = Literal[Choice.ALL]
+Newest: TypeAlias = Literal[Choice.NEWEST]
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How a budget is divided among the parts of a prompt.
+
+    They are compared with each other, so that they need not add up to 1. What a part has no use
+    for goes to the others, and the newest exchange has its place before any is divided. 0: the
+    part has only what the others leave.
+
+    Attributes:
+        facts: Of the exact tree.
+        knowledge: Of items of knowledge.
+        recent: Of the last exchanges.
+        items: Of items of the key's sets.
+    """
+
+    facts: float = 0.1
+    knowledge: float = 0.2
+    recent: float = 0.15
+    items: float = 0.55
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share."""
+        for each in fields(self):
+            share: object = getattr(self, each.name)
+            if type(share) not in (int, float) or not 0 <= cast("float", share) < math.inf:
+                raise InvalidInput(f"a share is a number from 0 on; {each.name} is {share!r}")
+        if not any(getattr(self, each.name) for each in fields(self)):
+            raise InvalidInput("of the shares of a budget at least one has to be more than 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a context is asked for; see `Prompts.context`."""
+
+    query: str | None
+    budget: Budget
+    system: str | None = None
+    messages: str | Newest | None = NEWEST
+    recent: int | None = None
+    sets: Sequence[str] | All | None = ALL
+    knowledge: Sequence[str] | All | None = ALL
+    facts: Spelling | None = ""
+    where: Where | None = None
+    as_of: AsOf | None = None
+    valid_at: ValidAt | None = None
+    signals: Signals | None = None
+    limit: int | None = None
+    shares: Shares = Shares()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked, before anything is read."""
+        for name in ("query", "system"):
+            text: object = getattr(self, name)
+            if text is not None and type(text) is not str:
+                raise InvalidInput(f"{name} must be a str, or None, not {text!r}")
+            checked(text, where=name)
+        if isinstance(self.messages, str):
+            set_name(self.messages)
+        elif self.messages not in (NEWEST, None):
+            raise InvalidInput(f"messages is the name of a set, or None, not {self.messages!r}")
+        object.__setattr__(self, "sets", _names(self.sets, "sets"))
+        object.__setattr__(self, "knowledge", _names(self.knowledge, "knowledge"))
+        if self.recent is not None:
+            counted(self.recent, "recent", least=0)
+        if self.limit is not None:
+            counted(self.limit, "limit", most=1000)
+        if not isinstance(self.shares, Shares):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"shares must be a Shares, not {self.shares!r}")
+        Filter.parse(self.where)
+        valid_time(self.valid_at)
+
+
+def _names(given: object, what: str) -> Sequence[str] | All | None:
+    if given is None or given is ALL:
+        return given
+    if not isinstance(given, (list, tuple)):
+        raise InvalidInput(f"{what} must be a list of names, or None, not {given!r}")
+    return list(dict.fromkeys([set_name(name) for name in cast("Sequence[str]", given)]))

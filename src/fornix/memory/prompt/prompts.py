@@ -1,0 +1,92 @@
+"""The call that makes a prompt from memory, for all that have a key's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fornix.memory.prompt.assembly import assembled
+from fornix.memory.prompt.context import Context
+from fornix.memory.prompt.context_request import ALL, NEWEST, All, Asked, Newest, Shares
+from fornix.memory.prompt.prompt_sources import Sources
+from fornix.search.signals import Signals
+from fornix.sets.writer import Where
+from fornix.state import Spelling
+from fornix.store.as_of import AsOf, ValidAt
+from fornix.text.budget import Budget
+
+
+class Prompts:
+    """What prompts are made from: the memory of a key, as whoever has it sees it."""
+
+    def _sources(self) -> Sources:
+        raise NotImplementedError
+
+    def context(  # noqa: PLR0913 - the one call for all of a prompt; all but the query by name
+        self,
+        query: str | None,
+        *,
+        budget_tokens: int | Budget | None = None,
+        system: str | None = None,
+        messages: str | Newest | None = NEWEST,
+        recent: int | None = None,
+        sets: Sequence[str] | All | None = ALL,
+        knowledge: Sequence[str] | All | None = ALL,
+        facts: Spelling | None = "",
+        where: Where | None = None,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+        signals: Signals | None = None,
+        limit: int | None = None,
+        shares: Shares = Shares(),  # noqa: B008 - frozen
+    ) -> Context:
+        """Return a prompt for *query*: what of the key's memory matters to it, and why.
+
+        Its messages are the instructions with what is remembered, the last exchanges, and the
+        query. What is remembered is quoted with its source, so that nothing in it can pose as an
+        instruction or as another message. Never over budget, neither the messages nor the text;
+        the newest exchange is in it wherever it fits beside instructions and query; a tool call is
+        shown with what answers it, or not at all. The same call on the same memory gives the same
+        context.
+
+        Args:
+            query: What is asked now; None: nothing yet, and nothing is searched.
+            budget_tokens: The most that it may have; a `Budget` says who counts.
+            system: Instructions; they come first.
+            messages: The set that holds the conversation; by default that of the key's sets of
+                messages or observations which was added to last. None: no conversation.
+            recent: Most exchanges of it.
+            sets: Sets of the key that are searched. None: none.
+            knowledge: Sets of knowledge that are searched. None: none.
+            facts: Where in short-term memory facts are read, with all below; "": all of it. None:
+                no facts.
+            where: Only items like this, of sets and of knowledge; see `MemorySet.search`.
+            as_of: From memory as it was at a moment of the past.
+            valid_at: When facts have to hold, by default now (or at *as_of*); "any": whenever.
+            signals: Weights of the searches.
+            limit: Most items that a search is asked for; by default what the budget may have room
+                for.
+            shares: How the budget is divided.
+
+        Raises:
+            BudgetTooSmall: Instructions and query alone have more.
+            HistoryPruned: What was there at *as_of* is no longer kept.
+            InvalidFilter, InvalidInput, InvalidName: It cannot be understood; nothing was read.
+            Unsupported: *as_of*, in a batch or an action, with facts.
+        """
+        asked = Asked(
+            query,
+            Budget.of(budget_tokens),
+            system=system,
+            messages=messages,
+            recent=recent,
+            sets=sets,
+            knowledge=knowledge,
+            facts=facts,
+            where=where,
+            as_of=as_of,
+            valid_at=valid_at,
+            signals=signals,
+            limit=limit,
+            shares=shares,
+        )
+        return assembled(self._sources(), asked)

@@ -1,0 +1,132 @@
+"""Another embedder for a space: new vectors are made beside the old ones, then take their places.
+
+Everything serves meanwhile with the old vectors. Stopped at any point, it goes on where it was
+when it is started again. A memory that was opened with the old embedder then refuses to go on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fornix.embed import Embedder, embed_windows, quantise_each
+from fornix.errors import Conflict, StoreBusy
+from fornix.search.embedding_worker import note_of
+from fornix.store import Pending, Scope, Store
+from fornix.store.records import meaning_text
+
+BATCH = 64
+
+STAGING = "staging"
+"""The note that says whose vectors are staged."""
+
+POLL_S = 0.02
+
+
+def embedder_notes(space: str, knowledge: str) -> tuple[str, str]:
+    """Return the names of the notes that say which embedder a space and a knowledge remember."""
+    return note_of(Scope(space, "a key")), note_of(Scope(knowledge, None))
+
+
+@contextmanager
+def alone(folder: Path, *, wait_s: float) -> Generator[None]:
+    """Hold the right to re-embed the store of a folder: two at once would mix their vectors.
+
+    The kernel drops the lock with its process, however that ends.
+
+    Raises:
+        StoreBusy: Another process, which the message names, had it for longer than *wait_s*.
+    """
+    deadline = time.monotonic() + wait_s
+    lock = os.open(folder / "reindex", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    holder = os.pread(lock, 20, 0).decode(errors="replace").strip() or "unknown"
+                    raise StoreBusy(
+                        f"{str(folder).removesuffix('.fornix')} is being re-embedded by process "
+                        f"{holder}; wait until that has ended, then try again"
+                    ) from None
+            time.sleep(POLL_S)
+        os.pwrite(lock, f"{os.getpid():<20}".encode(), 0)
+        yield
+    finally:
+        os.close(lock)
+
+
+def reindex(
+    store: Store,
+    *,
+    space: str,
+    knowledge: str,
+    embedder: Embedder,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Embed all sets of a space and a knowledge anew; return how many versions were embedded.
+
+    Args:
+        progress: Called with how many are done, and how many there are.
+
+    Raises:
+        Conflict: Somebody else gave the space another embedder meanwhile.
+    """
+    notes = embedder_notes(space, knowledge)
+    before = [store.note(name) for name in notes]
+    _begin(store, f"{space} {knowledge} {embedder.name}")
+    done, total = 0, store.stats().item_versions
+    while True:
+        numbers = _set_numbers(store, space, knowledge)
+        found = store.unstaged(numbers, limit=BATCH)
+        if not found:
+            break
+        store.stage(_embedded(embedder, found))
+        done += len(found)
+        if progress is not None:
+            progress(done, max(total, done))
+    changes = [(n, old, embedder.name) for n, old in zip(notes, before, strict=True)]
+    if not store.swap(numbers, notes=changes):
+        raise Conflict(f"space {space!r} was given another embedder meanwhile; look, and try again")
+    late = set(_set_numbers(store, space, knowledge)) - set(numbers)
+    if late:  # made before the notes changed: what is in them waits for the new embedder
+        store.swap([*late], notes=())
+    store.put_note(STAGING, None, expected=store.note(STAGING))
+    return done
+
+
+def _set_numbers(store: Store, space: str, knowledge: str) -> list[int]:
+    return [info.number for s in _scopes(store, space, knowledge) for info in store.set_infos(s)]
+
+
+def _begin(store: Store, target: str) -> None:
+    """Go on with what was staged for *target*; drop what was staged for another."""
+    found = store.note(STAGING)
+    if found != target:
+        store.unstage()
+        store.put_note(STAGING, target, expected=found)
+
+
+def _scopes(store: Store, space: str, knowledge: str) -> Iterator[Scope]:
+    yield Scope(knowledge, None)
+    after: str | None = None
+    while page := store.keys(space, after=after):
+        yield from (Scope(space, key) for key in page)
+        after = page[-1]
+
+
+def _embedded(embedder: Embedder, found: list[Pending]) -> list[tuple[int, int, bytes]]:
+    if not embedder.dimensions:
+        return [(waiting.set_number, waiting.row, b"") for waiting in found]
+    texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
+    windows = embed_windows(embedder, texts)
+    return [
+        (waiting.set_number, waiting.row, vectors)
+        for waiting, vectors in zip(found, quantise_each(windows), strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""Agents at work: what users write, one run, one task, durable calls, runners."""

@@ -1,0 +1,286 @@
+"""What is noted of an action while it is at work, if memory events are to be told of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from fornix.errors import InvalidValue
+from fornix.events.memory_events import (
+    Detail,
+    LongTermGetEvent,
+    LongTermSearchEvent,
+    LongTermUpdateEvent,
+    MemoryEvent,
+    SensoryReadEvent,
+    SensoryWriteEvent,
+    ShortTermReadEvent,
+    ShortTermWriteEvent,
+    Written,
+)
+from fornix.state import Mark, MemoryKind, MemoryObject, Overlay
+from fornix.state.paths import Place
+from fornix.state.tree_values import Branch, Expiry
+from fornix.store import Clear, Create, Delete, Put, Scope, SetRef, StoredItem, TreeDelta
+from fornix.store.items import Hits
+from fornix.store.records import item_of
+from fornix.values.storable import Path, Value, checked
+
+_LOG = logging.getLogger("fornix.run")
+
+
+class Notes:
+    """What the memory events of one action are made of, noted while it is at work."""
+
+    def __init__(self, details: Mapping[type[MemoryEvent], Detail], scope: Scope) -> None:
+        self._details, self._scope = details, scope
+        self._trees: dict[MemoryKind, NotedTree] = {}
+        self._updated: dict[str, dict[str, Value]] = {}
+        self._deleted: dict[str, dict[str, None]] = {}
+        self._cleared: dict[str, None] = {}
+        self._got: dict[str, dict[str, Value]] = {}
+        self._found: dict[str, dict[str, Value]] = {}
+
+    def keep(self, tree: NotedTree) -> None:
+        """Ask *tree* in the end what was done to it."""
+        tree.watch(self._details)
+        self._trees[tree.kind] = tree
+
+    # --- items ---
+
+    def emptied(self, ref: SetRef) -> None:
+        """Note that all items of a set were deleted."""
+        if ref.scope == self._scope and LongTermUpdateEvent in self._details:
+            self._updated.pop(ref.name, None)
+            self._deleted.pop(ref.name, None)
+            self._cleared[ref.name] = None
+
+    def changed(self, ref: SetRef, item_id: str, stored: StoredItem | None) -> None:
+        """Note what an item is now; None: it was deleted."""
+        if ref.scope == self._scope and LongTermUpdateEvent in self._details:
+            value = None if stored is None else item_of(stored).value
+            self._updated.setdefault(ref.name, {})[item_id] = value
+            self._deleted.setdefault(ref.name, {}).pop(item_id, None)
+            if stored is None:
+                self._deleted[ref.name][item_id] = None
+
+    def got(self, ref: SetRef, stored: Sequence[StoredItem]) -> None:
+        """Note items that were read."""
+        if ref.scope == self._scope and stored and LongTermGetEvent in self._details:
+            self._got.setdefault(ref.name, {}).update(
+                {each.record.id: item_of(each).value for each in stored}
+            )
+
+    def searched(self, refs: Sequence[SetRef], query: str, found: Hits) -> None:
+        """Note what was searched for, and the answer."""
+        detail = self._details.get(LongTermSearchEvent)
+        if detail is None or not query:
+            return
+        for ref in refs:
+            if ref.scope == self._scope:
+                hits = (hit for hit in found if hit.item.set_name == ref.name)
+                answer: list[Value] = [
+                    {
+                        "id": hit.item.id,
+                        "value": hit.item.value if detail == "values" else None,
+                        "score": float(hit.score),
+                    }
+                    for hit in hits
+                ]
+                self._found.setdefault(ref.name, {})[query] = answer
+
+    # --- the events ---
+
+    def events(
+        self, sensory: Sequence[TreeDelta], short: Sequence[TreeDelta]
+    ) -> Iterator[MemoryEvent]:
+        """Yield the events of the action, which is over and changed the trees like this."""
+        details = self._details
+        for writes, kind, deltas in (
+            (SensoryWriteEvent, MemoryKind.SENSORY, sensory),
+            (ShortTermWriteEvent, MemoryKind.SHORT_TERM, short),
+        ):
+            if writes in details and deltas:
+                yield from _written(writes, details[writes], deltas, self._trees[kind].first)
+        for reads, kind in (
+            (SensoryReadEvent, MemoryKind.SENSORY),
+            (ShortTermReadEvent, MemoryKind.SHORT_TERM),
+        ):
+            if reads in details and kind in self._trees:
+                seen = self._trees[kind].seen
+                named = ((path_text(path), value) for path, value in seen.items())
+                value = _fitting(named, details[reads])
+                if value:
+                    yield reads(value, details[reads])
+        yield from self._of_items()
+
+    def _of_items(self) -> Iterator[MemoryEvent]:
+        details = self._details
+        if LongTermUpdateEvent in details:
+            detail = details[LongTermUpdateEvent]
+            value = _sets(self._updated, detail)
+            deleted = {name: [*ids] for name, ids in self._deleted.items() if ids}
+            if value or self._cleared:
+                yield LongTermUpdateEvent(value, detail, [*self._cleared], deleted)
+        if LongTermGetEvent in details and (value := _sets(self._got, details[LongTermGetEvent])):
+            yield LongTermGetEvent(value, details[LongTermGetEvent])
+        if self._found:
+            yield LongTermSearchEvent(cast("Any", self._found), details[LongTermSearchEvent])
+
+
+def _written(
+    kind: type[Written], detail: Detail, deltas: Sequence[TreeDelta], first: dict[Path, int]
+) -> Iterator[MemoryEvent]:
+    """Yield the event, if there is anything to tell."""
+    put: list[tuple[int, str, Value]] = []
+    objects: list[str] = []
+    deleted: list[str] = []
+    cleared: list[str] = []
+    for i, delta in enumerate(deltas):
+        match delta:
+            case Put():
+                put.append((_rank(delta.path, first), path_text(delta.path), delta.value))
+            case Create():
+                if delta.path in first or not _leads_on(delta.path, deltas[i + 1 : i + 2]):
+                    put.append((_rank(delta.path, first), path_text(delta.path), None))
+                    objects.append(path_text(delta.path))
+            case Delete():
+                deleted.append(path_text(delta.path))
+            case Clear():
+                cleared.append(path_text(delta.path))
+            case _:
+                continue
+    put.sort(key=lambda each: each[0])
+    value = _fitting(((path, value) for _, path, value in put), detail)
+    if value or deleted or cleared:
+        yield kind(value, detail, objects, deleted, cleared)
+
+
+def _rank(path: Path, first: dict[Path, int]) -> int:
+    """Return when *path*, or an object that it came with, was written first."""
+    return min(first.get(path[:length], len(first)) for length in range(len(path) + 1))
+
+
+def _leads_on(path: Path, following: Sequence[TreeDelta]) -> bool:
+    """Return whether the object at *path* was only made on the way to what follows."""
+    return any(
+        isinstance(delta, (Put, Create)) and delta.path[: len(path)] == path for delta in following
+    )
+
+
+def _fitting(pairs: Iterable[tuple[str, Value]], detail: Detail) -> dict[str, Value]:
+    """Return what an event can carry of *pairs*."""
+    if detail == "paths":
+        return {path: None for path, _ in pairs}
+    fit: dict[str, Value] = {}
+    for path, value in pairs:
+        try:
+            fit |= cast("dict[str, Value]", checked({path: value}))
+        except InvalidValue:
+            fit.pop(path, None)
+            _LOG.warning("a value that no event can carry was left out of a memory event")
+    return fit
+
+
+def _sets(noted: dict[str, dict[str, Value]], detail: Detail) -> dict[str, Any]:
+    if detail == "values":
+        return {name: items for name, items in noted.items() if items}
+    return {name: dict.fromkeys(items) for name, items in noted.items() if items}
+
+
+def path_text(path: Path) -> str:
+    """Return a path as memory events name it: dotted; the JSON list of names that hold dots."""
+    text = ".".join(path)
+    if text.count(".") == len(path) - 1 and not text.startswith("["):
+        return text
+    return json.dumps([*path], ensure_ascii=False)
+
+
+def snapshot(root: MemoryObject, detail: Detail) -> dict[str, Value]:
+    """Return all values of an exact memory, as far as an event can carry them."""
+    named = (
+        (path_text(tuple(path.split(".")) if isinstance(path, str) else path), value)
+        for path, value in root.walk()
+    )
+    return _fitting(named, detail)
+
+
+class NotedTree(Overlay):
+    """An overlay that notes what was written first, and which values were read.
+
+    Attributes:
+        first: Paths that were written, by number, in order.
+        seen: Values that were read, by path, as they were read last; empty unless asked for.
+    """
+
+    __slots__ = ("_reading", "first", "seen")
+
+    def watch(self, details: Mapping[type[MemoryEvent], Detail]) -> None:
+        """Begin to note."""
+        sensory = self.kind is MemoryKind.SENSORY
+        self.first: dict[Path, int] = {}
+        self.seen: dict[Path, Value] = {}
+        self._reading = (SensoryReadEvent if sensory else ShortTermReadEvent) in details
+
+    # --- reads ---
+
+    def read(self, place: Place) -> Value | Mark:
+        """See `Overlay.read`."""
+        found = super().read(place)
+        self._see(place.path, found)
+        return found
+
+    def fields(self, place: Place) -> list[tuple[str, Value | Mark]]:
+        """See `Overlay.fields`."""
+        found = super().fields(place)
+        for name, value in found:
+            self._see((*place.path, name), value)
+        return found
+
+    def branch(self, place: Place) -> Branch:
+        """See `Overlay.branch`."""
+        found = super().branch(place)
+        if self._reading:
+            self._see_all(place.path, found)
+        return found
+
+    def _see_all(self, path: Path, branch: Branch) -> None:
+        for name, inner in branch.fields:
+            if isinstance(inner, Branch):
+                self._see_all((*path, name), inner)
+            else:
+                self._see((*path, name), inner)
+
+    def _see(self, path: Path, value: Value | Mark) -> None:
+        if self._reading and not isinstance(value, Mark):
+            self.seen[path] = checked(value, nan=True)  # a copy: the reader may change its own
+
+    # --- writes ---
+
+    def assign(self, place: Place, value: object, expiry: Expiry = None) -> None:
+        """See `Overlay.assign`."""
+        super().assign(place, value, expiry)
+        self.first.setdefault(place.path, len(self.first))
+
+    def create(self, place: Place, expiry: Expiry = None, *, overwrite: bool = False) -> None:
+        """See `Overlay.create`."""
+        super().create(place, expiry, overwrite=overwrite)
+        self.first.setdefault(place.path, len(self.first))
+
+    def append(self, place: Place, value: object, expiry: Expiry = None) -> None:
+        """See `Overlay.append`."""
+        super().append(place, value, expiry)
+        self.first.setdefault(place.path, len(self.first))
+
+    def increment(self, place: Place, by: float, expiry: Expiry = None) -> int | float:
+        """See `Overlay.increment`."""
+        total = super().increment(place, by, expiry)
+        self.first.setdefault(place.path, len(self.first))
+        return total
+
+    def graft(self, place: Place, branch: Branch, expiry: Expiry = None) -> None:
+        """See `Overlay.graft`."""
+        super().graft(place, branch, expiry)
+        self.first.setdefault(place.path, len(self.first))

@@ -1,0 +1,457 @@
+"""One run: an input, the tasks it leads to, and how far they are.
+
+Tasks go one after the other, those that an event sets off before those of later events. Each is
+one batch; after a crash the steps that were committed stand, and the first other task begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import cast
+
+from fornix.errors import AgentChanged, RunTooLong, StaleRun
+from fornix.events.events import Event, OutputEvent, plain, restored, written
+from fornix.events.memory_events import MemoryEvent, RunBeginEvent, silent
+from fornix.runs.agent import Action, Plan
+from fornix.runs.durable_calls import Calls, message_of
+from fornix.runs.memory_recorder import Notes, snapshot
+from fornix.runs.task import Done, Place, RunnerContext, Task
+from fornix.sets.writer import Engine
+from fornix.state import MemoryKind, Places, Ttl, committed_tree
+from fornix.state.leased_tree import HeldTree
+from fornix.store import Batch, Begin, Call, Commit, Progress, Run, RunStatus, Step, Turn
+from fornix.values import wire
+from fornix.values.retries import ONCE
+from fornix.values.storable import Value
+
+TRACEBACK_CHARS = 20_000
+"""Characters of a parked run's traceback that are kept, its end first of all."""
+
+
+LOOK_S = 0.05
+"""How often a pause of an async action looks whether its runner closes."""
+
+RUN_BEGIN = "<run begin>"
+"""The task that goes before all others where the beginning of a run is told."""
+
+
+class Interrupted(BaseException):
+    """Ends a task whose runner is closing; nothing of it is kept, and it begins anew later.
+
+    Not an `Exception`: an action's own `except Exception` is not to hold it up.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """What all runs of one runner have in common."""
+
+    engine: Engine
+    plan: Plan
+    space: str
+    knowledge: str
+    ttl: Ttl | None
+    paths: Places = field(default_factory=partial(Places, MemoryKind.SHORT_TERM))
+    sensory_paths: Places = field(default_factory=partial(Places, MemoryKind.SENSORY))
+
+
+@dataclass(slots=True, eq=False)
+class Finished:
+    """A task whose action has returned: what it did, and what is to be committed.
+
+    Attributes:
+        follow: The events it sent, each with the actions that it sets off.
+    """
+
+    batch: Batch
+    did: Done | None = None
+    follow: Sequence[tuple[Event, tuple[str, ...]]] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Due:
+    """A task that is to be done.
+
+    Attributes:
+        found: The action, once somebody asked for it.
+    """
+
+    ordinal: int
+    action: str
+    event: Event
+    found: Action | None = None
+
+
+class LiveRun:
+    """A run under way, for the owner of its key's lease; used by one thread at a time.
+
+    Attributes:
+        outputs: Those of the tasks done by this object, in order.
+        resumed: Some tasks were done before, by others or before a crash.
+        prepared: It is known what is to be done.
+        attempt: How often the task that is next was begun here.
+        failures: How often it failed here.
+        fenced: The lease was taken over, or the run was ended by somebody else.
+    """
+
+    def __init__(
+        self,
+        shop: Shop,
+        row: Run,
+        *,
+        epoch: int,
+        tree: HeldTree,
+    ) -> None:
+        self.shop, self.row, self.epoch = shop, row, epoch
+        self.outputs: list[Event] = []
+        self.resumed = self.prepared = self.fenced = False
+        self.attempt = self.failures = 0
+        self._due: deque[Due] = deque()
+        self._next = 0
+        self._begin: Begin | None = None
+        self._tree = tree
+        self._now = row.now if row.now is not None else shop.engine.clock()
+        # fmt: off
+        self._place = Place(
+            shop.engine, row.scope, tree, shop.knowledge, shop.plan.name, row.scope.key or "",
+            row.id, row.number, self._now, shop.sensory_paths, shop.paths, shop.ttl,
+        )
+        # fmt: on
+        self._recorded: list[Call] | None = None
+        self._task: Task | None = None
+        self._parked_at = None if row.error is None else parked_at(row.error)
+
+    # --- how far it is ------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Find out what is to be done: what the input sets off, or what is left after a crash.
+
+        Raises:
+            AgentChanged: The agent lacks what the run needs.
+            Exception: What a condition of the agent raised.
+        """
+        engine, row = self.shop.engine, self.row
+        stored = wire.decode(row.event)
+        event = restored(
+            stored,
+            key=row.scope.key or "",
+            types=self.shop.plan.types,
+            event_id=str(row.id),
+            time=row.accepted,
+        )
+        if row.actions is None:
+            plan = self.shop.plan
+            if not plan.asks_for(type(event)):
+                raise AgentChanged(
+                    f"the input of run {row.id} is an {event.type}, for which agent {plan.name!r} "
+                    "no longer has an action; bring it back and retry the run, or discard it"
+                )
+            actions = plan.set_off(event) if plan.run_begin == "off" else (RUN_BEGIN,)
+            self._begin = Begin(self._now, actions)
+            self._enqueue(event, actions)
+            self._recorded = [] if row.now is None else None
+            self.prepared = True
+            return
+        self._enqueue(event, row.actions)
+        for step in engine.store.steps(row.id):
+            self._due.popleft()
+            self.resumed = True
+            if step.sensory is not None:
+                self._place.feel(committed_tree.restored(wire.decode(step.sensory)))
+            if step.sent is not None:
+                self._enqueue_stored(wire.decode(step.sent))
+        self.prepared = True
+
+    def _enqueue(self, event: Event, actions: tuple[str, ...]) -> None:
+        for name in actions:
+            self._due.append(Due(self._next, name, event))
+            self._next += 1
+
+    def _enqueue_stored(self, sent: Value) -> None:
+        for stored, actions in cast("list[tuple[Value, list[str]]]", sent):
+            if actions:
+                key, types = self.row.scope.key or "", self.shop.plan.types
+                event = restored(stored, key=key, types=types, event_id="", time=self._now)
+                self._enqueue(event, tuple(actions))
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to be done."""
+        return not self._due
+
+    @property
+    def next_action(self) -> str:
+        """The name of the action of the next task; empty: there is none, or it is not known."""
+        return self._due[0].action if self._due and self.prepared else ""
+
+    @property
+    def action(self) -> Action:
+        """The action of the next task.
+
+        Raises:
+            AgentChanged: The agent lacks it.
+            RunTooLong: The run has done all that it may.
+        """
+        due, limit = self._due[0], self.shop.plan.agent.max_tasks
+        if due.ordinal >= limit:
+            key = self.row.scope.key or ""
+            raise RunTooLong(self.row.id, key, action=due.action, limit=limit)
+        if due.found is None:
+            due.found = self._action_named(due.action)
+        return due.found
+
+    def _action_named(self, name: str) -> Action:
+        if name == RUN_BEGIN:
+            return Action(RUN_BEGIN, (), self._tell_begin, None, "fail", ONCE, is_async=False)
+        found = self.shop.plan.actions.get(name)
+        if found is None:
+            raise AgentChanged(
+                f"run {self.row.id} needs the action {name!r}, which agent "
+                f"{self.shop.plan.name!r} no longer has; bring it back and retry the run, or "
+                "discard it"
+            )
+        return found
+
+    # --- the next task ------------------------------------------------------------------------
+
+    def begin(self, stopping: threading.Event) -> tuple[Task, Event, RunnerContext]:
+        """Return the next task, ready to be called: ``action.call(event, context)``.
+
+        Args:
+            stopping: Set when the task is not to wait any longer.
+        """
+        due, action = self._due[0], self.action
+        calls = partial(self._calls_for, due.ordinal, action, stopping)
+        self.attempt += 1
+        notes = None
+        if self.shop.plan.told or self.shop.engine.listeners.kinds:
+            notes = self._notes(due)
+        task = Task(
+            self._place, action, due.ordinal, calls=calls, attempt=self.attempt, notes=notes
+        )
+        self._task = task
+        event = due.event if due.event.shared() else due.event.copied()
+        return task, event, RunnerContext(task)
+
+    def _calls_for(self, ordinal: int, action: Action, stopping: threading.Event) -> Calls:
+        """Return the durable calls of a task, which most tasks never ask for."""
+        return Calls(
+            self.row.id,
+            ordinal,
+            action.name,
+            self.shop.engine.store.salt(),
+            RunRecorder(self, stopping),
+            on_mismatch=self.shop.plan.agent.on_mismatch,
+            is_async=action.is_async,
+            recorded={call.position: call for call in self._calls_of(ordinal)},
+            retried=self.failures > 0 or self._parked_at == ordinal,
+        )
+
+    def _notes(self, due: Due) -> Notes | None:
+        if due.action == RUN_BEGIN or silent(due.event):
+            return None
+        details = self.shop.plan.tells(self.shop.engine.listeners.kinds)
+        return Notes(details, self.row.scope) if details else None
+
+    def _tell_begin(self, event: Event, context: RunnerContext) -> None:
+        """Tell what is in short-term memory, and go on with the input."""
+        detail = "paths" if self.shop.plan.run_begin == "paths" else "values"
+        context.send_event(RunBeginEvent(snapshot(context.short_term_memory, detail), detail))
+        assert self._task is not None  # noqa: S101 - it is at work
+        self._task.pass_on(event)  # the input, under the id that it came with
+
+    def _calls_of(self, ordinal: int) -> list[Call]:
+        """Return what is recorded of a task; asked of the store once it may be anything."""
+        if self._recorded is not None:
+            return self._recorded
+        return self.shop.engine.store.calls(self.row.id, ordinal)
+
+    def called(self, call: Call) -> Batch:
+        """Return the batch that keeps a durable call of the task."""
+        self._recorded = None
+        return self._batch(replace(call, begin=self._begin), release=False)
+
+    def done(self, task: Task, *, release: Callable[[], bool]) -> Finished:
+        """Return what is to be committed of a task whose action has returned.
+
+        Args:
+            release: Asked if the run ends with it: whether the lease is given back.
+        """
+        did = task.close()
+        self._task = None
+        follow: list[tuple[Event, tuple[str, ...]]] = []
+        sent: list[Value] = []
+        outputs: list[str] = []
+        for event in did.sent:
+            actions = self.shop.plan.set_off(event)
+            if actions:
+                follow.append((event, actions))
+            if isinstance(event, OutputEvent):
+                outputs.append(written(event))
+            if actions or self._keeps(event):
+                sent.append([plain(event), [*actions]])
+        over = len(self._due) == 1 and not follow
+        keeps = did.sensory and not over
+        step = Step(
+            run=self.row.id,
+            ordinal=task.ordinal,
+            action=task.action.name,
+            sent=wire.encode(sent) if sent else None,
+            sensory=wire.encode(committed_tree.plain(did.sensory)) if keeps else None,
+            looked=did.looked,
+            outputs=outputs,
+            begin=self._begin,
+            done=over,
+        )
+        return Finished(self._batch(step, did, release=over and release()), did, follow)
+
+    def _keeps(self, event: Event) -> bool:
+        """Return whether the step holds an event that sets nothing off."""
+        if isinstance(event, MemoryEvent):
+            return type(event) in self.shop.plan.kept
+        return not isinstance(event, OutputEvent)
+
+    def drop(self) -> None:
+        """Close the context of a task that did not return; what it did is not kept."""
+        if self._task is not None:
+            self._task.seal(
+                f"this attempt at action {self.next_action!r} of run {self.row.id} is over; what "
+                "is done with its context now would be lost"
+            )
+
+    def skipped(self, error: BaseException, *, release: Callable[[], bool]) -> Finished:
+        """Return the batch of a task that failed and that its agent goes on without."""
+        due, over = self._due[0], len(self._due) == 1
+        step = Step(
+            run=self.row.id,
+            ordinal=due.ordinal,
+            action=due.action,
+            skipped=told(error, due.action, due.ordinal),
+            begin=self._begin,
+            done=over,
+        )
+        return Finished(self._batch(step, release=over and release()))
+
+    def turned(self, status: RunStatus, error: BaseException | None = None) -> Batch:
+        """Return the batch that parks the run, or ends one without tasks; it gives the lease up."""
+        ordinal = self._due[0].ordinal if self._due else 0
+        text = None if error is None else told(error, self.next_action, ordinal)
+        turn = Turn(self.row.id, "waiting", status, error=text, begin=self._begin)
+        return self._batch(turn, release=True)
+
+    def _batch(self, progress: Progress, did: Done | None = None, *, release: bool) -> Batch:
+        engine, draft = self.shop.engine, None if did is None else did.draft
+        state = () if did is None else did.short
+        if draft is None:
+            return Batch(
+                scope=self.row.scope,
+                time=engine.clock(),
+                epoch=self.epoch,
+                run=progress,
+                release=release,
+                base=self._tree.head() if state else None,
+                state=state,
+            )
+        draft.settle()
+        return Batch(
+            scope=self.row.scope,
+            time=engine.clock(),
+            epoch=self.epoch,
+            run=progress,
+            release=release,
+            expects=engine.expects if draft.items else (),
+            base=self._tree.head() if state else None,
+            state=state,
+            define=draft.define,
+            items=draft.items,
+            screened=tuple(draft.screens.values()),
+            limits=engine.limits,
+        )
+
+    # --- after a commit -----------------------------------------------------------------------
+
+    def recorded(self) -> None:
+        """Note that a batch of the run was committed: its beginning need not be told again."""
+        self._begin = None
+
+    def committed(self, finished: Finished, commit: Commit) -> None:
+        """Go on to the next task, now that the one before it was committed."""
+        did = finished.did
+        self._begin = None
+        self._due.popleft()
+        self.attempt = self.failures = 0
+        self._recorded = []
+        if did is None:
+            return
+        if did.short:
+            self._tree.changed(did.short, commit.number)
+        for event, actions in finished.follow:
+            self._enqueue(event, actions)
+        for event in did.sent:
+            if isinstance(event, OutputEvent):
+                self.outputs.append(event)
+        if self._due and did.sensory:
+            self._place.feel(did.sensory)
+        if did.draft is not None:
+            self.shop.engine.written(did.draft.items, commit)
+        if self.shop.engine.listeners.kinds:
+            self.shop.engine.listeners.tell(did.sent)
+
+
+class RunRecorder:
+    """Writes the durable calls of a task down, each in a commit of its own."""
+
+    def __init__(self, run: LiveRun, stopping: threading.Event) -> None:
+        self._run, self._stopping = run, stopping
+
+    def record(self, call: Call) -> None:
+        """Keep a call; durable when this returns."""
+        run = self._run
+        try:
+            answer = run.shop.engine.store.commit(run.called(call))
+        except StaleRun:
+            run.fenced = True
+            raise
+        if answer.adopted:  # whoever has the key by now has made it: that one's outcome stands
+            run.fenced = True
+            what = f"durable call {call.position} of run {call.run}"
+            raise StaleRun(run.row.scope.key or "", expected="open", found="over", what=what)
+        run.recorded()
+
+    def pause(self, seconds: float) -> None:
+        """Wait before another try; raises `Interrupted` when the runner closes."""
+        if self._stopping.wait(seconds):
+            raise Interrupted
+
+    async def apause(self, seconds: float) -> None:
+        """Wait as `pause` does, and let others on the event loop go on."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 and not self._stopping.is_set():  # noqa: ASYNC110 - what is waited for is set by a thread
+            await asyncio.sleep(min(left, LOOK_S))
+        if self._stopping.is_set():
+            raise Interrupted
+
+
+def parked_at(error: str) -> int | None:
+    """Return the ordinal of the task that failed, as `told` noted it."""
+    return cast("dict[str, int]", wire.decode(error)).get("ordinal")
+
+
+def told(error: BaseException, action: str, ordinal: int) -> str:
+    """Return what is kept of the error of an action, in wire form."""
+    text = "".join(traceback.format_exception(error)).encode(errors="replace").decode()
+    record: Value = {
+        "action": action,
+        "ordinal": ordinal,
+        "type": type(error).__qualname__,
+        "message": message_of(error)[:TRACEBACK_CHARS],
+        "traceback": text[-TRACEBACK_CHARS:],
+    }
+    return wire.encode(record)

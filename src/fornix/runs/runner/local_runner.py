@@ -1,0 +1,490 @@
+"""LocalRunner: agents at work on a memory, each input exactly once.
+
+An input is durable before it is acknowledged. Runs of a key go one after the other, in the order
+their inputs were accepted, in all processes that share the store; different keys go side by side.
+What an action changed, sent and put out is committed whole when it returns. After a crash, or on
+another machine's process, `start` goes on where the commits end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
+from math import inf
+from types import TracebackType
+from typing import Literal, Self, overload
+
+from fornix.errors import (
+    FornixError,
+    InvalidInput,
+    NotFound,
+    RunPending,
+    StoreClosed,
+    StoreReadOnly,
+)
+from fornix.memory.keys import KeyMemory
+from fornix.memory.memory import Memory
+from fornix.runs.agent import Agent, Plan
+from fornix.runs.run import Shop
+from fornix.runs.runner.consumers import Outlet, Output, checked_stop, checked_wait, input_of, parts
+from fornix.runs.runner.lanes import LiveLane, State, owner_name
+from fornix.runs.runner.run_records import Runs
+from fornix.runs.runner.task_executor import Work
+from fornix.runs.runner.tickets import LOOK_S, Desk, Outputs, Ticket
+from fornix.runs.runner.watcher import Watch, forget, prune
+from fornix.store import Accepted, Input, Retain, Run
+from fornix.store.running_keys import refuse_own_run, refuse_own_runner
+from fornix.store.scope import Scope
+from fornix.values.storable import counted
+
+CONCURRENCY = 16
+"""Keys at work at once: as many threads for plain actions, as many async actions on the loop."""
+
+PAUSE_S = 0.002
+"""How often `run_until_idle` looks whether others are done."""
+
+CHUNK = 256
+"""Inputs of `map` that are accepted in one commit."""
+
+
+class LocalRunner:
+    """Runs an agent on a memory, in threads of this process.
+
+    Use it in a `with` block: leaving it, everything that was submitted here is waited for (after
+    an error: nothing), and what is still to be done stays in the inbox for the next runner.
+
+    Args:
+        agent: A subclass of `Agent`, or an instance of one.
+        memory: What it works on; of a key's memory: the one that it belongs to.
+        name: Names the inbox, the numbers of runs and the outputs; by default the agent's name.
+        concurrency: Keys at work at once.
+        retain: What is kept of runs that ended.
+
+    Attributes:
+        owner: What the leases of its keys name as their owner.
+    """
+
+    def __init__(
+        self,
+        agent: Agent | type[Agent],
+        memory: Memory | KeyMemory,
+        *,
+        name: str | None = None,
+        concurrency: int = CONCURRENCY,
+        retain: Retain | None = None,
+    ) -> None:
+        if not isinstance(memory, Memory | KeyMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"a runner works on a Memory, not {memory!r}; see Memory.open")
+        plan = Plan.of(agent, name=name)
+        if memory.engine.store.read_only:
+            raise StoreReadOnly("a runner writes; open its memory without mode='ro'")
+        ttl = plan.agent.short_term_ttl or memory.short_term_ttl
+        self._shop = Shop(memory.engine, plan, memory.space, memory.knowledge.name, ttl)
+        self._store = memory.engine.store
+        self.owner = owner_name(memory.engine)
+        self._closing = threading.Event()
+        self._outlet = Outlet(self._shop, self._closing)
+        self._desk = Desk(self._shop, self._outlet)
+        self._work = Work(
+            self._shop, self.owner, self._desk, concurrency=counted(concurrency, "concurrency")
+        )
+        if retain is not None and not isinstance(retain, Retain):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"retain must be a Retain(…), not {retain!r}")
+        self._retain = retain or Retain()
+        self._watch = Watch(
+            self._shop, self._work, self._desk, partial(prune, self._shop, self._retain)
+        )
+        self._lock = threading.Lock()
+        self._started = self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<runner of agent {self.name!r} on space {self._shop.space!r}>"
+
+    @property
+    def name(self) -> str:
+        """What names its inbox, the numbers of its runs, and its outputs."""
+        return self._shop.plan.name
+
+    @property
+    def runs(self) -> Runs:
+        """The agent's runs: to be listed, and, if they are parked, retried or discarded."""
+        return Runs(self._shop)
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    def submit(
+        self, key: str, value: object, *, event_id: str | None = None, at_once: bool = True
+    ) -> Ticket:
+        """Accept an input, durably, to be run in the background; return a ticket for its run.
+
+        Args:
+            value: A storable value, which becomes an `InputEvent`, or an event of an own class.
+            event_id: A second input of this agent with the same one is not run again.
+            at_once: False: its run is left to the thread that waits for the ticket, if one does.
+
+        Raises:
+            InvalidName: The key is not a non-empty str.
+            InvalidValue: The value cannot be stored.
+            IdempotencyConflict: The event id was used for another input.
+        """
+        asked = input_of(self._shop, key, value, event_id)
+        return self._accept([asked], call=at_once)[0]
+
+    def handle(
+        self,
+        key: str,
+        value: object,
+        *,
+        event_id: str | None = None,
+        wait_s: float | None = None,
+    ) -> Outputs:
+        """Accept an input, wait for its run, and return the outputs: `submit` and `Ticket.result`.
+
+        Raises:
+            RunParked: Its action failed, or one that it waits behind did.
+            RunPending: It was not over in *wait_s*; it goes on all the same.
+            InvalidInput: It is called by an action of the same key, which it would wait for.
+        """
+        checked_wait(wait_s)
+        asked = input_of(self._shop, key, value, event_id)
+        refuse_own_run(self._store, asked.scope)
+        ticket = self._accept([asked], call=False)[0]
+        return ticket.result(wait_s)
+
+    @overload
+    def map(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        *,
+        errors: Literal["raise"] = "raise",
+    ) -> Iterator[Outputs]: ...
+
+    @overload
+    def map(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        *,
+        errors: Literal["return"],
+    ) -> Iterator[Outputs | FornixError]: ...
+
+    def map(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        *,
+        errors: Literal["raise", "return"] = "raise",
+    ) -> Iterator[Outputs | FornixError]:
+        """Yield the outputs of inputs, ``(key, value)`` or ``(key, value, event_id)``, in order.
+
+        Accepts them in chunks, and a few chunks ahead of what was yielded.
+
+        Args:
+            errors: "return" yields the error of a run in its place and goes on.
+        """
+        if errors not in ("raise", "return"):
+            raise InvalidInput(f"errors must be 'raise' or 'return', not {errors!r}")
+        if not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"map takes inputs, (key, value) each, not {inputs!r}")
+        return self._mapped(inputs, errors)
+
+    def _mapped(
+        self,
+        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        errors: str,
+    ) -> Iterator[Outputs | FornixError]:
+        ahead: deque[Ticket] = deque()
+        source = iter(inputs)
+        more = True
+        while more or ahead:
+            while more and len(ahead) < 4 * CHUNK:
+                chunk = [input_of(self._shop, *parts(each)) for each in islice(source, CHUNK)]
+                more = len(chunk) == CHUNK
+                ahead.extend(self._accept(chunk, call=False) if chunk else ())
+            if ahead:
+                yield self._yielded(ahead.popleft(), errors)
+
+    def _yielded(self, ticket: Ticket, errors: str) -> Outputs | FornixError:
+        while not ticket.done and self._work.once():
+            pass
+        try:
+            return ticket.result()
+        except FornixError as error:
+            if errors == "raise":
+                raise
+            return error
+
+    def _accept(self, inputs: list[Input], *, call: bool = True) -> list[Ticket]:
+        self.start()
+        rests = any(self._rests(asked.scope) for asked in inputs)
+        owner = None if rests else self.owner
+        accepted = self._store.accept(self.name, inputs, owner=owner)
+        pairs = list(zip(inputs, accepted, strict=True))
+        tickets = [self._ticket(asked, answer) for asked, answer in pairs]
+        self._desk.add([ticket for ticket in tickets if not ticket.done])
+        self._desk.look_up_all(ticket for ticket in tickets if ticket.repeated)
+        with self._work.floor.lock:
+            over = [
+                ticket
+                for (asked, answer), ticket in zip(pairs, tickets, strict=True)
+                if not ticket.done and self._line_up(asked, answer, call=call)
+            ]
+        self._desk.look_up_all(over)
+        if self._closed:  # meanwhile: nobody else would give the keys back
+            for answer in accepted:
+                if answer.lease is not None:
+                    self._store.release(answer.lease)
+        elif len(inputs) > 1:
+            self._work.floor.attend()
+        return tickets
+
+    def _rests(self, scope: Scope) -> bool:
+        lane = self._work.floor.lanes.get(scope)
+        return lane is not None and lane.rests
+
+    def _ticket(self, asked: Input, answer: Accepted) -> Ticket:
+        ticket = Ticket(
+            answer.run or 0,
+            key=asked.scope.key or "",
+            number=answer.number,
+            repeated=answer.repeated,
+            waiter=self,
+        )
+        if answer.run is None:
+            ticket.resolve(None, self._pruned(asked))
+        return ticket
+
+    def _line_up(self, asked: Input, answer: Accepted, *, call: bool) -> bool:
+        """Have an input worked on, here or by whoever has its key; the floor's lock is held.
+
+        A repeated one as well: the process that accepted it first may be gone, or may die.
+        Returns whether somebody may be done with it already.
+        """
+        seen, scope = False, asked.scope
+        floor = self._work.floor
+        lane = floor.lanes.get(scope)
+        if lane is None:
+            lane = floor.lanes[scope] = LiveLane(scope)
+        lane.lend(answer.lease)
+        if answer.repeated:
+            lane.complete = False
+        else:
+            run, number = answer.run or 0, answer.number
+            row = Run(run, self.name, scope, number, "waiting", asked.event, asked.time)
+            seen = not lane.add(row, first=answer.first)
+        lent = lane.state is State.PARKED and lane.lease is not None  # to be given back
+        if lane.state is State.IDLE or lent:
+            floor.make_ready(lane, call=call)
+        return seen
+
+    def _pruned(self, asked: Input) -> NotFound:
+        return NotFound(
+            f"event {asked.label!r} of agent {self.name!r} was run before, and its outputs were "
+            "pruned since; see retain="
+        )
+
+    # --- waiting for outputs ------------------------------------------------------------------
+
+    def wait(self, ticket: Ticket, wait_s: float | None) -> None:
+        """Wait until a ticket is done, and work on its key meanwhile; see `Ticket.result`."""
+        checked_wait(wait_s)
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        floor, scope = self._work.floor, Scope(self._shop.space, ticket.key)
+        refuse_own_run(self._store, scope)
+        while not ticket.done:
+            lane = floor.lanes.get(scope)
+            if deadline is None and lane is not None and self._work.on(lane):
+                continue  # with a deadline it is not done here: an action cannot be left half-way
+            floor.nudge()
+            left = LOOK_S if deadline is None else deadline - time.monotonic()
+            self.look(ticket, wait_s, left_s=left)
+            ticket.wait(min(left, LOOK_S))
+        floor.nudge()
+
+    def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
+        """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
+        self._desk.stir.set()
+        scope = Scope(self._shop.space, ticket.key)
+        refuse_own_run(self._store, scope)
+        lane = self._work.floor.lanes.get(scope)
+        stuck = None if lane is None else lane.stuck
+        if stuck is not None and stuck.number < ticket.number and (wait_s is None or left_s <= 0):
+            row = self._store.run(stuck.id)
+            if row is not None and row.status == "parked" and not ticket.done:
+                raise self._desk.why(stuck.id, row, behind=ticket.run)
+        if left_s <= 0 and not ticket.done:
+            raise RunPending(ticket.run, ticket.key, wait_s=wait_s or 0)
+
+    def outputs(
+        self,
+        *,
+        consumer: str | None = None,
+        after: int = 0,
+        wait_s: float | None = 0,
+    ) -> Iterator[Output]:
+        """Yield outputs of the agent in the order of their commits, from all its runners.
+
+        Args:
+            consumer: Name of a reader whose position is stored: it goes on where it was. Its
+                position moves past an output when the next one is asked for, so what was in work
+                when it died comes again; `Output.position` names it, as an idempotency key say.
+                Outputs that a named consumer has not read are never pruned.
+            after: Without a consumer: the position to begin past.
+            wait_s: How long to wait for more before it ends; None: for ever.
+
+        Raises:
+            OutputsPruned: Outputs past *after* are no longer kept.
+            InvalidInput: *after* with a consumer, or an argument that cannot be used.
+        """
+        return self._outlet.stream(consumer, after, wait_s)
+
+    # --- what is to be done -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up what is to be done: inputs that wait, and runs that a crash left unfinished.
+
+        Done by the first use; again, it does nothing.
+        """
+        if self._closed:
+            raise StoreClosed("this runner was closed; make another one")
+        if self._desk.failure is not None:
+            raise self._desk.failure
+        if self._started:
+            return
+        with self._lock:
+            if not self._started and not self._closed:
+                self._watch.pull()
+                self._watch.start()
+                self._forgotten = weakref.finalize(self, forget, self._watch, repr(self))
+                self._started = True
+
+    def run_until_idle(self) -> None:
+        """Work until no input of the agent waits any more, whoever submitted it.
+
+        Also waits for what other processes are at. Runs that are parked, and what waits behind
+        them, are left.
+        """
+        refuse_own_runner(self.owner, "wait until all is done")
+        self.start()
+        while True:
+            if self._desk.failure is not None:
+                raise self._desk.failure
+            if self._work.once():
+                continue
+            if self._work.floor.quiet and not self._watch.pull():
+                return
+            self._desk.stir.set()
+            if self._closing.wait(PAUSE_S):
+                return
+
+    def serve(self, *, stop: threading.Event | None = None) -> None:
+        """Pull from the inbox, whoever fills it, until *stop* is set or the runner is closed."""
+        checked_stop(stop)
+        self._watch.serving = True
+        self.start()
+        self._desk.stir.set()
+        try:
+            while not self._closed and not (stop is not None and stop.is_set()):
+                if self._desk.failure is not None:
+                    raise self._desk.failure
+                (stop or self._closing).wait(LOOK_S)
+        finally:
+            self._watch.serving = False
+
+    def prune(self) -> int:
+        """Remove what `retain` gives up of runs that ended; return how many runs went.
+
+        Done in the background by itself, bit by bit.
+        """
+        return prune(self._shop, self._retain)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def close(self, wait_s: float | None = 10) -> None:
+        """Let tasks at work end, up to *wait_s*, and give the keys back; twice is fine.
+
+        Without a *wait_s* that takes as long as they do.
+        What is still to be done stays in the inbox.
+
+        Raises:
+            InvalidInput: *wait_s* is no number of seconds; or an action of its own calls this.
+        """
+        checked_wait(wait_s)
+        refuse_own_runner(self.owner, "close its runner: set the stop= of serve()")
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._started:
+                self._forgotten.detach()
+        self._closing.set()
+        self._watch.end(inf if wait_s is None else wait_s)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            self.close()
+
+    def _finish(self) -> None:
+        """Wait for everything that was submitted here, but for what a parked run blocks."""
+        waited: set[int] = set()
+        while left := [t for t in self._desk.waiting() if t.run not in waited]:
+            for ticket in left:
+                waited.add(ticket.run)
+                with contextlib.suppress(FornixError):
+                    ticket.result()
+
+    # --- the same, awaited --------------------------------------------------------------------
+
+    async def asubmit(self, key: str, value: object, *, event_id: str | None = None) -> Ticket:
+        """Accept an input; see `submit`."""
+        return await asyncio.to_thread(self.submit, key, value, event_id=event_id)
+
+    async def ahandle(
+        self,
+        key: str,
+        value: object,
+        *,
+        event_id: str | None = None,
+        wait_s: float | None = None,
+    ) -> Outputs:
+        """Accept an input, and return the outputs of its run; see `handle`."""
+        checked_wait(wait_s)
+        ticket = await self.asubmit(key, value, event_id=event_id)
+        return await ticket.aresult(wait_s)
+
+    async def arun_until_idle(self) -> None:
+        """Work until no input waits any more; see `run_until_idle`."""
+        await asyncio.to_thread(self.run_until_idle)
+
+    async def aclose(self, wait_s: float | None = 10) -> None:
+        """Close; see `close`."""
+        await asyncio.to_thread(self.close, wait_s)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)

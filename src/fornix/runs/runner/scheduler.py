@@ -1,0 +1,335 @@
+"""The floor of a runner: its lanes, those that are ready, and the workers that come for them.
+
+A worker takes ready lanes one after the other; what it does with them is
+`fornix.runs.runner.task_executor`.
+One worker is enough while actions are quick. Before an action that is slow, or that nobody knows
+yet, it calls another.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from math import inf
+
+from fornix.runs.runner.lanes import REST_S, LiveLane, Pending, State
+from fornix.store.scope import Lease, Scope
+
+LANES = 1000
+"""Lanes that are kept in mind though they have nothing to do."""
+
+IDLE_S = 5.0
+"""How long a lane is kept at least: the answer to an input may still be on its way to it."""
+
+HELD_S = 0.02
+"""An action that was to be quick, and takes longer, holds its worker up."""
+
+
+@dataclass(slots=True, eq=False)
+class Shift:
+    """What one thread does from beginning to work to ending it.
+
+    Attributes:
+        group: Tasks that are done, and still to be committed.
+        since: When the action at hand was begun, by `time.perf_counter`.
+        slow: It is held up: others do not wait for it to come for what is ready.
+    """
+
+    group: deque[Pending] = field(default_factory=deque[Pending])
+    since: float = inf
+    slow: bool = False
+
+
+class Floor:
+    """Lanes and workers. Every method may be called from any thread.
+
+    Args:
+        work: What a worker does: something that is ready.
+        stir: Set when somebody should look after workers that may be held up.
+
+    Attributes:
+        lock: Guards the state of lanes, and everything here.
+        stopping: Set when no new task is to be begun.
+        unwatched: Nobody calls `look_after` for a while.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[], None], *, concurrency: int, stir: threading.Event
+    ) -> None:
+        self.concurrency = concurrency
+        self.unwatched = False
+        self._stir = stir
+        self.lock = threading.Lock()
+        self.lanes: dict[Scope, LiveLane] = {}
+        self.stopping = threading.Event()
+        self._name, self._do = name, work
+        self._work = threading.Condition(self.lock)
+        self._ready: deque[LiveLane] = deque()
+        self._later: list[tuple[float, int, LiveLane]] = []
+        self._numbers = count()
+        self._threads: list[threading.Thread] = []
+        self._idle = self._taken = self._quick = self._at_work = self._away = 0
+        self._shifts: set[Shift] = set()
+        self._queued_away: deque[LiveLane] = deque()
+
+    # --- lanes get ready ----------------------------------------------------------------------
+
+    def make_ready(self, lane: LiveLane, *, call: bool = True) -> None:
+        """Have somebody work on a lane; the lock is held.
+
+        Args:
+            call: Call a worker if none is about to look; else the caller works itself.
+        """
+        lane.state = State.READY
+        self._ready.append(lane)
+        if not call:
+            return
+        if not self._quick:
+            self._call_worker()
+        elif self.unwatched:
+            self.attend()
+
+    def attend(self) -> None:
+        """Have the watch look now and then from now on, if it rests."""
+        if self.unwatched:
+            self.unwatched = False
+            self._stir.set()
+
+    def _call_worker(self) -> None:
+        """Wake a worker, or hire one; the lock is held."""
+        if self._idle:
+            self._work.notify()
+        elif len(self._threads) < self.concurrency and not self.stopping.is_set():
+            name = f"fornix-{self._name}-{len(self._threads)}"
+            thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def look_after(self) -> tuple[float | None, list[Pending]]:
+        """Make lanes ready whose time has come; help where a worker is held up.
+
+        To be called now and then. Returns how long until the next lane's time, and what those who
+        are held up have done, for the caller to commit.
+        """
+        with self.lock:
+            now = time.monotonic()
+            while self._later and self._later[0][0] <= now:
+                self.make_ready(heapq.heappop(self._later)[2])
+            left = [pending for shift in self._shifts for pending in self._held_up(shift)]
+            if self._ready and not self._quick:
+                self._call_worker()
+            if len(self.lanes) > LANES:
+                self._forget_idle(now)
+            return (self._later[0][0] - now if self._later else None), left
+
+    def _held_up(self, shift: Shift) -> list[Pending]:
+        """Note a thread that is held up, and take over what it has done; the lock is held."""
+        if shift.slow or time.perf_counter() - shift.since < HELD_S:
+            return []
+        shift.slow = True
+        self._quick -= 1
+        left = drained(shift.group)
+        for pending in left:
+            pending.lane.worker = threading.get_ident()
+        return left
+
+    def _forget_idle(self, now: float) -> None:
+        """Drop lanes that have long had nothing to do; the lock is held."""
+        for scope, lane in list(self.lanes.items()):
+            if lane.state is State.IDLE and lane.lease is None and lane.idle_since < now - IDLE_S:
+                del self.lanes[scope]
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is ready, at work, or waiting for its next try."""
+        return not (self._ready or self._taken or self._later or self._away or self._queued_away)
+
+    # --- workers ------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        while True:
+            with self.lock:
+                while not self._ready or self._quick or self._at_work >= self.concurrency:
+                    if self.stopping.is_set():
+                        return
+                    self._idle += 1
+                    self._work.wait()
+                    self._idle -= 1
+            if self.stopping.is_set():
+                return
+            self._do()
+
+    def nudge(self) -> None:
+        """Have a worker come for what is ready, now that the calling thread turns away."""
+        with self.lock:
+            if self._ready and not self._quick:
+                self._call_worker()
+
+    def enter(self) -> Shift | None:
+        """Begin to work, if there is room for one more."""
+        with self.lock:
+            return self._enter()
+
+    def _enter(self) -> Shift | None:
+        if self._at_work >= self.concurrency or self.stopping.is_set():
+            return None
+        shift = Shift()
+        self._shifts.add(shift)
+        self._at_work += 1
+        self._quick += 1
+        return shift
+
+    def exit(self, shift: Shift) -> None:
+        """End to work."""
+        with self.lock:
+            self._shifts.discard(shift)
+            self._at_work -= 1
+            self._quick -= not shift.slow
+
+    def take(self) -> LiveLane | None:
+        """Take the lane that was ready first; None: there is none."""
+        with self.lock:
+            if not self._ready:
+                return None
+            lane = self._ready.popleft()
+            self._hold(lane)
+            return lane
+
+    def _hold(self, lane: LiveLane) -> None:
+        lane.state, lane.worker = State.TAKEN, threading.get_ident()
+        self._taken += 1
+
+    def begin_slow(self, shift: Shift) -> None:
+        """Call another worker if lanes are ready: the calling one is held up from now on."""
+        with self.lock:
+            self._quick -= not shift.slow
+            shift.slow = True
+            if self._ready:
+                self._call_worker()
+
+    def end_slow(self, shift: Shift) -> None:
+        """Be back from what held the calling worker up."""
+        with self.lock:
+            self._quick += shift.slow
+            shift.slow = False
+
+    # --- taking lanes, and putting them down --------------------------------------------------
+
+    def claim(self, lane: LiveLane) -> Shift | None:
+        """Take one lane, and begin to work, if it is ready and there is room for one more."""
+        with self.lock:
+            shift = self._enter() if lane.state is State.READY else None
+            if shift is not None:
+                self._ready.remove(lane)
+                self._hold(lane)
+            return shift
+
+    def leave(self, lane: LiveLane, state: State) -> None:
+        """Put a lane down that was taken."""
+        with self.lock:
+            self._taken -= 1
+            if state is State.READY:
+                self.make_ready(lane)
+            else:
+                lane.state = state
+
+    def leave_ready(self, lanes: Sequence[LiveLane]) -> None:
+        """Put lanes down that have more to do."""
+        with self.lock:
+            self._taken -= len(lanes)
+            for lane in lanes:
+                self.make_ready(lane)
+
+    def put_down(self, lane: LiveLane) -> None:
+        """Put a lane down whose lease was given back, unless it has more to do by now."""
+        with self.lock:
+            self._taken -= 1
+            if lane.lease is not None and lane.lease.epoch <= lane.returned:
+                lane.lease = None
+            if lane.stuck is not None:
+                lane.state = State.PARKED
+            elif lane.waiting or not lane.complete:
+                self.make_ready(lane)
+            else:
+                lane.state, lane.idle_since = State.IDLE, time.monotonic()
+
+    def rest(self, lane: LiveLane) -> None:
+        """Put a lane down whose lease was given back for others to have it, though it has more."""
+        with self.lock:
+            if lane.lease is not None and lane.lease.epoch <= lane.returned:
+                lane.lease = None
+        self.put_off(lane, REST_S)
+
+    def put_off(self, lane: LiveLane, pause_s: float) -> None:
+        """Put a lane down, to be ready again after *pause_s*."""
+        due = time.monotonic() + pause_s
+        with self.lock:
+            self._taken -= 1
+            lane.state = State.LATER
+            heapq.heappush(self._later, (due, next(self._numbers), lane))
+
+    def send_away(self, lane: LiveLane) -> LiveLane | None:
+        """Put a lane down whose next action is async; return it if there is room for it now."""
+        with self.lock:
+            self._taken -= 1
+            lane.state = State.AWAY
+            if self._away >= self.concurrency:
+                self._queued_away.append(lane)
+                return None
+            self._away += 1
+            return lane
+
+    def come_back(self, lane: LiveLane, *, abandoned: bool) -> LiveLane | None:
+        """Have a lane gone on with; return another one for which there is room by that."""
+        with self.lock:
+            self._away -= 1
+            if abandoned:
+                lane.state = State.IDLE
+            else:
+                self.make_ready(lane)
+            if self.stopping.is_set() or not self._queued_away:
+                return None
+            self._away += 1
+            return self._queued_away.popleft()
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Begin no more tasks."""
+        self.stopping.set()
+        with self.lock:
+            self._work.notify_all()
+
+    def join(self, wait_s: float) -> bool:
+        """Wait for the tasks at work, up to *wait_s*; return whether all of them ended."""
+        deadline = time.monotonic() + wait_s
+        never = threading.Event()
+        while (self._taken or self._away) and time.monotonic() < deadline:
+            never.wait(0.005)
+        with self.lock:
+            threads = list(self._threads)
+        others = [thread for thread in threads if thread is not threading.current_thread()]
+        for thread in others:
+            left_s = max(0.0, deadline - time.monotonic())
+            thread.join(min(left_s, threading.TIMEOUT_MAX))
+        return not (self._taken or self._away or any(thread.is_alive() for thread in others))
+
+    def leases(self) -> list[Lease]:
+        """Return the leases that this process has, by what it knows."""
+        with self.lock:
+            return [lane.lease for lane in self.lanes.values() if lane.lease is not None]
+
+
+def drained(group: deque[Pending]) -> list[Pending]:
+    """Return what is in *group*, and take it out; two threads may do so at once."""
+    taken: list[Pending] = []
+    with suppress(IndexError):
+        while True:
+            taken.append(group.popleft())
+    return taken

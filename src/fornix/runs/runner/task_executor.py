@@ -1,0 +1,556 @@
+"""The work of a runner: the next task of a lane is done, and committed with those of others.
+
+How many tasks share a commit depends on how long their actions take. Async actions run side by
+side on one event loop, in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+
+from fornix.errors import (
+    DuplicateItem,
+    ForkedStore,
+    FornixError,
+    InvalidInput,
+    KeyBusy,
+    RunTooLong,
+    SetFull,
+    SetMoved,
+    StaleItem,
+    StaleRun,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+    StoreReadOnly,
+)
+from fornix.runs.durable_calls import Slot
+from fornix.runs.run import Finished, Interrupted, LiveRun, Shop
+from fornix.runs.runner.event_loop import Loop
+from fornix.runs.runner.lanes import Kind, Listener, LiveLane, Pending, State
+from fornix.runs.runner.scheduler import Floor, Shift, drained
+from fornix.store import Commit
+from fornix.store.running_keys import AtWork
+
+SLICE_S = 0.002
+"""How long a worker goes on before it commits: what the first of a group waits at most, if all
+its actions and the store are quick."""
+
+LONGEST_SLICE_S = 0.05
+
+PER_COMMIT = 2.0
+"""Times as long as a commit takes a worker goes on before it, if that is longer: a group that
+waits for the disk is to be worth it."""
+
+QUICK_S = 0.001
+"""Actions while which the process was idle for less lately are done one after the other by one
+worker: where it is busy all the time, by this thread or others, more of them would only be in each
+other's way."""
+
+LATELY = 0.3
+"""Weight of the last time, in averages of lately."""
+
+
+class Pace:
+    """How long actions and commits took lately.
+
+    Attributes:
+        slice_s: How long a worker goes on before it commits.
+    """
+
+    def __init__(self) -> None:
+        self.slice_s = SLICE_S
+        self._commit_s = 0.0
+        self._idle: dict[str, float] = {}
+        self._doubted: set[str] = set()
+
+    def is_quick(self, action: str) -> bool:
+        """Return whether the process is hardly ever idle while an action is done."""
+        return self._idle.get(action, 1.0) <= QUICK_S
+
+    def worked(self, action: str) -> float | None:
+        """Return how long the process has worked so far, if `acted` needs to know that.
+
+        Asking takes longer than a quick action does: for those it is left out until one took long.
+        """
+        if action in self._doubted or self._idle.get(action, 1.0) > QUICK_S:
+            return time.process_time()
+        return None
+
+    def acted(self, action: str, took: float, worked: float | None) -> None:
+        """Note how long an action took, and what `worked` said when it began."""
+        if took > QUICK_S:
+            self._doubted.add(action)
+        elif worked is not None:
+            self._doubted.discard(action)
+        if worked is not None:
+            idle = took - (time.process_time() - worked)
+            last = self._idle.get(action, idle)
+            self._idle[action] = last + LATELY * (idle - last)
+
+    def committed(self, took: float) -> None:
+        """Note how long a commit took."""
+        self._commit_s += LATELY * (took - self._commit_s)
+        self.slice_s = min(max(SLICE_S, PER_COMMIT * self._commit_s), LONGEST_SLICE_S)
+
+
+_LOG = logging.getLogger(__name__)
+
+GROUP = 64
+"""Tasks that are committed together at most."""
+
+CONFLICTS = 10
+"""How often a task begins again at once because an item that it changes had moved on."""
+
+RETRY_S = (0.01, 5.0)
+"""Shortest and longest wait before work is tried again that the store could not take."""
+
+_HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
+"""What hinders the store, and is not the fault of an action."""
+
+_GONE = (StoreClosed, ForkedStore)
+"""What ends all work of this process on the store."""
+
+
+class Work:
+    """Does the tasks of lanes. Every method may be called from any thread."""
+
+    def __init__(self, shop: Shop, owner: str, listener: Listener, *, concurrency: int) -> None:
+        self.shop, self.owner = shop, owner
+        self.floor = Floor(shop.plan.name, self._serve, concurrency=concurrency, stir=listener.stir)
+        self._listener = listener
+        self.pace = Pace()
+        # A durable call may keep one thread for long, and its record needs another.
+        self._loop = Loop(f"fornix-{shop.plan.name}-loop", threads=2 * concurrency)
+
+    def _serve(self) -> None:
+        """Do what is ready, in a worker's thread."""
+        try:
+            self.once()
+        except BaseException as error:  # noqa: BLE001 - nobody is above it: all who wait are told
+            _LOG.exception("a worker ended", extra={"agent": self.shop.plan.name})
+            self.fail(error)
+
+    def once(self) -> bool:
+        """Do what is ready, up to a group, and commit it; return whether there was anything."""
+        taken: list[LiveLane] = []
+        began = time.perf_counter()
+        shift = self.floor.enter()
+        if shift is None:
+            return False
+        try:
+            while len(shift.group) < GROUP and not self.floor.stopping.is_set():
+                lane = self.floor.take()
+                if lane is None:
+                    break
+                taken.append(lane)
+                self._do(lane, shift)
+                if time.perf_counter() - began > self.pace.slice_s:
+                    break
+            self.settle(shift.group)
+        except BaseException:
+            self._drop(taken)
+            raise
+        finally:
+            self.floor.exit(shift)
+        return bool(taken)
+
+    def on(self, lane: LiveLane) -> bool:
+        """Do the next task of a lane in the calling thread, if it is ready and nobody is at it."""
+        shift = self.floor.claim(lane)
+        if shift is None:
+            return False
+        try:
+            self._do(lane, shift)
+            self.settle(shift.group)
+        except BaseException:
+            self._drop([lane])
+            raise
+        finally:
+            self.floor.exit(shift)
+        return True
+
+    def _do(self, lane: LiveLane, shift: Shift) -> None:
+        """Do the next task of a lane that was taken; what is to be committed goes to the group."""
+        found = self.look(lane)
+        if isinstance(found, LiveRun):
+            found = self._act(lane, found, shift)
+        if found is not None:
+            shift.group.append(found)
+
+    def _drop(self, lanes: Sequence[LiveLane]) -> None:
+        """Put lanes down that this thread has in hand: a Ctrl-C came in the middle of them."""
+        me = threading.get_ident()
+        for lane in lanes:
+            if lane.state is State.TAKEN and lane.worker == me:
+                self._abandon(lane)
+
+    # --- one task -----------------------------------------------------------------------------
+
+    def look(self, lane: LiveLane) -> LiveRun | Pending | None:
+        """Return the run of a lane whose next task is to be done here and now.
+
+        Or what is to be committed of the lane; or None: it was put down.
+        """
+        if lane.pending is not None:
+            return lane.pending
+        failure, lane.failure = lane.failure, None
+        if failure is not None:
+            return self._refused(lane, failure)
+        try:
+            run = lane.run or self._next(lane)
+            if run is None:
+                return None
+            if run.over:
+                return self._pending(lane, "over", Finished(run.turned("done")))
+            is_async = run.action.is_async
+        except Exception as error:  # noqa: BLE001 - an agent's own condition: its run is parked
+            return self._refused(lane, error)
+        if not is_async:
+            return run
+        self._send_away(lane)
+        return None
+
+    def _next(self, lane: LiveLane) -> LiveRun | None:
+        """Begin the next run of a lane; None: there is none, and the lane is put down."""
+        plan, store = self.shop.plan, self.shop.engine.store
+        if lane.lease is None:
+            lease = store.lease(lane.scope, self.owner)
+            with self.floor.lock:
+                lane.lend(lease)
+                lane.refresh()
+            if lane.lease is None:
+                self.floor.leave(lane, State.BLOCKED)
+                self._listener.stuck(lane)
+                return None
+        while not lane.waiting and not lane.complete:
+            lane.load(store, plan.name, plan.agent.on_failed, self.floor.lock)
+        if not lane.waiting:
+            self._give_up(lane)
+            return None
+        row = lane.waiting.popleft()
+        tree = lane.held(store, lane.lease.epoch)
+        lane.run = run = LiveRun(self.shop, row, epoch=tree.epoch, tree=tree)
+        lane.conflicts = lane.hindered = 0
+        run.prepare()
+        return run
+
+    def _give_up(self, lane: LiveLane) -> None:
+        """Give back the lease of a lane that has nothing to do."""
+        lease = lane.lease
+        if lease is not None:
+            lane.returned = lease.epoch
+            self.shop.engine.store.release(lease)
+        self._released(lane)
+
+    def _released(self, lane: LiveLane) -> None:
+        lane.tree = None  # it holds under this lease only
+        self.floor.put_down(lane)
+        if lane.stuck is not None:
+            self._listener.stuck(lane)
+
+    def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Pending | None:
+        """Do the next task of a run; what is slow keeps no finished task of the group waiting."""
+        action = run.action
+        worked = self.pace.worked(action.name)
+        if worked is not None and not self.pace.is_quick(action.name):
+            self.settle(shift.group)
+            self.floor.begin_slow(shift)
+            worked = self.pace.worked(action.name)
+        shift.since = began = time.perf_counter()
+        try:
+            task, event, context = run.begin(self.floor.stopping)
+            with AtWork(self.shop.engine.store, lane.scope, self.owner, task.draft):
+                answer = action.call(
+                    event, context if action.adapt is None else action.adapt(context)
+                )
+            if answer is not None:
+                _refuse_awaitable(answer, action.name)
+            finished = run.done(task, release=lambda: self._may_release(lane))
+        except Interrupted:
+            run.drop()
+            self._abandon(lane)
+            return None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the user's code: its run is parked
+            run.drop()
+            return self._refused(lane, error)
+        finally:
+            shift.since = inf
+            self.pace.acted(action.name, time.perf_counter() - began, worked)
+            if shift.slow:
+                self.floor.end_slow(shift)
+        return self._pending(lane, "step", finished)
+
+    def _pending(self, lane: LiveLane, kind: Kind, finished: Finished) -> Pending:
+        lane.pending = Pending(lane, kind, finished)
+        return lane.pending
+
+    def _may_release(self, lane: LiveLane) -> bool:
+        """Return whether the lease goes back with the commit that ends the run."""
+        with self.floor.lock:
+            if lane.lease is None:
+                return False
+            more = lane.waiting or not lane.complete
+            if more and not lane.gives_way(lane.lease.epoch):
+                return False
+            lane.returned = lane.lease.epoch
+            return True
+
+    def _abandon(self, lane: LiveLane) -> None:
+        """Put a lane down whose task was interrupted: it begins anew when somebody takes it up."""
+        with self.floor.lock:
+            lane.run, lane.pending = None, None
+            lane.refresh()
+        self.floor.leave(lane, State.READY)
+
+    # --- what fails ---------------------------------------------------------------------------
+
+    def _refused(self, lane: LiveLane, error: BaseException) -> Pending | None:
+        """Decide what becomes of a task that failed."""
+        run = lane.run
+        if isinstance(error, _GONE) and self._is_gone():
+            self.fail(error)
+            self.floor.leave(lane, State.IDLE)
+            return None
+        if run is None or (isinstance(error, _HINDERED) and self._is_from_store(error)):
+            self._hindered(lane, error)
+            return None
+        if isinstance(error, StaleRun) and run.fenced:
+            self._lost(lane)
+            return None
+        if _moved_on(error) and self._begins_anew(lane):
+            return None
+        run.failures += 1
+        ended = run.over or isinstance(error, RunTooLong)
+        action = None if ended else self.shop.plan.actions.get(run.next_action)
+        if action is not None and action.retry.again(error, run.failures):
+            self._wait(lane, action.retry.pause_s(run.failures))
+            return None
+        if action is not None and action.on_error == "skip":
+            finished = run.skipped(error, release=lambda: self._may_release(lane))
+            return self._pending(lane, "step", finished)
+        with self.floor.lock:
+            lane.returned = lane.returned if lane.lease is None else lane.lease.epoch
+        pending = self._pending(lane, "parked", Finished(run.turned("parked", error)))
+        pending.error = error
+        return pending
+
+    def _is_from_store(self, error: BaseException) -> bool:
+        """Return whether it was the runner's own store that raised an error, not one of an action.
+
+        It then came through a call of the store, or of what writes durable calls down in it.
+        """
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        callees = [frame.f_locals.get("self") for frame in frames]
+        return any(c is self.shop.engine.store or isinstance(c, Slot) for c in callees)
+
+    def _is_gone(self) -> bool:
+        """Return whether it is the runner's own store that was closed, not one of an action."""
+        try:
+            self.shop.engine.store.run(0)
+        except _GONE:
+            return True
+        except FornixError as error:
+            _LOG.warning("the store could not tell whether it is open: %s", error)
+        return False
+
+    def fail(self, error: BaseException) -> None:
+        """Stop: nothing can be done any more."""
+        self.floor.stop()
+        self._listener.failed(error)
+
+    def _lost(self, lane: LiveLane) -> None:
+        """Put a lane down whose lease somebody took over; what was not committed is theirs."""
+        _LOG.warning("a lease was taken over", extra={"agent": self.shop.plan.name})
+        with self.floor.lock:
+            lane.lose()
+        self.floor.leave(lane, State.BLOCKED)
+        self._listener.stuck(lane)
+
+    def _hindered(self, lane: LiveLane, error: BaseException) -> None:
+        """Have a lane tried again later which the store could not serve."""
+        lane.hindered += 1
+        if lane.run is not None and not lane.run.prepared:
+            with self.floor.lock:
+                lane.run = None
+                lane.refresh()
+        shortest, longest = RETRY_S
+        _LOG.warning("tried again later: %s", error, extra={"agent": self.shop.plan.name})
+        self._wait(lane, min(shortest * 2.0 ** min(lane.hindered, 20), longest))
+
+    def _wait(self, lane: LiveLane, pause_s: float) -> None:
+        """Have a lane tried again later."""
+        self.floor.put_off(lane, pause_s)
+        self._listener.stuck(lane)
+
+    # --- commits ------------------------------------------------------------------------------
+
+    def settle(self, done: deque[Pending]) -> None:
+        """Commit what was done, in one transaction, and go on with each lane."""
+        group = drained(done)
+        if not group:
+            return
+        began = time.perf_counter()
+        try:
+            answers = self.shop.engine.store.commit_many(
+                [pending.finished.batch for pending in group]
+            )
+        except _HINDERED as error:
+            for pending in group:
+                self._hindered(pending.lane, error)
+            return
+        except FornixError as error:
+            self.fail(error)
+            for pending in group:
+                self.floor.leave(pending.lane, State.IDLE)
+            return
+        self.pace.committed(time.perf_counter() - began)
+        go_on: list[LiveLane] = []
+        for pending, answer in zip(group, answers, strict=True):
+            pending.lane.pending = None
+            if not isinstance(answer, Commit):
+                self._not_committed(pending, answer)
+            elif self._committed(pending, answer):
+                go_on.append(pending.lane)
+        self.floor.leave_ready(go_on)
+
+    def _committed(self, pending: Pending, answer: Commit) -> bool:
+        """Take note of a commit; return whether the lane goes on, and is still to be put down."""
+        lane, run = pending.lane, pending.lane.run
+        assert run is not None  # noqa: S101 - it was what was committed
+        if pending.kind == "parked":
+            lane.run = None
+            assert pending.error is not None  # noqa: S101 - it says why
+            if self.shop.plan.agent.on_failed == "wait":
+                lane.stuck = run.row
+            self._listener.parked(run.row, pending.error)
+            lane.complete = lane.complete and lane.stuck is None
+            self._released(lane)
+            return False
+        if answer.adopted:
+            return self._adopted(pending)
+        lane.conflicts = lane.hindered = 0
+        if pending.kind == "step":
+            run.committed(pending.finished, answer)
+        if not run.over:
+            return True
+        lane.run = None
+        batch = pending.finished.batch
+        if batch.release and lane.gave_way == batch.epoch:
+            self.floor.rest(lane)
+            self._listener.stuck(lane)
+        elif batch.release:
+            self._released(lane)
+        self._listener.ended(run)
+        return not batch.release
+
+    def _adopted(self, pending: Pending) -> bool:
+        """Look at a lane anew: its step was committed before, and the answer to that was lost."""
+        lane = pending.lane
+        with self.floor.lock:
+            lane.run = None
+            lane.refresh()
+        if pending.finished.batch.release:  # by now somebody else may have the key
+            self._released(lane)
+        return not pending.finished.batch.release
+
+    def _not_committed(self, pending: Pending, error: FornixError) -> None:
+        lane, run = pending.lane, pending.lane.run
+        lane.tree = None
+        with self.floor.lock:  # the lease was not given back after all
+            lane.returned = 0 if lane.lease is None else lane.lease.epoch - 1
+        if isinstance(error, StaleRun) or run is None:
+            self._lost(lane)
+        # what somebody added meanwhile was not there when the action looked
+        elif not (isinstance(error, (KeyBusy, DuplicateItem)) and self._begins_anew(lane)):
+            refused = self._refused(lane, error)
+            if refused is not None:
+                self.settle(deque([refused]))
+
+    def _begins_anew(self, lane: LiveLane) -> bool:
+        """Have a task done over at once, unless it was so often already."""
+        lane.conflicts += 1
+        if lane.conflicts > CONFLICTS:
+            return False
+        self.floor.leave(lane, State.READY)
+        return True
+
+    # --- async actions ------------------------------------------------------------------------
+
+    def _send_away(self, lane: LiveLane) -> None:
+        if self.floor.send_away(lane) is not None:
+            self._loop.run(self._act_async(lane))
+
+    async def _act_async(self, lane: LiveLane) -> None:
+        run = lane.run
+        assert run is not None  # noqa: S101 - the lane was sent away with it
+        action = run.action
+        try:
+            task, event, context = run.begin(self.floor.stopping)
+            with AtWork(self.shop.engine.store, lane.scope, self.owner, task.draft):
+                await action.call(event, context if action.adapt is None else action.adapt(context))
+            finished = run.done(task, release=lambda: self._may_release(lane))
+        except Interrupted:
+            self._abandon_async(lane, run)
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and self.floor.stopping.is_set():
+                raise  # it was thrown away unfinished, with its loop
+            if isinstance(error, asyncio.CancelledError) and self.floor.stopping.is_set():
+                self._abandon_async(lane, run)
+                return
+            run.drop()
+            lane.failure = error
+            self._come_back(lane)
+        else:
+            self._pending(lane, "step", finished)
+            self._come_back(lane)
+
+    def _abandon_async(self, lane: LiveLane, run: LiveRun) -> None:
+        """Put a lane down whose async action the end of the runner cut short."""
+        run.drop()
+        with self.floor.lock:
+            lane.run = None
+            lane.refresh()
+        self._come_back(lane, abandoned=True)
+
+    def _come_back(self, lane: LiveLane, *, abandoned: bool = False) -> None:
+        """Have a lane gone on with, and let another one that waited go away."""
+        following = self.floor.come_back(lane, abandoned=abandoned)
+        if following is not None:
+            self._loop.run(self._act_async(following))
+
+    def stop(self, wait_s: float) -> bool:
+        """Let tasks at work end, up to *wait_s*; return whether all did.
+
+        What goes on after that is fenced: it commits nothing.
+        """
+        self.floor.stop()
+        ended = self.floor.join(wait_s)
+        self._loop.stop()
+        return ended
+
+
+def _moved_on(error: BaseException) -> bool:
+    """Return whether others changed items meanwhile, so that the task reads and makes room anew."""
+    return isinstance(error, (StaleItem, SetMoved)) or (
+        isinstance(error, SetFull) and error.compacts and error.strategy is None
+    )
+
+
+def _refuse_awaitable(answer: object, action: str) -> None:
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise InvalidInput(
+            f"action {action!r} returned something to be awaited; define it with `async def`"
+        )

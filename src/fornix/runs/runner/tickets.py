@@ -1,0 +1,264 @@
+"""What a caller gets for an input: a ticket for its run, and in the end the outputs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, cast
+
+from fornix.errors import Forgotten, FornixError, NotFound, RunDiscarded, RunParked
+from fornix.events.events import Event, OutputEvent
+from fornix.runs.run import LiveRun, Shop
+from fornix.runs.runner.consumers import Outlet, checked_wait
+from fornix.runs.runner.lanes import LiveLane
+from fornix.store import Run
+from fornix.values import wire
+
+LOOK_S = 0.05
+"""How often whoever waits looks whether it waits in vain."""
+
+
+class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it carries where it comes from
+    """The values that a run gave to the world, in order.
+
+    Attributes:
+        run: The id of the run.
+        number: Its place among the runs of its agent and key, from 0.
+        repeated: It had been accepted before, under the same event id.
+        events: The events of the outputs, in the same order.
+    """
+
+    run: int
+    number: int
+    repeated: bool
+    events: tuple[Event, ...]
+
+    @classmethod
+    def of(cls, events: Iterable[Event], *, run: int, number: int, repeated: bool) -> Outputs:
+        """Return the outputs that *events* carry: of an `OutputEvent` its value."""
+        kept = tuple(events)
+        made = cls([e.output if isinstance(e, OutputEvent) else e.data for e in kept])
+        made.run, made.number, made.repeated, made.events = run, number, repeated, kept
+        return made
+
+
+class Waiter(Protocol):
+    """Knows how a run is waited for."""
+
+    def wait(self, ticket: Ticket, wait_s: float | None) -> None:
+        """Return when a ticket is done; raise when it is not in *wait_s*, or in vain."""
+        ...
+
+    def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
+        """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
+        ...
+
+
+class Ticket:
+    """Stands for a run that was accepted: its input is durable, and will be run.
+
+    Attributes:
+        run: The id of the run; 0 if it was run before, and pruned since.
+        number: Its place among the runs of its agent and key, from 0.
+        repeated: It had been accepted before, under the same event id.
+    """
+
+    __slots__ = (
+        "_error", "_lock", "_outputs", "_then", "_waiter", "key", "number", "repeated", "run",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        run: int,
+        *,
+        key: str,
+        number: int,
+        repeated: bool,
+        waiter: Waiter,
+    ) -> None:
+        self.run, self.key, self.number, self.repeated = run, key, number, repeated
+        self._waiter = waiter
+        self._outputs: Outputs | None = None
+        self._error: BaseException | None = None
+        self._then: tuple[Callable[[], None], ...] = ()
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def __repr__(self) -> str:
+        state = "done" if self.done else "waiting"
+        return f"<ticket of run {self.run}, number {self.number} of key {self.key!r}: {state}>"
+
+    @property
+    def done(self) -> bool:
+        """Whether there are outputs, or an error that says why there are none."""
+        return self._outputs is not None or self._error is not None
+
+    def result(self, wait_s: float | None = None) -> Outputs:
+        """Return the outputs of the run, once it is over.
+
+        Args:
+            wait_s: Longest wait; None: as long as it takes.
+
+        Raises:
+            RunParked: It failed, or waits behind one that did.
+            RunDiscarded: It was given up.
+            NotFound: It was pruned.
+            RunPending: It was not over in time; it goes on all the same.
+        """
+        checked_wait(wait_s)
+        if not self.done:
+            self._waiter.wait(self, wait_s)
+        return self._answer()
+
+    async def aresult(self, wait_s: float | None = None) -> Outputs:
+        """Return the outputs of the run, once it is over; see `result`."""
+        checked_wait(wait_s)
+        loop = asyncio.get_running_loop()
+        came = asyncio.Event()
+
+        def told() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(came.set)
+
+        self._then = (*self._then, told)
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        while not self.done:
+            left = LOOK_S if deadline is None else deadline - time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(came.wait(), min(max(0.0, left), LOOK_S))
+            if not self.done:
+                self._waiter.look(self, wait_s, left_s=left)
+        return self._answer()
+
+    def _answer(self) -> Outputs:
+        if self._error is not None:
+            raise self._error
+        assert self._outputs is not None  # noqa: S101 - one of both is there
+        return self._outputs
+
+    # --- for the runner -----------------------------------------------------------------------
+
+    def resolve(self, outputs: Outputs | None, error: BaseException | None = None) -> None:
+        """Give the answer; the first one stands."""
+        if not self.done:
+            self._outputs, self._error = outputs, error
+            self._lock.release()
+            for then in self._then:
+                then()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the answer; return whether it is there."""
+        if not self.done and self._lock.acquire(timeout=max(0.0, timeout)):
+            self._lock.release()
+        return self.done
+
+
+class Desk:
+    """Tickets by run; a `Listener` of the work. May be used from any thread.
+
+    Attributes:
+        stir: Set when something is to be looked after.
+        failure: What ended all work, if something did.
+    """
+
+    def __init__(self, shop: Shop, outlet: Outlet) -> None:
+        self.stir = threading.Event()
+        self.failure: BaseException | None = None
+        self._store, self._outlet = shop.engine.store, outlet
+        self._lock = threading.Lock()
+        self._tickets: dict[int, list[Ticket]] = {}
+        self._why: Callable[[Ticket], BaseException] | None = None
+
+    def add(self, tickets: Iterable[Ticket]) -> None:
+        """Have tickets answered when their runs are over, or at once if none is any more."""
+        with self._lock:
+            why = self._why
+            if why is None:
+                for ticket in tickets:
+                    others = self._tickets.get(ticket.run)
+                    self._tickets[ticket.run] = [ticket] if others is None else [*others, ticket]
+        if why is not None:
+            for ticket in tickets:
+                ticket.resolve(None, why(ticket))
+
+    def waiting(self) -> list[Ticket]:
+        """Return a ticket of each run that somebody waits for."""
+        with self._lock:
+            return [tickets[0] for tickets in self._tickets.values()]
+
+    def _take(self, run: int) -> list[Ticket]:
+        with self._lock:
+            return self._tickets.pop(run, [])
+
+    # --- what became of runs ------------------------------------------------------------------
+
+    def ended(self, run: LiveRun) -> None:
+        """Give the outputs of a run that is over to those who wait; see `Listener`."""
+        tickets = self._take(run.row.id)
+        if tickets:
+            _give(tickets, self._outlet.of(run.row.id) if run.resumed else run.outputs)
+
+    def parked(self, row: Run, error: BaseException) -> None:
+        """Tell those who wait that a run is parked; see `Listener`."""
+        del error  # what the store keeps of it is told
+        self.look_up(row.id)
+
+    def stuck(self, lane: LiveLane) -> None:
+        """Have somebody look after a lane; see `Listener`."""
+        del lane
+        self.stir.set()
+
+    def failed(self, error: BaseException) -> None:
+        """Tell everybody that nothing will end any more; see `Listener`."""
+        self.failure = error
+        self.dismiss(lambda _: error)
+
+    def dismiss(self, why: Callable[[Ticket], BaseException]) -> None:
+        """Answer all tickets with an error, also those that are still to come."""
+        with self._lock:
+            self._why = why
+            left = [ticket for tickets in self._tickets.values() for ticket in tickets]
+            self._tickets.clear()
+        for ticket in left:
+            ticket.resolve(None, why(ticket))
+
+    def look_up_all(self, tickets: Iterable[Ticket]) -> None:
+        """Give tickets that have no answer theirs, if the store has it."""
+        for ticket in tickets:
+            if not ticket.done:
+                self.look_up(ticket.run)
+
+    def look_up(self, run: int) -> None:
+        """Give tickets of a run their answer, if the store has it."""
+        row = self._store.run(run)
+        if row is not None and row.status == "waiting":
+            return
+        tickets = self._take(run)
+        if tickets and row is not None and row.status == "done" and not row.forgotten:
+            _give(tickets, self._outlet.of(run))
+            return
+        for ticket in tickets:
+            ticket.resolve(None, self.why(run, row))
+
+    def why(self, run: int, row: Run | None, *, behind: int | None = None) -> FornixError:
+        """Return the error that says why a run has no outputs."""
+        if row is None:
+            return NotFound(f"run {run} was pruned, and its outputs with it; see retain=")
+        if row.forgotten:
+            return Forgotten(f"run {run} was over, and what it was given and did was forgotten")
+        key = row.scope.key or ""
+        if row.status != "parked":
+            return RunDiscarded(run, key, status=row.status)
+        error = cast("dict[str, Any]", wire.decode(row.error) if row.error else {})
+        shown = f"{error.get('type', 'an error')}: {error.get('message', '')}"
+        return RunParked(run, key, action=error.get("action", ""), error=shown, behind=behind)
+
+
+def _give(tickets: Iterable[Ticket], events: list[Event]) -> None:
+    for ticket in tickets:
+        ticket.resolve(
+            Outputs.of(events, run=ticket.run, number=ticket.number, repeated=ticket.repeated)
+        )

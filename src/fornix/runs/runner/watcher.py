@@ -1,0 +1,195 @@
+"""The watch: looks now and then after what no worker is at.
+
+Tries whose time has come, keys that another process has, runs that were retried or discarded
+elsewhere, a worker that is held up; the inbox, while a runner serves; runs to be pruned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable
+
+from fornix.errors import StoreClosed, Unavailable
+from fornix.runs.run import Shop
+from fornix.runs.runner.lanes import LiveLane, State
+from fornix.runs.runner.task_executor import Work
+from fornix.runs.runner.tickets import Desk
+from fornix.store import Retain
+from fornix.store.scope import Scope
+
+_LOG = logging.getLogger(__name__)
+
+POLL_S = (0.002, 0.05)
+"""Shortest and longest wait between looks at what other processes do."""
+
+REST_S = 5.0
+"""Longest wait while there is nothing to look after."""
+
+PRUNE_EVERY_S = 60.0
+
+FORGOTTEN_S = 10.0
+"""How long tasks may take to end once their runner was forgotten."""
+
+
+def forget(watch: Watch, name: str) -> None:
+    """Have the threads of a runner end that nobody can close any more.
+
+    This may be done anywhere, with any lock held: by the garbage collector. So the watch is only
+    marked, and does the rest when it looks next.
+    """
+    watch.forgotten = True
+    warnings.warn(
+        f"{name} was never closed; use it in a with block, or call its close()",
+        ResourceWarning,
+        stacklevel=2,
+    )
+
+
+def prune(shop: Shop, retain: Retain) -> int:
+    """Remove what *retain* gives up of runs that ended; return how many runs went."""
+    return shop.engine.store.prune(shop.plan.name, shop.space, retain, now=shop.engine.clock())
+
+
+class Watch:
+    """A thread that looks after what waits.
+
+    Attributes:
+        serving: Also pull from the inbox.
+        forgotten: The runner is gone, and was not closed.
+    """
+
+    def __init__(self, shop: Shop, work: Work, desk: Desk, prune: Callable[[], int]) -> None:
+        self.serving = self.forgotten = False
+        self._shop, self._work, self._desk, self._prune = shop, work, desk, prune
+        self._store = shop.engine.store
+        self._pruned, self._prunes = time.monotonic(), False
+        self._closing = threading.Event()
+        name = f"fornix-{shop.plan.name}-watch"
+        self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def end(self, wait_s: float) -> None:
+        """End all work, wait up to *wait_s* for tasks that are at work, and give the keys back."""
+        ended = self._work.stop(wait_s)
+        if not ended:
+            _LOG.warning("an action did not end in time; what it does now is not kept")
+        self.stop()
+        with contextlib.suppress(StoreClosed):
+            for lease in self._work.floor.leases():
+                self._store.release(lease)
+            if ended:
+                self._shop.engine.owners.append(self._work.owner)
+        self._desk.dismiss(
+            lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
+        )
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._closing.set()
+        self._desk.stir.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _watch(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001 - nobody is above it: all who wait are told
+            _LOG.exception("the watch ended", extra={"agent": self._shop.plan.name})
+            self._work.fail(error)
+
+    def _run(self) -> None:
+        shortest, longest = POLL_S
+        pause = shortest
+        while not self._closing.is_set() and self._desk.failure is None:
+            if self.forgotten:
+                self.end(FORGOTTEN_S)
+                return
+            due, left = self._work.floor.look_after()
+            try:
+                self._work.settle(deque(left))
+                waits = self._look()
+            except Unavailable as error:
+                _LOG.warning("looked in vain: %s", error, extra={"agent": self._shop.plan.name})
+                waits = True
+            except StoreClosed as error:
+                self._work.fail(error)
+                return
+            pause = min(pause * 1.5, longest) if waits else shortest
+            floor = self._work.floor
+            floor.unwatched = not waits and not self.serving
+            rests = floor.unwatched = floor.unwatched and floor.quiet
+            wait_s = REST_S if rests else pause if waits else longest
+            if self._desk.stir.wait(wait_s if due is None else max(0.0, min(due, wait_s))):
+                self._desk.stir.clear()
+                self._closing.wait(pause)
+
+    def _look(self) -> bool:
+        """Look once; return whether somebody waits for what others do."""
+        floor = self._work.floor
+        with floor.lock:
+            blocked = [v for v in floor.lanes.values() if v.state is State.BLOCKED]
+            parked = [v for v in floor.lanes.values() if v.state is State.PARKED]
+        for lane in blocked:
+            self._try(lane)
+        for lane in parked:
+            self._look_at_parked(lane)
+        elsewhere = {lane.scope for lane in (*blocked, *parked)}
+        waiting = self._desk.waiting()
+        keys = {k for k in {t.key for t in waiting} if self._is_elsewhere(k, elsewhere)}
+        foreign = [t for t in waiting if t.key in keys] if keys else []
+        for ticket in foreign:
+            self._desk.look_up(ticket.run)
+        if self.serving:
+            self.pull()
+        if time.monotonic() - self._pruned > PRUNE_EVERY_S:
+            self._prunes = self._prune() > 0
+            self._pruned = self._pruned if self._prunes else time.monotonic()
+        return bool(blocked or parked or foreign or self._prunes)
+
+    def _is_elsewhere(self, key: str, elsewhere: set[Scope]) -> bool:
+        """Return whether nobody here works on a key."""
+        scope = Scope(self._shop.space, key)
+        lane = self._work.floor.lanes.get(scope)
+        return scope in elsewhere or lane is None or lane.state is State.IDLE
+
+    def _try(self, lane: LiveLane) -> None:
+        """Take the lease of a lane, if it is free by now."""
+        lease = self._store.lease(lane.scope, self._work.owner)
+        if lease is not None:
+            with self._work.floor.lock:
+                lane.lease = lease
+                lane.refresh()
+                self._work.floor.make_ready(lane)
+
+    def _look_at_parked(self, lane: LiveLane) -> None:
+        """Go on with a lane whose parked run somebody retried or discarded."""
+        row = None if lane.stuck is None else self._store.run(lane.stuck.id)
+        if row is not None and row.status == "parked":
+            return
+        with self._work.floor.lock:
+            if lane.state is State.PARKED:
+                lane.refresh()
+                self._work.floor.make_ready(lane)
+
+    def pull(self) -> bool:
+        """Have lanes worked on where something waits; return whether there are any."""
+        plan, floor = self._shop.plan, self._work.floor
+        past_parked = plan.agent.on_failed == "next"
+        scopes = self._store.lanes(plan.name, self._shop.space, past_parked=past_parked)
+        with floor.lock:
+            for scope in scopes:
+                lane = floor.lanes.get(scope)
+                if lane is None:
+                    lane = floor.lanes[scope] = LiveLane(scope, complete=False)
+                if lane.state is State.IDLE or (lane.state is State.PARKED and not past_parked):
+                    lane.refresh()
+                    floor.make_ready(lane)
+        return bool(scopes)

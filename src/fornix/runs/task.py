@@ -1,0 +1,498 @@
+"""A task: one action at work on one event, and the context that it gets.
+
+What an action does is kept here, and in nothing else, until its run commits it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from fornix.errors import InvalidInput, Unusable
+from fornix.events.events import Event
+from fornix.memory.keys import KeySets, KnowledgeMemory
+from fornix.memory.prompt import Prompts, Sources
+from fornix.runs.agent import Action
+from fornix.runs.durable_calls import Calls, Durable, check_outside
+from fornix.runs.memory_recorder import NotedTree, Notes
+from fornix.search.query import SearchOptions
+from fornix.sets import clearing
+from fornix.sets.batch import Draft
+from fornix.sets.writer import Call, Change, Engine
+from fornix.state import MemoryObject, Overlay, Resolver, Ttl
+from fornix.state.overlay import Sealed
+from fornix.state.paths import Places
+from fornix.state.read_set import Watched, looks, looks_in_wire, owner_of
+from fornix.state.tree_values import Tree
+from fornix.store import Retire, Scope, SetRef, StoredItem, TreeDelta, parts_of
+from fornix.store.as_of import Moment
+from fornix.store.items import Hits
+from fornix.store.scope import is_hidden
+from fornix.values import wire
+from fornix.values.ids import derived_ids
+from fornix.values.storable import Value, moment
+
+if TYPE_CHECKING:
+    from fornix.state.cells import Cells
+
+_LOG = logging.getLogger("fornix.run")
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """Which run an action is part of.
+
+    Attributes:
+        id: Unique in the store.
+        number: Its place among the runs of its agent and key, from 0.
+        attempt: How often this process has begun the task, from 1.
+    """
+
+    id: int
+    number: int
+    agent: str
+    key: str
+    attempt: int
+
+
+class RunDraft(Draft):
+    """The items that an action changes; notes which it read, and what it searched for."""
+
+    def __init__(self, engine: Engine, scope: Scope, ids: Callable[[], str]) -> None:
+        super().__init__(engine, scope, None)
+        self._new_id = ids
+        self.read: list[Value] = []
+        self.searched: list[Value] = []
+        self.open = True
+        self.reason = ""
+        self.time: int | None = None
+
+    def now(self) -> int:
+        """See `Writer.now`: the run's own time."""
+        return super().now() if self.time is None else self.time
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
+        """See `Writer.get`."""
+        found = super().get(ref, ids, at=at)
+        self._note(ref, [s for s in found if s is not None])
+        return found
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: Moment | None,
+    ) -> list[StoredItem]:
+        """See `Writer.page`."""
+        found = super().page(ref, after=after, limit=limit, newest_first=newest_first, at=at)
+        self._note(ref, found)
+        return found
+
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
+        """See `Writer.search`."""
+        refs = self._named(sets)
+        found = super().search(refs, query, options)
+        if refs:  # all of one owner
+            names: list[Value] = [ref.name for ref in refs]
+            ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in found]
+            self.searched.append([owner_of(refs[0]), names, query, ids])
+        return found
+
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.versions`."""
+        found = super().versions(ref, item_id)
+        if found:
+            self.read.append([owner_of(ref), ref.name, [item_id]])
+        return found
+
+    def _named(self, sets: Sequence[SetRef] | Scope) -> Sequence[SetRef]:
+        """Return the sets that a search of all of a scope's goes through."""
+        if isinstance(sets, Scope):
+            return [SetRef(sets, name) for name in self.sets(sets)]
+        return sets
+
+    def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
+        if found and not self._tidying:
+            self.read.append([owner_of(ref), ref.name, [stored.record.id for stored in found]])
+
+    def _check_open(self) -> None:
+        if not self.open:
+            raise Unusable(self.reason)
+
+
+class NotedDraft(RunDraft):
+    """Also notes what memory events are made of."""
+
+    notes: Notes
+    _writing = _answering = False
+
+    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+        """See `Writer.write`."""
+        done = len(self.items)
+        self._writing = True  # what is read to do so is no read of the action's
+        try:
+            result = super().write(call, build)
+        finally:
+            self._writing = False
+        self._answering = call.name == "update"  # which then reads the item, to return it
+        changes = self.items[done:]
+        if changes and call.name == "delete" and call.arguments() == clearing(changes[0].set.name):
+            self.notes.emptied(changes[0].set)
+            return result
+        shown = [change for change in changes if not is_hidden(change.set)]
+        for part in [part for change in shown for part in parts_of(change)]:
+            item_id = part.id if isinstance(part, Retire) else part.record.id
+            self.notes.changed(part.set, item_id, self._live[part.set, item_id])
+        return result
+
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
+        """See `Writer.search`."""
+        refs = self._named(sets)
+        found = super().search(refs, query, options)
+        self.notes.searched(refs, query, found)
+        return found
+
+    def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
+        super()._note(ref, found)
+        if not (self._writing or self._answering):
+            self.notes.got(ref, found)
+        self._answering = self._answering and self._writing
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """Where tasks of a run take place: what is the same for all of them.
+
+    Attributes:
+        sensory_paths: Parsed paths of sensory memory, shared by all runs.
+        short: Short-term memory, which nobody else changes meanwhile.
+        paths: Its parsed paths.
+        sensory: What the finished tasks of the run left in its sensory memory; None: nothing.
+    """
+
+    engine: Engine
+    scope: Scope
+    short: Tree
+    knowledge: str
+    agent: str
+    key: str
+    run: int
+    number: int
+    now: int
+    sensory_paths: Places
+    paths: Places
+    ttl: Ttl | None
+    sensory: Overlay | None = None
+
+    def feel(self, deltas: Iterable[TreeDelta]) -> None:
+        """Take changes over into the sensory memory of the run."""
+        if self.sensory is None:
+            places = self.sensory_paths
+            self.sensory = Overlay(None, kind=places.kind, now=self.now, places=places)
+        self.sensory.apply(deltas)
+
+
+class Task:
+    """An action at work: what it read, changed and sent so far. Serves one thread at a time."""
+
+    __slots__ = (
+        "_calls", "_cells", "_draft", "_looks", "_make_calls", "_notes", "_reason", "_sensory",
+        "_short", "action", "attempt", "is_async", "ordinal", "place", "sent",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        place: Place,
+        action: Action,
+        ordinal: int,
+        *,
+        calls: Callable[[], Calls],
+        attempt: int,
+        notes: Notes | None = None,
+    ) -> None:
+        self.place, self.action, self.ordinal, self._notes = place, action, ordinal, notes
+        self.is_async, self.attempt = action.is_async, attempt
+        self._make_calls = calls
+        self._calls: Calls | None = None
+        self.sent: list[Event] = []
+        self._looks: list[tuple[str, Watched]] = []
+        self._short: Overlay | None = None
+        self._sensory: Overlay | None = None
+        self._draft: RunDraft | None = None
+        self._reason: str | None = None
+        self._cells: list[tuple[Overlay, Cells]] = []
+
+    @property
+    def calls(self) -> Calls:
+        """Its durable calls."""
+        if self._calls is None:
+            self._calls = self._make_calls()
+        return self._calls
+
+    def sensory(self, resolver: Resolver) -> Overlay:
+        """Return the overlay of the run's memory."""
+        if self._sensory is None:
+            place = self.place
+            self._sensory = self._overlay(place.sensory, place.sensory_paths, None, resolver)
+        elif self.is_async:
+            check_outside()
+        return self._sensory
+
+    def short_term(self, resolver: Resolver) -> Overlay:
+        """Return the overlay of the key's memory."""
+        if self._short is None:
+            place = self.place
+            self._short = self._overlay(place.short, place.paths, place.ttl, resolver)
+        elif self.is_async:
+            check_outside()
+        return self._short
+
+    def _overlay(
+        self, tree: Tree | None, paths: Places, ttl: Ttl | None, resolver: Resolver
+    ) -> Overlay:
+        self.check_open()
+        watched = Watched(tree)
+        self._looks.append((paths.kind, watched))
+        make = Overlay if self._notes is None else NotedTree
+        overlay = make(watched, kind=paths.kind, now=self.place.now, ttl=ttl, places=paths)
+        if isinstance(overlay, NotedTree) and self._notes is not None:
+            self._notes.keep(overlay)
+        overlay.resolver = resolver
+        return overlay
+
+    def draft(self) -> RunDraft:
+        """Return the writer of items."""
+        if self._draft is None:
+            self.check_open()
+            place = self.place
+            ids = derived_ids(self._name())
+            if self._notes is None:
+                self._draft = RunDraft(place.engine, place.scope, ids)
+            else:
+                draft = self._draft = NotedDraft(place.engine, place.scope, ids)
+                draft.notes = self._notes
+            self._draft.time = place.now
+        elif self.is_async:
+            check_outside()
+        return self._draft
+
+    def _name(self) -> bytes:
+        """Return the digest of the task's name: ids of items that it adds follow from it."""
+        place = self.place
+        name = (place.scope.space, place.agent, place.key, place.number, self.ordinal)
+        parts = repr((*name, self.action.name)).encode()
+        return blake2b(parts, digest_size=16, key=place.engine.store.salt()).digest()
+
+    def send(self, event: Event) -> None:
+        """Keep an event, to be sent when the task is committed."""
+        self.check_open()
+        self.sent.append(event.sent(self._next_id(), self.place.key, self.place.now))
+
+    def _next_id(self) -> str:
+        return f"{self.place.run}.{self.ordinal}.{len(self.sent)}"
+
+    def pass_on(self, event: Event) -> None:
+        """Keep an event that was sent before, as it is, to be sent on."""
+        self.sent.append(event)
+
+    # --- open and closed ----------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise `Unusable` if what is done now would not be kept."""
+        if self._reason is not None:
+            raise Unusable(self._reason)
+        if self.is_async:
+            check_outside()
+
+    def seal(self, reason: str) -> None:
+        """Have every use raise `Unusable`, until `reopen`."""
+        self._reason = reason
+        self._cells = [(o, o.seal(reason)) for o in (self._short, self._sensory) if o is not None]
+        if self._draft is not None:
+            self._draft.open, self._draft.reason = False, reason
+
+    def _end(self, reason: str) -> None:
+        """Seal for good; what is no longer needed goes at once, not when its group is committed."""
+        self._reason = reason
+        sealed = Sealed(reason)
+        if self._short is not None:
+            self._short.end(sealed)
+        if self._sensory is not None:
+            self._sensory.end(sealed)
+        if self._draft is not None:
+            self._draft.open, self._draft.reason = False, reason
+
+    def reopen(self) -> None:
+        """Be usable again."""
+        self._reason = None
+        for overlay, cells in self._cells:
+            overlay.unseal(cells)
+        if self._draft is not None:
+            self._draft.open = True
+
+    def close(self) -> Done:
+        """Return what the action did; whatever it does later raises `Unusable`."""
+        short = () if self._short is None else self._short.deltas()
+        sensory = () if self._sensory is None else self._sensory.deltas()
+        if self._notes is not None:
+            for event in self._notes.events(sensory, short):
+                place = self.place
+                self.sent.append(event.stamped(self._next_id(), place.key, place.now))
+        done = Done(self.sent, short, sensory, self._draft, self._looked())
+        self._end(
+            f"action {self.action.name!r} of run {self.place.run} is over; what is done with its "
+            "context now would be lost"
+        )
+        return done
+
+    def _looked(self) -> str | None:
+        """Return, in wire form, what was read: paths, items by set, searches with their hits."""
+        draft = self._draft
+        seen = tuple([(name, (*watched.seen,)) for name, watched in self._looks if watched.seen])
+        if draft is None or not (draft.read or draft.searched):
+            return looks_in_wire(seen) if seen else None
+        looked = looks(seen)
+        looked["items"], looked["searches"] = draft.read, draft.searched
+        return wire.encode(looked)
+
+
+@dataclass(slots=True, eq=False)
+class Done:
+    """What an action did.
+
+    Attributes:
+        short: Changes of short-term memory.
+        sensory: Changes of sensory memory.
+        looked: What it read, in wire form.
+    """
+
+    sent: Sequence[Event]
+    short: Sequence[TreeDelta]
+    sensory: Sequence[TreeDelta]
+    draft: RunDraft | None
+    looked: str | None
+
+
+class RunnerContext(Prompts):
+    """What an action works with: the memories of its key, and what it sends.
+
+    It belongs to the one call it was made for, and to the thread that makes it; used later, it
+    raises `Unusable`. Exact memory is read as it was when the action began, items as they are
+    now, both with the action's own changes.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __repr__(self) -> str:
+        return f"<context of action {self._task.action.name!r}, run {self._task.place.run}>"
+
+    # --- the memories -------------------------------------------------------------------------
+
+    @property
+    def sensory_memory(self) -> MemoryObject:
+        """The root of the run's exact memory: empty when the run begins, gone when it ends."""
+        return MemoryObject(self._task.sensory(self))
+
+    @property
+    def short_term_memory(self) -> MemoryObject:
+        """The root of the key's exact memory, which lasts across runs."""
+        return MemoryObject(self._task.short_term(self))
+
+    @property
+    def long_term_memory(self) -> KeySets:
+        """The sets of the key."""
+        place = self._task.place
+        return KeySets(place.engine, self._task.draft(), place.scope)
+
+    @property
+    def knowledge(self) -> KnowledgeMemory:
+        """The sets that all keys share."""
+        place = self._task.place
+        return KnowledgeMemory(place.engine, Scope(place.knowledge, None), self._task.draft())
+
+    def _sources(self) -> Sources:
+        place = self._task.place
+        knowledge, draft = Scope(place.knowledge, None), self._task.draft()
+        return Sources(draft, place.scope, knowledge, lambda: self.short_term_memory)
+
+    def get_sensory_memory(self) -> MemoryObject:
+        """Return `sensory_memory`."""
+        return self.sensory_memory
+
+    def get_short_term_memory(self) -> MemoryObject:
+        """Return `short_term_memory`."""
+        return self.short_term_memory
+
+    def get_long_term_memory(self) -> KeySets:
+        """Return `long_term_memory`."""
+        return self.long_term_memory
+
+    def get_knowledge(self) -> KnowledgeMemory:
+        """Return `knowledge`."""
+        return self.knowledge
+
+    # --- what it sends and calls --------------------------------------------------------------
+
+    def send_event(self, event: Event) -> None:
+        """Send an event, once the action has returned and all it changed is committed.
+
+        An `OutputEvent` goes to the world; any event sets off the actions that ask for its class.
+
+        Raises:
+            InvalidInput: It is no event.
+            InvalidValue: A field of it cannot be stored.
+        """
+        if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(
+                f"send_event takes an Event, not {event!r}; for the world: OutputEvent(value)"
+            )
+        self._task.send(event)
+
+    @property
+    def durable(self) -> Durable:
+        """Call a function once, whatever happens: ``ctx.durable(fn, *args)``.
+
+        What it returned, or raised, is stored before the action goes on; an action that begins
+        anew after a crash is given that, and the function is not called again. In an async action
+        it is awaited, and *fn* may be async as well. `Durable.using` sets options. While a plain
+        *fn* is at work the context is closed to it.
+
+        Raises:
+            InvalidValue: An argument or the result cannot be stored.
+            InvalidInput: *fn* has no name that stays.
+            NonDeterministicAction: The action made another call here before.
+        """
+        return Durable(self._task.calls, self._task)
+
+    # --- where and when -----------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """The key of the run."""
+        return self._task.place.key
+
+    @property
+    def run(self) -> RunInfo:
+        """Which run this is."""
+        place = self._task.place
+        return RunInfo(place.run, place.number, place.agent, place.key, self._task.attempt)
+
+    @property
+    def now(self) -> datetime:
+        """The time of the run, in UTC: the same in all its actions, and after a crash."""
+        return moment(self._task.place.now)
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose lines carry the ids of run and action."""
+        place = self._task.place
+        extra = {"agent": place.agent, "run": place.run, "action": self._task.action.name}
+        return logging.LoggerAdapter(_LOG, extra)

@@ -1,0 +1,331 @@
+"""BM25 over several sets as if they were one.
+
+    idf(t)      = ln(1 + (N - n_t + 0.5) / (n_t + 0.5))
+    weight(t,d) = idf(t) · c · (k1 + 1) / (c + k1 · (1 - b + b · length / average length))
+
+N, n_t and the average length count the live docs of all sets that are searched, whatever a filter
+hides. Source: Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the 1 in the
+logarithm, as in Lucene, keeps a weight from being negative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.search.index import SetIndex
+from fornix.search.signals import Signals
+
+_CHEAP = 64
+"""A term in less than 1/64 of a set is always added up by `top`."""
+
+_SAMPLE = 16_384
+"""Docs by which it is guessed what the best of them reach."""
+
+_SEARCH = 8
+"""How many docs are added up while one is searched for."""
+
+_ANY = np.finfo(np.float64).tiny
+
+_STEP = 32_768
+"""Docs added up at once."""
+
+SMALL = 2_048
+"""Docs of a set whose terms are all weighed beforehand."""
+
+PATIENCE = 2
+"""Searches of an unchanged set after which that pays."""
+
+Docs = NDArray[np.int32]
+Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class Bm25:
+    """The words of one question, in the sets that are searched."""
+
+    def __init__(self, sets: Sequence[SetIndex], terms: Sequence[int], signals: Signals) -> None:
+        self._sets, self._terms = sets, terms
+        self._known = _weighed(sets[0], signals) if len(sets) == 1 else None
+        if self._known is not None:
+            return
+        self._postings = [[index.postings(term) for term in terms] for index in sets]
+        live = sum([index.live for index in sets])
+        self._least, self._slope = _norms(sets, signals)
+        self._peaks: list[float] = []
+        """By term, what its weight tends to where it is repeated for ever."""
+        for at in range(len(terms)):
+            held = sum([len(postings[at][0]) for postings in self._postings])
+            self._peaks.append(_peak(live, held, signals))
+
+    def all(self, number: int) -> Numbers:
+        """Return the BM25 of every doc of a set, `size` numbers, 0.0 where no word is in common."""
+        if self._known is not None:
+            return self._known.of(self._terms, self._sets[number].size)
+        index, postings = self._sets[number], self._postings[number]
+        sizes = [len(docs) for docs, _ in postings]
+        if not any(sizes):
+            return np.zeros(index.size)
+        docs = np.concatenate([docs for docs, _ in postings])
+        counts = np.concatenate([counts for _, counts in postings])
+        peaks = np.array(self._peaks).repeat(sizes)
+        weights = self._weights(peaks, counts, index.length[docs])
+        found = np.bincount(docs, weights, minlength=index.size)
+        return found.astype(np.float64, copy=False)
+
+    def some(self, number: int, docs: Docs) -> Numbers:
+        """Return the BM25 of *docs*, which rise: to the last bit what `all` says of them."""
+        index, found = self._sets[number], np.zeros(len(docs))
+        length = index.length[docs]
+        for (holders, counts), peak in zip(self._postings[number], self._peaks, strict=True):
+            at, here = _places(holders, docs)
+            if here.size:
+                found[here] += self._weights(peak, counts[at], length[here])
+        return found
+
+    def _weights(self, peaks: float | Numbers, counts: NDArray[np.uint8], length: Docs) -> Numbers:
+        """Return weights, without whose common factor 1/(k1 + 1) *peaks* is the idf."""
+        return _weights(peaks, counts, self._least + self._slope * length)
+
+    def top(self, number: int, *, count: int, allowed: Mask | None, alone: bool) -> Docs:
+        """Return about *count* docs that are best by words, rising, with the best one of all.
+
+        Terms are added up from the rarest on, until what the others can add would not lift a doc
+        without the rare ones among the best (MaxScore: Turtle and Flood, 1995). The best doc of
+        the whole set is among them, *allowed* or not. Of docs that are equally good the first
+        are taken.
+
+        Args:
+            alone: Nothing but words brings docs, so that even the most common ones have to.
+        """
+        index, order = self._sets[number], self._from_the_rarest(number)
+        done = sum([len(term.docs) * _CHEAP <= index.size for term in order])
+        found, sums = self._added(index, order[:done])
+        goal = _Goal(order, count, alone=alone)
+        if not goal.met(done, sums, None if allowed is None else allowed[found]):
+            every = np.zeros(index.size)
+            every[found] = sums
+            found, sums, done = self._added_up(index, every, goal, done, allowed)
+        for term in order[done:]:
+            at, here = _places(term.docs, found)
+            sums[here] += self._weights(term.peak, term.counts[at], index.length[found[here]])
+        best = found[sums == sums.max(initial=0.0)][:1]
+        if allowed is not None:
+            shown = allowed[found]
+            found, sums = found[shown], sums[shown]
+        return np.union1d(found[highest(sums, count)], best)
+
+    def _from_the_rarest(self, number: int) -> list[_Term]:
+        terms = [
+            _Term(docs, counts, peak, peak / (1 + self._least / float(counts.max())))
+            for (docs, counts), peak in zip(self._postings[number], self._peaks, strict=True)
+            if len(docs)
+        ]
+        return sorted(terms, key=lambda term: (len(term.docs), -term.peak))
+
+    def _added(self, index: SetIndex, terms: Sequence[_Term]) -> tuple[Docs, Numbers]:
+        """Return the docs that hold any of *terms*, rising, and their BM25 by these."""
+        if not terms:
+            return np.zeros(0, np.int32), np.zeros(0)
+        docs = np.concatenate([term.docs for term in terms])
+        counts = np.concatenate([term.counts for term in terms])
+        peaks = np.array([term.peak for term in terms]).repeat([len(term.docs) for term in terms])
+        found, at = np.unique(docs, return_inverse=True)
+        sums = np.bincount(at, self._weights(peaks, counts, index.length[docs]))
+        return found, sums.astype(np.float64, copy=False)
+
+    def _added_up(
+        self,
+        index: SetIndex,
+        every: Numbers,
+        goal: _Goal,
+        done: int,
+        allowed: Mask | None,
+    ) -> tuple[Docs, Numbers, int]:
+        """Return docs that may be among the best, rising, their sums, and of how many terms.
+
+        Args:
+            every: Sums of the first *done* terms; the others are added to it.
+        """
+        while True:
+            if goal.met(done, every, allowed):
+                reached = _reached(every if allowed is None else every * allowed, goal.count)
+                least = max(reached - goal.left[done], _ANY)
+                found = np.flatnonzero(every >= least).astype(np.int32)
+                if done == len(goal.order) or len(found) * _SEARCH <= len(goal.order[done].docs):
+                    return found, every[found], done
+            self._add(index, every, goal.order[done])
+            done += 1
+
+    def _add(self, index: SetIndex, sums: Numbers, term: _Term) -> None:
+        """Add a term to the sums of all docs, in steps that fit into the processor's cache."""
+        length = index.length
+        for start in range(0, len(term.docs), _STEP):
+            docs, counts = term.docs[start : start + _STEP], term.counts[start : start + _STEP]
+            sums[docs] += self._weights(term.peak, counts, length[docs])
+
+
+def _norms(sets: Sequence[SetIndex], signals: Signals) -> tuple[float, float]:
+    """Return what a text of no words, and each of its words, adds to the count below the line."""
+    live = sum([index.live for index in sets])
+    average = (sum([index.tokens for index in sets]) or 1) / (live or 1)
+    return signals.k1 * (1 - signals.b), signals.k1 * signals.b / average
+
+
+def _peak(live: int, held: int, signals: Signals) -> float:
+    """Return the most that a term may weigh which *held* of *live* docs hold."""
+    idf = math.log(1 + (live - held + 0.5) / (held + 0.5))
+    return idf * (signals.k1 + 1)
+
+
+def _weights(
+    peaks: float | Numbers, counts: NDArray[np.uint8], norm: NDArray[np.floating[Any]]
+) -> Numbers:
+    number = counts.astype(np.float64)
+    return peaks * number / (number + norm)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """Every term of a small set with its weights: to the last bit those that `Bm25` works out.
+
+    Attributes:
+        hashes: Of terms, rising; the last one stands for none.
+        offsets: Where the entries of each begin.
+    """
+
+    hashes: NDArray[np.uint32]
+    offsets: list[int]
+    docs: NDArray[np.intp]
+    weights: Numbers
+
+    def of(self, terms: Sequence[int], size: int) -> Numbers:
+        """Return the BM25 of every doc."""
+        wanted = _wanted(tuple(terms))
+        at = self.hashes.searchsorted(wanted)
+        held: list[int] = at[self.hashes[at] == wanted].tolist()
+        if not held:
+            return np.zeros(size)
+        offsets, docs, weights = self.offsets, self.docs, self.weights
+        parts = [slice(offsets[one], offsets[one + 1]) for one in held]
+        docs = np.concatenate([docs[part] for part in parts])
+        found = np.bincount(docs, np.concatenate([weights[part] for part in parts]), size)
+        return found.astype(np.float64, copy=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes, roughly."""
+        return self.hashes.nbytes * 9 + self.docs.nbytes + self.weights.nbytes
+
+
+@lru_cache(maxsize=256)
+def _wanted(terms: tuple[int, ...]) -> NDArray[np.uint32]:
+    return np.array(terms, np.uint32)
+
+
+def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
+    """Return the weights of a small set that was asked before and did not change since."""
+    if index.size > SMALL or not index.exact:
+        return None
+    name = (signals.k1, signals.b)
+    if name in index.kept:
+        return index.kept[name]
+    asked = index.kept["asked"] = index.kept.get("asked", 0) + 1
+    run = index.run() if asked >= PATIENCE else None
+    if run is None:
+        return None
+    sizes = np.diff(run.offsets)
+    least, slope = _norms([index], signals)
+    held, which = np.unique(sizes, return_inverse=True)
+    peaks = np.array([_peak(index.live, number, signals) for number in held.tolist()])
+    peaks = peaks[which].repeat(sizes)
+    weights = _weights(peaks, run.counts, least + slope * index.length[run.docs])
+    hashes = np.append(run.hashes, np.uint32(0xFFFFFFFF))
+    offsets = [*run.offsets.tolist(), len(run.docs)]
+    index.kept[name] = found = _Weighed(hashes, offsets, run.docs.astype(np.intp), weights)
+    return found
+
+
+class _Term(NamedTuple):
+    """Who holds a term, and the most that it can add to any of them."""
+
+    docs: Docs
+    counts: NDArray[np.uint8]
+    peak: float
+    bound: float
+
+
+class _Goal:
+    """When enough terms were added up.
+
+    Args:
+        order: Terms from the rarest on.
+    """
+
+    def __init__(self, order: Sequence[_Term], count: int, *, alone: bool) -> None:
+        bounds = [term.bound for term in order]
+        self.left = [sum(bounds[at:]) for at in range(len(order) + 1)]
+        """By number of terms added: the most that the others can add to a doc."""
+        self._held = [0, *accumulate([len(term.docs) for term in order])]
+        self.order, self.count, self._alone = order, count, alone
+
+    def met(self, done: int, sums: Numbers, allowed: Mask | None) -> bool:
+        """Return whether no doc without the terms added is the best, or among *count* allowed.
+
+        Where meaning brings docs too, fewer are enough if the rare terms have no more.
+        """
+        if done + 1 == len(self.left):
+            return True
+        reaching = sums >= self.left[done]
+        if not reaching.any():
+            return False
+        shown = reaching if allowed is None else reaching & allowed
+        few = not self._alone and self._held[done] < self.count
+        return few or int(np.count_nonzero(shown)) >= self.count
+
+
+def _reached(values: Numbers, count: int) -> float:
+    """Return a number that *count* of *values* reach, and not many more; 0.0: no more do."""
+    if np.count_nonzero(values >= _ANY) <= count:
+        return 0.0
+    step = max(1, len(values) // _SAMPLE)
+    sample = values[::step]
+    cut = kth_highest(sample, min(2 * count // step + 8, len(sample)))
+    while np.count_nonzero(values >= cut) < count:
+        cut /= 2
+    return cut
+
+
+def kth_highest(values: NDArray[np.int64] | Numbers, count: int) -> float:
+    """Return the *count*-th highest of at least so many values."""
+    # Not the other way round: with many equal low values that takes twenty times longer.
+    return -float(np.partition(-values, count - 1)[count - 1])
+
+
+def highest(values: NDArray[np.int64] | Numbers, count: int) -> NDArray[np.intp]:
+    """Return where the *count* highest values are, rising; of equal ones the first are taken.
+
+    Rows rise with time and so do ids that fornix makes, so that this is the order of ids, too.
+    """
+    if len(values) <= count:
+        return np.arange(len(values))
+    least = kth_highest(values, count)
+    above, tied = values > least, np.flatnonzero(values == least)
+    return np.sort(np.append(np.flatnonzero(above), tied[: count - np.count_nonzero(above)]))
+
+
+def _places(holders: Docs, docs: Docs) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where in *holders* and in *docs*, which both rise, the same docs are."""
+    if not len(holders):
+        return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    at = holders.searchsorted(docs)
+    at[at == len(holders)] = 0
+    here = np.flatnonzero(holders[at] == docs)
+    return at[here], here

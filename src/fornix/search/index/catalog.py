@@ -1,0 +1,340 @@
+"""The sets in use, kept up to date with the store and within a budget of RAM."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from fornix.search.index.segment import Damaged
+from fornix.search.index.set_index import SetIndex
+from fornix.search.index.set_loader import OVERGROWN, WORN, Outdated, SealedSets, apply
+from fornix.store import Change, Finder
+
+R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
+
+HOLES = 2_048
+"""Ended documents of a set in RAM that stay until there are more of them than live ones."""
+
+WAITING = 10_000
+"""Changes that a loaded set waits to take in, until they are more than its live documents."""
+
+LINE_BYTES = 120
+"""RAM that one of those takes, roughly."""
+
+OFTEN_MEASURED = 2_000
+"""Sets of more documents are measured after every use, smaller ones after the 1st, 2nd, 4th, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStats:
+    """What an index takes.
+
+    Attributes:
+        bytes: Of RAM, roughly; files that are mapped are not counted.
+        sets: Loaded ones.
+        segments: Sealed files.
+        segment_bytes: What they take on disk.
+    """
+
+    bytes: int
+    sets: int
+    segments: int
+    segment_bytes: int
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A set that is loaded, or about to be. *lock* guards *index*, the catalog's lock the rest.
+
+    Attributes:
+        todo: Changes that it is to take in.
+        live: Documents that were live when it was last used.
+    """
+
+    number: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    index: SetIndex | None = None
+    todo: list[Change] = field(default_factory=list[Change])
+    users: int = 0
+    uses: int = 0
+    nbytes: int = 0
+    live: int = 0
+
+
+class Index:
+    """The sets of one store, ready for search: loaded when asked for, refreshed at each use.
+
+    Shared between threads; a set serves one of them at a time. Nothing in it is a second truth:
+    all can be dropped at any time, and comes back from the store. What it takes follows from what
+    is live, however much was added and ended before.
+
+    Args:
+        folder: Where sealed files of large sets are kept, made when first needed; None: all stays
+            in RAM.
+        salt: The store's; a file of another store is not taken.
+        budget_bytes: RAM that sets may keep while they are not in use.
+    """
+
+    def __init__(
+        self,
+        finder: Finder,
+        *,
+        folder: Path | None = None,
+        salt: bytes = b"",
+        budget_bytes: int = 256 << 20,
+    ) -> None:
+        self._finder = finder
+        self._budget_bytes = budget_bytes
+        self._sealed = SealedSets(finder, folder=folder, salt=salt)
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()
+        self._seq = 0
+        self._grown = False
+
+    @property
+    def seq(self) -> int:
+        """The line of the change log that the last view went up to."""
+        return self._seq
+
+    @contextmanager
+    def view(self, set_numbers: Sequence[int], *, dimensions: int) -> Generator[list[SetIndex]]:
+        """Give the sets, in the order asked, with all that was committed before.
+
+        They are valid inside the block, and nobody else uses them meanwhile: no second view of
+        one of them may be opened inside it by the same thread.
+
+        Args:
+            dimensions: Of the embedder; 0: there are no vectors.
+
+        Raises:
+            Damaged: A sealed file turned out to be damaged while it was read. It is dropped; the
+                next view has the set from the store. `read` repeats the work itself.
+        """
+        entries = self._hold(set_numbers, None)
+        try:
+            with ExitStack() as held:
+                for number in sorted(entries):
+                    held.enter_context(entries[number].lock)
+                sets = {n: self._refreshed(entry, dimensions) for n, entry in entries.items()}
+                try:
+                    yield [sets[number] for number in set_numbers]
+                except Damaged as damage:
+                    self._discard(entries, damage)
+                    raise
+                for entry in entries.values():
+                    self._measure(entry)
+        finally:
+            self._let_go(entries)
+
+    def read(
+        self,
+        set_numbers: Sequence[int],
+        *,
+        dimensions: int,
+        work: Callable[[list[SetIndex]], R],
+        seq: int | None = None,
+    ) -> R:
+        """Return what *work* makes of the sets; see `view`.
+
+        Once more from the start if a sealed file turned out to be damaged.
+
+        Args:
+            seq: What `Finder.seq` said a moment ago, if that is known.
+        """
+        try:
+            if len(set_numbers) == 1:
+                return self._read_one(set_numbers[0], dimensions, work, seq)
+            with self.view(set_numbers, dimensions=dimensions) as sets:
+                return work(sets)
+        except Damaged:
+            with self.view(set_numbers, dimensions=dimensions) as sets:
+                return work(sets)
+
+    def _read_one(
+        self, number: int, dimensions: int, work: Callable[[list[SetIndex]], R], seq: int | None
+    ) -> R:
+        """Do what `view` does for one set: most searches are of one, and this is much of them."""
+        entries = self._hold((number,), seq)
+        entry = entries[number]
+        try:
+            with entry.lock:
+                index = self._refreshed(entry, dimensions)
+                try:
+                    found = work([index])
+                except Damaged as damage:
+                    self._discard(entries, damage)
+                    raise
+                self._measure(entry)
+                return found
+        finally:
+            self._let_go(entries)
+
+    def drop(self, set_number: int) -> None:
+        """Forget a set, and remove its sealed file; it comes back from the store when asked for.
+
+        What was forgotten in the store leaves no trace here then. A view in use goes on.
+        """
+        with self._lock:
+            entry = self._entries.pop(set_number, None) or _Entry(set_number)
+        with entry.lock:
+            entry.index = None
+            self._sealed.remove(set_number)
+
+    def drop_all(self) -> None:
+        """Forget all sets, and remove every sealed file of this index."""
+        for number in {*self._entries, *self._sealed.files()}:
+            self.drop(number)
+
+    def clear(self) -> None:
+        """Free the RAM; sealed files stay."""
+        with self._lock:
+            self._entries.clear()
+
+    def tidy(self, *, dimensions: int) -> int:
+        """Seal anew the loaded large sets that grew or changed much; return how many.
+
+        Worth calling now and then from the background: an unsealed change is taken in anew each
+        time the store is opened. Takes seconds for a million items.
+        """
+        with self._lock:
+            entries = list(self._entries.values())
+        sealed = 0
+        for entry in entries:
+            with entry.lock:
+                if entry.index is not None and self._sealed.change_share(entry.index) > WORN:
+                    entry.index = self._load(entry, dimensions, afresh=True)
+                    sealed += 1
+        return sealed
+
+    def stats(self) -> IndexStats:
+        """Return what it takes."""
+        with self._lock:
+            entries = list(self._entries.values())
+        files = self._sealed.files()
+        nbytes = sum(entry.nbytes + LINE_BYTES * len(entry.todo) for entry in entries)
+        return IndexStats(nbytes, len(entries), len(files), sum(files.values()))
+
+    # --- one use --------------------------------------------------------------------------------
+
+    def _hold(self, numbers: Sequence[int], seq: int | None) -> dict[int, _Entry]:
+        """Return the sets' entries, which stay while they are held, told of the latest changes."""
+        with self._lock:
+            if seq is None or seq != self._seq:
+                self._route()
+            entries: dict[int, _Entry] = {}
+            for number in set(numbers):
+                entry = self._entries.get(number)
+                if entry is None:
+                    entry = self._entries[number] = _Entry(number)
+                self._entries.move_to_end(number)
+                entry.users += 1
+                entries[number] = entry
+            return entries
+
+    def _route(self) -> None:
+        """Tell each loaded set what changed in it since the last time."""
+        seq = self._finder.seq()
+        if seq == self._seq:
+            return
+        if not self._entries:
+            self._seq = seq
+            return
+        if seq < self._seq:
+            self._forget(seq)
+        while self._seq < seq:
+            changes = self._finder.changes(self._seq)
+            if not changes:
+                self._forget(seq)
+                return
+            for change in changes:
+                entry = self._entries.get(change.set_number)
+                if entry is not None:
+                    entry.todo.append(change)
+            self._seq = changes[-1].seq
+            self._drop_overdue()
+
+    def _drop_overdue(self) -> None:
+        """Drop unused sets that wait for so many changes that loading them costs less."""
+        for number, entry in list(self._entries.items()):
+            if len(entry.todo) > max(WAITING, entry.live) and not entry.users:
+                del self._entries[number]
+
+    def _forget(self, seq: int) -> None:
+        """Start anew: the change log does not say what happened."""
+        self._entries.clear()
+        self._seq = seq
+
+    def _refreshed(self, entry: _Entry, dimensions: int) -> SetIndex:
+        """Return the set with all changes it was told of. Its lock is held."""
+        todo: list[Change] = []
+        if entry.todo:
+            with self._lock:
+                todo, entry.todo = entry.todo, todo
+        elif entry.index is not None and entry.index.dimensions == dimensions:
+            return entry.index
+        index, entry.index = entry.index, None  # half refreshed it must not stay, whatever fails
+        try:
+            if index is None or index.dimensions != dimensions:
+                index = self._load(entry, dimensions)
+            elif todo:
+                apply(todo, index, self._finder, entry.number)
+                if self._sealed.change_share(index) > OVERGROWN or _is_hollow(index):
+                    index = self._load(entry, dimensions, afresh=True)
+        except Outdated:
+            index = self._load(entry, dimensions)
+        except Damaged as damage:
+            self._discard({entry.number: entry}, damage)
+            index = self._load(entry, dimensions)
+        entry.index = index
+        return index
+
+    def _load(self, entry: _Entry, dimensions: int, *, afresh: bool = False) -> SetIndex:
+        return self._sealed.load(entry.number, dimensions=dimensions, afresh=afresh)
+
+    def _discard(self, entries: dict[int, _Entry], damage: Damaged) -> None:
+        """Drop what is damaged. The entries' locks are held."""
+        logger.warning("a sealed index file is damaged and is made anew: %s", damage)
+        for number, entry in entries.items():
+            if entry.index is None or entry.index.sealed:
+                entry.index = None
+                self._sealed.discard(number)
+
+    def _measure(self, entry: _Entry) -> None:
+        entry.uses += 1
+        index = entry.index
+        entry.live = 0 if index is None else index.live
+        nbytes = entry.nbytes
+        if index is None:
+            nbytes = 0
+        elif index.size > OFTEN_MEASURED or not entry.uses & (entry.uses - 1):
+            nbytes = index.nbytes
+        if nbytes != entry.nbytes:
+            entry.nbytes = nbytes
+            self._grown = True
+
+    def _let_go(self, entries: dict[int, _Entry]) -> None:
+        """Stop holding entries; then drop the least recently used ones beyond the budget."""
+        with self._lock:
+            for entry in entries.values():
+                entry.users -= 1
+            if not self._grown:
+                return
+            excess = sum(entry.nbytes for entry in self._entries.values()) - self._budget_bytes
+            for number, entry in list(self._entries.items()):
+                if excess > 0 and not entry.users:
+                    del self._entries[number]
+                    excess -= entry.nbytes
+            self._grown = excess > 0  # what is in use now has to go later
+
+
+def _is_hollow(index: SetIndex) -> bool:
+    """Return whether a set in RAM has more holes than live documents."""
+    return not index.sealed and index.size - index.live > max(HOLES, index.live)

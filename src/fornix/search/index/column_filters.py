@@ -1,0 +1,246 @@
+"""Filters over many documents at once: each condition is tested once per distinct value."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.search.index.arrays import Codes, Growable, Texts
+from fornix.store.filters import ABSENT, Absent, All, Condition, Key, Node, Not, Some, key_of, reach
+from fornix.values import wire
+from fornix.values.storable import Path, Value
+
+Truth: TypeAlias = NDArray[np.bool_]
+
+REMEMBERED = 16
+"""Conditions of a field whose outcome is kept."""
+
+FEW = 64
+"""Values that are tested one by one, which gains nothing from arrays."""
+
+DECODED = 65_536
+"""Texts that are decoded at a time."""
+
+MANY = 20_000
+"""Texts past which it pays to keep them in order."""
+
+_COMPARE: dict[str, Callable[[NDArray[Any], float], Truth]] = {
+    "gt": np.greater,
+    "gte": np.greater_equal,
+    "lt": np.less,
+    "lte": np.less_equal,
+}
+
+
+def evaluate(node: Node, leaf: Callable[[Condition], Truth], size: int) -> Truth:
+    """Return where *node* holds, given where each condition does."""
+    match node:
+        case Condition():
+            return leaf(node)
+        case All(parts):
+            return np.logical_and.reduce([np.ones(size, np.bool_), *_each(parts, leaf, size)])
+        case Some(parts):
+            return np.logical_or.reduce([np.zeros(size, np.bool_), *_each(parts, leaf, size)])
+        case Not(part):
+            return ~evaluate(part, leaf, size)
+
+
+def _each(
+    parts: tuple[Node, ...], leaf: Callable[[Condition], Truth], size: int
+) -> Iterable[Truth]:
+    return [evaluate(part, leaf, size) for part in parts]
+
+
+def of_numbers(condition: Condition, numbers: NDArray[Any]) -> Truth:
+    """Return where a condition on numbers holds.
+
+    They are int64 or float64; NaN stands for what is no number, and never matches.
+    """
+    if condition.op in ("exists", "contains"):
+        return np.full(len(numbers), condition.op == "exists" and condition.holds(0))
+    operands = [cast("float", value) for kind, value in condition.operands if kind == "number"]
+    if not all(_fits(operand, numbers.dtype.kind) for operand in operands):
+        distinct, codes = np.unique(numbers, return_inverse=True)
+        return np.array([condition.holds(value) for value in distinct.tolist()], np.bool_)[codes]
+    if condition.op in _COMPARE:
+        return _COMPARE[condition.op](numbers, operands[0])
+    equal = np.isin(numbers, np.array(operands, numbers.dtype))
+    return equal if condition.op in ("eq", "in") else ~equal & ~np.isnan(numbers)
+
+
+def _fits(number: float, kind: str) -> bool:
+    """Return whether an array of this kind can hold *number* as it is."""
+    if kind == "i":
+        return isinstance(number, int) and -(2**63) <= number < 2**63
+    return exact_float(number) is not None
+
+
+def exact_float(number: float) -> float | None:
+    """Return *number* as the float that equals it, or None."""
+    try:
+        near = float(number)
+    except OverflowError:
+        return None
+    return near if near == number else None
+
+
+class Field:
+    """The values of one field of the metadata, each distinct one once.
+
+    Attributes:
+        codes: For each metadata text the position of its value in `values`; -1: it lacks the field.
+    """
+
+    def __init__(self) -> None:
+        self.codes = Growable(np.empty(0, np.int32))
+        self.values: list[Value] = []
+        self._code: dict[tuple[str, object], int] = {}
+        self._numbers = Growable(np.empty(0, np.float64))
+        self._exact = True
+        self._kept: OrderedDict[Condition, Growable[np.bool_]] = OrderedDict()
+        self._order = np.empty(0, np.intp)
+        self._ordered = 0
+
+    def extend(self, values: Sequence[Value | Absent]) -> None:
+        """Take the values of further texts."""
+        known = len(self.values)
+        self.codes.extend(np.array([self._use(value) for value in values], np.int32))
+        numbers = [self._number(value) for value in self.values[known:]]
+        self._numbers.extend(np.array(numbers, np.float64))
+
+    def _use(self, value: Value | Absent) -> int:
+        if value is ABSENT:
+            return -1
+        key = key_of(value) or ("other", wire.encode(value))
+        code = self._code.setdefault(key, len(self.values))
+        if code == len(self.values):
+            self.values.append(value)
+        return code
+
+    def _number(self, value: Value) -> float:
+        if type(value) is not int and type(value) is not float:
+            return np.nan
+        near = exact_float(value)
+        self._exact = self._exact and near is not None
+        return np.nan if near is None else near
+
+    def truth(self, condition: Condition) -> Truth:
+        """Return for each metadata text whether the condition holds."""
+        kept = self._kept.setdefault(condition, Growable(np.empty(0, np.bool_)))
+        self._kept.move_to_end(condition)
+        if len(self._kept) > REMEMBERED:
+            self._kept.popitem(last=False)
+        if kept.size < len(self.values):
+            kept.extend(self._test(condition, kept.size))
+        table = np.append(kept.view, condition.holds(ABSENT))
+        return table[self.codes.view]
+
+    def _test(self, condition: Condition, start: int) -> Truth:
+        """Return whether the condition holds for each value from *start* on."""
+        values = self.values[start:]
+        if len(values) > FEW:
+            if condition.op in ("eq", "in"):
+                return self._equal(condition.operands)[start:]
+            kinds = {kind for kind, _ in condition.operands}
+            if kinds == {"number"} and self._exact and condition.op != "contains":
+                return of_numbers(condition, self._numbers.view[start:])
+            if kinds == {"text"} and condition.op in _COMPARE and len(self.values) > MANY:
+                return self._beyond(condition)[start:]
+        return np.array([condition.holds(value) for value in values], np.bool_)
+
+    def _equal(self, operands: Iterable[Key]) -> Truth:
+        found = np.zeros(len(self.values), np.bool_)
+        codes = [code for key in operands if (code := self._code.get(key)) is not None]
+        found[codes] = True
+        return found
+
+    def _beyond(self, condition: Condition) -> Truth:
+        """Return whether each value is a text above, or below, the operand."""
+        if self._ordered < len(self.values):
+            texts = [at for at, value in enumerate(self.values) if type(value) is str]
+            self._order = np.array(sorted(texts, key=self._text), np.intp)
+            self._ordered = len(self.values)
+        ((_, operand),) = condition.operands
+        after = condition.op in ("gt", "lte")
+        cut = (bisect_right if after else bisect_left)(
+            self._order, cast("str", operand), key=self._text
+        )
+        found = np.zeros(len(self.values), np.bool_)
+        found[self._order[cut:] if condition.op in ("gt", "gte") else self._order[:cut]] = True
+        return found
+
+    def _text(self, at: int) -> str:
+        return cast("str", self.values[at])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes, roughly."""
+        kept = sum(truth.nbytes for truth in self._kept.values())
+        arrays = self.codes.nbytes + self._numbers.nbytes + self._order.nbytes
+        return arrays + kept + 200 * len(self.values)
+
+
+class Metadata:
+    """The distinct metadata texts of a set, and the fields of them that were asked for."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+        self._code: dict[str, int] = {}
+        self._fields: dict[Path, Field] = {}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def use(self, texts: Sequence[str]) -> NDArray[np.int32]:
+        """Return the codes of texts."""
+        known = self._code
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        known.update(zip(new, range(len(self._texts), len(self._texts) + len(new)), strict=True))
+        self._texts.extend(new)
+        return np.array([known[text] for text in texts], np.int32)
+
+    def truth(self, conditions: Iterable[Condition]) -> Callable[[Condition], Truth]:
+        """Return what tells for each text whether one of *conditions* holds."""
+        self._read({condition.path for condition in conditions if not condition.own})
+        return lambda condition: self._fields[condition.path].truth(condition)
+
+    def _read(self, paths: set[Path]) -> None:
+        """Bring fields up to the last text, decoding each text once for all that lag alike."""
+        for path in paths:
+            self._fields.setdefault(path, Field())
+        fields = [(path, self._fields[path]) for path in paths]
+        size = len(self._texts)
+        while (start := min((one.codes.size for _, one in fields), default=size)) < size:
+            texts = self._texts.slice(start, min(start + DECODED, size))
+            decoded = [_decoded(text) for text in texts]
+            for path, one in fields:
+                if one.codes.size == start:
+                    one.extend([reach(metadata, path) for metadata in decoded])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes, roughly."""
+        fields = sum(one.nbytes for one in self._fields.values())
+        return fields + self._texts.nbytes + 100 * len(self._code)
+
+
+def _decoded(text: str) -> dict[str, Value]:
+    value = wire.decode(text)
+    return value if type(value) is dict else {}
+
+
+def of_names(condition: Condition, names: Codes, codes: NDArray[np.int32]) -> Truth:
+    """Return where a condition on a name holds; a code of -1 is a name that is lacking."""
+    table = np.zeros(len(names.names) + 1, np.bool_)
+    if condition.op in ("eq", "in"):
+        found = (names.find(value) for _, value in condition.operands)
+        table[[code for code in found if code is not None]] = True
+    else:
+        table[:-1] = [condition.holds(name) for name in names.names]
+    table[-1] = condition.holds(ABSENT)
+    return table[codes]

@@ -1,0 +1,331 @@
+"""One set's features, ready for arithmetic."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.search.index.arrays import Codes, Column, Columns, Texts
+from fornix.search.index.column_filters import Metadata, Truth, evaluate, of_names, of_numbers
+from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Names, described
+from fornix.search.index.postings import Postings, Run, Terms
+from fornix.search.index.session_neighbours import Links
+from fornix.search.index.vectors import Docs, Quantised, Query, Sealed, Vectors
+from fornix.store import Feature
+from fornix.store.filters import Condition, Filter
+
+EXACT = 2_048
+"""Sets of up to so many live documents are scored whole."""
+
+FEW_IDS = 16
+"""Ids that are looked for one by one."""
+
+MASKS = 16
+"""Filters whose outcome is kept while the set stays as it is."""
+
+CHUNK = 16_384
+"""Features taken in at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSet:
+    """The parts of an index that are in a file: all its docs live, none waiting to be linked.
+
+    Attributes:
+        names: Of speakers, sessions, roles.
+        texts: Of metadata.
+        terms: Returns their postings.
+    """
+
+    size: int
+    tokens: int
+    pending: int
+    by_doc: Columns
+    by_row: Columns
+    ids: Texts
+    texts: Texts
+    names: tuple[Codes, Codes, Codes]
+    terms: Callable[[], Run]
+    rows: Sealed
+
+
+class SetIndex:
+    """The features of one set.
+
+    A *doc* is a position, 0 … `size` - 1, in the order of rows; ended docs are holes. Everything
+    here says the same of live docs whether it was built at once or grew change by change.
+    It is not safe to use from two threads at once; `Index.view` sees to that.
+
+    Attributes:
+        live: Live docs.
+        tokens: Of live docs.
+        pending: Live docs that have no vectors yet.
+        time: Microseconds since 1970.
+        length: Tokens.
+        temporal: Temporal words.
+        sealed: The first so many docs are in a sealed file.
+        kept: What was worked out of it as it is now, by what it is for; empty after a change.
+    """
+
+    alive = Column[np.bool_]()
+    row = Column[np.int64]()
+    first = Column[np.int64]()
+    time = Column[np.int64]()
+    importance = Column[np.float64]()
+    length = Column[np.int32]()
+    temporal = Column[np.uint8]()
+    speaker = Column[np.int32]()
+    session = Column[np.int32]()
+    role = Column[np.int32]()
+
+    def __init__(self, *, dimensions: int, sealed: SealedSet | None = None) -> None:
+        self.live = sealed.size if sealed else 0
+        self.tokens = sealed.tokens if sealed else 0
+        self.pending = sealed.pending if sealed else 0
+        self.sealed = self.live
+        self.columns = sealed.by_doc if sealed else Columns(BY_DOC)
+        self._ids = sealed.ids if sealed else Texts()
+        self._metadata = Metadata(sealed.texts if sealed else Texts())
+        names = sealed.names if sealed else (Codes(), Codes(), Codes())
+        self._names = Names(*names, self._metadata.use)
+        self._terms = Terms(sealed=sealed.terms if sealed else None)
+        by_row = sealed.by_row if sealed else Columns(BY_ROW)
+        rows = sealed.rows if sealed else None
+        self._vectors = Vectors(dimensions, self.columns, by_row, sealed=rows)
+        self._links = Links(self.columns)
+        self.kept: dict[Hashable, Any] = {}
+
+    @classmethod
+    def build(cls, features: Iterable[Feature], *, dimensions: int) -> SetIndex:
+        """Return the index of *features*, which come in order of rows; all of them count as live.
+
+        Args:
+            dimensions: Of the embedder; vectors of another width count as pending.
+        """
+        index = cls(dimensions=dimensions)
+        index.take(features)
+        return index
+
+    @property
+    def size(self) -> int:
+        """Docs, ended ones included."""
+        return self.columns.size
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers in a vector."""
+        return self._vectors.dimensions
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is small enough to score every doc."""
+        return self.live <= EXACT
+
+    @property
+    def speakers(self) -> list[str]:
+        """Names by code; an empty text where no live doc is left."""
+        return self._names.speakers.names
+
+    @property
+    def roles(self) -> list[str]:
+        """Names by code; an empty text where no live doc is left."""
+        return self._names.roles.names
+
+    @property
+    def previous(self) -> NDArray[np.int32]:
+        """The live doc before each doc in its session, by (time, first); -1: none."""
+        self._links.mend()
+        return self.columns["previous"]
+
+    @property
+    def next(self) -> NDArray[np.int32]:
+        """The live doc after each doc in its session, by (time, first); -1: none."""
+        self._links.mend()
+        return self.columns["next"]
+
+    @property
+    def linked(self) -> bool:
+        """Whether any doc has a neighbour."""
+        linked = self.kept.get("linked")
+        if linked is None:
+            linked = self.kept["linked"] = bool((self.previous >= 0).any())
+        return linked
+
+    def id(self, doc: int) -> str:
+        """Return the id of the item."""
+        return self._ids[doc]
+
+    def ids(self, docs: NDArray[np.integer[Any]]) -> list[str]:
+        """Return the ids of the items."""
+        return self._ids.at(docs.tolist())
+
+    def frequency(self, term: int) -> int:
+        """Return how many live docs hold the term."""
+        return len(self.postings(term)[0])
+
+    def postings(self, term: int) -> Postings:
+        """Return the live docs that hold the term, rising, and how often each does."""
+        docs, counts = self._terms.find(term)
+        if self.live == self.size:
+            return docs, counts
+        alive = self.alive[docs]
+        return docs[alive], counts[alive]
+
+    def run(self) -> Run | None:
+        """Return the postings of every term, live docs only; None where some are in a file."""
+        run = self._terms.all()
+        if run is None or self.live == self.size:
+            return run
+        alive = self.alive[run.docs]
+        before = np.append(0, alive.cumsum())
+        return Run(run.hashes, before[run.offsets], run.docs[alive], run.counts[alive])
+
+    def cosines(self, query: Query | Quantised, docs: Docs | None = None) -> NDArray[np.float64]:
+        """Return the best cosine of each doc's windows with *query*, of all docs or some.
+
+        0.0 for a doc that is pending, has no text, or is ended.
+        """
+        found = self._vectors.cosines(query, docs)
+        if self.live != self.size:
+            found[~(self.alive if docs is None else self.alive[docs])] = 0.0
+        return found
+
+    def nearest(
+        self,
+        query: Query | Quantised,
+        limit: int,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> Docs:
+        """Return up to *limit* live docs whose vectors are nearest to *query* by their bit codes.
+
+        Rising. They are candidates, in which `cosines` finds the best. Of *allowed* docs only,
+        if given.
+        """
+        usable = None if self.live == self.size else self.alive
+        if allowed is not None:
+            usable = allowed if usable is None else allowed & usable
+        return self._vectors.nearest(query, limit, usable)
+
+    def mask(self, where: Filter) -> Truth:
+        """Return which live docs match, exactly as `Filter.matches` says; not to be written to."""
+        masks: OrderedDict[str, Truth] = self.kept.setdefault("masks", OrderedDict())
+        found = masks.get(where.text)
+        if found is None:
+            found = masks[where.text] = self._mask(where)
+            if len(masks) > MASKS:
+                masks.popitem(last=False)
+        return found
+
+    def _mask(self, where: Filter) -> Truth:
+        conditions = list(where.conditions())
+        of_text = self._metadata.truth(conditions)
+        meta = self.columns["meta"]
+        if any(condition.own for condition in conditions):
+
+            def leaf(condition: Condition) -> Truth:
+                return self._own(condition) if condition.own else of_text(condition)[meta]
+
+            return evaluate(where.root, leaf, self.size) & self.alive
+        return evaluate(where.root, of_text, len(self._metadata))[meta] & self.alive
+
+    def _own(self, condition: Condition) -> Truth:
+        """Return where a condition on an item's own field holds."""
+        (name,) = condition.path
+        if name == "$id":
+            return self._with_ids(condition)
+        if name in ("$time", "$importance"):
+            return of_numbers(condition, self.columns[name[1:]])
+        known = self._names
+        names = {"$speaker": known.speakers, "$session": known.sessions, "$role": known.roles}
+        return of_names(condition, names[name], self.columns[name[1:]])
+
+    def _with_ids(self, condition: Condition) -> Truth:
+        if condition.op not in ("eq", "in") or len(condition.operands) > FEW_IDS:
+            ids = self._ids.slice(0, self.size)
+            return np.array([condition.holds(text) for text in ids], np.bool_)
+        found = np.zeros(self.size, np.bool_)
+        for _, text in condition.operands:
+            found[self._ids.where(str(text))] = True
+        return found
+
+    def append(self, feature: Feature) -> None:
+        """Take in a feature whose row is past all others."""
+        self.extend([feature])
+
+    def embedded(self, feature: Feature) -> None:
+        """Take in the vectors of a feature that was pending; else nothing happens."""
+        doc = self.find(feature.row)
+        if doc is not None and self._vectors.embed(doc, feature.vectors):
+            self.pending -= 1
+            self.kept.clear()
+
+    def end(self, row: int) -> None:
+        """Make a hole of the row's doc; nothing happens if it is none, or one already."""
+        doc = self.find(row)
+        if doc is None:
+            return
+        self.kept.clear()
+        columns = self.columns
+        columns["alive"][doc] = False
+        self._links.end(doc)
+        self.live -= 1
+        self.tokens -= int(columns["length"][doc])
+        self.pending -= int(columns["pending"][doc])
+        self._names.speakers.drop(int(columns["speaker"][doc]))
+        self._names.roles.drop(int(columns["role"][doc]))
+
+    def take(self, features: Iterable[Feature]) -> None:
+        """Take in any number of features, in order of rows, past all others."""
+        source = iter(features)
+        while chunk := list(islice(source, CHUNK)):
+            self.extend(chunk)
+
+    def extend(self, features: Sequence[Feature]) -> None:
+        """Take in features whose rows are past all others."""
+        if not features:
+            return
+        self.kept.clear()
+        doc, row = self.size, self._vectors.size
+        new = described(features, self._names, dimensions=self.dimensions, doc=doc, row=row)
+        self.columns.extend(len(features), new.by_doc)
+        self._ids.extend([f.id for f in features])
+        self._vectors.extend(new.rows, new.by_row)
+        self._terms.extend(*new.terms)
+        if len(features) == 1:
+            self._links.append(doc)
+        else:
+            self._links.tear()
+        self.live += len(features)
+        self.tokens += int(new.by_doc["length"].sum())
+        self.pending += int(new.by_doc["pending"].sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM it takes, roughly; what is mapped from a file is not counted."""
+        parts = (self.columns, self._vectors, self._terms, self._metadata, self._ids, self._links)
+        codes = (self._names.speakers, self._names.sessions, self._names.roles)
+        kept = sum(getattr(value, "nbytes", 0) for value in self.kept.values())
+        kept += sum(mask.nbytes for mask in self.kept.get("masks", {}).values())
+        return sum(part.nbytes for part in (*parts, *codes)) + kept + 4096
+
+    def knows(self, row: int) -> bool:
+        """Return whether the row has a doc, live or ended."""
+        at = int(self.row.searchsorted(row))
+        return at < self.size and int(self.row[at]) == row
+
+    def has_vectors_of(self, feature: Feature) -> bool:
+        """Return whether the feature's row, if it has a live doc, has these very vectors."""
+        doc = self.find(feature.row)
+        return doc is None or self._vectors.are(doc, feature.vectors)
+
+    def find(self, row: int) -> int | None:
+        """Return the live doc of a row, or None."""
+        rows = self.row
+        doc = int(rows.searchsorted(row))
+        return doc if doc < len(rows) and rows[doc] == row and self.alive[doc] else None

@@ -1,0 +1,270 @@
+"""Where sets come from: the store, or a sealed file and the change log since."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.search.index.arrays import Codes, Columns, Texts
+from fornix.search.index.bit_codes import BLOCK, words
+from fornix.search.index.feature_arrays import BY_DOC, BY_ROW
+from fornix.search.index.postings import Run
+from fornix.search.index.segment import Damaged, Identity, Segment
+from fornix.search.index.segment_writer import seal
+from fornix.search.index.set_index import SealedSet, SetIndex
+from fornix.search.index.vectors import Sealed
+from fornix.store import Change, ChangeKind, Feature, Finder
+
+FETCHED = 5_000
+"""Features read at a time."""
+
+
+class Outdated(Exception):
+    """What changed cannot be taken into the set as it is; it must be read anew."""
+
+
+def apply(changes: Iterable[Change], index: SetIndex, finder: Finder, number: int) -> None:
+    """Take *changes* of set *number* into *index*. Those it has already change nothing.
+
+    Raises:
+        Outdated: A row came below one that is there, or vectors took the place of others. Some of
+            the changes may be in the index.
+    """
+    rows: dict[ChangeKind, set[int]] = {"added": set(), "ended": set(), "embedded": set()}
+    for change in changes:
+        rows["ended" if change.kind == "removed" else change.kind].add(change.row)
+    added, ended = rows["added"], rows["ended"]
+    new = {row for row in added - ended if not index.knows(row)}
+    for features in _features(new, finder, number):
+        live = sorted((f for f in features if f.ended is None), key=lambda feature: feature.row)
+        if live and index.size and live[0].row < int(index.row[-1]):
+            raise Outdated
+        index.extend(live)
+    known = {row for row in rows["embedded"] - ended - new if index.find(row) is not None}
+    for features in _features(known, finder, number):
+        for feature in features:
+            index.embedded(feature)
+            if not index.has_vectors_of(feature):
+                raise Outdated
+    for row in ended:
+        index.end(row)
+
+
+def _features(rows: Iterable[int], finder: Finder, number: int) -> Generator[list[Feature]]:
+    ordered = sorted(rows)
+    for start in range(0, len(ordered), FETCHED):
+        yield finder.features_of(number, ordered[start : start + FETCHED])
+
+
+logger = logging.getLogger(__name__)
+
+LARGE = 20_000
+"""Sets of so many live items are sealed."""
+
+WORN = 0.02
+"""Share of a sealed set that changed since, from which sealing it anew is worth a background."""
+
+OVERGROWN = 0.25
+"""Share of a sealed set that changed since, from which it is sealed anew at once."""
+
+WITNESSES = 16
+"""Lines of the change log by which a file knows that the log is still the one it was made from."""
+
+
+class SealedSets:
+    """Loads sets; keeps the sealed files of one folder.
+
+    Args:
+        folder: None: nothing is sealed.
+    """
+
+    def __init__(self, finder: Finder, *, folder: Path | None, salt: bytes) -> None:
+        self._finder = finder
+        self._folder = folder
+        self._unusable: set[int] = set()
+        self._store = blake2b(salt, digest_size=16, person=b"fornix index").digest()
+
+    def load(self, number: int, *, dimensions: int, afresh: bool) -> SetIndex:
+        """Return a set as the store has it now, or a little later.
+
+        Args:
+            afresh: Not from the file that there is.
+        """
+        if self._folder is None:
+            return SetIndex.build(self._finder.features(number), dimensions=dimensions)
+        if not afresh and number not in self._unusable:
+            index = self._reopened(number, dimensions)
+            if index is not None:
+                return index
+        source = self._finder.features(number)
+        index = SetIndex.build(islice(source, LARGE), dimensions=dimensions)
+        if index.size < LARGE:
+            if afresh:
+                self.discard(number)  # it shrank: its file would never be of use again
+            return index
+        try:
+            return self._sealed(number, dimensions)
+        except (OSError, Damaged, Outdated) as problem:
+            logger.warning("a large set could not be sealed and stays in RAM: %s", problem)
+            index.take(source)
+            return index
+
+    def _reopened(self, number: int, dimensions: int) -> SetIndex | None:
+        """Return the set from its file and the change log; None, and no file, if that fails."""
+        try:
+            segment = Segment(self._path(number))
+            index = self._opened(segment, number, dimensions)
+            self._replay(segment.identity.seq, index, number)
+        except FileNotFoundError:
+            return None
+        except (OSError, Damaged, Outdated) as problem:
+            logger.info("a sealed index file is not used: %s", problem)
+            self.discard(number)
+            return None
+        return index
+
+    def _sealed(self, number: int, dimensions: int) -> SetIndex:
+        """Seal the set as it is now, and open it."""
+        path = self._path(number)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        seq = self._finder.seq()
+        identity = Identity(self._store, number, dimensions, seq)
+        witnesses = self._witnesses(seq)
+
+        def check() -> None:
+            self._refuse_removed(seq, number)
+
+        seal(path, self._finder.features(number), identity, check=check, witnesses=witnesses)
+        self._unusable.discard(number)
+        index = self._opened(Segment(path), number, dimensions)
+        self._replay(seq, index, number)
+        return index
+
+    def _opened(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
+        found, figures = segment.identity, segment.figures
+        wanted = Identity(self._store, number, dimensions, found.seq)
+        if found != wanted or figures["code_block"] != BLOCK:
+            raise Damaged(segment.path, "it is of another set, store, embedder or version")
+        index = SetIndex(dimensions=dimensions, sealed=opened(segment))
+        if figures["witnesses"] != self._witnesses(found.seq) or not self._same(index, number):
+            raise Damaged(segment.path, "the store's change log is not the one it was made from")
+        return index
+
+    def _witnesses(self, seq: int) -> list[list[object]]:
+        """Return the last lines of the change log up to *seq*."""
+        lines = self._finder.changes(max(0, seq - WITNESSES), limit=WITNESSES)
+        return [[c.seq, c.set_number, c.row, c.kind] for c in lines or () if c.seq <= seq]
+
+    def _same(self, index: SetIndex, number: int) -> bool:
+        """Return whether the last rows are the same in the store, where it still has them."""
+        last = range(max(0, index.size - 4), index.size)
+        rows = {int(index.row[doc]): doc for doc in last}
+        return all(
+            (f.id, f.time) == (index.id(rows[f.row]), int(index.time[rows[f.row]]))
+            for f in self._finder.features_of(number, list(rows))
+        )
+
+    def _replay(self, seq: int, index: SetIndex, number: int) -> None:
+        """Take in what changed since *seq*."""
+        while True:
+            changes = self._finder.changes(seq)
+            if changes is None:
+                raise Damaged(self._path(number), "the change log no longer goes back that far")
+            if not changes:
+                return
+            apply([c for c in changes if c.set_number == number], index, self._finder, number)
+            seq = changes[-1].seq
+
+    def _refuse_removed(self, seq: int, number: int) -> None:
+        """Refuse to keep on disk what was forgotten while it was being written."""
+        while changes := self._finder.changes(seq):
+            if any(c.set_number == number and c.kind == "removed" for c in changes):
+                raise Outdated
+            seq = changes[-1].seq
+        if changes is None:
+            raise Outdated
+
+    def change_share(self, index: SetIndex) -> float:
+        """Return how much of the set is not as it is in its file; 1.0: it should have one."""
+        if not index.sealed:
+            return 1.0 if self._folder is not None and index.live >= LARGE else 0.0
+        return (index.size - index.sealed + index.size - index.live) / index.sealed
+
+    def remove(self, number: int) -> None:
+        """Remove the set's file, if there is one."""
+        if self._folder is not None:
+            self._path(number).unlink(missing_ok=True)
+
+    def discard(self, number: int) -> None:
+        """Remove the set's file; at least do not use it again."""
+        try:
+            self.remove(number)
+        except OSError as error:
+            logger.warning("a sealed index file cannot be removed: %s", error)
+            self._unusable.add(number)
+
+    def files(self) -> dict[int, int]:
+        """Return the sets that have a file, and its size."""
+        paths = [] if self._folder is None else sorted(self._folder.glob("*.seg"))
+        return {int(path.stem): path.stat().st_size for path in paths}
+
+    def _path(self, number: int) -> Path:
+        return cast("Path", self._folder) / f"{number}.seg"
+
+
+def opened(segment: Segment) -> SealedSet:
+    """Return what a sealed file holds, read and checked when it is needed."""
+    figures = segment.figures
+    sessions = segment.texts("sessions")
+    fetch = segment.copy
+    return SealedSet(
+        size=figures["size"],
+        tokens=figures["tokens"],
+        pending=figures["pending"],
+        by_doc=Columns(BY_DOC, size=figures["size"], fetch=fetch),
+        by_row=Columns(BY_ROW, size=figures["rows"], fetch=fetch),
+        ids=Texts(segment.texts("ids")),
+        texts=Texts(segment.texts("texts")),
+        names=(
+            Codes(*figures["speakers"]),
+            Codes(fetch=lambda: sessions.slice(0, len(sessions))),
+            Codes(*figures["roles"]),
+        ),
+        terms=_run(segment),
+        rows=_rows(segment),
+    )
+
+
+def _run(segment: Segment) -> Callable[[], Run]:
+    def check(start: int, stop: int) -> None:
+        segment.check_entries("term.docs", start, stop)
+        segment.check_entries("term.counts", start, stop)
+
+    return lambda: Run(
+        segment.copy("term.hashes"),
+        segment.copy("term.offsets"),
+        segment.array("term.docs"),
+        segment.array("term.counts"),
+        check,
+    )
+
+
+def _rows(segment: Segment) -> Sealed:
+    def check(at: NDArray[np.intp]) -> None:
+        segment.check_rows("rows", at)
+
+    def check_block(block: int) -> None:
+        segment.check_entries("codes", block, block + 1)
+
+    figures: dict[str, Any] = segment.figures
+    rows, codes = segment.array("rows"), segment.array("codes")
+    if codes.shape[1:] != (words(rows.shape[1]), BLOCK):
+        raise Damaged(segment.path, "its codes have another shape")
+    return Sealed(rows, codes, figures["single"], figures["in_order"], check, check_block)

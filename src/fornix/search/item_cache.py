@@ -1,0 +1,170 @@
+"""Items that searches found lately, at hand without asking the store.
+
+A version of an item never changes, so what is kept here is right for as long as search finds it.
+Only when an item was last read does change: that is kept up for what this process reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fornix.store import Finder, Record, Scope, SetRef, StoredItem
+from fornix.store.items import Hits, Item
+from fornix.store.records import item_of
+from fornix.values import wire
+from fornix.values.storable import moment
+
+KEPT = 4_096
+"""Items that are kept; with `LONGEST` a few MB in most memories, 32 MB at the very most."""
+
+LONGEST = 2_048
+"""Characters of value, text and metadata up to which an item is kept."""
+
+_SCALARS = (str, int, float, bool, type(None))
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One item by its fields, and the texts that those are decoded from which may change.
+
+    Attributes:
+        value: None: the value is a scalar, and the same for everyone.
+        metadata: None: it holds scalars alone, so that copying it is enough.
+    """
+
+    first: int
+    fields: dict[str, Any]
+    value: str | None
+    metadata: str | None
+
+    def item(self) -> Item:
+        """Return the item, which shares nothing mutable with any other."""
+        item = object.__new__(Item)
+        own = item.__dict__
+        own.update(self.fields)
+        if self.metadata is None:
+            own["metadata"] = own["metadata"].copy()
+        else:
+            own["metadata"] = wire.decode(self.metadata)
+        if self.value is not None:
+            own["value"] = wire.decode(self.value)
+        return item
+
+
+class Shelf:
+    """The items of one store, by row."""
+
+    def __init__(self, finder: Finder) -> None:
+        self._finder = finder
+        self._kept: dict[int, _Kept] = {}
+        self._rows: dict[int, int] = {}
+        self._mutex = threading.Lock()
+
+    def items(self, rows: Sequence[int], *, now: int) -> tuple[list[Item | None], list[int]]:
+        """Return the live items of *rows*, None for what is gone, and the first rows of items.
+
+        They are noted as read *now*, which they do not say themselves yet.
+        """
+        kept = [self._kept.get(row) for row in rows]
+        if None in kept:
+            stored = self._finder.stored([r for r, one in zip(rows, kept, strict=True) if not one])
+            new = {one.row: _kept(one) for one in stored}
+            self._keep(new, stored)
+            kept = [one or new.get(row) for row, one in zip(rows, kept, strict=True)]
+        items = [one and one.item() for one in kept]
+        there = [one for one in kept if one]
+        _note(there, now)
+        return items, [one.first for one in there]
+
+    def touched(self, firsts: Sequence[int], now: int) -> None:
+        """Note that items were read."""
+        rows = [row for first in firsts if (row := self._rows.get(first)) is not None]
+        _note([kept for row in rows if (kept := self._kept.get(row))], now)
+
+    def _keep(self, new: Mapping[int, _Kept], stored: Sequence[StoredItem]) -> None:
+        with self._mutex:
+            for one in stored:
+                if _size(one.record) <= LONGEST:
+                    self._kept[one.row] = new[one.row]
+                    self._rows[one.first] = one.row
+            while len(self._kept) > KEPT:
+                oldest = self._kept.pop(next(iter(self._kept)))
+                if self._rows.get(oldest.first) not in self._kept:
+                    self._rows.pop(oldest.first, None)
+
+    def clear(self) -> None:
+        """Free the RAM."""
+        with self._mutex:
+            self._kept.clear()
+            self._rows.clear()
+
+
+def _note(kept: Sequence[_Kept], now: int) -> None:
+    if kept:
+        when = moment(now)
+        for one in kept:
+            was = one.fields["accessed"]
+            if was is None or was < when:
+                one.fields["accessed"] = when
+
+
+def _kept(stored: StoredItem) -> _Kept:
+    item, record = item_of(stored), stored.record
+    plain = all(isinstance(value, _SCALARS) for value in item.metadata.values())
+    scalar = isinstance(item.value, _SCALARS)
+    value, metadata = None if scalar else record.value, None if plain else record.metadata
+    return _Kept(stored.first, dict(vars(item)), value, metadata)
+
+
+def _size(record: Record) -> int:
+    return len(record.value or "") + len(record.text or "") + len(record.metadata)
+
+
+SEARCHES = 32
+"""Searches of a scope that are remembered."""
+
+SCOPES = 1_024
+"""Scopes of which searches are remembered: those that were searched last."""
+
+
+class Echoes:
+    """The hits of the last searches of each scope, in this process; shared by threads."""
+
+    def __init__(self) -> None:
+        self._hits: OrderedDict[Scope, deque[Hits]] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def note(self, sets: Sequence[SetRef] | Scope, hits: Hits) -> None:
+        """Remember what a search of sets of one scope gave."""
+        if not hits:
+            return
+        scope = sets if isinstance(sets, Scope) else sets[0].scope
+        with self._mutex:
+            self._hits.setdefault(scope, deque(maxlen=SEARCHES)).append(hits)
+            self._hits.move_to_end(scope)
+            if len(self._hits) > SCOPES:
+                self._hits.popitem(last=False)
+
+    def of(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """Return what was found for *scope*, or in knowledge, each item once, the latest first."""
+        with self._mutex:
+            found = [
+                (owner, hit.item)
+                for owner, searches in self._hits.items()
+                if owner == scope or owner.key is None
+                for hits in reversed(searches)
+                for hit in hits
+            ]
+        once: dict[tuple[Scope, str | None, str | None], tuple[Scope, Item]] = {}
+        for owner, item in found:
+            once.setdefault((owner, item.set_name, item.id), (owner, item))
+        return list(once.values())
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        with self._mutex:
+            self._hits.clear()

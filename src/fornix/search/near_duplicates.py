@@ -1,0 +1,223 @@
+"""Items that may say the same as another: found by the words they share, for rules of admission.
+
+What is found are candidates, all there are: whoever asks compares them himself. The newest items
+of a set stand in a crowd, in plain Python, which costs little to keep up to date; the others of a
+large set are found in the index that search uses.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from fornix.search.index import Index, SetIndex
+from fornix.store import SetRef, Store, StoredItem
+from fornix.values import words
+
+CROWD = 16_384
+"""Items that stand in a crowd; beyond so many the index takes them over."""
+
+COUNTED = 2_000
+"""Holders of the terms of a probe that are all counted; of more, those of its rarest are tried."""
+
+SETS = 256
+"""Sets whose crowds are kept."""
+
+
+class Probe(NamedTuple):
+    """What to look for: items that share at least *least* of *terms*.
+
+    Attributes:
+        terms: Each once; if there are none, every item that is short enough is found.
+        most: The most tokens that an item may have, as words count them.
+    """
+
+    terms: Sequence[int]
+    least: int
+    most: int
+
+
+class Crowd:
+    """Items by the terms they hold."""
+
+    def __init__(self) -> None:
+        self._items: list[tuple[str, bytes, int]] = []
+        self._holders: dict[int, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def take(self, item_id: str, packed: bytes, tokens: int) -> None:
+        """Take an item in; the words it had before, if any, stay findable too."""
+        at = len(self._items)
+        self._items.append((item_id, packed, tokens))
+        holders = self._holders
+        for term in words.unpack(packed)[0].tolist():
+            if term in holders:
+                holders[term].append(at)
+            else:
+                holders[term] = [at]
+
+    def find(self, probe: Probe) -> list[str]:
+        """Return the ids of candidates."""
+        items, holders = self._items, self._holders
+        if not probe.terms:
+            return [item_id for item_id, _, tokens in items if tokens <= probe.most]
+        lists = [holders[term] for term in probe.terms if term in holders]
+        if len(lists) < probe.least:
+            return []
+        if sum(map(len, lists)) <= COUNTED:
+            counts = Counter(chain.from_iterable(lists))
+            held = [items[at] for at, count in counts.items() if count >= probe.least]
+            return [item_id for item_id, _, tokens in held if tokens <= probe.most]
+        return self._find_among(lists, probe)
+
+    def _find_among(self, lists: list[list[int]], probe: Probe) -> list[str]:
+        items = self._items
+        lists.sort(key=len)
+        few = lists[: len(lists) - probe.least + 1]  # who shares enough is in one of them
+        found = list[str]()
+        for at in {at for held in few for at in held}:
+            item_id, packed, tokens = items[at]
+            if tokens <= probe.most and shared(packed, probe.terms) >= probe.least:
+                found.append(item_id)
+        return found
+
+
+def shared(packed: bytes, terms: Sequence[int]) -> int:
+    """Return how many of *terms* an item holds."""
+    return len(set(words.unpack(packed)[0].tolist()).intersection(terms))
+
+
+def find(index: SetIndex, probe: Probe) -> list[str]:
+    """Return the ids of candidates in an index."""
+    if not probe.terms:
+        return index.ids(np.flatnonzero(index.alive & (index.length <= probe.most)))
+    lists = sorted((index.postings(term)[0] for term in probe.terms), key=len)
+    few = len(lists) - probe.least + 1
+    docs, shared = np.unique(np.concatenate(lists[:few]), return_counts=True)
+    for left, others in zip(range(probe.least - 1, 0, -1), lists[few:], strict=True):
+        enough = shared + left >= probe.least
+        docs, shared = docs[enough], shared[enough]
+        if not len(docs):
+            return []
+        if len(others):
+            at = np.minimum(others.searchsorted(docs), len(others) - 1)
+            shared = shared + (others[at] == docs)
+    return index.ids(docs[(shared >= probe.least) & (index.length[docs] <= probe.most)])
+
+
+@dataclass
+class _Known:
+    """A set as far as it is known; *lock* guards all of it.
+
+    Attributes:
+        number: What a Finder knows it by.
+        items: How many it had at first.
+        base: Items up to this row are in the index.
+        past: Those up to this one are in the crowd.
+    """
+
+    number: int
+    items: int
+    base: int = 0
+    past: int = 0
+    crowd: Crowd = field(default_factory=Crowd)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Alike:
+    """Finds candidates in the sets of one store; shared by threads."""
+
+    def __init__(self, store: Store, index: Index, *, dimensions: int) -> None:
+        self._store, self._index, self._dimensions = store, index, dimensions
+        self._known: OrderedDict[SetRef, _Known] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def find(self, ref: SetRef, probes: Sequence[Probe]) -> tuple[int, list[list[StoredItem]]]:
+        """Return live items that may be what each probe looks for, and up to which row all count.
+
+        Of no live item below that row anything was missed.
+        """
+        known = self._of(ref)
+        if known is None:
+            return 0, [[] for _ in probes]
+        with known.lock:
+            self._catch_up(known)
+            past, found = known.past, [known.crowd.find(probe) for probe in probes]
+            if known.base:
+                for ids, more in zip(found, self._in_index(known.number, probes), strict=True):
+                    ids.extend(more)
+        return past, self._live(ref, found, None)
+
+    def forget(self, ref: SetRef) -> None:
+        """Know no more of a set: another one may have its name."""
+        with self._mutex:
+            self._known.pop(ref, None)
+
+    def clear(self) -> None:
+        """Know no more of any set: something of one was erased."""
+        with self._mutex:
+            self._known.clear()
+
+    def _of(self, ref: SetRef) -> _Known | None:
+        with self._mutex:
+            known = self._known.get(ref)
+            if known is not None:
+                self._known.move_to_end(ref)
+                return known
+        info = self._store.set_info(ref)
+        if info is None:
+            return None
+        with self._mutex:
+            known = self._known.setdefault(ref, _Known(info.number, info.items))
+            if len(self._known) > SETS:
+                self._known.popitem(last=False)
+        return known
+
+    def find_at(self, ref: SetRef, probes: Sequence[Probe], at: int) -> list[list[StoredItem]]:
+        """Return what `find` would have found after commit *at*; reads the whole set."""
+        info = self._store.set_info(ref)
+        if info is None:
+            return [[] for _ in probes]
+        index = SetIndex.build(self._store.features(info.number, at=at), dimensions=0)
+        return self._live(ref, [find(index, probe) for probe in probes], at)
+
+    def _live(
+        self, ref: SetRef, found: Sequence[Sequence[str]], at: int | None
+    ) -> list[list[StoredItem]]:
+        wanted = list(dict.fromkeys(item_id for ids in found for item_id in ids))
+        if not wanted:
+            return [[] for _ in found]
+        live = dict(zip(wanted, self._store.get(ref, wanted, at=at), strict=True))
+        each = ([live[item_id] for item_id in dict.fromkeys(ids)] for ids in found)
+        return [[stored for stored in items if stored is not None] for items in each]
+
+    def _catch_up(self, known: _Known) -> None:
+        if len(known.crowd) > CROWD or (known.items > CROWD and not known.past):
+            known.base = known.past = self._index.read(
+                [known.number], dimensions=self._dimensions, work=_last_row
+            )
+            known.crowd = Crowd()
+        for feature in self._store.features(known.number, after=known.past):
+            known.crowd.take(feature.id, feature.terms, feature.tokens)
+            known.past = feature.row
+
+    def _in_index(self, number: int, probes: Sequence[Probe]) -> list[list[str]]:
+        def work(sets: list[SetIndex]) -> list[list[str]]:
+            return [find(sets[0], probe) for probe in probes]
+
+        # As it is: what came since is in the crowd, and bringing it up to date takes longer.
+        seq = self._index.seq
+        return self._index.read([number], dimensions=self._dimensions, work=work, seq=seq)
+
+
+def _last_row(sets: list[SetIndex]) -> int:
+    sets[0].run()  # groups its postings, which are then found sooner
+    return int(sets[0].row[-1]) if sets[0].size else 0

@@ -1,0 +1,397 @@
+"""From a question to hits: what a search does around the scoring.
+
+Refreshes the index, embeds the question, ranks, fetches the items, notes that they were read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.embed import Embedder
+from fornix.errors import EmbedderConflict, InvalidInput, Unavailable
+from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
+from fornix.search.index import Index, Quantised, SetIndex, quantised
+from fornix.search.item_cache import Shelf
+from fornix.search.ranking import Scored, rank
+from fornix.search.signals import MAX_PARSED, Question, Signals
+from fornix.store import Feature, Scope, SetInfo, SetRef, Store, StoredItem
+from fornix.store.as_of import EVER, Moment, check_set
+from fornix.store.filters import Filter
+from fornix.store.items import Hit, Hits, Item
+from fornix.store.records import item_of
+from fornix.store.scope import is_hidden
+from fornix.values.storable import checked, microseconds
+
+EMBED_FIRST = 64
+"""Pending items in reach that a search embeds before it answers; more make it partial."""
+
+REMEMBERED = 256
+"""Questions that are kept, as they were understood, and their vectors."""
+
+
+DEFAULTS = Signals()
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search; see `MemorySet.search`.
+
+    Attributes:
+        valid_at: When facts have to hold, in microseconds; "any": whenever; None: at the moment
+            that is searched.
+        touch: Whether what is found counts as read.
+    """
+
+    limit: int = 10
+    where: Filter | None = None
+    at: Moment | None = None
+    signals: Signals | None = None
+    valid_at: int | Literal["any"] | None = None
+    touch: bool = True
+
+    def instants(self, now: int) -> tuple[int, int | None]:
+        """Return when items must not have expired, and when they have to hold; None: whenever."""
+        time = now if self.at is None else self.at.time
+        if self.valid_at == EVER:
+            return time, None
+        return time, time if self.valid_at is None else self.valid_at
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What a batch changed and did not commit yet.
+
+    Attributes:
+        items: Its new versions, by row; rows are below zero.
+        features: What search reads of them, by set.
+        hidden: Rows that it ended.
+    """
+
+    items: Mapping[int, StoredItem] = field(default_factory=dict[int, StoredItem])
+    features: Mapping[SetRef, Sequence[Feature]] = field(
+        default_factory=dict[SetRef, Sequence[Feature]]
+    )
+    hidden: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is searched, for what, and as of when.
+
+    Attributes:
+        instants: See `SearchOptions.instants`.
+    """
+
+    infos: Sequence[SetInfo]
+    query: str
+    options: SearchOptions
+    instants: tuple[int, int | None]
+
+    def admits(self, item: Item) -> bool:
+        """Return whether an item has not expired, and holds."""
+        if item.expire_at is item.valid_from is item.valid_to is None:
+            return True
+        now, valid_at = self.instants
+        if item.expire_at is not None and microseconds(item.expire_at) <= now:
+            return False
+        since, to = item.valid_from, item.valid_to
+        return valid_at is None or (
+            (since is None or microseconds(since) <= valid_at)
+            and (to is None or valid_at < microseconds(to))
+        )
+
+
+class Recall:
+    """Searches sets of one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        index: Index,
+        embedder: Embedder,
+        worker: EmbeddingWorker,
+        clock: Callable[[], int],
+        expects: Sequence[tuple[str, str]],
+    ) -> None:
+        self._store, self._index, self._embedder = store, index, embedder
+        self._worker, self._clock, self._expects = worker, clock, expects
+        self._vectors: OrderedDict[str, Quantised] = OrderedDict()
+        self._questions: dict[tuple[str, tuple[str, ...]], Question] = {}
+        self._shelf = Shelf(store)
+        self._mutex = threading.Lock()
+        self._checked_seq = -1
+
+    def search(
+        self,
+        sets: Sequence[SetRef] | Scope,
+        query: str,
+        options: SearchOptions,
+        drafted: Drafted | None = None,
+        *,
+        now: int | None = None,
+    ) -> Hits:
+        """Return the best items of those sets that exist, or of all of a scope, best first.
+
+        Args:
+            now: By which time it is judged what has expired and what holds; by default the clock's.
+        """
+        if type(query) is not str:
+            raise InvalidInput(f"a query must be a str, not {query!r}")
+        checked(query, where="query")
+        seq, infos = self._store.glance(sets)
+        if isinstance(sets, Scope):
+            infos = [info for info in infos if not is_hidden(info.ref)]
+        drafted = drafted if drafted is not None and (drafted.items or drafted.hidden) else None
+        if not infos and drafted is None:
+            return Hits()
+        instants = options.instants(self._clock() if now is None else now)
+        if options.at is None:
+            asked = _Asked(infos, query, options, instants)
+            return self._search_now(seq, sets, asked, drafted)
+        for info in infos:
+            check_set(self._store, info.ref, options.at)
+        commit = options.at.commit
+        past = [
+            SetIndex.build(
+                self._store.features(info.number, at=commit), dimensions=self._embedder.dimensions
+            )
+            for info in infos
+        ]
+        time, valid_at = instants
+        out = [
+            self._store.out_of_time(info.number, now=time, valid_at=valid_at, at=commit)
+            for info in infos
+        ]
+        asked = _Asked(infos, query, options, instants)
+        question = Question.of(query, speakers=_speakers(past))
+        scored, pending = self._rank(past, asked, question, out)
+        return self._hits(scored, {}, asked, partial=pending > 0, touch=False)
+
+    def _search_now(
+        self,
+        seq: int | None,
+        sets: Sequence[SetRef] | Scope,
+        asked: _Asked,
+        drafted: Drafted | None,
+    ) -> Hits:
+        query = asked.query
+        numbers = [info.number for info in asked.infos]
+        own = self._own(drafted, sets)
+        hidden = self._hidden(asked, drafted)
+        ready = self._embedder.instant
+
+        def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
+            self._check_embedder()
+            found = [*sets, *own]
+            question = self._question(query, tuple(_speakers(found)))
+            if not ready and self._is_slow(question.meaning):
+                return question.meaning
+            return self._rank(found, asked, question, hidden)
+
+        def answer() -> tuple[list[Scored], int]:
+            # A slow embedder is asked while no lock is held; the next look finds the vector.
+            nonlocal ready, seq
+            while isinstance(found := self._read(numbers, work, seq), str):
+                self._vector(found)
+                ready, seq = True, None
+            seq = None
+            return found
+
+        scored, pending = answer()
+        if pending and not self._store.read_only:
+            with suppress(Unavailable):  # nobody can write now: the answer is partial, and says so
+                self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
+            scored, pending = answer()
+        items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
+        return self._hits(scored, items, asked, partial=pending > 0, touch=asked.options.touch)
+
+    def _hidden(self, asked: _Asked, drafted: Drafted | None) -> list[Collection[int]]:
+        """Return the rows of each set that are not to be found; cheap where there are none."""
+        ended = frozenset[int]() if drafted is None else drafted.hidden
+        now, valid_at = asked.instants
+        hidden: list[Collection[int]] = []
+        for info in asked.infos:
+            expiring = info.expiring is not None and info.expiring <= now
+            if expiring or (info.timed and valid_at is not None):
+                out = self._store.out_of_time(info.number, now=now, valid_at=valid_at)
+                hidden.append(ended.union(out))
+            else:
+                hidden.append(ended)
+        return hidden
+
+    def _read(
+        self, numbers: Sequence[int], work: Callable[[list[SetIndex]], R], seq: int | None
+    ) -> R:
+        return self._index.read(numbers, dimensions=self._embedder.dimensions, work=work, seq=seq)
+
+    def _question(self, query: str, speakers: tuple[str, ...]) -> Question:
+        """Return what *query* asks, from memory if it was asked lately."""
+        name = query, speakers
+        question = self._questions.get(name)
+        if question is None:
+            question = Question.of(query, speakers=speakers)
+            with self._mutex:
+                while len(self._questions) >= REMEMBERED:
+                    del self._questions[next(iter(self._questions))]
+                if len(query) <= MAX_PARSED:
+                    self._questions[name] = question
+        return question
+
+    def _is_slow(self, text: str) -> bool:
+        """Whether the vector of *text* would have to be made now."""
+        return bool(self._embedder.dimensions) and text not in self._vectors
+
+    def _check_embedder(self) -> None:
+        """Refuse to compare vectors of two embedders; looked at when anything was committed."""
+        seq = self._index.seq
+        if seq != self._checked_seq:
+            for name, text in self._expects:
+                found = self._store.note(name)
+                if found is not None and found != text:
+                    raise EmbedderConflict(name, asked=text, found=found)
+            self._checked_seq = seq
+
+    def _own(self, drafted: Drafted | None, sets: Sequence[SetRef] | Scope) -> list[SetIndex]:
+        if drafted is None:
+            return []
+        whole = isinstance(sets, Scope)
+        refs = sorted(drafted.features, key=lambda ref: ref.name) if whole else sets
+        return [
+            SetIndex.build(drafted.features[ref], dimensions=self._embedder.dimensions)
+            for ref in refs
+            if drafted.features.get(ref)
+            and (not whole or (ref.scope == sets and not is_hidden(ref)))
+        ]
+
+    def _rank(
+        self,
+        sets: Sequence[SetIndex],
+        asked: _Asked,
+        question: Question,
+        hidden: Sequence[Collection[int]],
+    ) -> tuple[list[Scored], int]:
+        options, signals = asked.options, _signals(asked.options, asked.infos)
+        none: Collection[int] = ()
+        rows = [*hidden, *[none] * (len(sets) - len(hidden))]
+        scored = rank(
+            sets,
+            question,
+            self._vector(question.meaning),
+            limit=options.limit,
+            signals=signals,
+            allowed=[
+                _allowed(one, options.where, gone) for one, gone in zip(sets, rows, strict=True)
+            ],
+            now=asked.instants[0],
+            read=self._read_times(sets, asked) if signals.decay else None,
+        )
+        return scored, sum(one.pending for one in sets) if self._embedder.dimensions else 0
+
+    def _read_times(self, sets: Sequence[SetIndex], asked: _Asked) -> list[NDArray[np.int64]]:
+        """Return when the items of each set were last read; 0: never, or only drafted yet."""
+        times = [np.zeros(one.size, np.int64) for one in sets]
+        for info, one, own in zip(asked.infos, sets, times, strict=False):
+            rows = self._store.accessed(info.number)
+            if rows and one.size:
+                read = np.array(sorted(rows), np.int64)
+                places = np.minimum(read[:, 0].searchsorted(one.row), len(read) - 1)
+                there = read[places, 0] == one.row
+                own[there] = read[places[there], 1]
+        return times
+
+    def _vector(self, text: str) -> Quantised | None:
+        if not self._embedder.dimensions or not text.strip():
+            return None
+        with self._mutex:
+            if text in self._vectors:
+                self._vectors.move_to_end(text)
+                return self._vectors[text]
+        vector = quantised(embed_texts(self._embedder, [text])[0])
+        with self._mutex:
+            self._vectors[text] = vector
+            while len(self._vectors) > REMEMBERED:
+                self._vectors.popitem(last=False)
+        return vector
+
+    def _hits(
+        self,
+        scored: Sequence[Scored],
+        drafted: Mapping[int, StoredItem],
+        asked: _Asked,
+        *,
+        partial: bool,
+        touch: bool,
+    ) -> Hits:
+        rows = [one.row for one in scored]
+        if touch and not drafted:
+            now = self._clock()
+            items, firsts = self._shelf.items(rows, now=now)
+            self._store.touch(firsts, time=now)
+        else:
+            items = self._from_store(rows, drafted, touch=touch)
+        found = zip(items, scored, strict=True)
+        hits = [
+            Hit(item, one.score, one.parts)
+            for item, one in found
+            if item is not None and asked.admits(item)  # it may have come while this was asked
+        ]
+        return Hits(hits, partial=partial)
+
+    def _from_store(
+        self, rows: Sequence[int], drafted: Mapping[int, StoredItem], *, touch: bool
+    ) -> list[Item | None]:
+        committed = self._store.stored([row for row in rows if row not in drafted])
+        if touch:
+            self.touch([stored.first for stored in committed])
+        found = {stored.row: stored for stored in committed} | dict(drafted)
+        return [item_of(found[row]) if row in found else None for row in rows]
+
+    def touch(self, firsts: Sequence[int]) -> None:
+        """Note that items, by their first rows, were read."""
+        if firsts:
+            now = self._clock()
+            self._store.touch(firsts, time=now)
+            self._shelf.touched(firsts, now)
+
+    def forget(self, set_numbers: Sequence[int]) -> None:
+        """Drop all that is kept of sets of which something was erased, on disk too."""
+        self._shelf.clear()
+        for number in set_numbers:
+            self._index.drop(number)
+
+    def clear(self) -> None:
+        """Free what is kept of items."""
+        self._shelf.clear()
+
+
+def _speakers(sets: Sequence[SetIndex]) -> list[str]:
+    return [name for one in sets for name in one.speakers if name]
+
+
+def _allowed(
+    one: SetIndex, where: Filter | None, hidden: Collection[int]
+) -> NDArray[np.bool_] | None:
+    mask = None if where is None else one.mask(where)
+    if hidden:
+        shown = ~np.isin(one.row, list(hidden))
+        mask = shown if mask is None else mask & shown
+    return mask
+
+
+def _signals(options: SearchOptions, infos: Sequence[SetInfo]) -> Signals:
+    if options.signals is not None:
+        return options.signals
+    weights = [info.definition.signals for info in infos]
+    if weights and weights[0] is not None and all(w == weights[0] for w in weights):
+        return Signals.from_json(weights[0])
+    return DEFAULTS

@@ -1,0 +1,383 @@
+"""Words, meaning and signals become one ranking.
+
+    base  = words · BM25 / best BM25  +  meaning · cosine
+    score = base  +  previous · base of the item before  +  next · base of the item after
+            +  speaker, date, when, recency, importance, decay
+
+The sets searched count as one: BM25 and its best are over all their live items. A filter hides
+items and changes no score. A small set is scored whole. In a large one candidates are chosen among
+the allowed items, by words and by meaning, with their neighbours; their scores are the exact ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.search.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest
+from fornix.search.index import Quantised, SetIndex
+from fornix.search.signals import Question, Signals
+from fornix.store.items import Parts
+from fornix.values.dates import closeness
+
+NEAR_SHARE = 0.004
+"""Share of a large set that is fetched by meaning, at least `NEAR_LEAST`."""
+
+NEAR_LEAST = 800
+WORDS_COUNT = 1_000
+"""Docs of a large set that are fetched by words."""
+
+SHORT_LIST = 300
+"""Candidates of a large set whose neighbours are looked at too; or ten times the hits asked for."""
+
+FOREMOST = 2_000
+"""Docs of a large set that are fetched for being the newest, or gravest, if that weighs."""
+
+FEW = 2_000
+"""If a filter leaves no more than so many docs of a large set, all of them are candidates."""
+
+_UNIT = 1e9
+"""Scores are rounded to nine decimals, so that no machine's last bit decides an order."""
+
+_LOWEST = -np.finfo(np.float64).max
+_DAY_US = 86_400_000_000
+_USER = "user"
+"""The role whose items "I" in a question points to."""
+
+
+Vector = NDArray[np.float32] | Quantised
+
+
+class Scored(NamedTuple):
+    """A doc that was found.
+
+    Attributes:
+        set: Which of the sets searched, by position.
+        parts: By name, already weighted; they add up to `score`.
+    """
+
+    set: int
+    doc: int
+    row: int
+    id: str
+    score: float
+    parts: Mapping[str, float]
+
+
+def rank(  # noqa: PLR0913 - who asks what, where, when: nothing here belongs together
+    sets: Sequence[SetIndex],
+    question: Question,
+    vector: Vector | None,
+    *,
+    limit: int,
+    signals: Signals,
+    allowed: Sequence[Mask | None] | None = None,
+    now: int,
+    read: Sequence[NDArray[np.int64]] | None = None,
+) -> list[Scored]:
+    """Return the best docs of *sets* for *question*, best first; ties by id.
+
+    The same question of the same items has the same answer on every machine. With a vector, every
+    doc that has one is a hit, however low. A doc without is a hit only if a word, a neighbour in
+    its session, its speaker or its date speaks for it.
+
+    Args:
+        vector: Of `question.meaning`; None: search words only.
+        allowed: By set, the docs that may be found; None: all.
+        now: Microseconds since 1970, for recency and decay.
+        read: By set, when each doc was last read, for decay; 0: never. None: none ever was.
+    """
+    if limit < 1 or not sets:
+        return []
+    meaning = vector if signals.meaning else None
+    every = allowed or [None] * len(sets)
+    search = _Search(sets, question, meaning, limit, signals, now, every, read)
+    return _best(search.pages(), limit)
+
+
+@dataclass(slots=True)
+class _Page:
+    """The scored docs of one set.
+
+    Attributes:
+        docs: Those that were scored, rising; None: all.
+        parts: By name, a number for each doc.
+        keys: Scores in units of 1e-9, whole numbers; -inf for a doc that is no hit.
+    """
+
+    number: int
+    index: SetIndex
+    docs: Docs | None
+    parts: Mapping[str, Numbers]
+    keys: Numbers
+
+
+@dataclass(slots=True)
+class _Search:
+    """One question, and where it is asked."""
+
+    sets: Sequence[SetIndex]
+    question: Question
+    vector: Vector | None
+    limit: int
+    signals: Signals
+    now: int
+    allowed: Sequence[Mask | None]
+    read: Sequence[NDArray[np.int64]] | None
+
+    def pages(self) -> list[_Page]:
+        """Return the scored docs of each set."""
+        terms = self.question.terms if self.signals.words else ()
+        words = Bm25(self.sets, terms, self.signals)
+        values: list[Numbers] = []
+        tops: list[Docs | None] = []
+        for number, index in enumerate(self.sets):
+            top = None if index.exact else self._top(words, number)
+            tops.append(top)
+            values.append(words.all(number) if top is None else words.some(number, top))
+        best = max([float(found.max(initial=0.0)) for found in values], default=0.0)
+        unit = best / self.signals.words if best else 1.0
+        return [
+            self._whole(number, values[number] / unit)
+            if top is None
+            else self._large(number, words, unit, top)
+            for number, top in enumerate(tops)
+        ]
+
+    def _whole(self, number: int, words: Numbers) -> _Page:
+        """Score every doc of a small set."""
+        index = self.sets[number]
+        parts, base = self._base(index, None, words)
+        if not index.linked:
+            parts["previous"] = parts["next"] = np.zeros(index.size)
+            return self._page(number, None, parts, base[:-1])
+        score = base[:-1].copy()
+        # A doc without a neighbour has -1 there, which is the 0.0 at the end.
+        parts["previous"] = part = self.signals.previous * base[index.previous]
+        score += part
+        parts["next"] = part = self.signals.next * base[index.next]
+        score += part
+        return self._page(number, None, parts, score)
+
+    def _chosen(self, number: int, words: Bm25, unit: float, docs: Docs) -> _Page:
+        """Score *docs* of a large set, as `_whole` would; *unit* is the BM25 that counts as one."""
+        index = self.sets[number]
+        before, after = index.previous[docs], index.next[docs]
+        around = _united([docs, before, after])
+        around = around[around >= 0]
+        near, base = self._base(index, around, words.some(number, around) / unit)
+        own = around.searchsorted(docs)
+        parts = {name: part[own] for name, part in near.items()}
+        score = base[own]
+        parts["previous"] = part = self.signals.previous * base[_places(around, before)]
+        score += part
+        parts["next"] = part = self.signals.next * base[_places(around, after)]
+        score += part
+        return self._page(number, docs, parts, score)
+
+    def _base(
+        self, index: SetIndex, docs: Docs | None, words: Numbers
+    ) -> tuple[dict[str, Numbers], Numbers]:
+        """Return weighted words and meaning, and their sum with a 0.0 at its end."""
+        base = np.zeros(len(words) + 1)
+        if self.vector is None:
+            base[:-1] = words
+            return {"words": words}, base
+        meaning = index.cosines(self.vector, docs)
+        meaning *= self.signals.meaning
+        np.add(words, meaning, out=base[:-1])
+        return {"words": words, "meaning": meaning}, base
+
+    def _top(self, words: Bm25, number: int) -> Docs:
+        """Return the docs of a large set that are best by words, with the best of all."""
+        count = max(WORDS_COUNT, 2 * self.limit)
+        allowed, alone = self.allowed[number], self.vector is None
+        return words.top(number, count=count, allowed=allowed, alone=alone)
+
+    def _large(self, number: int, words: Bm25, unit: float, top: Docs) -> _Page:
+        """Score the docs of a large set that may be among the best."""
+        index, allowed = self.sets[number], self.allowed[number]
+        open_to = index.alive if allowed is None else allowed & index.alive
+        if np.count_nonzero(open_to) <= FEW:
+            return self._chosen(number, words, unit, np.flatnonzero(open_to).astype(np.int32))
+        chosen = [top, *self._foremost(index, open_to)]
+        if self.vector is not None:
+            near = max(NEAR_LEAST, int(NEAR_SHARE * index.live), 2 * self.limit)
+            chosen.append(index.nearest(self.vector, near, allowed))
+            # Who was named, or when, lifts docs of a lower cosine: near ones are fetched apart.
+            for _, part in self._evidence(index, None):
+                chosen.append(index.nearest(self.vector, near, open_to & (part > 0)))
+        docs = _united(chosen)
+        docs = docs[open_to[docs]]
+        parts, base = self._base(index, docs, words.some(number, docs) / unit)
+        if not index.linked:
+            parts["previous"] = parts["next"] = np.zeros(len(docs))
+            return self._page(number, docs, parts, base[:-1])
+        keys = self._page(number, docs, parts, base[:-1]).keys
+        short = max(SHORT_LIST, 10 * self.limit)
+        docs = docs[highest(keys, short)]
+        around = _united([docs, index.previous[docs], index.next[docs]])
+        around = around[around >= 0]
+        return self._chosen(number, words, unit, around[open_to[around]])
+
+    def _foremost(self, index: SetIndex, open_to: Mask) -> list[Docs]:
+        """Return docs that neither words nor meaning may find, if being new or grave counts."""
+        columns: list[NDArray[np.int64] | Numbers] = []
+        if self.signals.recency:
+            columns.append(index.time)
+        if self.signals.importance:
+            columns.append(index.importance)
+        docs = np.flatnonzero(open_to).astype(np.int32)
+        return [docs[highest(column[docs], FOREMOST + self.limit)] for column in columns]
+
+    def _page(
+        self, number: int, docs: Docs | None, parts: dict[str, Numbers], score: Numbers
+    ) -> _Page:
+        """Return the page of *docs*; their signals join *parts* and *score*."""
+        index = self.sets[number]
+        for name, part in self._evidence(index, docs):
+            parts[name] = part
+            score += part
+        hits = self._hits(number, docs, parts, score)
+        for name, part in self._leanings(index, docs):
+            parts[name] = part
+            score += part
+        if self.signals.decay:
+            parts["decay"] = self._faded(number, docs) * np.maximum(score, 0.0)
+            score += parts["decay"]
+        score *= _UNIT
+        keys = np.rint(score, out=score)
+        if hits is not None:
+            keys[~hits] = -np.inf
+        return _Page(number, index, docs, parts, keys)
+
+    def _hits(
+        self, number: int, docs: Docs | None, parts: Mapping[str, Numbers], score: Numbers
+    ) -> Mask | None:
+        """Return which docs are hits, with the evidence in *score*; None: all."""
+        index, allowed, meaning = self.sets[number], self.allowed[number], parts.get("meaning")
+        holes = docs is None and index.live != index.size
+        seen = meaning is not None and np.count_nonzero(meaning) == len(meaning)
+        if seen and allowed is None and not holes:
+            return None
+        hits = score > 0
+        if meaning is not None:
+            hits |= meaning != 0
+        if allowed is not None:
+            hits &= _of(allowed, docs)
+        if holes:
+            hits &= index.alive
+        return hits
+
+    def _evidence(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
+        """Yield signals that make a doc a hit by themselves: what the question names."""
+        weights, question = self.signals, self.question
+        if weights.speaker and question.speaker is not None:
+            if question.speaker in index.speakers:
+                code = index.speakers.index(question.speaker)
+                yield "speaker", weights.speaker * (_of(index.speaker, docs) == code)
+        elif weights.speaker and question.says_i and _USER in index.roles:
+            code = index.roles.index(_USER)
+            yield "speaker", weights.speaker * (_of(index.role, docs) == code)
+        if weights.date and question.date is not None:
+            yield "date", weights.date * closeness(question.date, _of(index.time, docs))
+
+    def _leanings(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
+        """Yield signals that only order what is found anyway."""
+        weights = self.signals
+        if weights.when and self.question.when:
+            yield "when", (weights.when / 2) * np.minimum(_of(index.temporal, docs), 2)
+        if weights.recency:
+            yield "recency", weights.recency * self._freshness(index, docs)
+        if weights.importance:
+            yield "importance", weights.importance * _of(index.importance, docs)
+
+    def _freshness(self, index: SetIndex, docs: Docs | None) -> Numbers:
+        """Return 1 for what is new, and half of it for each half-life that passed."""
+        age = np.maximum(self.now - _of(index.time, docs), 0)
+        return np.exp2(age * (-1 / (_DAY_US * self.signals.half_life_days)))
+
+    def _faded(self, number: int, docs: Docs | None) -> Numbers:
+        """Return the share of a score that fading takes away, as a number from 0 down to -1.
+
+        What is read stays: its age counts from then. What is grave fades more slowly: at an
+        importance of 1 its half-life is twice as long.
+        """
+        index = self.sets[number]
+        last = _of(index.time, docs)
+        if self.read is not None:
+            last = np.maximum(last, _of(self.read[number], docs))
+        age = np.maximum(self.now - last, 0)
+        half_life = _DAY_US * self.signals.half_life_days * (1.0 + _of(index.importance, docs))
+        return self.signals.decay * (np.exp2(-age / half_life) - 1.0)
+
+
+_Any = TypeVar("_Any", bound=np.generic)
+
+
+def _of(column: NDArray[_Any], docs: Docs | None) -> NDArray[_Any]:
+    return column if docs is None else column[docs]
+
+
+def _united(parts: Sequence[Docs]) -> Docs:
+    """Return docs once each, rising; for so few quicker than `np.unique`."""
+    docs = np.concatenate(parts)
+    docs.sort()
+    new = np.ones(len(docs), np.bool_)
+    np.not_equal(docs[1:], docs[:-1], out=new[1:])
+    return docs[new].astype(np.int32, copy=False)
+
+
+def _places(around: Docs, docs: Docs) -> NDArray[np.intp]:
+    """Return where *docs* are in *around*; for -1 the place past its end."""
+    return np.where(docs < 0, len(around), around.searchsorted(docs))
+
+
+_Entry = tuple[float, str, int, int]
+"""A hit: its negative key, its id, its page, its place there."""
+
+
+def _best(pages: Sequence[_Page], limit: int) -> list[Scored]:
+    """Return the *limit* best hits of all pages."""
+    entries = _leading(pages, limit)
+    if len(pages) == 1:
+        return _scored(pages[0], entries)
+    found: dict[_Entry, Scored] = {}
+    for page in pages:
+        own = [entry for entry in entries if entry[2] == page.number]
+        found.update(zip(own, _scored(page, own), strict=True))
+    return [found[entry] for entry in entries]
+
+
+def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:
+    """Return the best hits in their order."""
+    keys = pages[0].keys if len(pages) == 1 else np.concatenate([page.keys for page in pages])
+    least = _LOWEST
+    if len(keys) > limit:
+        least = max(least, kth_highest(keys, limit))
+    entries: list[_Entry] = []
+    for page in pages:
+        places = (page.keys >= least).nonzero()[0]
+        docs = places if page.docs is None else page.docs[places]
+        ids, number = page.index.ids(docs), page.number
+        named = zip((-page.keys[places]).tolist(), ids, places.tolist(), strict=True)
+        entries += [(key, name, number, place) for key, name, place in named]
+    entries.sort()
+    return entries[:limit]
+
+
+def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
+    at = np.array([place for _, _, _, place in entries], np.intp)
+    docs = at if page.docs is None else page.docs[at]
+    rows = page.index.row[docs].tolist()
+    shares = [part[at] for part in page.parts.values()]
+    names = tuple(page.parts)
+    found = zip(entries, docs.tolist(), rows, range(len(rows)), strict=True)
+    return [
+        Scored(number, doc, row, name, -key / _UNIT, Parts(names, shares, place))
+        for (key, name, number, _), doc, row, place in found
+    ]

@@ -1,0 +1,35 @@
+"""The write barrier: rules that say what a set takes in, and the quarantine of what they hold."""
+
+from __future__ import annotations
+
+from fornix.sets.admission.duplicates import Exact, Near
+from fornix.sets.admission.quarantine import Quarantine, Quarantined
+from fornix.sets.admission.rules import (
+    Injection,
+    Own,
+    Recalled,
+    Secrets,
+    Size,
+    admission_rule,
+    plans,
+)
+from fornix.sets.admission.verdicts import Added, Candidate, Outcome, Rule, Verdict
+
+__all__ = [
+    "Added",
+    "Candidate",
+    "Exact",
+    "Injection",
+    "Near",
+    "Outcome",
+    "Own",
+    "Quarantine",
+    "Quarantined",
+    "Recalled",
+    "Rule",
+    "Secrets",
+    "Size",
+    "Verdict",
+    "admission_rule",
+    "plans",
+]

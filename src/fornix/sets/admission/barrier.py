@@ -1,0 +1,313 @@
+"""The write barrier: what a set's rules say of what is to be added, as changes of one commit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, cast
+
+from fornix.errors import InvalidInput, Rejected, SetMoved
+from fornix.search.near_duplicates import Crowd, Probe
+from fornix.sets.admission.quarantine import Held
+from fornix.sets.admission.rules import rules_of
+from fornix.sets.admission.verdicts import (
+    ACCEPT,
+    LONGEST_REASON,
+    Added,
+    Candidate,
+    Other,
+    Outcome,
+    Rule,
+    Verdict,
+    strictest,
+)
+from fornix.sets.writer import Change, CommitWriter, Engine, Ruled, Writer
+from fornix.store import (
+    Add,
+    Define,
+    ItemChange,
+    Record,
+    Replace,
+    Scope,
+    Screened,
+    SetRef,
+    StoredItem,
+)
+from fornix.store.items import Item
+from fornix.store.records import item_of
+from fornix.values import words
+from fornix.values.storable import Value
+
+OnRejected: TypeAlias = Literal["error", "skip"]
+"""What `add_many` does with an item that is rejected: refuse the call, or leave the item out."""
+
+SHORT = 16
+"""Tokens that an item may have beside those of its text: of its date, speaker and captions."""
+
+
+@dataclass
+class Barrier:
+    """Checks what one call adds to a set with rules.
+
+    Args:
+        ruled: The rules, as they are kept.
+        beside: The id of an item that is not compared: what is checked takes its place.
+    """
+
+    writer: Writer
+    ref: SetRef
+    ruled: Ruled
+    beside: str = ""
+    _past: int | None = None
+    _crowd: Crowd = field(default_factory=Crowd)
+    _mine: dict[str, tuple[Record, Item]] = field(default_factory=dict[str, tuple[Record, Item]])
+
+    def __post_init__(self) -> None:
+        """Read the rules."""
+        if self.ruled.read is None:
+            self.ruled.read = tuple(rules_of(self.ruled.rules))
+        self._rules = cast("tuple[Rule, ...]", self.ruled.read)
+        self._level = min((r.level for r in self._rules if r.level is not None), default=None)
+
+    @property
+    def screened(self) -> Screened:
+        """What was checked, for the store to hold against the set as it is by then."""
+        return Screened(self.ref, self.ruled.kept, self._past)
+
+    def judge(self, items: Sequence[tuple[Item, Record]]) -> list[Verdict]:
+        """Return what the rules say of each item; items accepted count for those after them."""
+        near = self._look([record for _, record in items], self._level)
+        return [
+            self._judge(item, record, others)
+            for (item, record), others in zip(items, near, strict=True)
+        ]
+
+    def _judge(self, item: Item, record: Record, others: Sequence[StoredItem]) -> Verdict:
+        def find(threshold: float) -> Sequence[Other]:
+            nonlocal others
+            if self._level is None or threshold < self._level:
+                others = self._look([record], threshold)[0]
+            found = [_other(stored) for stored in others]
+            if self._mine:
+                found += map(self._own, self._crowd.find(self._probe(record, threshold)))
+            return [other for other in found if other.record.id not in (record.id, self.beside)]
+
+        candidate = Candidate(
+            record=record,
+            passed=item,
+            scope=self.ref.scope,
+            set_name=self.ref.name,
+            now=self.writer.now(),
+            find=find,
+            heard=lambda: self.writer.echoes(self.ref.scope),
+        )
+        verdict = strictest(rule.judge(candidate) for rule in self._rules)
+        if verdict.outcome == "accept":
+            self._crowd.take(record.id, record.terms, record.tokens)
+            self._mine[record.id] = (record, item)
+            return ACCEPT
+        return replace(verdict, reason=verdict.reason[:LONGEST_REASON])
+
+    def _own(self, item_id: str) -> Other:
+        record, item = self._mine[item_id]
+        return Other(record, lambda: replace(item, id=item_id))
+
+    def _look(
+        self, records: Sequence[Record], threshold: float | None
+    ) -> Sequence[Sequence[StoredItem]]:
+        if threshold is None:
+            return [() for _ in records]
+        probes = [self._probe(record, threshold) for record in records]
+        past, found = self.writer.alike(self.ref, probes)
+        known = [row for row in (past, self._past) if row is not None]
+        self._past = min(known, default=None)
+        return found
+
+    def _probe(self, record: Record, threshold: float) -> Probe:
+        """Return what finds every item that shares so much of a record's words.
+
+        An item whose text says it more than twice over, at that, is another one.
+        """
+        terms = words.terms(record.text or "")
+        most = math.ceil(2 * record.tokens / threshold) + SHORT
+        return Probe(terms, max(1, math.ceil(threshold * len(terms) - 1e-9)), most)
+
+
+def _other(stored: StoredItem) -> Other:
+    return Other(stored.record, lambda: item_of(stored))
+
+
+# --- adding -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Adding:
+    """A call that adds items to a set with rules.
+
+    Attributes:
+        live: By id, what is replaced; what has no such item is added.
+        keep: What is there already stays as it is.
+    """
+
+    writer: Writer
+    ref: SetRef
+    ruled: Ruled
+    pairs: Sequence[tuple[str, Item]]
+    live: dict[str, StoredItem]
+    keep: bool
+    on_rejected: OnRejected
+    new_id: Callable[[], str]
+
+    def change(self, define: Sequence[Define], *, retry: bool) -> Change | None:
+        """Return the changes of the call, and its result: ids and verdicts.
+
+        None if the rules are others by now. What is accepted by rules that are not the set's any
+        more the store refuses; before anything else comes of them, they are looked at again.
+
+        Raises:
+            Rejected: An item is rejected, and those are not to be skipped.
+        """
+        records = self.writer.records(self.pairs)
+        asked = [
+            (item, record)
+            for (item_id, item), record in zip(self.pairs, records, strict=True)
+            if not (self.keep and item_id in self.live)
+        ]
+        barrier = Barrier(self.writer, self.ref, self.ruled)
+        judged = barrier.judge(asked)
+        if any(v.outcome != "accept" for v in judged) and not self.writer.still(
+            self.ref, self.ruled
+        ):
+            return None
+        said = iter(judged)
+        changes: list[ItemChange] = []
+        ids: list[Value] = []
+        verdicts: list[Verdict] = []
+        held = Held(self.writer, self.ref, self.new_id)
+        for at, ((item_id, item), record) in enumerate(zip(self.pairs, records, strict=True)):
+            verdict = ACCEPT if self.keep and item_id in self.live else next(said)
+            if verdict.outcome == "merge" and item_id in self.live:
+                verdict = ACCEPT  # it takes the place of its own earlier version
+            verdicts.append(verdict)
+            match verdict.outcome:
+                case "accept":
+                    ids.append(item_id)
+                    changes.extend(self._kept(record, item))
+                case "merge":
+                    ids.append(verdict.into)
+                case "quarantine":
+                    ids.append(held.take(record, verdict))
+                case "reject":
+                    self._refuse(verdict, at)
+        self._touch(verdicts)
+        own = [barrier.screened] if changes else []
+        return Change(
+            [*changes, *held.changes],
+            {"ids": ids, "verdicts": [_as_list(v) for v in verdicts]},
+            [*(define if changes or held.changes else ()), *held.define],
+            retry=retry,
+            screened=[*own, *held.screened],
+        )
+
+    def _kept(self, record: Record, item: Item) -> list[ItemChange]:
+        stored = self.live.get(record.id)
+        if stored is None:
+            return [Add(self.ref, record, fresh=item.id is None)]
+        return [] if self.keep else [Replace(self.ref, stored.version, record)]
+
+    def _refuse(self, verdict: Verdict, at: int) -> None:
+        if self.on_rejected == "error":
+            raise Rejected(self.ref.name, rule=verdict.rule, reason=verdict.reason, position=at)
+
+    def _touch(self, verdicts: Sequence[Verdict]) -> None:
+        """Note that what items were merged into was met again."""
+        into = list({v.into: None for v in verdicts if v.into is not None})
+        if into:
+            found = self.writer.get(self.ref, into, at=None)
+            self.writer.touch([stored for stored in found if stored is not None])
+
+
+_Kept: TypeAlias = tuple[Outcome, str, str, str | None]
+
+
+def _as_list(verdict: Verdict) -> Value:
+    return [verdict.outcome, verdict.reason, verdict.rule, verdict.into]
+
+
+def added(answer: Value) -> Added:
+    """Return the result of a call that added items, from what its commit keeps."""
+    if isinstance(answer, list):
+        return Added(str(item_id) for item_id in answer)
+    assert isinstance(answer, dict)  # noqa: S101 - `Adding.change` made it
+    ids, said = (cast("list[Value]", answer[name]) for name in ("ids", "verdicts"))
+    made = Added(str(item_id) for item_id in ids)
+    made.verdicts = tuple(Verdict(*cast("_Kept", verdict)) for verdict in said)
+    return made
+
+
+def check_update(
+    writer: Writer, ref: SetRef, ruled: Ruled, *, item: Item, record: Record, beside: str = ""
+) -> Screened | None:
+    """Check the new version of an item; duplicates are its own affair.
+
+    None if the rules are others by now.
+
+    Raises:
+        Rejected: A rule would not have it in the set as it is.
+    """
+    verdict = Barrier(writer, ref, ruled, beside).judge([(item, record)])[0]
+    if verdict.outcome in ("quarantine", "reject"):
+        if not writer.still(ref, ruled):
+            return None
+        raise Rejected(ref.name, rule=verdict.rule, reason=verdict.reason)
+    return Screened(ref, ruled.kept)
+
+
+def check_on_rejected(on_rejected: object) -> None:
+    """Refuse what is no `OnRejected`."""
+    if on_rejected not in ("error", "skip"):
+        raise InvalidInput(f"on_rejected must be 'error' or 'skip', not {on_rejected!r}")
+
+
+class Since(CommitWriter):
+    """Reads that know of no item up to a row, and of no search."""
+
+    def __init__(self, engine: Engine, scope: Scope, past: int) -> None:
+        super().__init__(engine, scope)
+        self._past = past
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """See `Writer.alike`."""
+        past, found = super().alike(ref, probes)
+        return past, [[s for s in items if s.row > self._past] for items in found]
+
+    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """See `Writer.echoes`."""
+        _ = scope
+        return []
+
+
+def screened_again(engine: Engine, before: Screened, added: Sequence[StoredItem]) -> Screened:
+    """Return the screen of items that are still to be added, as of now.
+
+    Raises:
+        SetMoved: What others added meanwhile makes a difference to one of them.
+    """
+    if before.past is None:
+        return before
+    since = Since(engine, before.set.scope, before.past)
+    barrier = Barrier(since, before.set, Ruled(before.rules, before.rules or ()))
+    verdicts = barrier.judge([(item_of(stored), stored.record) for stored in added])
+    if any(verdict.outcome != "accept" for verdict in verdicts):
+        raise SetMoved(before.set.name)
+    past = barrier.screened.past
+    return before if past is None else replace(before, past=past)
+
+
+def both(before: Screened | None, now: Screened) -> Screened:
+    """Return the screen of two calls to one set: the earlier of what they knew."""
+    known = [s.past for s in (before, now) if s is not None and s.past is not None]
+    return replace(now, past=min(known, default=None))

@@ -1,0 +1,257 @@
+"""Quarantine: items that rules keep out of every search until somebody decides.
+
+They wait in a hidden set beside theirs, which belongs to the same key or knowledge and so goes
+with it where that is forgotten.
+"""
+
+from __future__ import annotations
+
+import builtins
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, cast
+
+from fornix.errors import InvalidInput, NotFound
+from fornix.search.near_duplicates import Probe
+from fornix.sets.admission.verdicts import Verdict, plain
+from fornix.sets.writer import Call, Change, Writer
+from fornix.store import (
+    Add,
+    Define,
+    Definition,
+    ItemChange,
+    Record,
+    Retire,
+    Scope,
+    Screened,
+    SetRef,
+    StoredItem,
+)
+from fornix.store.items import Item
+from fornix.store.records import item_of
+from fornix.store.scope import HIDDEN
+from fornix.values import wire, words
+from fornix.values.storable import Value, checked_name, counted
+
+log = logging.getLogger(__name__)
+
+PREFIX = f"{HIDDEN}quarantine/"
+
+MARK = "fornix:quarantine"
+"""The metadata field that says why an item was held, and that it was released."""
+
+CAPACITY = 10_000
+"""Items that the quarantine of a set holds; beyond, the oldest are retired."""
+
+DEFINITION = Definition(capacity=CAPACITY)
+
+PAGE = 256
+
+
+def quarantine_of(ref: SetRef) -> SetRef:
+    """Return the hidden set that holds what is kept out of *ref*."""
+    return SetRef(ref.scope, PREFIX + ref.name)
+
+
+def held_as(versions: Iterable[StoredItem], ids: Collection[str]) -> builtins.list[str]:
+    """Return the ids under which *versions* are held that have, or were to have, one of *ids*."""
+    every = ((stored.record.id, str(_quarantined(stored).item.id)) for stored in versions)
+    return list({held: None for held, meant in every if held in ids or meant in ids})
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """An item that is held.
+
+    Attributes:
+        id: What it is known by here.
+        item: As it was to be added, with the id it was to have.
+        set_name: The set it was to be added to.
+        rule: The rule that held it.
+        reason: What that said.
+        since: When.
+    """
+
+    id: str
+    item: Item
+    set_name: str
+    rule: str
+    reason: str
+    since: datetime
+
+
+@dataclass
+class Held:
+    """What one call puts into the quarantine of a set."""
+
+    writer: Writer
+    ref: SetRef
+    new_id: Callable[[], str]
+    changes: list[ItemChange] = field(default_factory=list[ItemChange])
+    define: list[Define] = field(default_factory=list[Define])
+    screened: list[Screened] = field(default_factory=list[Screened])
+    _ids: dict[str, str] = field(default_factory=dict[str, str])
+
+    def take(self, record: Record, verdict: Verdict) -> str:
+        """Hold an item; return the id it is held under: that of its like, if there is one."""
+        hidden = quarantine_of(self.ref)
+        text = plain(record.text or "")
+        there = self._there(hidden, record, text)
+        if there is not None:
+            return there
+        free = self.writer.get(hidden, [record.id], at=None)[0] is None
+        held = record.id if free and record.id not in self._ids.values() else self.new_id()
+        mark: Value = {"rule": verdict.rule, "reason": verdict.reason, "id": record.id}
+        metadata = wire.encode({**_metadata(record), MARK: mark})
+        kept = replace(record, id=held, metadata=metadata, vectors=b"")
+        if not self.define and self.writer.info(hidden) is None:
+            self.define.append(Define(hidden, DEFINITION))
+        self.changes.append(Add(hidden, kept))
+        self._ids[text] = held
+        log.info(
+            "an item was quarantined",
+            extra={"set": self.ref.name, "rule": verdict.rule, "reason": verdict.reason},
+        )
+        return held
+
+    def _there(self, hidden: SetRef, record: Record, text: str) -> str | None:
+        """Return the id of an item of the same text that is held already."""
+        if text in self._ids:
+            return self._ids[text]
+        terms = words.terms(record.text or "")
+        probe = Probe(terms, max(1, len(terms)), 2 * record.tokens + 16)
+        past, found = self.writer.alike(hidden, [probe])
+        if not self.screened:
+            self.screened.append(Screened(hidden, None, past))
+        for stored in found[0]:
+            if plain(stored.record.text or "") == text and stored.record.value == record.value:
+                return stored.record.id
+        return None
+
+
+class Quarantine:
+    """What the rules of one set, or of all sets of a key or knowledge, keep out of them."""
+
+    def __init__(self, writer: Writer, scope: Scope, name: str | None = None) -> None:
+        self._writer, self._scope, self._name = writer, scope, name
+
+    def __repr__(self) -> str:
+        owner = (
+            f"key {self._scope.key!r}" if self._scope.key else f"knowledge {self._scope.space!r}"
+        )
+        return f"<quarantine of {'' if self._name is None else f'set {self._name!r} of '}{owner}>"
+
+    def __len__(self) -> int:
+        infos = [self._writer.info(ref) for ref in self._refs()]
+        return sum(info.items for info in infos if info is not None)
+
+    def list(self, *, limit: int | None = None) -> builtins.list[Quarantined]:
+        """Return what is held, by set and time; all of it unless *limit* says so."""
+        if limit is not None:
+            counted(limit, "limit", least=0)
+        found: builtins.list[Quarantined] = []
+        for ref in self._refs():
+            after: tuple[int, int] | None = None
+            while limit is None or len(found) < limit:
+                left = PAGE if limit is None else min(PAGE, limit - len(found))
+                page = self._writer.page(ref, after=after, limit=left, newest_first=False, at=None)
+                found.extend(map(_quarantined, page))
+                if len(page) < left:
+                    break
+                time = page[-1].record.time
+                after = (page[-1].updated if time is None else time, page[-1].first)
+        return found
+
+    def get(self, id: str) -> Quarantined | None:
+        """Return what is held under an id, or None."""
+        found = self._find(id)
+        return None if found is None else _quarantined(found)
+
+    def release(self, id: str, *, by: str | None = None) -> str:
+        """Move what is held into its set, in one commit; return its id there.
+
+        No rule is asked again: somebody decided. Its metadata say so, under "fornix:quarantine",
+        with the name *by* if given.
+
+        Raises:
+            NotFound: Nothing is held under this id.
+            DuplicateItem: The id that it was to have is taken by now.
+            SetFull, KeyFull: A limit was reached.
+        """
+        if by is not None:
+            checked_name(by, "who releases")
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            stored = self._must(id)
+            held = _quarantined(stored)
+            ref = SetRef(self._scope, held.set_name)
+            mark: dict[str, Value] = {
+                "rule": held.rule,
+                "reason": held.reason,
+                "released": True,
+                **({} if by is None else {"by": by}),
+            }
+            item = replace(held.item, metadata={**held.item.metadata, MARK: mark})
+            target = str(item.id)
+            record = self._writer.records([(target, item)])[0]
+            ruled = self._writer.rules(ref, None)
+            return Change(
+                [Retire(stored.set, id, stored.version), Add(ref, record)],
+                target,
+                screened=[] if ruled is None else [Screened(ref, ruled.kept)],
+            )
+
+        return str(self._writer.write(Call("release", lambda: [self._name, id, by]), build))
+
+    def discard(self, id: str) -> None:
+        """Retire what is held; only the history keeps it, until its key is forgotten.
+
+        Raises:
+            NotFound: Nothing is held under this id.
+        """
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            stored = self._must(id)
+            return Change([Retire(stored.set, id, stored.version)], None)
+
+        self._writer.write(Call("discard", lambda: [self._name, id]), build)
+
+    def _refs(self) -> builtins.list[SetRef]:
+        if self._name is not None:
+            return [quarantine_of(SetRef(self._scope, self._name))]
+        names = self._writer.hidden(self._scope)
+        return [SetRef(self._scope, name) for name in names if name.startswith(PREFIX)]
+
+    def _find(self, item_id: str) -> StoredItem | None:
+        checked_name(item_id, "an item's id")
+        every = (self._writer.get(ref, [item_id], at=None)[0] for ref in self._refs())
+        found = [stored for stored in every if stored is not None]
+        if len(found) > 1:
+            names = ", ".join(repr(stored.set.name.removeprefix(PREFIX)) for stored in found)
+            raise InvalidInput(f"{item_id!r} is held for the sets {names}; name one of them")
+        return found[0] if found else None
+
+    def _must(self, item_id: str) -> StoredItem:
+        found = self._find(item_id)
+        if found is None:
+            raise NotFound(f"nothing is held under the id {item_id!r}; list() shows what is")
+        return found
+
+
+def _metadata(record: Record) -> Mapping[str, Value]:
+    return cast("dict[str, Value]", wire.decode(record.metadata))
+
+
+def _quarantined(stored: StoredItem) -> Quarantined:
+    item = item_of(stored)
+    metadata = dict(item.metadata)
+    mark = cast("dict[str, Any]", metadata.pop(MARK, {}))
+    name = stored.set.name.removeprefix(PREFIX)
+    since = item.created
+    assert since is not None  # noqa: S101 - what is stored is complete
+    own = replace(item, id=mark.get("id", item.id), metadata=metadata, set_name=name)
+    return Quarantined(
+        stored.record.id, own, name, mark.get("rule", ""), mark.get("reason", ""), since
+    )

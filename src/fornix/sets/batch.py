@@ -1,0 +1,488 @@
+"""A batch by hand: several changes of one key, and of knowledge, committed together."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain
+from typing import TypeVar
+
+from fornix.compaction import Compacted, Given
+from fornix.compaction.set_snapshot import living
+from fornix.errors import (
+    Conflict,
+    DuplicateItem,
+    InvalidInput,
+    NotFound,
+    StaleItem,
+    Unusable,
+)
+from fornix.search.near_duplicates import Crowd, Probe
+from fornix.search.query import Drafted, SearchOptions
+from fornix.sets.admission.barrier import both, screened_again
+from fornix.sets.writer import Call, Change, Engine, Reads, Ruled
+from fornix.store import (
+    Add,
+    Define,
+    Definition,
+    Feature,
+    ItemChange,
+    Record,
+    Retire,
+    Revive,
+    Scope,
+    Screened,
+    SetInfo,
+    SetRef,
+    StoredItem,
+    Undo,
+    parts_of,
+    records_of,
+)
+from fornix.store.as_of import Moment, expired, holds
+from fornix.store.items import Hits
+from fornix.store.records import Single, embedded, feature_of, id_of, is_past, place_of
+from fornix.store.scope import is_hidden
+from fornix.values.ids import derived_ids, new_id
+from fornix.values.storable import Value
+
+R = TypeVar("R")
+
+AFTER_ALL = 1 << 62
+"""Rows of drafted items: past every row of the store, so that they come last among their like."""
+
+
+class Draft(Reads):
+    """A writer that gathers: reads see the latest commits, and what was gathered.
+
+    Attributes:
+        open: Whether the block that it serves has begun, and not ended.
+        before: For a batch that was committed before: the commit that came before it, which the
+            repetition reads, so that it goes as the first time did.
+        mutex: Held by a call in which reads and writes belong together; an action's threads share
+            its batch.
+    """
+
+    def __init__(self, engine: Engine, scope: Scope, op: bytes | None) -> None:
+        super().__init__(engine)
+        self.scope = scope
+        self.calls: list[Value] = []
+        self.define: list[Define] = []
+        self.items: list[ItemChange] = []
+        self._live: dict[tuple[SetRef, str], StoredItem | None] = {}
+        self._hidden: set[int] = set()
+        self._versions: dict[tuple[SetRef, str], int] = {}
+        self._next = AFTER_ALL
+        self.open = False
+        self.mutex = threading.RLock()
+        self.before: Moment | None = None
+        self._op = op
+        self._new_id = new_id if op is None else derived_ids(op)
+        self._tidying = False
+        self._rooms = engine.compactions.rooms(DraftView(self, engine))
+        self.screens: dict[SetRef, Screened] = {}
+        self._whole: set[SetRef] = set()
+        self._looked: set[SetRef] = set()
+        self._crowds: dict[SetRef, Crowd] = {}
+
+    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+        """See `Writer.write`: kept until the batch commits."""
+        self._check_open()
+        if call.idempotency_key is not None:
+            raise InvalidInput(
+                "inside a batch give the idempotency_key to the batch, not to a call"
+            )
+        made: list[str] = []
+
+        def new_id() -> str:
+            made.append(self._new_id())
+            return made[-1]
+
+        try:
+            change = self._built(build, new_id)
+        except (Conflict, NotFound):
+            if not self._is_repetition():
+                raise
+            again = chain(tuple(made), iter(self._new_id, None))
+            change = self._built(build, lambda: next(again))
+        self.keep(change.items, change.define)
+        self.calls.append([call.name, call.arguments()])
+        for screened in change.screened:
+            self.screens[screened.set] = both(self.screens.get(screened.set), screened)
+            if change.whole:
+                self._whole.add(screened.set)
+        return change.result
+
+    def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
+        """Gather changes, with what makes room for what they add; all of them, or none.
+
+        Raises:
+            SetFull: A set that is to make room can make none.
+            InvalidPlan, StrategyFailed: A user's strategy failed.
+        """
+        self._engine.compactions.relieve(items)
+        done, defined = len(self.items), self.define[:]
+        self.define.extend(define)
+        try:
+            for item in items:
+                self._rooms.follow(item.set, self.define)
+                if isinstance(item, Add):
+                    self._make_room(item)
+                    self._append(self._rooms.timed(item))
+                else:
+                    self._append(item)
+        except BaseException:
+            self._begin_anew(self.items[:done], defined)
+            raise
+
+    def _make_room(self, add: Add) -> None:
+        self._tidying = True
+        try:
+            for compact in self._rooms.made_for(add):
+                self._append(compact)
+        finally:
+            self._tidying = False
+
+    def _append(self, item: ItemChange) -> None:
+        self.items.append(item)
+        for part in parts_of(item):
+            self._take(part)
+
+    def _begin_anew(self, items: Sequence[ItemChange], define: Sequence[Define]) -> None:
+        self.items, self.define = [], list(define)
+        self._live, self._hidden, self._versions, self._crowds = {}, set(), {}, {}
+        self._rooms.forget()
+        for item in items:
+            self._rooms.follow(item.set, self.define)
+            self._append(item)
+
+    def _is_repetition(self) -> bool:
+        """Return whether somebody committed this very batch while its block was under way.
+
+        From then on the block reads what was there before.
+        """
+        if self._op is None or self.before is not None:
+            return False
+        first = self._engine.store.adopted(self._op, request=None, label="")
+        if first is not None:
+            self.before = Moment(first.number - 1, first.time)
+        return first is not None
+
+    def _built(
+        self, build: Callable[[Callable[[], str]], Change], new_id: Callable[[], str]
+    ) -> Change:
+        change = build(new_id)
+        if any(isinstance(item, (Undo, Revive)) for item in change.items):
+            raise Unusable("inside a batch nothing is undone or brought back; do it by itself")
+        parts = [part for item in change.items for part in parts_of(item)]
+        added = [(i.set, i.record.id) for i in parts if isinstance(i, Add)]
+        if len(set(added)) != len(added):
+            raise InvalidInput("one call names an id twice; merge those items first")
+        for part in parts:
+            self._check(part)
+        return change
+
+    def alone(self, what: str) -> Engine:
+        """See `Writer.alone`: nothing is, inside a batch."""
+        raise Unusable(f"{what} is a commit of its own; do it outside of the batch or action")
+
+    def _check_open(self) -> None:
+        if not self.open:
+            raise Unusable("a batch is used inside its with block; ask for another one")
+
+    def _check(self, change: Single) -> None:
+        if isinstance(change, Add):
+            known = self._live.get((change.set, change.record.id))
+            if known is not None or (not change.fresh and self._found(change)):
+                raise DuplicateItem(change.record.id, set_name=change.set.name)
+        else:
+            found = self._found(change)
+            if found is None or found.version != change.version:
+                version = None if found is None else found.version
+                raise StaleItem(id_of(change), expected=change.version, found=version)
+
+    def _found(self, change: Single) -> StoredItem | None:
+        return self.get(change.set, [id_of(change)], at=None)[0]
+
+    def _take(self, change: Single) -> None:
+        place = (change.set, id_of(change))
+        before = None if isinstance(change, Add) else self._found(change)
+        if before is not None:
+            self._hidden.add(before.row)
+        self._rooms.took(change, before)
+        if isinstance(change, Retire):
+            self._live[place] = None
+        else:
+            last = self._last(change) if before is None else before.version
+            self._versions[place] = last + 1
+            self._live[place] = self._stored(change.set, change.record, before, last + 1)
+            if change.set in self._crowds:
+                record = change.record
+                self._crowds[change.set].take(record.id, record.terms, record.tokens)
+
+    def _last(self, add: Single) -> int:
+        """Return the version that an id had last, in the batch or before it; 0: none yet."""
+        place = (add.set, id_of(add))
+        if place in self._versions or (isinstance(add, Add) and add.fresh):
+            return self._versions.get(place, 0)
+        past = self._engine.store.versions(*place)
+        before = self.before
+        seen = (s.version for s in past if before is None or s.begun <= before.commit)
+        return max(seen, default=0)
+
+    def _stored(
+        self, ref: SetRef, record: Record, before: StoredItem | None, version: int
+    ) -> StoredItem:
+        row, now = self._next, self._engine.clock()
+        self._next += 1
+        return StoredItem(
+            row=row,
+            first=row if before is None else before.first,
+            set=ref,
+            begun=0,
+            ended=None,
+            version=version,
+            created=now if before is None else before.created,
+            updated=now,
+            accessed=None,
+            record=record,
+        )
+
+    # --- reads that see the draft -------------------------------------------------------------
+
+    def drafted(self, ref: SetRef) -> dict[str, StoredItem | None]:
+        """Return what was gathered for a set, by id; None: it is retired."""
+        self._check_open()
+        return {item_id: stored for (of, item_id), stored in self._live.items() if of == ref}
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
+        """See `Writer.get`."""
+        self._check_open()
+        found = super().get(ref, ids, at=self.before if at is None else at)
+        if at is not None:
+            return found
+        own = [self._live.get((ref, i), stored) for i, stored in zip(ids, found, strict=True)]
+        return [None if s is None or self._is_gone(s, None) else s for s in own]
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: Moment | None,
+    ) -> list[StoredItem]:
+        """See `Writer.page`."""
+        self._check_open()
+        drafted = [
+            stored
+            for (home, _), stored in self._live.items()
+            if home == ref and stored is not None and not self._is_gone(stored, None)
+        ]
+        hidden = self._hidden if at is None else set[int]()
+        page = super().page(
+            ref,
+            after=after,
+            limit=limit + len(hidden),
+            newest_first=newest_first,
+            at=self.before if at is None else at,
+        )
+        kept = [stored for stored in page if stored.row not in hidden]
+        if at is not None or not drafted:
+            return kept[:limit]
+        own = sorted((s for s in drafted if is_past(s, after, newest_first)), key=place_of)
+        if newest_first:
+            own.reverse()
+        merged = heapq.merge(kept, own, key=place_of, reverse=newest_first)
+        return list(merged)[:limit]
+
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.versions`: the committed ones; of a repetition, those from before it."""
+        self._check_open()
+        found = super().versions(ref, item_id)
+        if self.before is None:
+            return found
+        last = self.before.commit
+        return [
+            (stored, None if stored.ended is not None and stored.ended > last else ended)
+            for stored, ended in found
+            if stored.begun <= last
+        ]
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `Writer.info`: its items are those that the batch sees."""
+        self._check_open()
+        found, drafted = super().info(ref), self.drafted(ref)
+        defined = next((d.definition for d in reversed(self.define) if d.set == ref), None)
+        if found is not None and defined is not None:
+            found = replace(found, definition=defined)
+        if not drafted:
+            return found
+        committed = super().get(ref, list(drafted), at=self.before)
+        own = [s for s in drafted.values() if s is not None and not self._is_gone(s, None)]
+        more = len(own) - sum(s is not None for s in committed)
+        if found is None:
+            return SetInfo(0, ref, defined or Definition(), more, 0)
+        return replace(found, items=found.items + more)
+
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """See `Writer.compact`; a batch makes room by itself, where its sets are "sync"."""
+        _ = compaction
+        raise Unusable(
+            f"inside a batch, or an action, set {ref.name!r} is not compacted by a call; give it "
+            'execution="sync", or compact it by itself'
+        )
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """See `Writer.sources`."""
+        if any(row >= AFTER_ALL for row in rows):
+            raise Unusable("an item of this batch has no lineage before the batch is committed")
+        return super().sources(rows)
+
+    def sets(self, scope: Scope) -> list[str]:
+        """See `Writer.sets`: with those that the batch adds to first."""
+        self._check_open()
+        drafted = {d.set for d in self.define} | {ref for ref, _ in self._live}
+        names = (ref.name for ref in drafted if ref.scope == scope and not is_hidden(ref))
+        return sorted({*super().sets(scope), *names})
+
+    def hidden(self, scope: Scope) -> list[str]:
+        """See `Writer.hidden`."""
+        drafted = {ref.name for ref, _ in self._live if ref.scope == scope and is_hidden(ref)}
+        return sorted({*super().hidden(scope), *drafted})
+
+    # --- what is added is checked --------------------------------------------------------------
+
+    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+        """See `Writer.rules`: looked up once, as no commit says so before the block ends."""
+        if ref not in self._looked:
+            self._looked.add(ref)
+            info = self.info(ref)
+            if info is not None and info.definition.admission is not None:
+                self._engine.ruled[ref] = None
+        return super().rules(ref, own)
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """See `Writer.alike`: with what was gathered."""
+        self._check_open()
+        past: int | None = None
+        if self.before is None:
+            past, found = super().alike(ref, probes)
+        else:
+            found = self._there(self._engine.alike.find_at(ref, probes, self.before.commit))
+        crowd = self._crowds.get(ref)
+        if crowd is None:
+            crowd = self._crowds[ref] = Crowd()
+            for (of, item_id), stored in self._live.items():
+                if of == ref and stored is not None:
+                    crowd.take(item_id, stored.record.terms, stored.record.tokens)
+        for items, probe in zip(found, probes, strict=True):
+            items[:] = [stored for stored in items if stored.row not in self._hidden]
+            own = (self._live.get((ref, item_id)) for item_id in crowd.find(probe))
+            items.extend(stored for stored in own if stored is not None)
+        return past, found
+
+    def is_whole(self, set_name: str) -> bool:
+        """Return whether something that was gathered rests on all that a set held."""
+        return any(ref.name == set_name for ref in self._whole)
+
+    def settle(self) -> None:
+        """Hold what was checked against what others added meanwhile.
+
+        Raises:
+            SetMoved: One of them makes a difference.
+        """
+        for ref, screened in self.screens.items():
+            if ref in self._whole:
+                continue  # the store refuses it, if it moved
+            added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
+            live = [self._live.get((ref, item_id)) for item_id in added]
+            there = [stored for stored in live if stored is not None]
+            self.screens[ref] = screened_again(self._engine, screened, there)
+
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
+        """See `Writer.search`."""
+        self._check_open()
+        if options.at is not None or not self.items:
+            return super().search(sets, query, options)
+        self._embed_own()
+        now, valid_at = options.instants(self.now())
+        live = {
+            stored.row: stored
+            for stored in self._live.values()
+            if stored is not None
+            and not expired(stored.record, now)
+            and (valid_at is None or holds(stored.record, valid_at))
+        }
+        features: dict[SetRef, list[Feature]] = {}
+        for stored in live.values():
+            features.setdefault(stored.set, []).append(feature_of(stored))
+        drafted = Drafted(live, features, frozenset(self._hidden))
+        hits = self._engine.recall.search(sets, query, options, drafted, now=now)
+        self._engine.echoes.note(sets, hits)
+        return hits
+
+    def committed_features(self, ref: SetRef, items: Sequence[StoredItem]) -> dict[int, Feature]:
+        """Return what search reads of items that are committed, by row."""
+        info = super().info(ref) if items else None
+        if info is None:
+            return {}
+        rows = [stored.row for stored in items]
+        return {f.row: f for f in self._engine.store.features_of(info.number, rows)}
+
+    def _embed_own(self) -> None:
+        """Give drafted items their vectors, which are then committed with them."""
+        records = [record for item in self.items for record in records_of(item)]
+        waiting = {id(record): record for record in records if record.vectors is None}
+        if not waiting:
+            return
+        vectors = self._engine.recorder.vectors(list(waiting.values()))
+        done = {
+            id(old): replace(old, vectors=new)
+            for old, new in zip(waiting.values(), vectors, strict=True)
+        }
+        self.items = [embedded(change, done) for change in self.items]
+        self._live = {
+            place: stored and replace(stored, record=done.get(id(stored.record), stored.record))
+            for place, stored in self._live.items()
+        }
+
+
+class DraftView:
+    """Sets as a batch sees them, for what makes room in them; not noted as reads of an action."""
+
+    def __init__(self, draft: Draft, engine: Engine) -> None:
+        self._draft, self._engine = draft, engine
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `View.info`; what has expired takes no room."""
+        found, engine = Draft.info(self._draft, ref), self._engine
+        if found is None or found.expiring is None or found.expiring > (now := engine.clock()):
+            return found
+        whole = engine.store.set_info(ref)
+        left = found if whole is None else living(engine.store, whole, now)
+        return replace(found, bytes=left.bytes, tokens=left.tokens)
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[StoredItem]:
+        """See `View.page`."""
+        return Draft.page(
+            self._draft, ref, after=after, limit=limit, newest_first=newest_first, at=None
+        )
+
+    def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
+        """See `View.features`."""
+        own = {stored.row: feature_of(stored) for stored in items if stored.row >= AFTER_ALL}
+        return own | self._draft.committed_features(ref, [s for s in items if s.row not in own])

@@ -1,0 +1,453 @@
+"""Forgetting: what is erased for good, and the receipt that says so without saying what it was.
+
+Two steps. To erase is one commit: from then on no read of any time shows it. To scrub removes what
+is left in the files of the store; where somebody still reads an old state, that waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, cast
+
+from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound
+from fornix.sets.admission.quarantine import held_as, quarantine_of
+from fornix.sets.writer import Engine, Where, new_id
+from fornix.state.committed_tree import Patience
+from fornix.store import (
+    Commit,
+    Erased,
+    Erasure,
+    Kept,
+    Run,
+    RunStatus,
+    Scope,
+    SetRef,
+    Store,
+    StoredItem,
+)
+from fornix.store.filters import Filter
+from fornix.store.records import facts_of
+from fornix.values import wire
+from fornix.values.storable import Value, checked_name, moment
+
+Scrub: TypeAlias = Literal["now", "later"]
+"""When what is left in the files goes; None: now, if the store is small."""
+
+SMALL = 200_000_000
+"""Bytes of a store up to which it is scrubbed at once: that takes seconds at most."""
+
+PAGE = 256
+
+UNDONE: tuple[RunStatus, ...] = ("waiting", "parked", "discarded", "retried")
+"""What runs are of which a task may have failed."""
+
+ALWAYS = (
+    ("backups", "made before: forget there too, or let them expire"),
+    ("exports", "and copies of the file: as with backups"),
+    ("models", "and other providers that were sent texts: ask those who run them"),
+    ("free blocks", "of the disk, which the file system gave up: only its own means erase those"),
+)
+"""What no store can reach, with what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfReach:
+    """Something that may still hold what was forgotten, and that fornix cannot or must not change.
+
+    Attributes:
+        what: What it is.
+        note: How many of it, or what to do.
+        paths: Of values in an exact tree.
+    """
+
+    what: str
+    note: str
+    paths: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Value]:
+        """Return it as JSON."""
+        return {"what": self.what, "note": self.note, "paths": list(self.paths)}
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a `forget` did: counts and digests, nothing of what was there.
+
+    Attributes:
+        id: Its id; the store keeps it under that, if anything was erased.
+        time: When it was erased.
+        commit: The commit that did so; None: nothing was there, or it was a dry run.
+        asked: What was asked for: digests of the key, of sets and of ids.
+        counts: What was erased, by kind; kinds of which nothing was there are left out.
+        derived: Items among them that were erased since they were derived from others.
+        restored: Sources of those that came back.
+        lost: Derived items that cannot be made again, since sources of them were purged before.
+        unread: Outputs that a consumer had yet to read.
+        state: "scrubbed": gone from every file of the store. "pending": from every read only.
+        held: Who or what is in the way, in words.
+        open: Runs that still hold some of it; their records go with `Memory.scrub` once they end.
+        out_of_reach: What may hold it outside of what was erased.
+    """
+
+    id: str
+    time: datetime
+    commit: int | None
+    asked: Mapping[str, Value]
+    counts: Mapping[str, int]
+    derived: int
+    restored: int
+    lost: int
+    unread: int
+    state: Literal["scrubbed", "pending"]
+    held: tuple[str, ...]
+    open: tuple[int, ...]
+    out_of_reach: tuple[OutOfReach, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was erased."""
+        return self.commit is not None
+
+    def to_json(self) -> dict[str, Value]:
+        """Return it as JSON."""
+        return {
+            "id": self.id,
+            "time": self.time.isoformat(),
+            "commit": self.commit,
+            "asked": cast("Value", dict(self.asked)),
+            "counts": cast("Value", dict(self.counts)),
+            "derived": self.derived,
+            "restored": self.restored,
+            "lost": self.lost,
+            "unread": self.unread,
+            "state": self.state,
+            "held": list(self.held),
+            "open": list(self.open),
+            "out_of_reach": [each.to_json() for each in self.out_of_reach],
+        }
+
+    def verify(
+        self,
+        store: Store,
+        *,
+        space: str = "default",
+        key: str | None = None,
+        set: str = "default",
+        ids: Sequence[str] = (),
+    ) -> bool:
+        """Return whether this is the receipt for forgetting *key*, or *ids* of a set of it.
+
+        And whether that holds: the store keeps the receipt as it is here, and has nothing of
+        theirs from before. Without a key, *space* is the name of a knowledge.
+        """
+        kept = store.receipt(self.id)
+        if kept is None or self.commit is None or _facts(kept) != (self.asked, self.counts):
+            return False
+        scope = Scope(space, key)
+        if not ids:
+            wanted = asked_for(store, scope, None)
+            return self.asked == wanted and _is_empty(store, scope, self.commit)
+        named = [digest for one in _listed(self.asked.get("sets")) for digest in _ids_of(one)]
+        ref = SetRef(scope, set)
+        return all(
+            _digest(store, scope, set, item_id) in named
+            and all(version.begun > self.commit for version in store.versions(ref, item_id))
+            for item_id in ids
+        )
+
+
+def _facts(kept: Kept) -> tuple[Mapping[str, Value], Mapping[str, int]]:
+    return cast("Mapping[str, Value]", wire.decode(kept.asked)), kept.erased.counts
+
+
+def _listed(value: Value) -> list[Value]:
+    return value if isinstance(value, list) else []
+
+
+def _ids_of(value: Value) -> list[Value]:
+    return _listed(value.get("ids")) if isinstance(value, dict) else []
+
+
+def _is_empty(store: Store, scope: Scope, commit: int) -> bool:
+    """Whether nothing is there of a key from before a commit."""
+    if store.children(scope, (), at=commit, now=0):
+        return False
+    return not any(
+        v.begun <= commit for ref in store.every_set(scope) for v in _versions(store, ref)
+    )
+
+
+# --- what was asked, in digests ---------------------------------------------------------------
+
+
+def _digest(store: Store, scope: Scope, *names: str) -> str:
+    return wire.digest(["forgotten", *scope, *names], salt=store.salt()).hex()
+
+
+def asked_for(
+    store: Store, scope: Scope, items: Sequence[tuple[SetRef, Sequence[str]]] | None
+) -> dict[str, Value]:
+    """Return what a receipt says was asked for; *items* None: a whole key."""
+    owner: Value = None if scope.key is None else _digest(store, scope)
+    if items is None:
+        return {"kind": "key", "key": owner}
+    sets: list[Value] = [
+        {
+            "set": _digest(store, scope, ref.name),
+            "ids": [_digest(store, scope, ref.name, item_id) for item_id in ids],
+        }
+        for ref, ids in items
+    ]
+    return {"kind": "items", "key": owner, "sets": sets}
+
+
+# --- forgetting -------------------------------------------------------------------------------
+
+
+def forget_key(
+    engine: Engine, scope: Scope, *, scrub: Scrub | None = None, dry_run: bool = False
+) -> Receipt:
+    """Erase a key whole; see `Memory.forget`."""
+    return _forget(engine, scope, None, scrub, dry_run=dry_run)
+
+
+def forget_items(
+    engine: Engine,
+    refs: Sequence[SetRef],
+    ids: str | Sequence[str] | None,
+    where: Where | None,
+    *,
+    scrub: Scrub | None = None,
+    dry_run: bool = False,
+) -> Receipt:
+    """Erase items by id, or all that match, in sets of one owner; see `MemorySet.forget`."""
+    if (ids is None) == (where is None):
+        raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
+    store, scope = engine.store, refs[0].scope
+    hidden = {quarantine_of(ref) for ref in refs}.intersection(store.every_set(scope))
+    if ids is None:
+        chosen = Filter.parse(where)
+        places = dict.fromkeys([*refs, *sorted(hidden, key=lambda ref: ref.name)])
+        items = [(ref, _matching(store, ref, chosen)) for ref in places]
+    else:
+        if not isinstance(ids, (str, list, tuple)):
+            raise InvalidInput(f"ids must be a str or a list of them, not {ids!r}")
+        named = [ids] if isinstance(ids, str) else list(ids)
+        wanted = [checked_name(item_id, "an item's id") for item_id in named]
+        items = [(ref, wanted) for ref in refs]
+        for ref in sorted(hidden, key=lambda ref: ref.name):
+            items.append((ref, held_as(_versions(store, ref), wanted)))
+    there = [(ref, found) for ref, found in items if found]
+    return _forget(engine, scope, there, scrub, dry_run=dry_run)
+
+
+def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:
+    after: tuple[str, int] | None = None
+    while page := store.kept(ref, after=after, limit=PAGE):
+        yield from page
+        after = (page[-1].record.id, page[-1].version)
+
+
+def _matching(store: Store, ref: SetRef, chosen: Filter | None) -> list[str]:
+    """Return the ids of items of which any version matches."""
+    found = (
+        version.record.id
+        for version in _versions(store, ref)
+        if chosen is None or chosen.matches(*facts_of(version))
+    )
+    return list(dict.fromkeys(found))
+
+
+def _forget(
+    engine: Engine,
+    scope: Scope,
+    items: Sequence[tuple[SetRef, Sequence[str]]] | None,
+    scrub: Scrub | None,
+    *,
+    dry_run: bool,
+) -> Receipt:
+    if scrub not in (None, "now", "later"):
+        raise InvalidInput(f"scrub must be 'now', 'later' or None, not {scrub!r}")
+    asked = asked_for(engine.store, scope, items)
+    erasure = Erasure(
+        scope=scope,
+        time=engine.clock(),
+        receipt=new_id(),
+        asked=wire.encode(asked),
+        whole=items is None,
+        items=items or (),
+        unsure=() if items is None else _unsure(engine.store, scope),
+        rehearse=dry_run,
+    )
+    erased = _erased(engine, erasure)
+    if not dry_run:
+        engine.recall.forget(erased.sets)
+        _tell(engine, erased)
+        if scrub == "now" or (scrub is None and _is_small(engine.store)):
+            engine.store.scrub(now=engine.clock())
+    kept = engine.store.receipt(erasure.receipt)
+    if kept is not None:
+        return receipt_of(engine.store, kept)
+    waits = [one for one in engine.store.receipts(_owners(scope)) if one.scrubbed is None]
+    unkept = Kept(
+        erasure.receipt,
+        "",
+        erasure.asked,
+        erased,
+        "erased" if waits else "scrubbed",
+        held=tuple(dict.fromkeys(words for one in waits for words in one.held)),
+        scrubbed=None if waits else erased.time,
+    )
+    return receipt_of(engine.store, unkept)
+
+
+def _unsure(store: Store, scope: Scope) -> list[int]:
+    """Return runs of a key that failed in a task: what that had read was not recorded."""
+    failed = (run for status in UNDONE for run in _runs(store, scope, status))
+    return [
+        run.id
+        for run in failed
+        if not run.forgotten
+        and (run.error is not None or store.calls(run.id, len(store.steps(run.id))))
+    ]
+
+
+def _runs(store: Store, scope: Scope, status: RunStatus) -> Iterator[Run]:
+    before: int | None = None
+    if scope.key is None:
+        return
+    while page := store.runs(scope.space, key=scope.key, status=status, before=before, limit=PAGE):
+        yield from page
+        before = page[-1].id
+
+
+def _tell(engine: Engine, erased: Erased) -> None:
+    """Keep nothing of it in RAM, and have sets that items came back to seen to.
+
+    They may be at their mark again.
+    """
+    engine.echoes.clear()
+    engine.alike.clear()
+    if erased.commit is not None and erased.marks:
+        marks = tuple(erased.marks)
+        commit = Commit(erased.commit, erased.time, adopted=False, result=None, marks=marks)
+        engine.compactions.committed((), commit)
+        engine.worker.notify()
+
+
+def _owners(scope: Scope) -> list[str]:
+    return [f"{'knowledge' if scope.key is None else 'space'} {scope.space}"]
+
+
+def _erased(engine: Engine, erasure: Erasure) -> Erased:
+    """Erase as soon as nobody runs the key."""
+    patience = Patience(erasure.scope, engine.wait_s)
+    while True:
+        try:
+            return engine.store.erase(erasure)
+        except KeyBusy as error:
+            patience.wait(error)
+
+
+def _is_small(store: Store) -> bool:
+    found = store.stats()
+    return found.file_bytes + found.wal_bytes < SMALL
+
+
+# --- receipts ---------------------------------------------------------------------------------
+
+
+def receipt_of(store: Store, kept: Kept) -> Receipt:
+    """Return a receipt as users see it."""
+    erased = kept.erased
+    return Receipt(
+        id=kept.id,
+        time=moment(erased.time),
+        commit=erased.commit,
+        asked=cast("dict[str, Value]", wire.decode(kept.asked)),
+        counts=dict(erased.counts),
+        derived=erased.derived,
+        restored=erased.restored,
+        lost=erased.lost,
+        unread=erased.unread,
+        state="pending" if kept.scrubbed is None else "scrubbed",
+        held=tuple(kept.held),
+        open=tuple(kept.open),
+        out_of_reach=tuple(_out_of_reach(store, erased)),
+    )
+
+
+def _out_of_reach(store: Store, erased: Erased) -> Iterator[OutOfReach]:
+    if erased.delivered:
+        yield OutOfReach("outputs", f"{erased.delivered} that consumers have read already")
+    if erased.shared:
+        note = f"{erased.shared} that its commits wrote and that nothing says were derived from it"
+        yield OutOfReach("items of knowledge", note)
+    unsure = [n for n in erased.unsure if (run := store.run(n)) and not run.forgotten]
+    if unsure:
+        listed = ", ".join(map(str, unsure))
+        note = (
+            f"{listed}, which failed: they may hold what they read; forget the key, or prune them"
+        )
+        yield OutOfReach("errors and durable results of runs", note)
+    paths = tuple(sorted({path for number in erased.puts for path in _paths(store, number)}))
+    if paths:
+        note = f"{len(paths)} that runs wrote which had read or written it: look at them"
+        yield OutOfReach("values in the exact tree", note, paths)
+    processes: Sequence[int] = getattr(store, "open_elsewhere", ())
+    if processes:
+        listed = ", ".join(map(str, processes))
+        note = f"of processes {listed}, which have the store open: until they read it again"
+        yield OutOfReach("RAM", note)
+    for what, note in ALWAYS:
+        yield OutOfReach(what, note)
+
+
+def _paths(store: Store, number: int) -> list[str]:
+    effects = store.effects(number)
+    put = () if effects is None else effects.put
+    return [".".join(path) for path, node in put if not node.is_object]
+
+
+def receipts_of(
+    store: Store, owners: Sequence[str], *, before: int | None, limit: int
+) -> list[Receipt]:
+    """Return receipts, the latest first."""
+    return [receipt_of(store, kept) for kept in store.receipts(owners, before=before, limit=limit)]
+
+
+def receipt_named(store: Store, receipt: str) -> Receipt:
+    """Return a receipt by its id.
+
+    Raises:
+        NotFound: The store keeps none of this id.
+    """
+    kept = store.receipt(checked_name(receipt, "a receipt's id"))
+    if kept is None:
+        raise NotFound(f"there is no receipt {receipt!r} in this memory; list them with receipts()")
+    return receipt_of(store, kept)
+
+
+def scrub(engine: Engine, owners: Sequence[str]) -> list[Receipt]:
+    """Scrub the store; return the receipts that waited for it, as they are now."""
+    store = engine.store
+    waiting = [kept.id for kept in _unfinished(store, owners)]
+    store.scrub(now=engine.clock())
+    return [receipt_of(store, kept) for one in waiting if (kept := store.receipt(one)) is not None]
+
+
+def _unfinished(store: Store, owners: Sequence[str]) -> Iterator[Kept]:
+    before: int | None = None
+    while page := store.receipts(owners, before=before, limit=PAGE):
+        yield from (kept for kept in page if kept.scrubbed is None)
+        before = page[-1].erased.commit
+
+
+def refuse_forgotten(run: Any) -> None:  # noqa: ANN401 - a run, of the store or of a listing
+    """Raise `Forgotten` for a run whose records were erased."""
+    if run.forgotten:
+        raise Forgotten(
+            f"what run {run.id} was given and did was forgotten; only its number is kept"
+        )

@@ -1,0 +1,29 @@
+"""A lock for each key that is written to just now."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+
+from fornix.store.scope import Scope
+
+
+class KeyLocks:
+    """Gives all who ask for a key the same lock; one that nobody holds on to takes no room."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._locks: weakref.WeakValueDictionary[Scope, threading.RLock] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    def of(self, scope: Scope) -> threading.RLock:
+        """Return the lock of a key."""
+        with self._mutex:
+            lock = self._locks.get(scope)
+            if lock is None:
+                lock = self._locks[scope] = threading.RLock()
+            return lock

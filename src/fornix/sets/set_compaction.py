@@ -1,0 +1,193 @@
+"""Compaction of a memory set: on demand, listed, undone; and where items come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import cast
+
+from fornix.compaction import Compacted, Given
+from fornix.compaction.lineage import Ancestor, CompactionInfo, Lineage, Undone
+from fornix.errors import CompactionChanged, NotFound
+from fornix.sets.set_options import refuse_upkeep
+from fornix.sets.set_writes import SetWrites
+from fornix.sets.writer import Call, Change
+from fornix.store import Compaction, ItemChange, StoredItem, Undo
+from fornix.store.items import Item
+from fornix.store.records import item_of
+from fornix.values import wire
+from fornix.values.storable import Value, checked_name, counted, moment
+
+LAST_ID = (1 << 63) - 1
+"""Ids of compactions go up to this."""
+
+MOST_NODES = 10_000
+"""How many items a lineage shows."""
+
+
+class SetTidying(SetWrites):
+    """A set as it is tidied."""
+
+    def compact(self, compaction: Given | None = None) -> Compacted | None:
+        """Do now one step of what the set's strategy has to do; return it, or None: nothing.
+
+        One step is one commit. Without `n`, a strategy has nothing to do while the set is below
+        its low-water mark.
+
+        Args:
+            compaction: Another strategy than the set's own, for this once.
+
+        Raises:
+            InvalidPlan, StrategyFailed: A strategy of your own failed; the set is as it was.
+            SetBusy: Somebody else compacts the set now.
+        """
+        if not self._upkeep:
+            refuse_upkeep({"compaction": compaction or "compact()"})
+        return self._writer.compact(self._ref, compaction)
+
+    def compactions(self, *, before: int | None = None, limit: int = 100) -> list[CompactionInfo]:
+        """Return the compactions of the set, the latest first; *before* an id for older ones."""
+        counted(limit, "limit", most=1000)
+        if before is not None:
+            counted(before, "before", least=0, most=LAST_ID)
+        found = self._writer.compactions(self._ref, before=before, limit=limit)
+        return [self._told(done) for done in found]
+
+    def _told(self, done: Compaction) -> CompactionInfo:
+        how = cast("dict[str, Value]", wire.decode(done.how))
+        strategy = cast("dict[str, Value]", how.pop("strategy", {}))
+        return CompactionInfo(
+            id=done.id,
+            commit=done.commit,
+            time=moment(done.time),
+            strategy=strategy,
+            by=str(how.pop("by", "")),
+            retired=len(done.retired),
+            added=tuple(self._ids(done.added)),
+            erased=done.erased,
+            undone=done.undone,
+            notes=how,
+        )
+
+    def _ids(self, rows: Sequence[int]) -> list[str]:
+        return [stored.record.id for stored, _ in self._writer.rows(rows)]
+
+    def undo(self, compaction: int) -> Undone:
+        """Bring back what a compaction retired, as it was, and remove what stood for it.
+
+        One commit. Each item has its id, value, times and importance again, and a new version.
+        What was erased since cannot come back; the answer says what.
+
+        Raises:
+            NotFound: The set has no such compaction.
+            CompactionChanged: It was undone before, what it retired is no longer kept, or what it
+                added was changed, deleted or compacted since.
+        """
+        done = self._writer.compaction(
+            counted(compaction, "a compaction's id", least=0, most=LAST_ID)
+        )
+        if done is None or done.set != self._ref:
+            raise NotFound(f"set {self.name!r} of {self._owner} has no compaction {compaction}")
+        changes: list[ItemChange] = [Undo(self._ref, compaction)]
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            return Change(changes, None)
+
+        restored, removed = self._ids(done.retired), self._writer.rows(done.added)
+        try:
+            self._writer.write(Call("undo", lambda: compaction), build)
+        except CompactionChanged as error:
+            raise self._explained(error, done) from error
+        known = set(restored)
+        missing = [
+            source
+            for stored, _ in removed
+            for source in stored.record.sources
+            if source not in known
+        ]
+        ids = tuple(stored.record.id for stored, _ in removed)
+        return Undone(tuple(restored), tuple(dict.fromkeys(missing)), ids, done.erased)
+
+    def _explained(self, error: CompactionChanged, done: Compaction) -> CompactionChanged:
+        """Return the error, with the later compaction that is to be undone first, if one is."""
+        before: int | None = None
+        while page := self._writer.compactions(self._ref, before=before, limit=100):
+            for later in page:
+                if later.id <= done.id:
+                    return error
+                if later.undone is None and (
+                    again := {*self._ids(later.retired)} & {*self._ids(done.added)}
+                ):
+                    problem = (
+                        f"item {min(again)!r}, which it added, was compacted again by "
+                        f"{later.id}; undo that first"
+                    )
+                    return CompactionChanged(done.id, problem)
+            before = page[-1].id
+        return error
+
+    # --- where items come from ----------------------------------------------------------------
+
+    def sources(self, id: str) -> list[Item]:
+        """Return the items that an item was derived from, as they were then, oldest first.
+
+        Those that are not live have `retired` set. What was erased is left out.
+
+        Raises:
+            NotFound: The set never had such an item.
+        """
+        root = self._last(id)
+        rows = [source for _, source in self._writer.sources([root.row])]
+        found = [replace(item_of(stored), retired=at) for stored, at in self._writer.rows(rows)]
+        return sorted(found, key=lambda item: (item.time, item.id))  # pyright: ignore[reportArgumentType]  complete
+
+    def lineage(self, id: str) -> Lineage:
+        """Return all that an item was derived from, to any depth, as a graph.
+
+        Raises:
+            NotFound: The set never had such an item.
+        """
+        root = self._last(id)
+        nodes, edges = [_ancestor(root, 0)], list[tuple[int, int]]()
+        places, level, depth, cut = {root.row: 0}, [root.row], 0, False
+        while level and not cut:
+            depth += 1
+            pairs = self._writer.sources(level)
+            rows = sorted({source for _, source in pairs if source not in places})
+            cut = len(nodes) + len(rows) > MOST_NODES
+            rows = rows[: MOST_NODES - len(nodes)]
+            there = {stored.row: stored for stored, _ in self._writer.rows(rows)}
+            for row in rows:
+                places[row] = len(nodes)
+                stored = there.get(row)
+                nodes.append(_erased(depth) if stored is None else _ancestor(stored, depth))
+            edges += [(places[row], places[s]) for row, s in pairs if s in places]
+            level = rows
+        return Lineage(tuple(nodes), tuple(edges), cut)
+
+    def _last(self, item_id: str) -> StoredItem:
+        checked_name(item_id, "an item's id")
+        live = self._writer.get(self._ref, [item_id], at=None)[0]
+        if live is not None:
+            return live
+        versions = self._writer.versions(self._ref, item_id)
+        if not versions:
+            raise NotFound(f"set {self.name!r} of {self._owner} has no item {item_id!r}")
+        return versions[-1][0]
+
+
+def _ancestor(stored: StoredItem, depth: int) -> Ancestor:
+    record = stored.record
+    return Ancestor(
+        record.id,
+        stored.set.name,
+        stored.version,
+        record.text,
+        depth,
+        compacted=record.compacted,
+        retired=stored.ended is not None,
+    )
+
+
+def _erased(depth: int) -> Ancestor:
+    return Ancestor("", "", 0, None, depth, retired=True, erased=True)

@@ -1,0 +1,172 @@
+"""What a caller asks of a set, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Literal, TypeAlias, cast, get_args
+
+from fornix.errors import InvalidInput
+from fornix.search.query import SearchOptions
+from fornix.search.signals import Signals
+from fornix.sets.writer import Where
+from fornix.store import (
+    Definition,
+    StoredItem,
+)
+from fornix.store.as_of import Moment, ValidAt, valid_time
+from fornix.store.filters import Filter
+from fornix.store.records import facts_of
+from fornix.values.storable import Value, checked_name, counted
+
+Execution: TypeAlias = Literal["background", "sync", "external"]
+
+EXECUTIONS: tuple[str, ...] = get_args(Execution)
+"""Who compacts a set; see `Definition.execution`."""
+
+
+def position(stored: StoredItem) -> tuple[int, int]:
+    """Return where an item stands among the items of its set."""
+    time = stored.record.time
+    return (stored.updated if time is None else time, stored.first)
+
+
+def clearing(name: str) -> Value:
+    """Return what a call that empties a set is known by, among those that delete."""
+    return [name, None, {}]
+
+
+def fits(stored: StoredItem, chosen: Filter | None) -> bool:
+    """Return whether an item matches a filter."""
+    return chosen is None or chosen.matches(*facts_of(stored))
+
+
+def checked_ids(ids: str | Sequence[str]) -> list[str]:
+    """Return ids as a list, checked."""
+    if isinstance(ids, str):
+        ids = [ids]
+    if not isinstance(ids, (list, tuple)):
+        raise InvalidInput(f"ids must be a str or a list of them, not {ids!r}")
+    wanted = list(ids)
+    return [checked_name(item_id, "an item's id") for item_id in wanted]
+
+
+def listed(value: Value) -> list[Value]:
+    """Return the list that a result is."""
+    return value if isinstance(value, list) else []
+
+
+def search_options(
+    limit: int,
+    where: Where | None,
+    at: Moment | None,
+    signals: Signals | None,
+    valid_at: ValidAt | None = None,
+) -> SearchOptions:
+    """Check what a search was asked with."""
+    if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"signals must be a Signals, not {signals!r}")
+    count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
+    return SearchOptions(count, chosen, at, signals, valid_time(valid_at))
+
+
+def definition(given: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen
+    """Return *start* with what was given, checked.
+
+    A capacity of None lifts it; the compaction is given as a set keeps it.
+    """
+    changed = {name: _CHECKS[name](value, name) for name, value in given.items()}
+    made = replace(start, **changed)  # pyright: ignore[reportArgumentType]  checked above
+    plan = made.compaction
+    counts = isinstance(plan, Mapping) and "n" in plan
+    if counts and "compaction" in given and "high_water" not in given:
+        made = replace(made, high_water=1.0)  # it says itself how much room is made
+    _check_marks(made)
+    return made
+
+
+def _check_marks(made: Definition) -> None:
+    if made.low_water > made.high_water:
+        raise InvalidInput(
+            f"low_water must not be above high_water: {made.low_water:g} is above "
+            f"{made.high_water:g}"
+        )
+    plan = made.compaction
+    limit = plan.get("limit") if isinstance(plan, Mapping) else None
+    if isinstance(limit, int) and made.capacity is not None and limit >= made.capacity:
+        raise InvalidInput(
+            f"Summarize's limit must be below the capacity: {limit} summaries do not fit into "
+            f"{made.capacity} items with room for more"
+        )
+
+
+def _capacity(given: object, what: str) -> int | None:
+    if given is None:
+        return None
+    if type(given) is not int or given < 1:
+        raise InvalidInput(
+            f"{what} must be a whole number, at least 1, not {given!r}; leave it out for a set "
+            f"without a limit, and lift the limit of a set with redefine({what}=None)"
+        )
+    return given
+
+
+def _share(given: object, what: str) -> float:
+    if type(given) not in (int, float) or not 0 < cast("float", given) <= 1:
+        raise InvalidInput(f"{what} must be a share above 0 and up to 1, not {given!r}")
+    return float(cast("float", given))
+
+
+def _execution(given: object, what: str) -> object:
+    if given not in EXECUTIONS:
+        raise InvalidInput(f"{what} must be one of {', '.join(EXECUTIONS)}, not {given!r}")
+    return given
+
+
+def _retention(given: object, what: str) -> str | int:
+    if given in ("keep", "purge"):
+        return str(given)
+    if isinstance(given, timedelta) and given > timedelta(0):
+        return given // timedelta(microseconds=1)
+    raise InvalidInput(f"{what} must be 'keep', 'purge' or a timedelta above 0, not {given!r}")
+
+
+def _signals(given: object, what: str) -> Mapping[str, float]:
+    if not isinstance(given, Signals):
+        raise InvalidInput(f"{what} must be a Signals, not {given!r}")
+    return given.to_json()
+
+
+def _as_kept(given: object, what: str) -> object:
+    _ = what
+    return given
+
+
+_CHECKS: Mapping[str, Callable[[object, str], object]] = {
+    "capacity": _capacity,
+    "capacity_tokens": _capacity,
+    "capacity_bytes": _capacity,
+    "high_water": _share,
+    "low_water": _share,
+    "execution": _execution,
+    "retention": _retention,
+    "compaction": _as_kept,
+    "signals": _signals,
+    "item_type": _as_kept,
+    "admission": _as_kept,
+}
+
+
+def refuse_upkeep(given: Mapping[str, object]) -> None:
+    """Refuse what would let a knowledge set change by itself.
+
+    Raises:
+        InvalidInput: Something is given.
+    """
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidInput(
+                f"a knowledge set takes no {name}: it changes only by explicit calls, so that "
+                "nobody who shares it loses what others rely on; use a set of a key"
+            )

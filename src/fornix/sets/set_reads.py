@@ -1,0 +1,239 @@
+"""Reads of a memory set: by id, in order, as it was, by meaning."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import overload
+
+from fornix.errors import NotFound, SetDefinitionConflict
+from fornix.search.signals import Signals
+from fornix.sets.set_options import checked_ids, definition, fits, position, search_options
+from fornix.sets.writer import Where, Writer
+from fornix.store import (
+    Define,
+    Definition,
+    SetRef,
+    StoredItem,
+)
+from fornix.store.as_of import EVER, AsOf, Moment, ValidAt, holds, valid_time
+from fornix.store.filters import Filter
+from fornix.store.items import Hits, Item
+from fornix.store.records import item_of
+from fornix.values.storable import checked_name, counted
+
+PAGE = 256
+
+
+def _is_timed(stored: StoredItem) -> bool:
+    return not stored.record.valid_from is stored.record.valid_to is None
+
+
+class SetReads:
+    """A set as it can be read: opening one writes nothing."""
+
+    _upkeep = True
+    """Whether it may have a capacity, and be compacted."""
+
+    def __init__(self, writer: Writer, ref: SetRef, asked: Mapping[str, object]) -> None:
+        self._writer, self._ref = writer, ref
+        self._asked = {name: value for name, value in asked.items() if value is not None}
+        self._define = self._definition_to_make()
+
+    def _definition_to_make(self) -> tuple[Define, ...]:
+        """Return what goes with the next add: nothing, once the set is as it was asked for.
+
+        Raises:
+            SetDefinitionConflict: The set holds items, and is otherwise.
+        """
+        given = self._asked
+        if not given:
+            return ()
+        wanted, info = definition(given), self._writer.info(self._ref)
+        if info is None:
+            return (Define(self._ref, wanted),)
+        if all(getattr(wanted, name) == getattr(info.definition, name) for name in given):
+            return ()
+        if not info.items:  # nothing in it could be meant otherwise
+            return (Define(self._ref, definition(given, start=info.definition)),)
+        raise SetDefinitionConflict(self.name, asked=given, found=info.definition)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self._owner}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SetReads) and self._ref == other._ref
+
+    def __hash__(self) -> int:
+        return hash(self._ref)
+
+    @property
+    def _owner(self) -> str:
+        scope = self._ref.scope
+        return f"knowledge {scope.space!r}" if scope.key is None else f"key {scope.key!r}"
+
+    @property
+    def name(self) -> str:
+        """Its name among the sets of its key, or of the knowledge."""
+        return self._ref.name
+
+    @property
+    def definition(self) -> Definition:
+        """What the set is kept by; of an empty one, what it will be with its next add."""
+        info = self._writer.info(self._ref)
+        if self._define and (info is None or not info.items):
+            return self._define[0].definition
+        return Definition() if info is None else info.definition
+
+    def __len__(self) -> int:
+        info = self._writer.info(self._ref)
+        return 0 if info is None else info.items
+
+    def __contains__(self, item_id: object) -> bool:
+        return isinstance(item_id, str) and self.get(item_id) is not None
+
+    def __iter__(self) -> Iterator[Item]:
+        return (item_of(stored) for stored in self._walk(newest_first=False, at=None))
+
+    @overload
+    def get(self, ids: str, *, as_of: AsOf | None = None) -> Item | None: ...
+    @overload
+    def get(
+        self, ids: builtins.list[str] | tuple[str, ...], *, as_of: AsOf | None = None
+    ) -> builtins.list[Item | None]: ...
+
+    def get(
+        self, ids: str | builtins.list[str] | tuple[str, ...], *, as_of: AsOf | None = None
+    ) -> Item | builtins.list[Item | None] | None:
+        """Return the item of an id, or None; for several ids, a list in their order."""
+        wanted = checked_ids(ids)
+        found = self._writer.get(self._ref, wanted, at=self._at(as_of))
+        if as_of is None:
+            self._writer.touch([stored for stored in found if stored is not None])
+        items = [None if stored is None else item_of(stored) for stored in found]
+        return items[0] if isinstance(ids, str) else items
+
+    def list(
+        self,
+        *,
+        where: Where | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        newest_first: bool = False,
+        as_of: AsOf | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> builtins.list[Item]:
+        """Return all items (that match *where*), by time; nothing is cut unless *limit* says so.
+
+        Args:
+            after: Id of the last item of the page before.
+            valid_at: Only facts that held then; by default all, whenever they hold.
+
+        Raises:
+            HistoryPruned: What was there at *as_of* is no longer kept.
+        """
+        chosen, at, when = Filter.parse(where), self._at(as_of), valid_time(valid_at)
+        if limit is not None:
+            limit = counted(limit, "limit", least=0)
+        start = None
+        if after is not None:
+            checked_name(after, "after")
+            last = self._writer.get(self._ref, [after], at=at)[0]
+            if last is None:
+                raise NotFound(f"set {self.name!r} has no item {after!r} to go on after")
+            start = position(last)
+        found: builtins.list[Item] = []
+        for stored in self._walk(newest_first=newest_first, at=at, after=start):
+            if limit is not None and len(found) >= limit:
+                break
+            if fits(stored, chosen) and (not isinstance(when, int) or holds(stored.record, when)):
+                found.append(item_of(stored))
+        return found
+
+    def recent(
+        self, n: int = 10, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
+    ) -> builtins.list[Item]:
+        """Return the last *n* items by time, oldest first; 0 gives none.
+
+        Facts that do not hold are left out.
+
+        Args:
+            valid_at: When they have to hold, by default now (or at *as_of*); "any": whenever.
+
+        Raises:
+            HistoryPruned: What was there at *as_of* is no longer kept.
+        """
+        counted(n, "n", least=0)
+        at, when = self._at(as_of), valid_time(valid_at)
+        newest: builtins.list[StoredItem] = []
+        for stored in self._walk(newest_first=True, at=at, page=min(n, PAGE)) if n else ():
+            if when != EVER and _is_timed(stored):
+                if when is None:
+                    when = self._writer.now() if at is None else at.time
+                if not holds(stored.record, when):
+                    continue
+            newest.append(stored)
+            if len(newest) == n:
+                break
+        return [item_of(stored) for stored in reversed(newest)]
+
+    def history(self, id: str) -> builtins.list[Item]:
+        """Return every version of an item that is kept, oldest first, also after it was deleted.
+
+        The last one has `retired` set if the item is gone, or has expired.
+        """
+        rows = self._writer.versions(self._ref, checked_name(id, "an item's id"))
+        return [replace(item_of(stored), retired=retired) for stored, retired in rows]
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        where: Where | None = None,
+        as_of: AsOf | None = None,
+        signals: Signals | None = None,
+        valid_at: ValidAt | None = None,
+    ) -> Hits:
+        """Return the items that answer *query* best, by words, meaning and signals.
+
+        Deterministic; ties by id. A filter hides items, it never changes a score; so does time:
+        what does not hold is left out.
+
+        Args:
+            as_of: Search what was there at a moment of the past.
+            valid_at: When facts have to hold, by default now (or at *as_of*); "any": whenever.
+
+        Raises:
+            HistoryPruned: What was there at *as_of* is no longer kept.
+            InvalidFilter: *where* cannot be understood.
+            InvalidInput: *query* is not a str, or *limit* not 1..1,000.
+        """
+        options = search_options(limit, where, self._at(as_of), signals, valid_at)
+        return self._writer.search([self._ref], query, options)
+
+    def _at(self, as_of: AsOf | None) -> Moment | None:
+        return None if as_of is None else self._writer.moment_of(as_of)
+
+    def _walk(
+        self,
+        *,
+        newest_first: bool,
+        at: Moment | None,
+        after: tuple[int, int] | None = None,
+        page: int = PAGE,
+    ) -> Iterator[StoredItem]:
+        while found := self._writer.page(
+            self._ref, after=after, limit=page, newest_first=newest_first, at=at
+        ):
+            yield from found
+            if len(found) < page:
+                return
+            after = position(found[-1])
+
+    def _live(self, item_id: str) -> StoredItem:
+        stored = self._writer.get(self._ref, [checked_name(item_id, "an item's id")], at=None)[0]
+        if stored is None:
+            raise NotFound(f"set {self.name!r} of {self._owner} has no item {item_id!r}")
+        return stored

@@ -1,0 +1,438 @@
+"""Changes of a memory set: each call is atomic, and durable when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import EllipsisType
+from typing import Literal, TypeAlias
+
+from fornix.compaction import Given
+from fornix.errors import InvalidInput, StaleItem
+from fornix.search.signals import Signals
+from fornix.sets.admission.barrier import (
+    Adding,
+    Barrier,
+    OnRejected,
+    added,
+    check_on_rejected,
+    check_update,
+)
+from fornix.sets.admission.quarantine import Quarantine
+from fornix.sets.admission.rules import plans
+from fornix.sets.admission.verdicts import ACCEPT, Added, Rule, Verdict
+from fornix.sets.forgetting import Receipt, Scrub, forget_items
+from fornix.sets.set_options import Execution, checked_ids, definition, fits, refuse_upkeep
+from fornix.sets.set_reads import SetReads
+from fornix.sets.writer import Call, Change, Ruled, Where
+from fornix.store import (
+    Add,
+    Define,
+    Definition,
+    ItemChange,
+    Record,
+    Replace,
+    Retire,
+    Screened,
+    StoredItem,
+)
+from fornix.store.filters import Filter
+from fornix.store.items import Item
+from fornix.store.records import as_passed, item_of
+from fornix.values.storable import Value, checked, checked_name
+
+OnExisting: TypeAlias = Literal["error", "keep", "update"]
+"""What `add` does with an id that is taken: refuse it, skip the item, or replace the other."""
+
+
+class SetWrites(SetReads):
+    """A set as it can be changed."""
+
+    def add(  # noqa: PLR0913 - everything that may be known of an item; all but the value by name
+        self,
+        value: object,
+        *,
+        id: str | None = None,
+        text: str | None = None,
+        time: datetime | None = None,
+        metadata: Mapping[str, object] | None = None,
+        importance: float = 0.0,
+        speaker: str | None = None,
+        role: str | None = None,
+        session: str | None = None,
+        expire_at: datetime | None = None,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        on_existing: OnExisting = "error",
+        idempotency_key: str | None = None,
+    ) -> str:
+        """Add one item; return its id.
+
+        In a set with rules of admission that may be the id of an item that says the same, or the
+        one that the item has in `quarantine`; `admit` tells before.
+        With an *idempotency_key* a second call changes nothing and returns the first one's id.
+
+        Args:
+            expire_at: From then on it is in no read of the present.
+            valid_from: When what it says begins to hold; None: it always did.
+            valid_to: When that ends to hold; None: it does not.
+
+        Raises:
+            DuplicateItem: The id is taken, and *on_existing* is "error".
+            IdempotencyConflict: The key was used before with other arguments.
+            InvalidInput: Something passed cannot be stored.
+            Rejected: A rule of the set keeps it out.
+            SetFull, KeyFull: A limit was reached.
+        """
+        item = (
+            value
+            if isinstance(value, Item)
+            else Item(
+                value,
+                id,
+                text,
+                metadata or {},
+                importance,
+                speaker,
+                role,
+                session,
+                time,
+                expire_at=expire_at,
+                valid_from=valid_from,
+                valid_to=valid_to,
+            )
+        )
+        return self._add([item], on_existing, idempotency_key)[0]
+
+    def add_many(
+        self,
+        items: Sequence[object],
+        *,
+        on_existing: OnExisting = "error",
+        on_rejected: OnRejected = "error",
+        idempotency_key: str | None = None,
+    ) -> Added:
+        """Add items in one commit: all of them, or none; return their ids in order.
+
+        Args:
+            on_rejected: "skip" leaves out what a rule of the set rejects; the list that is
+                returned says what, and why (`Added.skipped`).
+
+        Raises:
+            Rejected: A rule keeps an item out, and *on_rejected* is "error".
+        """
+        if type(items) not in (list, tuple):
+            raise InvalidInput("add_many takes a list of values or Items; add() takes one")
+        made = [item if isinstance(item, Item) else Item(item) for item in items]
+        return self._add(made, on_existing, idempotency_key, on_rejected)
+
+    def add_back(self, items: Sequence[Item], *, on_existing: OnExisting = "error") -> list[str]:
+        """Add items that were in a set before, as an import of an export does.
+
+        As `add_many`, but no rule of admission is asked: they were, when the items came first.
+        """
+        return self._add(list(items), on_existing, None, checked=False)
+
+    def _add(
+        self,
+        items: list[Item],
+        on_existing: OnExisting,
+        idempotency_key: str | None,
+        on_rejected: OnRejected = "error",
+        *,
+        checked: bool = True,
+    ) -> Added:
+        check_on_rejected(on_rejected)
+        _check_adding(items, on_existing)
+
+        def arguments() -> Value:
+            skips: list[Value] = [] if on_rejected == "error" else [on_rejected]
+            return [self.name, on_existing, [as_passed(item) for item in items], *skips]
+
+        defined = True
+
+        def build(new_id: Callable[[], str]) -> Change:
+            nonlocal defined
+            if self._define:  # others may have added to the set since it was opened
+                self._define = self._definition_to_make()
+            pairs = [(new_id() if item.id is None else item.id, item) for item in items]
+            while (ruled := self._ruled()) is not None and checked:
+                change = self._checked(ruled, pairs, on_existing, on_rejected, new_id)
+                if change is not None:
+                    defined = bool(change.define) or not self._define
+                    return change
+            passed = [] if ruled is None else [Screened(self._ref, ruled.kept)]
+            records = self._writer.records(pairs)
+            ids: list[Value] = [item_id for item_id, _ in pairs]
+            if on_existing == "error":
+                changes = [
+                    Add(self._ref, record, fresh=item.id is None)
+                    for record, item in zip(records, items, strict=True)
+                ]
+                return Change(changes, ids, self._define, screened=passed)
+            merged = self._merged(records, on_existing)
+            return Change(merged, ids, self._define, retry=True, screened=passed)
+
+        answer = self._writer.write(Call("add", arguments, idempotency_key), build)
+        if defined:
+            self._define = ()
+        return added(answer)
+
+    def _ruled(self) -> Ruled | None:
+        return self._writer.rules(self._ref, self._define[0].definition if self._define else None)
+
+    def _checked(
+        self,
+        ruled: Ruled,
+        pairs: Sequence[tuple[str, Item]],
+        on_existing: OnExisting,
+        on_rejected: OnRejected,
+        new_id: Callable[[], str],
+    ) -> Change | None:
+        """Return what the rules of the set make of a call that adds items; see `Adding`."""
+        live: dict[str, StoredItem] = {}
+        if on_existing != "error":
+            ids = [item_id for item_id, _ in pairs]
+            if len(set(ids)) != len(ids):
+                raise InvalidInput("one call names an id twice; merge those items first")
+            found = self._writer.get(self._ref, ids, at=None)
+            live = {stored.record.id: stored for stored in found if stored is not None}
+        adding = Adding(
+            writer=self._writer,
+            ref=self._ref,
+            ruled=ruled,
+            pairs=pairs,
+            live=live,
+            keep=on_existing == "keep",
+            on_rejected=on_rejected,
+            new_id=new_id,
+        )
+        return adding.change(self._define, retry=on_existing != "error")
+
+    def admit(self, value: object) -> Verdict:
+        """Return what the rules of the set say of a value, or an `Item`; stores nothing.
+
+        What is added meanwhile may change the answer.
+        """
+        item = value if isinstance(value, Item) else Item(value)
+        info = self._writer.info(self._ref)
+        kept = self.definition.admission if info is None else info.definition.admission
+        ruled = self._writer.rules(self._ref, replace(self.definition, admission=kept))
+        item_id = "(new)" if item.id is None else checked_name(item.id, "an item's id")
+        record = self._writer.records([(item_id, item)])[0]
+        return (
+            ACCEPT
+            if ruled is None
+            else Barrier(self._writer, self._ref, ruled).judge([(item, record)])[0]
+        )
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What the rules of the set keep out of it until somebody decides."""
+        return Quarantine(self._writer, self._ref.scope, self.name)
+
+    def _merged(self, records: Sequence[Record], on_existing: OnExisting) -> list[ItemChange]:
+        """Return changes that add what is new, and keep or replace what is there."""
+        latest = {record.id: record for record in records}
+        if len(latest) != len(records):
+            raise InvalidInput("one call names an id twice; merge those items first")
+        live = self._writer.get(self._ref, list(latest), at=None)
+        changes: list[ItemChange] = []
+        for record, stored in zip(latest.values(), live, strict=True):
+            if stored is None:
+                changes.append(Add(self._ref, record))
+            elif on_existing == "update":
+                changes.append(Replace(self._ref, stored.version, record))
+        return changes
+
+    def update(  # noqa: PLR0913 - what may be changed, all by name
+        self,
+        id: str,
+        value: object = ...,
+        *,
+        text: str | EllipsisType | None = ...,
+        time: datetime | EllipsisType = ...,
+        metadata: Mapping[str, object] | EllipsisType = ...,
+        importance: float | EllipsisType = ...,
+        speaker: str | EllipsisType | None = ...,
+        role: str | EllipsisType | None = ...,
+        session: str | EllipsisType | None = ...,
+        expire_at: datetime | EllipsisType | None = ...,
+        valid_from: datetime | EllipsisType | None = ...,
+        valid_to: datetime | EllipsisType | None = ...,
+        if_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Item:
+        """Change what is passed of an item, as a new version of it; return that.
+
+        What is left out (``...``) stays; a new *value* without *text* brings its own text.
+
+        Raises:
+            NotFound: There is no live item of this id.
+            StaleItem: *if_version* is given, and is not its version.
+            Rejected: A rule of the set would not have it so.
+        """
+        given = {
+            "value": value,
+            "text": text,
+            "time": time,
+            "metadata": metadata,
+            "importance": importance,
+            "speaker": speaker,
+            "role": role,
+            "session": session,
+            "expire_at": expire_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+        }
+        changes = {name: new for name, new in given.items() if new is not ...}
+        made: list[Item] = []
+        if "value" in changes and "text" not in changes:
+            changes["text"] = None
+
+        def arguments() -> Value:
+            names: list[Value] = [*sorted(changes)]
+            asked = as_passed(replace(Item(value=None), **changes))
+            return [self.name, id, names, if_version, asked]
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            stored = self._live(id)
+            if if_version is not None and stored.version != if_version:
+                raise StaleItem(id, expected=if_version, found=stored.version)
+            item = replace(item_of(stored), **changes)
+            made[:] = [replace(item, version=stored.version + 1)]
+            record = self._writer.records([(id, item)])[0]
+            change = Replace(self._ref, stored.version, record)
+            screened = self._screened(item, record)
+            return Change([change], id, retry=if_version is None, screened=screened)
+
+        self._writer.write(Call("update", arguments, idempotency_key), build)
+        if made and made[0].expire_at is not None:  # it may be over by now, and then is not found
+            now = self._writer.get(self._ref, [id], at=None)[0]
+            return made[0] if now is None else item_of(now)
+        return item_of(self._live(id))
+
+    def _screened(self, item: Item, record: Record, *, beside: str = "") -> list[Screened]:
+        """Check what takes the place of an item that is there; see `check_update`."""
+        while (ruled := self._writer.rules(self._ref, None)) is not None:
+            screened = check_update(
+                self._writer, self._ref, ruled, item=item, record=record, beside=beside
+            )
+            if screened is not None:
+                return [screened]
+        return []
+
+    def delete(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        idempotency_key: str | None = None,
+    ) -> int:
+        """Retire items by id, or all that match *where*; return how many there were.
+
+        They are gone from every read of the present; `history`, ``as_of=`` and undo keep them.
+        Ids that are not there are not counted.
+        """
+        if (ids is None) == (where is None):
+            raise InvalidInput("delete takes ids or where=, one of them; clear() empties the set")
+        wanted = None if ids is None else checked_ids(ids)
+        chosen = Filter.parse(where)
+
+        def arguments() -> Value:
+            return [self.name, list(wanted) if wanted is not None else None, checked(where)]
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            if wanted is not None:
+                found = [s for s in self._writer.get(self._ref, wanted, at=None) if s is not None]
+            else:
+                found = [s for s in self._walk(newest_first=False, at=None) if fits(s, chosen)]
+            unique = {stored.record.id: stored.version for stored in found}
+            changes = [Retire(self._ref, item_id, version) for item_id, version in unique.items()]
+            return Change(changes, len(changes), retry=True)
+
+        answer = self._writer.write(Call("delete", arguments, idempotency_key), build)
+        return answer if isinstance(answer, int) else 0
+
+    def clear(self, *, idempotency_key: str | None = None) -> int:
+        """Retire every item; return how many there were. The set and its definition stay."""
+        return self.delete(where={}, idempotency_key=idempotency_key)
+
+    def forget(
+        self,
+        ids: str | Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Erase items by id, or all of which a version matches *where*: for good.
+
+        Every version of them goes, what was derived from them, and the records of ended runs that
+        wrote or read them. Sources that only a summary now gone stood for come back.
+
+        Args:
+            scrub: "now": also remove what is left in files; "later": leave that to
+                `Memory.scrub`. None: now, if the store is under 200 MB.
+            dry_run: Only count.
+
+        Raises:
+            Unusable: Inside a batch or an action: it is a commit of its own.
+        """
+        engine = self._writer.alone("forget")
+        return forget_items(engine, [self._ref], ids, where, scrub=scrub, dry_run=dry_run)
+
+    def redefine(  # noqa: PLR0913 - what a set is opened with, all by name
+        self,
+        *,
+        capacity: int | EllipsisType | None = ...,
+        compaction: Given | None = None,
+        capacity_tokens: int | EllipsisType | None = ...,
+        capacity_bytes: int | EllipsisType | None = ...,
+        high_water: float | None = None,
+        low_water: float | None = None,
+        execution: Execution | None = None,
+        retention: Literal["keep", "purge"] | timedelta | None = None,
+        signals: Signals | None = None,
+        admission: Sequence[Rule | Callable[..., object]] | None = None,
+    ) -> Definition:
+        """Change the definition of a set; what is left out stays. A capacity of None lifts it.
+
+        What is over a smaller capacity is dealt with by the next add. New rules of *admission*
+        are for what is added from then on; an empty list lifts them.
+        """
+        capacities = {
+            "capacity": capacity,
+            "capacity_tokens": capacity_tokens,
+            "capacity_bytes": capacity_bytes,
+        }
+        given = {
+            "compaction": None if compaction is None else self._writer.kept(compaction),
+            "high_water": high_water,
+            "low_water": low_water,
+            "execution": execution,
+            "retention": retention,
+            "signals": signals,
+            "admission": None if admission is None else plans(admission),
+        }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        chosen |= {name: most for name, most in capacities.items() if most is not ...}
+        if not self._upkeep:
+            refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
+
+        def build(_new_id: Callable[[], str]) -> Change:
+            new = definition(chosen, start=self.definition)
+            return Change([], None, [Define(self._ref, new, replace=True)])
+
+        self._writer.write(Call("redefine", lambda: None), build)
+        self._define = ()
+        return self.definition
+
+
+def _check_adding(items: Sequence[Item], on_existing: object) -> None:
+    if on_existing not in ("error", "keep", "update"):
+        raise InvalidInput(f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}")
+    for item in items:
+        if item.id is not None:
+            checked_name(item.id, "an item's id")

@@ -1,0 +1,499 @@
+"""Where the changes of a memory go: the promise a set and a tree write to, and its plain keeper.
+
+`CommitWriter` makes each call a commit; a batch and, in an action, a run gather calls instead.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from fornix.compaction import CALLED, Compacted, Compactions, Given, kept
+from fornix.errors import DuplicateItem, SetMoved, StaleItem
+from fornix.events.memory_events import Listeners
+from fornix.search.embedding_worker import EmbeddingWorker
+from fornix.search.item_cache import Echoes
+from fornix.search.near_duplicates import Alike, Probe
+from fornix.search.query import Recall, SearchOptions
+from fornix.sets.key_locks import KeyLocks
+from fornix.store import (
+    Batch,
+    Commit,
+    Compaction,
+    Define,
+    Definition,
+    ItemChange,
+    Limits,
+    Record,
+    Scope,
+    Screened,
+    SetInfo,
+    SetRef,
+    Store,
+    StoredItem,
+    records_of,
+    unscreened,
+)
+from fornix.store.as_of import AsOf, Moment, check_set, expired, moment_of
+from fornix.store.definition import Plan
+from fornix.store.items import Hits, Item
+from fornix.store.records import Recorder
+from fornix.store.scope import is_hidden
+from fornix.values import wire
+from fornix.values.ids import derived_ids, new_id
+from fornix.values.storable import Value, checked_name, moment
+
+KNOWN = 4_096
+"""Sets whose rules are remembered."""
+
+Where: TypeAlias = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one call changes, and what it answers.
+
+    Attributes:
+        retry: Built on what was read: when that has moved on, building it again is right.
+        screened: What it adds was checked by; when that has moved on, it is built again.
+        whole: It rests on all that the sets in *screened* held, so that it is never mended.
+    """
+
+    items: Sequence[ItemChange]
+    result: Value
+    define: Sequence[Define] = ()
+    retry: bool = False
+    screened: Sequence[Screened] = ()
+    whole: bool = False
+
+
+@dataclass(slots=True)
+class Ruled:
+    """The rules that what is added to a set is checked by.
+
+    Attributes:
+        kept: Those that its definition names; None: it names none.
+        rules: Those, or else the memory's.
+        read: The rules as `fornix.sets.admission` has read them.
+    """
+
+    kept: Sequence[Plan] | None
+    rules: Sequence[Plan]
+    read: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as the user made it: how a repetition under one idempotency key is recognised."""
+
+    name: str
+    arguments: Callable[[], Value]
+    idempotency_key: str | None = None
+
+
+class Writer(Protocol):
+    """Where a set's changes go: a commit of their own, or a batch; reads see what it wrote."""
+
+    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+        """Build a change (given a maker of ids), keep it, and return its result."""
+        ...
+
+    def records(self, items: Sequence[tuple[str, Item]]) -> list[Record]:
+        """Return what a store keeps of items."""
+        ...
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
+        """Return live versions that have not expired, in the order asked."""
+        ...
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: Moment | None,
+    ) -> list[StoredItem]:
+        """Return up to *limit* items that have not expired, by (time, first)."""
+        ...
+
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """Return every version of an id, and when each was retired, or expired."""
+        ...
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """Return the set as it is now; its items are those that have not expired."""
+        ...
+
+    def sets(self, scope: Scope) -> list[str]:
+        """Return the names of the sets of *scope*, sorted."""
+        ...
+
+    def moment_of(self, as_of: AsOf) -> Moment:
+        """Return the moment that *as_of* means."""
+        ...
+
+    def now(self) -> int:
+        """Return the time by which it is judged what has expired and what holds."""
+        ...
+
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
+        """Search sets together: those named, or all of a scope."""
+        ...
+
+    def touch(self, items: Sequence[StoredItem]) -> None:
+        """Note that items were read."""
+        ...
+
+    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+        """Return the rules of a set; None as far as is known: it has none.
+
+        Args:
+            own: How the set is to be defined, if nothing was added to it yet.
+        """
+        ...
+
+    def still(self, ref: SetRef, ruled: Ruled) -> bool:
+        """Return whether these are still the rules of a set; else they are looked up again."""
+        ...
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """Return items that each probe may be looking for, and the row up to which all count."""
+        ...
+
+    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """Return what searches of *scope*, or of knowledge, gave lately, and whose it is."""
+        ...
+
+    def hidden(self, scope: Scope) -> list[str]:
+        """Return the names of the sets of *scope* that fornix keeps for itself."""
+        ...
+
+    def alone(self, what: str) -> Engine:
+        """Return what does *what*, which is a commit of its own.
+
+        Raises:
+            Unusable: What is done here is committed together.
+        """
+        ...
+
+    def kept(self, compaction: Given) -> str | Plan:
+        """Return how a set keeps what it is compacted by."""
+        ...
+
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """Do one step of a set's compaction; None: there is nothing to do."""
+        ...
+
+    def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
+        """Return compactions of a set, the latest first."""
+        ...
+
+    def compaction(self, number: int) -> Compaction | None:
+        """Return a compaction, or None."""
+        ...
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what versions were derived from: (row, source's row)."""
+        ...
+
+    def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
+        """Return versions that are kept, and when each was retired."""
+        ...
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What an open memory works with; made once by `Memory.open`, shared by all its handles.
+
+    Attributes:
+        expects: Notes that say which embedder this memory's space and knowledge remember.
+        wait_s: How long a call tries again while others change what it is based on.
+        lanes: A lock per key: its outside writes to the exact tree go one after the other.
+        listeners: Who is told of memory events.
+        admission: Rules for the sets of keys that name none themselves.
+        ruled: The rules of sets, as far as is known: of the others, and where the rules are others
+            by now, the store refuses what is added. None: to be looked up.
+        echoes: What searches gave lately.
+        owners: Names under which runners held leases that are closed by now; the next one takes
+            such a name, since the store keeps a file open for each.
+    """
+
+    store: Store
+    recorder: Recorder
+    recall: Recall
+    alike: Alike
+    worker: EmbeddingWorker
+    compactions: Compactions
+    clock: Callable[[], int]
+    limits: Limits | None
+    wait_s: float
+    expects: tuple[tuple[str, str], ...] = ()
+    lanes: KeyLocks = field(default_factory=KeyLocks)
+    listeners: Listeners = field(default_factory=Listeners)
+    owners: deque[str] = field(default_factory=deque[str])
+    admission: Sequence[Plan] = ()
+    ruled: dict[SetRef, Ruled | None] = field(default_factory=dict[SetRef, "Ruled | None"])
+    echoes: Echoes = field(default_factory=Echoes)
+
+    def op(self, scope: Scope, idempotency_key: str) -> bytes:
+        """Return the name of the op that a caller's idempotency key stands for."""
+        checked_name(idempotency_key, "an idempotency key")
+        return wire.digest(
+            ["idempotency key", scope.space, scope.key, idempotency_key], salt=self.store.salt()
+        )
+
+    def request(self, plain: Value) -> bytes:
+        """Return the digest that tells a request from others."""
+        return wire.digest(plain, salt=self.store.salt())
+
+    def lane(self, scope: Scope) -> threading.RLock:
+        """Return the lock of a key."""
+        return self.lanes.of(scope)
+
+    def written(self, items: Sequence[ItemChange], commit: Commit) -> None:
+        """Have what waits for its vectors embedded, and what is full compacted, after a commit."""
+        if any(record.vectors is None for item in items for record in records_of(item)):
+            self.worker.notify()
+        self.compactions.committed(items, commit)
+
+    def moved(self, batch: Batch) -> None:
+        """Look up again what *batch* was checked by, and against: it was refused."""
+        for ref in {*unscreened(batch), *(s.set for s in batch.screened or ())}:
+            self.ruled[ref] = None
+            self.alike.forget(ref)
+
+
+class Reads:
+    """The reads of a writer that has nothing of its own: straight from the store."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def now(self) -> int:
+        """See `Writer.now`."""
+        return self._engine.clock()
+
+    def _is_gone(self, stored: StoredItem, at: Moment | None) -> bool:
+        """Whether an item has expired; the clock is asked only where one can."""
+        if stored.record.expires is None:
+            return False
+        return expired(stored.record, self.now() if at is None else at.time)
+
+    def records(self, items: Sequence[tuple[str, Item]]) -> list[Record]:
+        """See `Writer.records`."""
+        return self._engine.recorder.records(items, now=self._engine.clock())
+
+    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
+        """See `Writer.get`."""
+        store = self._engine.store
+        if at is not None:
+            check_set(store, ref, at)
+        found = store.get(ref, ids, at=None if at is None else at.commit)
+        return [None if s is None or self._is_gone(s, at) else s for s in found]
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None,
+        limit: int,
+        newest_first: bool,
+        at: Moment | None,
+    ) -> list[StoredItem]:
+        """See `Writer.page`."""
+        store, commit = self._engine.store, None if at is None else at.commit
+        if at is not None:
+            check_set(store, ref, at)
+        kept: list[StoredItem] = []
+        while True:
+            wanted = limit - len(kept)
+            some = store.page(ref, after=after, limit=wanted, newest_first=newest_first, at=commit)
+            kept += [stored for stored in some if not self._is_gone(stored, at)]
+            if len(kept) >= limit or len(some) < wanted:
+                return kept
+            time = some[-1].record.time
+            after = some[-1].updated if time is None else time, some[-1].first
+
+    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.versions`."""
+        return self._retired(self._engine.store.versions(ref, item_id))
+
+    def _retired(self, found: Sequence[StoredItem]) -> list[tuple[StoredItem, datetime | None]]:
+        store = self._engine.store
+        commits = {s.ended for s in found if s.ended is not None}
+        times = {commit: store.time_of(commit) for commit in commits}
+        ends: list[tuple[StoredItem, datetime | None]] = []
+        for stored in found:
+            end = None if stored.ended is None else times[stored.ended]
+            if end is None and self._is_gone(stored, None):
+                end = stored.record.expires
+            ends.append((stored, None if end is None else moment(end)))
+        return ends
+
+    def kept(self, compaction: Given) -> str | Plan:
+        """See `Writer.kept`."""
+        return kept(compaction, self._engine.compactions.known)
+
+    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
+        """See `Writer.compact`."""
+        return self._engine.compactions.step(ref, by=CALLED, given=compaction)
+
+    def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
+        """See `Writer.compactions`."""
+        return self._engine.store.compactions(ref, before=before, limit=limit)
+
+    def compaction(self, number: int) -> Compaction | None:
+        """See `Writer.compaction`."""
+        return self._engine.store.compaction(number)
+
+    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """See `Writer.sources`."""
+        return self._engine.store.links(rows)
+
+    def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
+        """See `Writer.rows`."""
+        return self._retired(self._engine.store.stored(rows))
+
+    def info(self, ref: SetRef) -> SetInfo | None:
+        """See `Writer.info`."""
+        info = self._engine.store.set_info(ref)
+        if info is None or info.expiring is None or info.expiring > (now := self.now()):
+            return info
+        gone = self._engine.store.out_of_time(info.number, now=now, valid_at=None)
+        return replace(info, items=info.items - len(gone))
+
+    def sets(self, scope: Scope) -> list[str]:
+        """See `Writer.sets`."""
+        return [i.ref.name for i in self._engine.store.set_infos(scope) if not is_hidden(i.ref)]
+
+    def hidden(self, scope: Scope) -> list[str]:
+        """See `Writer.hidden`."""
+        return [i.ref.name for i in self._engine.store.set_infos(scope) if is_hidden(i.ref)]
+
+    def moment_of(self, as_of: AsOf) -> Moment:
+        """See `Writer.moment_of`."""
+        return moment_of(self._engine.store, as_of, now=self.now())
+
+    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
+        """See `Writer.search`."""
+        found = self._engine.recall.search(sets, query, options, now=self.now())
+        self._engine.echoes.note(sets, found)
+        return found
+
+    def touch(self, items: Sequence[StoredItem]) -> None:
+        """See `Writer.touch`."""
+        self._engine.recall.touch([s.first for s in items])
+
+    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
+        """See `Writer.rules`."""
+        engine = self._engine
+        default = () if ref.scope.key is None else engine.admission
+        if own is None:
+            if ref not in engine.ruled and not default:
+                return None
+            known = engine.ruled.get(ref)
+            if known is not None:
+                return known
+            info = self.info(ref)
+            own = None if info is None else info.definition
+        kept = None if own is None else own.admission
+        if kept is None and not default:
+            engine.ruled.pop(ref, None)
+            return None
+        if len(engine.ruled) >= KNOWN:
+            engine.ruled.clear()
+        ruled = engine.ruled[ref] = Ruled(kept, default if kept is None else kept)
+        return ruled
+
+    def still(self, ref: SetRef, ruled: Ruled) -> bool:
+        """See `Writer.still`."""
+        info = self.info(ref)
+        same = info is None or Screened(ref, ruled.kept).knows(info.definition)
+        if not same:
+            self._engine.ruled[ref] = None
+        return same
+
+    def alike(
+        self, ref: SetRef, probes: Sequence[Probe]
+    ) -> tuple[int | None, list[list[StoredItem]]]:
+        """See `Writer.alike`."""
+        past, found = self._engine.alike.find(ref, probes)
+        return past, self._there(found)
+
+    def _there(self, found: Sequence[Sequence[StoredItem]]) -> list[list[StoredItem]]:
+        """Return those items that did not expire."""
+        now = self._engine.clock()
+        return [[s for s in items if not expired(s.record, now)] for items in found]
+
+    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """See `Writer.echoes`."""
+        return self._engine.echoes.of(scope)
+
+    def alone(self, what: str) -> Engine:
+        """See `Writer.alone`."""
+        _ = what
+        return self._engine
+
+
+class CommitWriter(Reads):
+    """Makes each call a commit of its own: atomic, durable when it returns."""
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        super().__init__(engine)
+        self._scope = scope
+
+    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+        """See `Writer.write`."""
+        engine, op, request = self._engine, None, None
+        if call.idempotency_key is not None:
+            op = engine.op(self._scope, call.idempotency_key)
+            request = engine.request([call.name, call.arguments()])
+            earlier = engine.store.adopted(op, request=request, label=call.idempotency_key)
+            if earlier is not None:
+                return earlier.result
+        deadline = time.monotonic() + engine.wait_s
+        while True:
+            change = build(new_id if op is None else derived_ids(op))
+            if not (change.items or change.define or op):
+                return change.result
+            batch = Batch(
+                scope=self._scope,
+                time=engine.clock(),
+                op=op,
+                request=request,
+                label=call.idempotency_key or "",
+                expects=engine.expects if change.items else (),
+                define=change.define,
+                items=change.items,
+                screened=change.screened if change.items else (),
+                limits=engine.limits,
+                result=change.result if op is not None else None,
+            )
+            try:
+                commit = self._commit(batch, deadline)
+            except (StaleItem, DuplicateItem):
+                if not change.retry or time.monotonic() > deadline:
+                    raise
+                continue
+            except SetMoved:
+                engine.moved(batch)
+                if time.monotonic() > deadline:
+                    raise
+                continue
+            return commit.result if commit.adopted else change.result
+
+    def _commit(self, batch: Batch, deadline: float) -> Commit:
+        """Commit one call; a writer that can make room in a full set does so first."""
+        _ = deadline
+        commit = self._engine.store.commit(batch)
+        self._engine.written(batch.items, commit)
+        return commit

@@ -1,0 +1,496 @@
+"""MemoryObject: a cursor into an exact tree, the same over an overlay and over a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from fornix.errors import CompareFailed, InvalidInput, InvalidPath, ObjectInTheWay, TreeConflict
+from fornix.state.paths import MemoryKind, MemoryRef, Place, Places, Resolver, Spelling
+from fornix.state.tree_values import MISSING, Branch, Expiry, Mark, asked, lasting
+from fornix.store.as_of import AsOf
+from fornix.values.storable import Value, microseconds
+
+if TYPE_CHECKING:
+    from fornix.state.overlay import Overlay
+
+Result = TypeVar("Result")
+
+
+class ExactMemory(Protocol):
+    """What a MemoryObject works on: an `Overlay`, or a memory where each call is a commit."""
+
+    @property
+    def kind(self) -> MemoryKind:
+        """Which exact memory it is."""
+        ...
+
+    @property
+    def places(self) -> Places:
+        """Its parsed paths."""
+        ...
+
+    @property
+    def resolver(self) -> Resolver | None:
+        """What finds the memory that a reference to another kind points into."""
+        ...
+
+    @property
+    def home(self) -> object:
+        """Equal for all handles of one memory."""
+        ...
+
+    def has(self, place: Place) -> bool:
+        """Return whether a value or an object is at *place*."""
+        ...
+
+    def read(self, place: Place) -> Value | Mark:
+        """Return a copy of the value at *place*, or what is there instead."""
+        ...
+
+    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
+        """Put *value* at *place*."""
+        ...
+
+    def look(self, operation: Callable[[Overlay], Result]) -> Result:
+        """Return what *operation* reads from one unmoving state of the memory."""
+        ...
+
+    def change(
+        self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
+    ) -> Result:
+        """Return what *operation* does, all of it or nothing.
+
+        Args:
+            request: What was asked for, to tell a repetition from another request.
+        """
+        ...
+
+    def once(self, idempotency_key: str) -> ExactMemory:
+        """Return the same memory, for one change that is done once whatever happens."""
+        ...
+
+    def past(self, as_of: AsOf) -> ExactMemory:
+        """Return the same memory as it was at a moment."""
+        ...
+
+
+class MemoryObject:
+    """A place in an exact memory, usually an object, and the way to all below it.
+
+    Paths lead on from here: dotted text, or a tuple of names, which may then hold dots. The empty
+    path is the object itself. Values are copied in and out: changing what was passed or returned
+    changes nothing. A call that raises has changed nothing. Writes last until their *ttl* has
+    passed, or until *expires_at*; without either, for good, or as long as the memory says.
+    The cursor of what was deleted stays valid; writing through it makes the object again.
+
+    Every method that takes a path raises `InvalidPath`, or `TooLarge` where it is too long.
+    """
+
+    __slots__ = ("_below", "_memory", "_place")
+
+    def __init__(self, memory: ExactMemory, place: Place | None = None) -> None:
+        self._memory = memory
+        self._place = place or memory.places.root
+        self._below = self._place.below
+
+    @property
+    def path(self) -> Spelling:
+        """From the root to here: dotted text, or a tuple where a name holds a dot."""
+        return self._place.ref.path
+
+    @property
+    def kind(self) -> MemoryKind:
+        """The memory it is in."""
+        return self._memory.kind
+
+    @property
+    def ref(self) -> MemoryRef:
+        """A reference to this place."""
+        return self._place.ref
+
+    def __repr__(self) -> str:
+        return f"<MemoryObject {self.kind} {self.path!r}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MemoryObject):
+            return NotImplemented
+        return self._is_beside(other) and self._place.path == other._place.path
+
+    def __hash__(self) -> int:
+        return hash(self._place.path)
+
+    def __bool__(self) -> bool:
+        """Return True, for an empty object too: it is something that was found."""
+        return True
+
+    # --- reading ---
+
+    def get(self, path: Spelling | MemoryRef | dict[str, Any] = "", default: object = None) -> Any:  # noqa: ANN401 - as flink-agents published it: a value is of the type it was set with
+        """Return the value at *path*, a MemoryObject if an object is there, else *default*.
+
+        Args:
+            path: From here; or a reference, also in its form as JSON: from the root.
+
+        Raises:
+            InvalidInput: A reference to the other memory, which cannot be reached from here.
+        """
+        try:
+            place = self._below[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
+        except (KeyError, TypeError):
+            return self._get_slowly(path, default)
+        found = self._memory.read(place)
+        if type(found) is not Mark:
+            return found
+        return default if found is MISSING else MemoryObject(self._memory, place)
+
+    def get_object(self, path: Spelling | MemoryRef = "") -> MemoryObject:
+        """Return the object at *path*.
+
+        Raises:
+            NotAnObject: A value or nothing is there.
+        """
+        memory, place = self._seek(path)
+        memory.look(lambda tree: tree.object_at(place))
+        return MemoryObject(memory, place)
+
+    def is_exist(self, path: Spelling | MemoryRef | dict[str, Any] = "") -> bool:
+        """Return whether a value, which may be None, or an object is at *path*."""
+        memory, place = self._seek(path)
+        return memory.has(place)
+
+    def get_field_names(self) -> list[str]:
+        """Return the names of the fields, in the order they were made.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        place = self._place
+        return self._memory.look(lambda tree: tree.names(place))
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return the fields in the order they were made: values, and objects as MemoryObjects.
+
+        Costs time in proportion to their number, whatever else the memory holds.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        memory, place = self._memory, self._place
+        fields = memory.look(lambda tree: tree.fields(place))
+        return {
+            name: MemoryObject(memory, self._found((name,))) if field is Mark.OBJECT else field
+            for name, field in fields
+        }
+
+    def to_dict(self) -> dict[str, Value]:
+        """Return all that is below as dicts, in order; an object is a dict too.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        return self._branch().to_dict()
+
+    def walk(self) -> Iterator[tuple[Spelling, Value]]:
+        """Iterate over the path (from here) and value of every value below as it is now.
+
+        Depth first, in the order in which fields were made; empty objects do not show.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        return self._branch().walk()
+
+    def __contains__(self, path: Spelling | MemoryRef) -> bool:
+        return self.is_exist(path)
+
+    def __getitem__(self, path: Spelling | MemoryRef) -> Any:  # noqa: ANN401 - see get
+        found = self.get(path, MISSING)
+        if found is MISSING:
+            raise KeyError(path)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.get_field_names())
+
+    def __len__(self) -> int:
+        return len(self.get_field_names())
+
+    # --- writing ---
+
+    def set(
+        self,
+        path: Spelling,
+        value: object,
+        *,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> MemoryRef:
+        """Put *value* at *path*, in place of any value, and make the objects that lead there.
+
+        Args:
+            value: A storable value; or a MemoryObject, of any memory: all below it is copied, as
+                it is now.
+
+        Returns:
+            A reference to it.
+
+        Raises:
+            InvalidValue: It cannot be stored; the message leads to the place.
+            TooLarge: It has more bytes than `TreeLimits` allows.
+            ObjectInTheWay: An object is there.
+            TreeConflict: A value is where an object would have to be, or an object would be
+                copied into itself.
+        """
+        try:
+            place = self._below[path]
+        except (KeyError, TypeError):
+            place = self._field(path)
+        if isinstance(value, MemoryObject):
+            self._copy(value, place, _expiry(ttl, expires_at))
+        elif ttl is None and expires_at is None:
+            self._memory.put(place, value)
+        else:
+            self._memory.put(place, value, _expiry(ttl, expires_at))
+        return place.ref
+
+    def new_object(
+        self,
+        path: Spelling,
+        *,
+        overwrite: bool = False,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> MemoryObject:
+        """Return the object at *path*, made where nothing is; one that is there stays.
+
+        Args:
+            overwrite: Replace a value that is there by an empty object.
+
+        Raises:
+            TreeConflict: A value is there, or where an object would have to be.
+        """
+        place, expiry = self._field(path), _expiry(ttl, expires_at)
+        self._memory.change(
+            lambda tree: tree.create(place, expiry, overwrite=overwrite),
+            ["new_object", _json(place), overwrite, asked(expiry)],
+        )
+        return MemoryObject(self._memory, place)
+
+    def delete(self, path: Spelling) -> bool:
+        """Remove what is at *path* and all below it; return whether something was there."""
+        place = self._field(path)
+        return self._memory.change(lambda tree: tree.delete(place), ["delete", _json(place)])
+
+    def clear(self) -> None:
+        """Remove all below this object, which stays.
+
+        Raises:
+            NotAnObject: A value, or nothing any more, is here.
+        """
+        place = self._place
+        self._memory.change(lambda tree: tree.clear(place), ["clear", _json(place)])
+
+    def append(
+        self,
+        path: Spelling,
+        value: object,
+        *,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> MemoryRef:
+        """Add *value* to the end of the list at *path*; begin a list if nothing is there.
+
+        Without *ttl* and *expires_at* the list keeps the expiry it has.
+
+        Raises:
+            TreeConflict: What is there is not a list; and what `set` raises.
+        """
+        place, expiry = self._field(path), _expiry(ttl, expires_at)
+        self._memory.change(
+            lambda tree: tree.append(place, value, expiry),
+            ["append", _json(place), value, asked(expiry)],
+        )
+        return place.ref
+
+    def increment(
+        self,
+        path: Spelling,
+        by: float = 1,
+        *,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> int | float:
+        """Add *by* to the number at *path*, 0 if nothing is there, and return the sum.
+
+        Without *ttl* and *expires_at* the number keeps the expiry it has.
+
+        Raises:
+            TreeConflict: What is there is not a number; and what `set` raises.
+        """
+        place, expiry = self._field(path), _expiry(ttl, expires_at)
+        return self._memory.change(
+            lambda tree: tree.increment(place, by, expiry),
+            ["increment", _json(place), by, asked(expiry)],
+        )
+
+    def update(
+        self,
+        path: Spelling,
+        value: object,
+        *,
+        expected: object,
+        ttl: timedelta | None = None,
+        expires_at: datetime | None = None,
+    ) -> MemoryRef:
+        """Put *value* at *path* if what is there is *expected*, in one step.
+
+        Args:
+            expected: The value; 1, 1.0 and True are three. `MISSING`: nothing.
+
+        Raises:
+            CompareFailed: Something else is there; and what `set` raises.
+        """
+        place, expiry = self._field(path), _expiry(ttl, expires_at)
+        wanted = ["missing"] if expected is MISSING else [expected]
+        self._memory.change(
+            lambda tree: _compare_and_put(tree, place, value, expected, expiry),
+            ["update", _json(place), value, wanted, asked(expiry)],
+        )
+        return place.ref
+
+    def once(self, idempotency_key: str) -> MemoryObject:
+        """Return this place, for one change that is done once however often it is asked for.
+
+        A repetition with the same key, whenever it comes, changes nothing and returns what the
+        first one returned.
+
+        Raises:
+            Unsupported: Inside a run, where every write happens once anyhow; and of the past.
+            IdempotencyConflict: By the change: the key was used for another one.
+        """
+        return MemoryObject(self._memory.once(idempotency_key), self._place)
+
+    def at(self, as_of: AsOf) -> MemoryObject:
+        """Return this place as it was after a commit, or at a time, to be read only.
+
+        What had expired by then is not there.
+
+        Raises:
+            HistoryPruned: What was there is no longer kept.
+            Unsupported: Inside a batch or an action.
+        """
+        return MemoryObject(self._memory.past(as_of), self._place)
+
+    def __setitem__(self, path: Spelling, value: object) -> None:
+        self.set(path, value)
+
+    def __delitem__(self, path: Spelling) -> None:
+        if not self.delete(path):
+            raise KeyError(path)
+
+    # --- inside ---
+
+    def _get_slowly(self, path: object, default: object) -> Any:  # noqa: ANN401 - see get
+        memory, place = self._seek(path)
+        found = memory.read(place)
+        if type(found) is not Mark:
+            return found
+        return default if found is MISSING else MemoryObject(memory, place)
+
+    def _seek(self, path: object) -> tuple[ExactMemory, Place]:
+        """Return where *path* leads to: from here, or a reference from its root."""
+        if type(path) is dict:
+            path = MemoryRef.from_json(cast("object", path))
+        if not isinstance(path, MemoryRef):
+            return self._memory, self._found(path)
+        memory = self._memory if path.kind is self.kind else self._other(path)
+        return memory, memory.places.find(memory.places.root, path.path)
+
+    def _other(self, ref: MemoryRef) -> ExactMemory:
+        resolver = self._memory.resolver
+        if resolver is not None:
+            sensory = ref.kind is MemoryKind.SENSORY
+            root = resolver.sensory_memory if sensory else resolver.short_term_memory
+            if isinstance(root, MemoryObject):
+                return root._memory  # noqa: SLF001 - of its own class
+        raise InvalidInput(
+            f"a reference into {ref.kind} memory cannot be followed from {self.kind} memory here; "
+            "use ref.resolve(ctx), or get(ref) of that memory"
+        )
+
+    def _field(self, path: object) -> Place:
+        """Return the place below this one that a write goes to."""
+        if isinstance(path, MemoryRef):
+            raise InvalidPath(path, "a write takes a path; use ref.path, from the root")
+        place = self._found(path)
+        if place is self._place:
+            raise InvalidPath(path, "is the object itself; name a field of it")
+        return place
+
+    def _found(self, path: object) -> Place:
+        try:
+            return self._below[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
+        except (KeyError, TypeError):
+            return self._memory.places.find(self._place, path)
+
+    def _is_beside(self, other: MemoryObject) -> bool:
+        """Return whether *other* is in the same memory."""
+        return self._memory.home == other._memory.home
+
+    def _branch(self) -> Branch:
+        place = self._place
+        return self._memory.look(lambda tree: tree.branch(place))
+
+    def _copy(self, source: MemoryObject, place: Place, expiry: Expiry) -> None:
+        start = source._place.path
+        own = self._is_beside(source)
+        if own and place.path[: len(start)] == start:
+            raise TreeConflict(place.text, "an object cannot be copied into itself or below itself")
+        outside = None if own else source._branch()
+
+        def graft(tree: Overlay) -> None:
+            tree.graft(place, outside or tree.branch(source._place), expiry)
+
+        self._memory.change(graft, ["copy", _json(place), source.ref.to_json(), asked(expiry)])
+
+
+# --- what a call asks for ---------------------------------------------------------------------
+
+
+def _expiry(ttl: timedelta | None, expires_at: datetime | None) -> Expiry:
+    if ttl is None:
+        return None if expires_at is None else microseconds(expires_at, "expires_at")
+    if expires_at is not None:
+        raise InvalidInput("give either ttl or expires_at, not both")
+    lasting(ttl)
+    return ttl
+
+
+def _json(place: Place) -> Value:
+    return list(place.path)
+
+
+def _compare_and_put(
+    tree: Overlay, place: Place, value: object, expected: object, expiry: Expiry
+) -> None:
+    found = tree.read(place)
+    if found is Mark.OBJECT:
+        raise ObjectInTheWay(place.text, "an object is there, which compares to no value")
+    if not _same(found, expected):
+        raise CompareFailed(place.text)
+    tree.assign(place, value, expiry)
+
+
+def _same(a: object, b: object) -> bool:
+    """Compare two values, types and all; NaN is itself."""
+    if type(a) is not type(b):
+        return False
+    if type(a) is list:
+        first, second = cast("list[object]", a), cast("list[object]", b)
+        return len(first) == len(second) and all(map(_same, first, second))
+    if type(a) is dict:
+        one, two = cast("dict[str, object]", a), cast("dict[str, object]", b)
+        return one.keys() == two.keys() and all(_same(v, two[k]) for k, v in one.items())
+    return a == b or (a != a and b != b)  # noqa: PLR0124 - NaN

@@ -1,0 +1,235 @@
+"""The words of an exact tree: what a reader promises, what a read finds, limits and expiry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Final, Literal, Protocol, TypeAlias, cast
+
+from fornix.errors import InvalidInput, TooLarge
+from fornix.state.paths import Place, Spelling, spelled
+from fornix.store import Ledger, Node, Scope
+from fornix.values import wire
+from fornix.values.storable import MAX_DEPTH, Path, Value, frozen
+
+EVER: Final = 0
+"""Asked of a tree as the time, it shows what has expired too, which a write has to remove."""
+
+LEAST_VALUE_BYTES = 1024
+"""A limit below this would make short values cost a count of their bytes."""
+
+
+class Tree(Protocol):
+    """An exact tree, as it is at one moment. The root is an object that always exists."""
+
+    def node(self, path: Path, now: int) -> Node | None:
+        """Return the node at *path* unless there is none or it expired by *now*."""
+        ...
+
+    def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
+        """Return the fields of the object at *path*, in the order they were made."""
+        ...
+
+
+@frozen
+class Snapshot:
+    """The tree of a scope after commit *at*; None: the latest, which moves."""
+
+    ledger: Ledger
+    scope: Scope
+    at: int | None
+
+    def node(self, path: Path, now: int) -> Node | None:
+        """Return the node at *path*; see `Tree`."""
+        return self.ledger.node(self.scope, path, at=self.at, now=now)
+
+    def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
+        """Return the fields of the object at *path*; see `Tree`."""
+        return self.ledger.children(self.scope, path, at=self.at, now=now)
+
+
+class Mark(Enum):
+    """What a read found where it found no value."""
+
+    MISSING = "missing"
+    OBJECT = "object"
+
+
+MISSING: Final = Mark.MISSING
+"""Nothing is there. As ``expected=`` of `MemoryObject.update`: write only if nothing is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A copy of an object and all below it, in order."""
+
+    fields: tuple[tuple[str, Value | Branch], ...]
+
+    def levels(self) -> int:
+        """Return how many names its longest path has."""
+        inner = [f.levels() for _, f in self.fields if isinstance(f, Branch)]
+        return (1 if self.fields else 0) + max(inner, default=0)
+
+    def to_dict(self) -> dict[str, Value]:
+        """Return it as dicts."""
+        return {n: f.to_dict() if isinstance(f, Branch) else f for n, f in self.fields}
+
+    def walk(self, start: Path = ()) -> Iterator[tuple[Spelling, Value]]:
+        """Yield the path of each value, and the value; depth first, in order."""
+        for name, field in self.fields:
+            path = (*start, name)
+            if isinstance(field, Branch):
+                yield from field.walk(path)
+            else:
+                yield spelled(path), field
+
+
+# --- limits -----------------------------------------------------------------------------------
+
+_BYTES_PER_CHARACTER = 6
+"""Most bytes in wire form of what `repr` shows as one character: ``nan`` becomes 16."""
+
+_SOUND = frozenset({type(None), bool, int, float, bytes})
+"""Types of values that can be stored, whichever value it is."""
+
+
+class NotPlain(Exception):
+    """A value needs the closer look of `values.checked`."""
+
+
+def plain_copy(value: object, levels: int = MAX_DEPTH) -> Value:
+    """Return a copy of a list or dict that surely can be stored.
+
+    Does what `checked` would, several times as fast, because it need not say what is wrong.
+
+    Raises:
+        NotPlain: Something is unusual; it may be storable all the same.
+    """
+    kind = type(value)
+    if kind is str:
+        return _encodable(cast("str", value))
+    if kind is list and levels:
+        return [
+            v
+            if type(v) in _SOUND or (type(v) is str and v.isascii())
+            else plain_copy(v, levels - 1)
+            for v in cast("list[Value]", value)
+        ]
+    if kind is dict and levels:
+        fields = cast("dict[str, Value]", value)
+        for name in fields:
+            if type(name) is not str or not name.isascii():
+                raise NotPlain
+        return {
+            k: v
+            if type(v) in _SOUND or (type(v) is str and v.isascii())
+            else plain_copy(v, levels - 1)
+            for k, v in fields.items()
+        }
+    raise NotPlain
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NotPlain from None
+    return text
+
+
+def size_bound(value: Value) -> int:
+    """Return a number of bytes that *value* surely does not exceed in wire form; cheap."""
+    try:
+        return _BYTES_PER_CHARACTER * len(repr(value))
+    except ValueError:  # Python shows no int of over 4,300 digits
+        return len(wire.encode(value).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLimits:
+    """What an exact tree accepts; see `paths.MAX_LEVELS` and `values.MAX_NAME` too.
+
+    Attributes:
+        value_bytes: Most bytes of one value in wire form (JSON in UTF-8); at least 1024.
+    """
+
+    value_bytes: int = 16 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be kept."""
+        if self.value_bytes < LEAST_VALUE_BYTES:
+            raise InvalidInput(f"value_bytes must be at least {LEAST_VALUE_BYTES}")
+
+    def measured(self, value: Value, place: Place) -> int:
+        """Return a bound of the bytes of *value*, which is to go to *place*.
+
+        Raises:
+            TooLarge: It has more than `value_bytes`.
+        """
+        bound = size_bound(value)
+        if bound > self.value_bytes:
+            bound = len(wire.encode(value).encode())
+            if bound > self.value_bytes:
+                raise TooLarge(
+                    f"the value for {place.text!r} has {bound} bytes in wire form; at most "
+                    f"{self.value_bytes} are accepted; store it in parts, or in a file"
+                )
+        return bound
+
+
+# --- expiry -----------------------------------------------------------------------------------
+
+Expiry: TypeAlias = "timedelta | int | None"
+"""How long a write lasts: so long, until this time in microseconds, or as the memory says."""
+
+
+LONGEST_TTL = timedelta(days=365_250)
+"""1,000 years: the time at which it ends can be written as a date."""
+
+
+def lasting(ttl: object) -> int:
+    """Return *ttl* in microseconds.
+
+    Raises:
+        InvalidInput: Not a timedelta of more than zero, or of over 1,000 years.
+    """
+    if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
+        raise InvalidInput(f"a ttl must be a timedelta of more than zero, not {ttl!r}")
+    if ttl > LONGEST_TTL:
+        raise InvalidInput(
+            f"a ttl of {ttl.days:,} days is longer than 1,000 years; "
+            "leave it out to keep the value for good"
+        )
+    return (ttl.days * 86_400 + ttl.seconds) * 1_000_000 + ttl.microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Ttl:
+    """How long what is written to a memory stays, where the write does not say.
+
+    Attributes:
+        after: From its last write; more than zero.
+        refresh: "read": reading a value that expires also gives it, and the objects it is in,
+            at least *after* from then.
+    """
+
+    after: timedelta
+    refresh: Literal["write", "read"] = "write"
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be kept."""
+        lasting(self.after)
+        if self.refresh not in ("write", "read"):
+            raise InvalidInput(f"refresh must be 'write' or 'read', not {self.refresh!r}")
+
+
+def asked(expiry: Expiry) -> Value:
+    """Return how long a write was asked to last, as part of a request."""
+    return ["ttl", lasting(expiry)] if isinstance(expiry, timedelta) else expiry
+
+
+def put_request(place: Place, value: object, expiry: Expiry) -> list[object]:
+    """Return what a `set` was asked to do."""
+    return ["set", list(place.path), value, asked(expiry)]

@@ -1,0 +1,161 @@
+"""Items of memory sets, and hits of a search: frozen values, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.values.storable import Value
+
+
+@dataclass(frozen=True)  # without slots: a search copies items it kept in one go, as dicts
+class Item:
+    """One thing that a memory set holds.
+
+    Made by a user it is what `add` takes: `value` and what else is known of it. Given by fornix it
+    is complete, and a copy: changing its value or metadata changes nothing in the store.
+
+    Attributes:
+        value: What is remembered; any storable value.
+        id: Its name in its set; made by fornix where none is given.
+        text: What meaning and words read; for a str value the value itself, for a dict its
+            ``text`` or ``content``, else it must be given.
+        metadata: Facts to filter by. ``caption`` (a str or a list of them) is read by search too.
+        importance: 0..1.
+        speaker: Who said it.
+        role: Such as ``user`` or ``assistant``.
+        session: The conversation it belongs to; search looks at its neighbours there.
+        time: When it happened; by default the time of the commit.
+        created: Time of the commit that added it.
+        updated: Time of the commit that made this version.
+        accessed: When it was last returned by a search or a get, or None. May lag, and what a
+            killed process had noted since its last commit is lost.
+        sources: Ids of the items it was derived from.
+        compacted: Whether it stands for its sources.
+        until: For one that stands for a span of time: its end; `time` is its beginning.
+        expire_at: From then on it is in no read of the present, unless it is changed before.
+        valid_from: When what it says began to hold; None: always did.
+        valid_to: When that ceased to hold; None: it holds.
+        version: 1, 2, …: rises with each change.
+        set_name: The set it belongs to.
+        retired: In a history: when this version stopped being the live one, if it did.
+    """
+
+    value: Any  # a storable value; as json.loads, it says no more than that
+    id: str | None = None
+    text: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    importance: float = 0.0
+    speaker: str | None = None
+    role: str | None = None
+    session: str | None = None
+    time: datetime | None = None
+    created: datetime | None = None
+    updated: datetime | None = None
+    accessed: datetime | None = None
+    sources: tuple[str, ...] = ()
+    compacted: bool = False
+    until: datetime | None = None
+    expire_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    version: int = 0
+    set_name: str | None = None
+    retired: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An item that a search found.
+
+    Attributes:
+        item: The item, as it is now (or was, with ``as_of=``).
+        score: The sum of `parts`, each times its weight; comparable within one search only.
+        parts: What the score is made of, by name: ``words`` ``meaning`` ``previous`` ``next``
+            ``speaker`` ``date`` ``when`` …, already weighted, so that they add up to `score`.
+    """
+
+    item: Item
+    score: float
+    parts: Mapping[str, float]
+
+
+class Parts(Mapping[str, float]):
+    """What a score is made of; looked up when it is asked for.
+
+    Args:
+        names: Of the parts.
+        shares: By part, numbers of several hits.
+        at: Which of them this hit is.
+    """
+
+    __slots__ = ("_at", "_names", "_shares")
+
+    def __init__(
+        self, names: Sequence[str], shares: Sequence[NDArray[np.float64]], at: int
+    ) -> None:
+        self._names, self._shares, self._at = names, shares, at
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self._names:
+            raise KeyError(name)
+        return float(self._shares[self._names.index(name)][self._at])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside needs its dict
+    """What a search returns: hits, best first; ties by id.
+
+    Attributes:
+        partial: True where some items in reach have no vector yet, so that only their words were
+            searched; `Memory.settle` waits for them.
+    """
+
+    partial: bool
+
+    def __new__(cls, hits: Iterable[Hit] = (), *, partial: bool = False) -> Self:
+        """Make hits of what was found."""
+        self = super().__new__(cls, tuple(hits))
+        self.partial = partial
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} hits{', partial' if self.partial else ''}>"
+
+    def explain(self) -> str:
+        """Return a table, a line per hit, of what each score is made of."""
+        if not self:
+            return "no hits"
+        names = [n for n in self[0].parts if any(hit.parts.get(n) for hit in self)]
+        lines = ["  ".join(["score", *(f"{n:>8}" for n in names), "text"])]
+        for hit in self:
+            parts = (f"{hit.parts.get(n, 0.0):8.3f}" for n in names)
+            text = " ".join((hit.item.text or "").split())
+            lines.append("  ".join([f"{hit.score:5.2f}", *parts, text[:70]]))
+        if self.partial:
+            lines.append("partial: some items in reach are not embedded yet (memory.settle waits)")
+        return "\n".join(lines)
+
+
+def text_of(value: Value) -> str | None:
+    """Return what meaning reads of *value*: itself, or its ``text`` or ``content``; else None."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        for name in ("text", "content"):
+            if isinstance(value.get(name), str):
+                return cast("str", value[name])
+    return None

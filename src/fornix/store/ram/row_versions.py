@@ -1,0 +1,391 @@
+"""What a `RamStore` is made of: versions of nodes and items, sets, and a commit on its way.
+
+What is kept of every run and commit is kept as plain tuples of texts and numbers. As long as an
+object that could hold others is there, the garbage collector goes through it again and again: with
+millions of them, that took longer than the runs. Such tuples it leaves alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fornix.store import (
+    Batch,
+    Commit,
+    Definition,
+    Feature,
+    Node,
+    Record,
+    Scope,
+    SetRef,
+    StoredItem,
+)
+from fornix.store.records import is_meant
+from fornix.values.storable import Path, Value, frozen
+
+ATOMS = frozenset({type(None), bool, int, float, str, bytes})
+"""Types of values that nobody can change, which need no copy."""
+
+ROW_BITS = 20
+"""Rows begun by commit n are n << 20 and up: at most 1,048,576 changes a batch."""
+
+
+class NodeRow:
+    """One version of a node. What stands below an object, or stood there, hangs on its row."""
+
+    __slots__ = (
+        "begun", "ended", "expires", "is_object", "live", "path", "position", "swept", "value",
+        "versions",
+    )  # fmt: skip
+
+    def __init__(
+        self, begun: int, *, is_object: bool, value: Value = None, expires: int | None = None
+    ) -> None:
+        self.begun, self.is_object, self.value, self.expires = begun, is_object, value, expires
+        self.path: Path = ()
+        self.position = 0
+        self.ended: int | None = None
+        self.swept = False
+        self.live: dict[str, NodeRow] = {} if is_object else _NONE
+        self.versions: dict[str, list[NodeRow]] = {} if is_object else _NEVER
+
+    def below(self, name: str, at: int | None) -> NodeRow | None:
+        """Return the version of a field that lives now, or lived after commit *at*."""
+        if at is None:
+            return self.live.get(name)
+        versions = self.versions.get(name, [])
+        place = bisect_right(versions, at, key=lambda row: row.begun)
+        row = versions[place - 1] if place else None
+        return row if row is not None and (row.ended is None or row.ended > at) else None
+
+    def expired(self, now: int) -> bool:
+        """Whether it has itself expired by *now*."""
+        return self.expires is not None and self.expires <= now
+
+    def node(self) -> Node:
+        """Return a copy of it."""
+        value = self.value
+        kept = value if type(value) in ATOMS else deepcopy(value)
+        return Node(self.is_object, kept, self.expires)
+
+
+_NONE: dict[str, NodeRow] = {}
+_NEVER: dict[str, list[NodeRow]] = {}
+"""What is below values: nothing, now and ever."""
+
+
+@dataclass(slots=True, eq=False)
+class ItemRow:
+    """One version of an item. `record` is exchanged when its vectors come."""
+
+    row: int
+    first: int
+    home: SetRows
+    begun: int
+    version: int
+    created: int
+    updated: int
+    time: int
+    record: Record
+    ended: int | None = None
+
+    def lives(self, at: int | None) -> bool:
+        """Whether it lives now, or lived after commit *at*."""
+        if at is None:
+            return self.ended is None
+        return self.begun <= at and (self.ended is None or self.ended > at)
+
+    def is_meant(self) -> bool:
+        """Whether search by meaning reaches it: by vectors, or what they can be made of."""
+        r = self.record
+        return r.vectors != b"" or is_meant(r.text or "", r.metadata)
+
+    def timed(self) -> bool:
+        """Whether it expires, or is valid for a time only."""
+        r = self.record
+        return not r.expires is r.valid_from is r.valid_to is None
+
+    def expired(self, now: int) -> bool:
+        """Whether it has expired by *now*."""
+        return self.record.expires is not None and self.record.expires <= now
+
+    def is_again(self, row: ItemRow) -> bool:
+        """Whether it is live and says what *row* does: it is that, or what brought it back."""
+        unread = {"terms": b"", "vectors": b""}
+        return (
+            self.ended is None
+            and (self.first, self.updated) == (row.first, row.updated)
+            and replace(self.record, **unread) == replace(row.record, **unread)
+        )
+
+    def bytes(self) -> int:
+        """Return what it counts for in the size of its set."""
+        texts = (self.record.value, self.record.text, self.record.metadata)
+        return sum(len(text.encode()) for text in texts if text is not None)
+
+    def feature(self) -> Feature:
+        """Return what search reads of it."""
+        r = self.record
+        # fmt: off
+        return Feature(
+            self.row, self.first, r.id, self.begun, self.ended, self.time, r.importance, r.speaker,
+            r.role, r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+        )
+        # fmt: on
+
+
+@dataclass(slots=True, eq=False)
+class SetRows:
+    """A set: all rows, the versions of each id, and the live rows by (time, first).
+
+    Attributes:
+        timed: Live rows that expire, or are valid for a time only, by `first`.
+    """
+
+    number: int
+    ref: SetRef
+    definition: Definition
+    rows: list[ItemRow] = field(default_factory=list[ItemRow])
+    versions: dict[str, list[ItemRow]] = field(default_factory=dict[str, list[ItemRow]])
+    order: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    live: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
+    timed: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
+    bytes: int = 0
+    tokens: int = 0
+    floor: int = 0
+
+    def last(self, item_id: str) -> ItemRow | None:
+        """Return the last version of an id, live or ended."""
+        versions = self.versions.get(item_id)
+        return versions[-1] if versions else None
+
+    def numbered(self, number: int) -> ItemRow | None:
+        """Return a row that is kept, or None."""
+        place = bisect_left(self.rows, number, key=number_of)
+        found = self.rows[place] if place < len(self.rows) else None
+        return found if found is not None and found.row == number else None
+
+    def since(self, number: int) -> list[ItemRow]:
+        """Return the rows past a row."""
+        return self.rows[bisect_right(self.rows, number, key=number_of) :]
+
+    def kept(self, numbers: Sequence[int]) -> list[ItemRow]:
+        """Return those of some rows that are kept."""
+        return [row for row in map(self.numbered, numbers) if row is not None]
+
+    def begin(self, row: ItemRow) -> None:
+        """Take in a row, which is live."""
+        insort(self.rows, row, key=number_of)
+        insort(self.versions.setdefault(row.record.id, []), row, key=number_of)
+        self.enlist(row)
+
+    def drop(self, row: ItemRow) -> None:
+        """Take out a live row as if it had never been."""
+        self.delist(row)
+        del self.rows[bisect_left(self.rows, row.row, key=number_of)]
+        self.versions[row.record.id].remove(row)
+
+    def purge(self, row: ItemRow) -> None:
+        """Take out a row that has ended, for good."""
+        self._remove(row)
+        self.floor = max(self.floor, row.ended or 0)
+
+    def erase(self, row: ItemRow) -> None:
+        """Take out a row, live or not, as if it had never been."""
+        if row.ended is None:
+            self.delist(row)
+        self._remove(row)
+
+    def _remove(self, row: ItemRow) -> None:
+        del self.rows[bisect_left(self.rows, row.row, key=number_of)]
+        versions = self.versions[row.record.id]
+        versions.remove(row)
+        if not versions:
+            del self.versions[row.record.id]
+
+    def enlist(self, row: ItemRow) -> None:
+        """Make a row one of the live ones."""
+        row.ended = None
+        insort(self.order, (row.time, row.first))
+        self.live[row.first] = row
+        self.bytes += row.bytes()
+        self.tokens += row.record.tokens
+        if row.timed():
+            self.timed[row.first] = row
+
+    def delist(self, row: ItemRow) -> None:
+        """Make a row one of those that ended."""
+        del self.order[bisect_left(self.order, (row.time, row.first))]
+        del self.live[row.first]
+        self.timed.pop(row.first, None)
+        self.bytes -= row.bytes()
+        self.tokens -= row.record.tokens
+
+
+def number_of(row: ItemRow) -> int:
+    """Return what rows are ordered by."""
+    return row.row
+
+
+@frozen
+class Entry:
+    """A row of the journal: references to what a commit changed."""
+
+    commit: Commit
+    scope: Scope
+    request: bytes | None
+    put: Sequence[tuple[Path, NodeRow]]
+    removed: Sequence[tuple[Path, NodeRow]]
+    begun: Sequence[ItemRow]
+    ended: Sequence[ItemRow]
+    erased: int | None = None
+
+
+class Journal:
+    """Entries, in the order of their commits; a sequence that begins with commit 1.
+
+    Attributes:
+        time: Of the last commit; None: there is none.
+    """
+
+    def __init__(self) -> None:
+        self.time: int | None = None
+        self._rows: list[tuple[Any, ...]] = []
+        self._put: list[NodeRow] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, place: int) -> Entry:
+        time, result, space, key, request, *rest = self._rows[place]
+        number = place + 1
+        commit = Commit(number, time, adopted=False, result=result)
+        begin = bisect_left(self._put, number, key=_begun)
+        end = bisect_right(self._put, number, key=_begun)
+        put = [(row.path, row) for row in self._put[begin:end]]
+        return Entry(commit, Scope(space, key), request, put, *rest)
+
+    def append(self, commit: Commit, batch: Batch, work: Work) -> None:
+        """Keep a commit, and what it did."""
+        self.time = commit.time
+        # fmt: off
+        self._rows.append((
+            commit.time, commit.result, *batch.scope, batch.request, tuple(work.removed),
+            tuple(work.begun.values()), tuple(work.ended), None,
+        ))
+        # fmt: on
+        self._put.extend(sorted(work.put.values(), key=_position))
+
+    def of(self, scope: Scope) -> list[int]:
+        """Return the numbers of the commits of a scope."""
+        return [i + 1 for i, row in enumerate(self._rows) if row[2:4] == (*scope,)]
+
+    def erase(self, number: int, erased: int | None) -> None:
+        """Take the request and the result out of a commit; *erased* is what did so, if it tells."""
+        time, _, space, key, _, *changed, _ = self._rows[number - 1]
+        self._rows[number - 1] = (time, None, space, key, None, *changed, erased)
+
+    def erase_tree(self, numbers: Collection[int]) -> None:
+        """Have commits say nothing of nodes, and of items that they ended."""
+        for number in numbers:
+            *before, _, begun, _, erased = self._rows[number - 1]
+            self._rows[number - 1] = (*before, (), begun, (), erased)
+        self._put = [row for row in self._put if row.begun not in numbers]
+
+    def erase_items(self, rows: Collection[ItemRow]) -> None:
+        """Have commits say nothing of versions of items."""
+        gone = {row.row for row in rows}
+        for number in {row.begun for row in rows} | {row.ended for row in rows if row.ended}:
+            *before, begun, ended, erased = self._rows[number - 1]
+            kept = (tuple(row for row in some if row.row not in gone) for some in (begun, ended))
+            self._rows[number - 1] = (*before, *kept, erased)
+
+
+def _begun(row: NodeRow) -> int:
+    return row.begun
+
+
+def _position(row: NodeRow) -> int:
+    return row.position
+
+
+class Work:
+    """One commit on its way: what it did, and the steps that take it back."""
+
+    __slots__ = (
+        "begun", "compacted", "ended", "grown", "made", "marks", "number", "positions", "put",
+        "removed", "time", "undo",
+    )  # fmt: skip
+
+    def __init__(self, number: int, time: int) -> None:
+        self.number, self.time = number, time
+        self.positions = self.made = 0
+        self.put: dict[Path, NodeRow] = {}
+        self.removed: list[tuple[Path, NodeRow]] = []
+        self.begun: dict[int, ItemRow] = {}
+        self.ended: list[ItemRow] = []
+        self.grown: dict[SetRef, SetRows] = {}
+        self.compacted = 0
+        self.marks: list[SetRef] = []
+        self.undo: list[Callable[[], object]] = []
+
+    def begin(
+        self, home: SetRows, record: Record, last: ItemRow | None, *, version: int
+    ) -> ItemRow:
+        """Begin a version: of the item that *last* is a version of, or of a new one."""
+        number = (self.number << ROW_BITS) + self.made
+        self.made += 1
+        time = self.time if record.time is None else record.time
+        row = ItemRow(
+            row=number,
+            first=number if last is None else last.first,
+            home=home,
+            begun=self.number,
+            version=version,
+            created=self.time if last is None else last.created,
+            updated=self.time,
+            time=time,
+            record=replace(record, time=time),
+        )
+        return self._begun(home, row)
+
+    def revive(self, row: ItemRow, *, version: int) -> ItemRow:
+        """Begin a version that has everything an ended one had."""
+        number = (self.number << ROW_BITS) + self.made
+        self.made += 1
+        again = replace(row, row=number, begun=self.number, version=version, ended=None)
+        return self._begun(row.home, again)
+
+    def restore(self, home: SetRows, item: StoredItem) -> ItemRow:
+        """Begin a version as it was in another store."""
+        time = item.updated if item.record.time is None else item.record.time
+        row = ItemRow(
+            item.row,
+            item.first,
+            home,
+            self.number,
+            item.version,
+            item.created,
+            item.updated,
+            time,
+            replace(item.record, time=time),
+        )
+        self.made = max(self.made, item.row - (self.number << ROW_BITS) + 1)
+        return self._begun(home, row)
+
+    def _begun(self, home: SetRows, row: ItemRow) -> ItemRow:
+        home.begin(row)
+        self.begun[row.row] = row
+        self.undo.append(lambda: home.drop(row))
+        return row
+
+    def end(self, row: ItemRow) -> None:
+        """End a version. One that this very commit began was live at no commit; it stays known."""
+        row.home.delist(row)
+        row.ended = self.number
+        self.ended.append(row)
+        self.undo.append(lambda: row.home.enlist(row))

@@ -1,0 +1,467 @@
+"""The store promise in plain Python: all of it is gone with the process.
+
+It is also the reference that random tests compare other stores with, so each part is the simplest
+thing that keeps the promise: rows that know the commits they began and ended at, one lock, and a
+list of steps that takes a failed batch back.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+
+from fornix.errors import (
+    FornixError,
+    IdempotencyConflict,
+    InvalidInput,
+    KeyBusy,
+    StaleRun,
+    TooLarge,
+)
+from fornix.store import (
+    OP_RETENTION_US,
+    SWEEP_AFTER_US,
+    SWEPT_AT_ONCE,
+    Batch,
+    Commit,
+    Compaction,
+    Effects,
+    Kept,
+    Lease,
+    Node,
+    Scope,
+    SetRef,
+    StoredItem,
+    StoreStats,
+    refs_of,
+)
+from fornix.store.erasures import forgotten
+from fornix.store.ram.erasing import RamForgetting
+from fornix.store.ram.row_versions import ROW_BITS, Entry, Journal, SetRows, Work
+from fornix.store.ram.tree import Tree
+from fornix.store.replay_checks import GONE
+from fornix.values.storable import Path
+
+
+def _everyone(owner: str) -> bool:
+    return bool(owner)
+
+
+def _told(entry: Entry) -> Commit:
+    """Return what a repetition of a commit is told."""
+    return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result), marks=())
+
+
+class RamStore(RamForgetting):
+    """A `Store` in the memory of one process, for tests, trials and what need not last.
+
+    Args:
+        alive: Tells whether the owner of a lease still lives; by default every one does.
+        log_lines: How many lines the change log keeps.
+        salt: Keys every digest; None: made at random.
+    """
+
+    location = ":memory:"
+    read_only = False
+
+    def __init__(
+        self,
+        *,
+        alive: Callable[[str], bool] = _everyone,
+        log_lines: int = 100_000,
+        salt: bytes | None = None,
+    ) -> None:
+        super().__init__(alive, log_lines)
+        self._salt = secrets.token_bytes(16) if salt is None else salt
+        self._receipts: dict[str, Kept] = {}
+        self._journal = Journal()
+        self._ops: dict[bytes, int] = {}
+        self._trees: dict[Scope, Tree] = {}
+
+    # --- writing
+
+    def commit(self, batch: Batch) -> Commit:
+        """Apply *batch* whole, or leave everything as it was; see `Ledger.commit`."""
+        with self._ready():
+            return self._commit(batch)
+
+    def _commit(self, batch: Batch) -> Commit:
+        if batch.op is not None:
+            earlier = self.adopted(batch.op, request=batch.request, label=batch.label)
+            if earlier is not None:
+                return earlier
+        taken = self._runs.adopted(batch)
+        if taken is not None:
+            return _told(self._journal[taken - 1])
+        last = self._journal.time
+        time = batch.time if last is None or batch.time > last else last
+        work = Work(len(self._journal) + 1, time)
+        try:
+            self._guard(batch)
+            self._apply(batch, work)
+            return self._finish(batch, work)
+        except BaseException:
+            for step in reversed(work.undo):
+                step()
+            raise
+
+    def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
+        """Return the commit that took *op*, or None; see `Ledger.adopted`."""
+        with self._ready():
+            number = self._ops.get(op)
+            if number is None:
+                return None
+            entry = self._journal[number - 1]
+            if entry.erased is not None:
+                raise forgotten(f"request {label!r}" if label else "this request")
+            if request is not None and request != entry.request:
+                raise IdempotencyConflict(label)
+            return _told(entry)
+
+    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
+        """Apply batches in order, each with an answer of its own."""
+        with self._ready():
+            return [self._try(batch) for batch in batches]
+
+    def _try(self, batch: Batch) -> Commit | FornixError:
+        try:
+            return self._commit(batch)
+        except FornixError as error:
+            return error
+
+    def _guard(self, batch: Batch) -> None:
+        self._expect(batch.expects)
+        key = batch.scope.key or batch.scope.space
+        if batch.after is not None and batch.after != len(self._journal):
+            raise StaleRun(key, expected=batch.after, found=len(self._journal))
+        owner, epoch = self._leases.get(batch.scope, (None, 0))
+        if batch.epoch is not None and (owner is None or epoch != batch.epoch):
+            raise StaleRun(key, expected=batch.epoch, found=epoch, what="epoch")
+        if batch.state and batch.epoch is None and owner is not None and self._alive(owner):
+            raise KeyBusy(key, wait_s=0)
+        for lease in batch.fences:
+            owner, epoch = self._leases.get(lease.scope, (None, 0))
+            if (owner, epoch) != (lease.owner, lease.epoch):
+                where = lease.scope.key or lease.scope.space
+                raise StaleRun(where, expected=lease.epoch, found=epoch, what="epoch")
+        self._runs.guard(batch)
+        self._guard_contents(batch, key)
+
+    def _guard_contents(self, batch: Batch, key: str) -> None:
+        if batch.state and batch.base is None:
+            raise InvalidInput("a batch that changes the exact tree needs a base")
+        if batch.base is not None and batch.base != (head := self._head(batch.scope)):
+            raise StaleRun(key, expected=batch.base, found=head)
+        for ref in refs_of(batch) if batch.define or batch.items else ():
+            if ref.scope != batch.scope and ref.scope.key is not None:
+                raise InvalidInput(f"a batch of {batch.scope} cannot change {ref.scope}")
+        if max(len(batch.state), len(batch.items)) >> ROW_BITS:
+            raise TooLarge(f"a batch holds at most {1 << ROW_BITS:,} changes; commit in parts")
+
+    def _apply(self, batch: Batch, work: Work) -> None:
+        if batch.state:
+            tree = self._trees.get(batch.scope)
+            if tree is None:
+                tree = self._trees[batch.scope] = Tree()
+            before = work.positions = tree.positions
+            work.undo.append(lambda: setattr(tree, "positions", before))
+            for delta in batch.state:
+                tree.apply(delta, work)
+        if batch.floor != (0, 0):
+            self._trees.setdefault(batch.scope, Tree()).raise_floor(batch.floor, work)
+        if batch.define or batch.items:
+            self._sets.apply(batch, work)
+        self._runs.apply(batch, work)
+
+    def _finish(self, batch: Batch, work: Work) -> Commit:
+        """Write the journal row and the change log; nothing here can fail."""
+        result = None if batch.result is None else deepcopy(batch.result)
+        marks = tuple(work.marks)
+        commit = Commit(work.number, work.time, adopted=False, result=result, marks=marks)
+        self._journal.append(commit, batch, work)
+        if batch.op is not None:
+            self._ops[batch.op] = work.number
+        if batch.state:
+            self._trees[batch.scope].head = work.number
+        if batch.release and batch.epoch is not None:
+            self._leases[batch.scope] = (None, batch.epoch)
+        self._name(batch.scope)
+        for row in work.begun.values():
+            self._rows[row.row] = row
+            self._vectors.begin(row)
+            self._line(row, "added")
+        for row in work.ended:
+            self._line(row, "ended")
+        return commit if result is None else replace(commit, result=deepcopy(result))
+
+    # --- the exact tree
+
+    def _tree(self, scope: Scope) -> Tree:
+        return self._trees.get(scope) or Tree()
+
+    def _head(self, scope: Scope) -> int:
+        tree = self._trees.get(scope)
+        return 0 if tree is None else tree.head
+
+    def head(self, scope: Scope) -> int:
+        """Return the number of the last commit that changed the tree of *scope*; 0: none yet."""
+        with self._ready():
+            return self._head(scope)
+
+    def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
+        """Return a copy of the node at *path*, or None; see `Ledger.node`."""
+        with self._ready():
+            row = self._tree(scope).find(path, at, now)
+            return None if row is None else row.node()
+
+    def children(
+        self, scope: Scope, path: Path, *, at: int | None, now: int
+    ) -> list[tuple[str, Node]]:
+        """Return copies of the direct fields of the object at *path*, in the order made."""
+        with self._ready():
+            row = self._tree(scope).find(path, at, now)
+            if row is None:
+                return []
+            found = [
+                (name, row.below(name, at)) for name in (row.live if at is None else row.versions)
+            ]
+            there = [(n, r) for n, r in found if r is not None and not r.expired(now)]
+            return [(n, r.node()) for n, r in sorted(there, key=lambda pair: pair[1].position)]
+
+    # --- the journal
+
+    def effects(self, number: int) -> Effects | None:
+        """Return what commit *number* changed; None if there is no such commit."""
+        with self._ready():
+            if not 0 < number <= len(self._journal):
+                return None
+            entry = self._journal[number - 1]
+            put = [(path, row) for path, row in entry.put if not row.swept]
+            lineage = self._sets.lineage
+            return Effects(
+                replace(entry.commit, result=deepcopy(entry.commit.result), marks=()),
+                self._hidden.get(entry.scope, entry.scope),
+                put=[(path, row.node()) for path, row in put],
+                removed=[
+                    path for path, row in entry.removed if not row.swept and row.expires != GONE
+                ],
+                begun=[self._stored(row) for row in entry.begun if row.row in self._rows],
+                ended=[self._stored(row) for row in entry.ended if row.row in self._rows],
+                places=[row.position for _, row in put],
+                ends=[row.ended for _, row in put],
+                compactions=[self._as_kept(done) for done in lineage.done_by(number)],
+                undone=lineage.undone_by(number),
+            )
+
+    def commit_at(self, time: int) -> int:
+        """Return the number of the last commit at or before *time*; 0: none."""
+        with self._ready():
+            return bisect_right(self._journal, time, key=lambda entry: entry.commit.time)
+
+    def time_of(self, number: int) -> int:
+        """Return the time of commit *number*, or of the last one before it; 0: there is none."""
+        with self._ready():
+            last = min(number, len(self._journal))
+            return self._journal[last - 1].commit.time if last > 0 else 0
+
+    def floor(self, scope: Scope) -> tuple[int, int]:
+        """Return from which commit and time on the past of a tree is whole."""
+        with self._ready():
+            return self._tree(scope).floor
+
+    def prune_history(
+        self, *, before: int, after: int = 0, limit: int = 10_000
+    ) -> tuple[int, int | None]:
+        """Remove versions of nodes that ended before *before*, all at once."""
+        with self._ready():
+            del after, limit
+            last = self._journal[-1].commit.time if self._journal else 0
+            until = self.commit_at(min(before - 1, last - SWEEP_AFTER_US))
+            until = min(until, self._runs.needed() - 1)
+            return sum(tree.prune(until) for tree in self._trees.values()), None
+
+    def expired(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
+        """Return live items of any set that have expired by *now*."""
+        with self._ready():
+            rows = [row for home in self._sets.every() for row in home.timed.values()]
+            return [self._stored(row) for row in rows if row.expired(now)][:limit]
+
+    def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
+        """Return keys of *space* that were ever committed to, in order, past *after*."""
+        with self._ready():
+            keys = self._keys.get(space, [])
+            start = 0 if after is None else bisect_right(keys, after)
+            return keys[start : start + limit]
+
+    def spaces(self) -> list[str]:
+        """Return the spaces that hold a key, by name."""
+        with self._ready():
+            return sorted(self._keys)
+
+    # --- items
+
+    def get(
+        self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
+    ) -> list[StoredItem | None]:
+        """Return the live version of each id, in the order asked; after commit *at* if given."""
+        with self._ready():
+            home = self._sets.named(ref)
+            versions = {} if home is None else home.versions
+            found = [[r for r in versions.get(item_id, []) if r.lives(at)] for item_id in ids]
+            return [self._stored(rows[0]) if rows else None for rows in found]
+
+    def page(
+        self,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 256,
+        newest_first: bool = False,
+        at: int | None = None,
+    ) -> list[StoredItem]:
+        """Return up to *limit* items by (time, first), past *after*, in either direction."""
+        with self._ready():
+            home = self._sets.named(ref)
+            if home is None:
+                return []
+            there = home.live if at is None else {r.first: r for r in home.rows if r.lives(at)}
+            order = home.order if at is None else sorted((r.time, r.first) for r in there.values())
+            if newest_first:
+                order = order[: None if after is None else bisect_left(order, after)][::-1]
+            elif after is not None:
+                order = order[bisect_right(order, after) :]
+            return [self._stored(there[first]) for _, first in order[:limit]]
+
+    def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
+        """Return every version of an id ever committed and kept, oldest first."""
+        with self._ready():
+            home = self._sets.named(ref)
+            rows = [] if home is None else home.versions.get(item_id, [])
+            return [self._stored(row) for row in rows]
+
+    def compactions(
+        self, ref: SetRef, *, before: int | None = None, limit: int = 100
+    ) -> list[Compaction]:
+        """Return compactions of a set, the latest first, with ids below *before*."""
+        with self._ready():
+            found = self._sets.lineage.of(ref, before=before, limit=limit)
+            return [self._as_kept(compaction) for compaction in found]
+
+    def compaction(self, compaction: int) -> Compaction | None:
+        """Return a compaction, or None if there is none of that id."""
+        with self._ready():
+            found = self._sets.lineage.compactions.get(compaction)
+            return None if found is None else self._as_kept(found)
+
+    def _as_kept(self, done: Compaction) -> Compaction:
+        retired = [row for row in done.retired if row in self._rows]
+        added = [row for row in done.added if row in self._rows]
+        erased = len(done.retired) + len(done.added) - len(retired) - len(added)
+        return replace(done, retired=retired, added=added, erased=erased)
+
+    def links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what versions were derived from: (row, source's row), by both."""
+        with self._ready():
+            sources = self._sets.lineage.sources
+            return [(r, source) for r in sorted(set(rows)) for source in sources.get(r, [])]
+
+    def derived(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what was derived from versions: (row, source's row), by both."""
+        with self._ready():
+            derived = self._sets.lineage.derived
+            return sorted((row, r) for r in set(rows) for row in derived.get(r, []))
+
+    def touch(self, rows: Sequence[int], *, time: int) -> None:
+        """Note that items (by `StoredItem.first`) were read; the latest time stands."""
+        with self._ready():
+            for first in rows:
+                self._accessed[first] = max(time, self._accessed.get(first, time))
+
+    # --- notes, upkeep
+
+    def note(self, name: str) -> str | None:
+        """Return what was noted under *name*, or None."""
+        with self._ready():
+            return self._notes.get(name)
+
+    def put_note(self, name: str, text: str | None, *, expected: str | None) -> bool:
+        """Note *text* if what stands there is *expected*; return whether it did."""
+        with self._ready():
+            if self._notes.get(name) != expected:
+                return False
+            if text is None:
+                self._notes.pop(name, None)
+            else:
+                self._notes[name] = text
+            return True
+
+    def sweep(self, *, now: int) -> int:
+        """Remove what has expired, and names of ops past their retention; return how much."""
+        with self._ready():
+            oldest = now - OP_RETENTION_US
+            done = self._journal
+            late = [op for op, n in self._ops.items() if done[n - 1].commit.time <= oldest]
+            for op in late:
+                del self._ops[op]
+            purged = sum(self._purge(home, now) for home in self._sets.every())
+            return (
+                len(late)
+                + purged
+                + sum(tree.sweep(now - SWEEP_AFTER_US) for tree in self._trees.values())
+            )
+
+    def _purge(self, home: SetRows, now: int) -> int:
+        """Remove versions of items that ended longer ago than their set keeps them."""
+        kept = home.definition.kept_us
+        if kept is None:
+            return 0
+        until = min(self.commit_at(now - kept), self._runs.needed() - 1)
+        ended = [row for row in home.rows if row.ended is not None and row.ended <= until]
+        gone = sorted(ended, key=lambda row: (row.ended, row.row))[:SWEPT_AT_ONCE]
+        for row in gone:
+            home.purge(row)
+            del self._rows[row.row]
+            self._sets.lineage.purge(row)
+            self._vectors.drop(row.row)
+            self._line(row, "removed")
+        self._journal.erase_items(gone)
+        return len(gone)
+
+    def stats(self) -> StoreStats:
+        """Return figures of the store."""
+        with self._ready():
+            sets = self._sets.every()
+            since = [self._journal[begun - 1].commit.time for begun in self._vectors.begun()]
+            held = [Lease(s, owner, n) for s, (owner, n) in self._leases.items() if owner]
+            waiting, parked, ended = self._counts()
+            return StoreStats(
+                commits=len(self._journal),
+                keys=sum(map(len, self._keys.values())),
+                sets=len(sets),
+                items=sum(len(s.live) for s in sets),
+                item_versions=len(self._rows),
+                nodes=sum(tree.size() for tree in self._trees.values()),
+                pending=len(since),
+                oldest_pending=min(since, default=None),
+                file_bytes=0,
+                wal_bytes=0,
+                leases=held,
+                runs_waiting=waiting,
+                runs_parked=parked,
+                runs_ended=ended,
+            )
+
+    def salt(self) -> bytes:
+        """Return 16 random bytes, made with the store."""
+        with self._ready():
+            return self._salt
+
+    def close(self) -> None:
+        """Close: what the store held is gone. Closing twice is fine."""
+        if os.getpid() == self._process:
+            with self._lock:
+                self._closed = True

@@ -1,0 +1,54 @@
+"""Whose memory it is: scopes, the sets in them, and the right to run one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fornix.errors import InvalidName
+from fornix.values.storable import checked_name, frozen
+
+HIDDEN = "\x1a"
+"""Begins the names of sets that fornix keeps for itself: in no listing or search of a scope."""
+
+
+class Scope(NamedTuple):
+    """Where memory lives: a key of a space, or a knowledge (`key` is None, `space` its name).
+
+    A tuple, because it is what nearly everything is looked up by.
+    """
+
+    space: str
+    key: str | None
+
+
+@frozen
+class SetRef:
+    """A named set in a scope."""
+
+    scope: Scope
+    name: str
+
+
+def is_hidden(ref: SetRef) -> bool:
+    """Return whether a set is one that fornix keeps for itself."""
+    return ref.name.startswith(HIDDEN)
+
+
+def set_name(name: str) -> str:
+    """Return the name of a set that a user may have.
+
+    Raises:
+        InvalidName: It is no name, or one of those that fornix keeps for itself.
+    """
+    if checked_name(name, "a set's name").startswith(HIDDEN):
+        raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
+    return name
+
+
+@frozen
+class Lease:
+    """The right to run one key. *epoch* fences whoever held it before."""
+
+    scope: Scope
+    owner: str
+    epoch: int

@@ -1,0 +1,5 @@
+"""One SQLite file as a store: embedded, crash-safe, shared by many threads and processes."""
+
+from fornix.store.sqlite.sqlite_store import SqliteStore
+
+__all__ = ["SqliteStore"]

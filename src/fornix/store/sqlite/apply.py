@@ -1,0 +1,293 @@
+"""A batch as SQL: everything here runs inside the write transaction of the one writer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import apsw
+
+from fornix.errors import (
+    DuplicateItem,
+    InvalidInput,
+    SetDefinitionConflict,
+    StaleRun,
+)
+from fornix.store import (
+    Add,
+    Batch,
+    Commit,
+    Define,
+    Definition,
+    Scope,
+    SetRef,
+    refs_of,
+)
+from fornix.store.sqlite import leases, progress, retention
+from fornix.store.sqlite.batched_inserts import Gathered
+from fornix.store.sqlite.connection import first
+from fornix.store.sqlite.items import Changes
+from fornix.store.sqlite.journal import adopted
+from fornix.store.sqlite.leases import KnownLanes, KnownRun
+from fornix.store.sqlite.lock_files import Owners
+from fornix.store.sqlite.row_values import found_again, scope_id
+from fornix.store.sqlite.staged_vectors import expect
+from fornix.store.sqlite.tree import LiveNodes, apply_tree
+from fornix.values import wire
+
+_EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND begun <= ? LIMIT 1"
+
+NODES = 64
+"""Live nodes that are known of one tree at most."""
+
+TREES = 4096
+"""Trees of which nodes are known at most."""
+
+SCOPES = 16_384
+"""Keys, sets and notes that are known at most."""
+
+
+@dataclass
+class Known:
+    """What was read of the file and still holds: dropped when another connection wrote.
+
+    Attributes:
+        version: SQLite's number of the state that it was read of; None: of no state.
+        number: The last commit; None: not looked up.
+        time: When that was.
+        nodes: Live nodes by scope; also dropped when a sweep may have removed some.
+    """
+
+    version: int | None = None
+    number: int | None = None
+    time: int = 0
+    scopes: dict[Scope, int] = field(default_factory=dict[Scope, int])
+    heads: dict[int, int] = field(default_factory=dict[int, int])
+    nodes: dict[int, LiveNodes] = field(default_factory=dict[int, LiveNodes])
+    notes: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    sets: dict[SetRef, tuple[int, Definition]] = field(
+        default_factory=dict[SetRef, tuple[int, Definition]]
+    )
+    runs: KnownLanes = field(default_factory=KnownLanes)
+
+    def trim(self, scope: int) -> None:
+        """Drop the nodes of a scope, or of all, where there are too many."""
+        if len(self.nodes[scope]) > NODES:
+            del self.nodes[scope]
+        if len(self.nodes) > TREES:
+            self.nodes.clear()
+
+    def bound(self) -> None:
+        """Start anew where it has grown; between transactions, when nothing is gathered."""
+        for each in (self.scopes, self.heads, self.sets, self.notes):
+            if len(each) > SCOPES:
+                each.clear()
+
+
+class Transaction:
+    """Applies batches, one after the other, on a connection whose transaction is open.
+
+    `known` is updated as it goes; whoever rolls back must drop it, or `forget`. Nothing is certain
+    to have been refused or written before `flush`.
+    """
+
+    def __init__(self, connection: apsw.Connection, known: Known, owners: Owners) -> None:
+        self._db = connection
+        known.bound()
+        self._known = known
+        self.owners = owners
+        self.gathered = Gathered(connection, known.runs.runs)
+        self._look_up()
+
+    def _look_up(self) -> None:
+        known = self._known
+        if known.number is None:
+            row = self._db.execute("SELECT n, time FROM journal ORDER BY n DESC LIMIT 1").get
+            known.number, known.time = row or (0, 0)
+
+    @property
+    def known(self) -> Known:
+        """What was read and still holds."""
+        return self._known
+
+    def forget(self) -> None:
+        """Drop what is known and gathered: a part was rolled back."""
+        known = self._known
+        known.__init__(version=known.version)
+        self.gathered = Gathered(self._db, known.runs.runs)
+        self._look_up()
+
+    def apply(self, batch: Batch) -> Commit:
+        """Apply one batch, whole, or adopt the commit that its op names."""
+        before = self._known.number or 0
+        try:
+            answer = self.gather(batch)
+            self.gathered.flush()
+        except apsw.ConstraintError as error:
+            raise self._duplicate(batch, before) from error
+        return answer
+
+    def gather(self, batch: Batch) -> Commit:
+        """Do what `apply` does, but for what is inserted: that is gathered.
+
+        Raises:
+            apsw.ConstraintError: What was gathered is in the way of itself, or of what is there.
+        """
+        number = (self._known.number or 0) + 1
+        earlier = self._earlier(batch, number)
+        if earlier is not None:
+            return earlier
+        time = max(batch.time, self._known.time)
+        scope = self.scope(batch.scope)
+        if batch.expects:
+            expect(self._db, batch.expects, known=self._known.notes)
+        run = self._guard(batch, scope, number)
+        ended: dict[str, list[int]] = {}
+        marks: Sequence[SetRef] = ()
+        if batch.state:
+            live = self._known.nodes.setdefault(scope, {})
+            ended["nodes"] = apply_tree(
+                self._db, self.gathered, scope, batch.state, number=number, live=live
+            )
+            self._known.trim(scope)
+        if batch.items or batch.define:
+            changes = Changes(self, batch, number, time)
+            ended["items"], marks = changes.run(), tuple(changes.marks)
+        if batch.run is not None and run is not None:
+            runs, gathered = self._known.runs, self.gathered
+            progress.apply(self._db, runs, gathered, run, batch.run, number=number, time=time)
+        if batch.floor != (0, 0):
+            retention.raise_floor(self._db, scope, batch.floor)
+        if batch.release and batch.epoch is not None:
+            leases.drop(self._db, self._known.runs, batch.scope, batch.epoch)
+        self.gathered.add_commit(
+            (
+                number,
+                time,
+                scope,
+                batch.op,
+                batch.request,
+                None if batch.result is None else wire.encode(batch.result),
+                _ended(ended) if ended else None,
+            ),
+        )
+        self._known.number, self._known.time = number, time
+        return Commit(number, time, adopted=False, result=batch.result, marks=marks)
+
+    def _earlier(self, batch: Batch, number: int) -> Commit | None:
+        """Return the commit that was made under the batch's name before; else take that name."""
+        if batch.op is not None:
+            if batch.op in self.gathered.ops:
+                self.gathered.flush()
+            return adopted(self._db, batch.op, request=batch.request, label=batch.label)
+        if batch.run is not None:
+            runs = self._known.runs
+            return progress.take_place(self._db, runs, batch.run, number, self.gathered)
+        return None
+
+    def _guard(self, batch: Batch, scope: int, number: int) -> KnownRun | None:
+        """Return the run that the batch is about, if it is about one; refuse what may not be."""
+        key = batch.scope.key or batch.scope.space
+        if batch.after is not None and batch.after != number - 1:
+            raise StaleRun(key, expected=batch.after, found=number - 1)
+        leases.guard(self._db, self._known.runs, self.owners, batch)
+        run = progress.guard(self._db, self._known.runs, batch)
+        for ref in refs_of(batch) if batch.define or batch.items else ():
+            if ref.scope.key is not None and ref.scope != batch.scope:
+                raise InvalidInput(
+                    f"a batch of key {batch.scope.key!r} cannot change a set of key "
+                    f"{ref.scope.key!r}; commit one batch per key"
+                )
+        if batch.state and batch.base is None:
+            raise InvalidInput("a batch that changes the exact tree needs a base")
+        if batch.base is None:
+            return run
+        head = self._known.heads.get(scope)
+        if head is None:
+            head = self._db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
+            self._known.heads[scope] = head
+        if head != batch.base:
+            key = batch.scope.key or batch.scope.space
+            raise StaleRun(key, expected=batch.base, found=head)
+        if batch.state:
+            self._known.heads[scope] = self.gathered.heads[scope] = number
+        return run
+
+    def scope(self, scope: Scope) -> int:
+        """Return the row of a scope, which is made if there is none."""
+        if scope in self._known.scopes:
+            return self._known.scopes[scope]
+        found = scope_id(self._db, scope) or found_again(self._db, scope)
+        if found is None:
+            self._db.execute(
+                "INSERT INTO scope (space, key) VALUES (?, ?)", (scope.space, scope.key or "")
+            )
+            found = self._db.last_insert_rowid()
+        self._known.scopes[scope] = found
+        return found
+
+    def set_known(self, ref: SetRef) -> tuple[int, Definition] | None:
+        """Return the number and definition of a set; None: there is none."""
+        if ref in self._known.sets:
+            return self._known.sets[ref]
+        row = self._db.execute(
+            "SELECT id, definition FROM memory_set WHERE scope = ? AND name = ?",
+            (self.scope(ref.scope), ref.name),
+        ).get
+        if row is None:
+            return None
+        self._known.sets[ref] = (row[0], Definition.from_json(json.loads(row[1])))
+        return self._known.sets[ref]
+
+    def define(self, define: Define) -> None:
+        """Make a set, or with *replace* change its definition."""
+        known = self.set_known(define.set)
+        if known is not None and not define.replace:
+            if known[1] != define.definition:
+                raise SetDefinitionConflict(
+                    define.set.name, asked=define.definition, found=known[1]
+                )
+            return
+        text = json.dumps(define.definition.to_json())
+        if known is None:
+            self._db.execute(
+                "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?)",
+                (self.scope(define.set.scope), define.set.name, text, define.definition.kept_us),
+            )
+            number = self._db.last_insert_rowid()
+        else:
+            number = known[0]
+            self._db.execute(
+                "UPDATE memory_set SET definition = ?, retention = ? WHERE id = ?",
+                (text, define.definition.kept_us, number),
+            )
+        self._known.sets[define.set] = (number, define.definition)
+
+    def _duplicate(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
+        """Say which fresh id was taken after all: by commit *before*, or by the batch itself."""
+        seen: set[tuple[SetRef, str]] = set()
+        for change in batch.items:
+            if not isinstance(change, Add):
+                continue
+            item_id = change.record.id
+            known = self.set_known(change.set)
+            if (change.set, item_id) in seen or (
+                change.fresh
+                and known is not None
+                and first(self._db, _EARLIER, known[0], item_id, before)
+            ):
+                return DuplicateItem(item_id, set_name=change.set.name)
+            seen.add((change.set, item_id))
+        return InvalidInput("a batch adds an id that is taken")
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The connection whose transaction this is."""
+        return self._db
+
+
+def _ended(found: dict[str, list[int]]) -> str | None:
+    """Return, as JSON, the rows that a commit ended."""
+    rows = {what: numbers for what, numbers in found.items() if numbers}
+    return json.dumps(rows) if rows else None

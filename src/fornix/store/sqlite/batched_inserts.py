@@ -1,0 +1,202 @@
+"""What a transaction is about to insert, gathered so that each table gets one statement."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+
+import apsw
+
+from fornix.store.sqlite.connection import Row
+from fornix.store.sqlite.leases import KnownRun
+
+_INSERT_ITEM = """
+    INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
+        metadata, importance, speaker, role, session, sources, compacted, tokens, until, expires,
+        valid_from, valid_to)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_INSERT_FEATURE = """
+    INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, role,
+        session, metadata, terms, tokens, temporal, vectors)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_LOG_ADDED = """
+    INSERT INTO change (seq, set_id, row, kind, rows)
+    VALUES (?3 + (SELECT ifnull(max(seq), 0) FROM change), ?1, ?2, 0, ?3)
+"""
+
+_COUNT = """
+    UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3, tokens = tokens + ?4
+    WHERE id = ?1
+"""
+
+_TWIN = """
+    SELECT ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0) + octet_length(metadata),
+        tokens
+    FROM item WHERE row = ?
+"""
+
+_INSERT_JOURNAL = """
+    INSERT INTO journal (n, time, scope, op, request, result, ended) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+_END_NODE = "UPDATE node SET ended = ? WHERE id = ?"
+
+_INSERT_NODE = """
+    INSERT INTO node (id, scope, parent, name, place, value, expires, begun)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_MOVE_HEAD = "UPDATE scope SET head = ?2 WHERE id = ?1"
+
+_BEGIN_RUN = "UPDATE run SET now = ?, actions = ? WHERE id = ?"
+
+_INSERT_STEP = """
+    INSERT INTO step (id, n, action, sent, sensory, looked, skipped) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+
+_INSERT_OUTPUT = "INSERT INTO output (agent, id, step, event) VALUES (?, ?, ?, ?)"
+
+_END_RUN = """
+    UPDATE run SET status = ?1, ended = ?2, error = iif(?3, NULL, ifnull(?4, error)) WHERE id = ?5
+"""
+
+_FEEL_NO_MORE = """
+    UPDATE step SET sensory = NULL WHERE id BETWEEN ? AND ? AND sensory IS NOT NULL
+"""
+
+
+class Gathered:
+    """Rows of items, of their features, of nodes, of runs and of the journal, in commit order.
+
+    Whoever is going to read one of them, or to end it, has it flushed first.
+
+    Attributes:
+        names: The (set, id) of every item in it.
+        ops: Names of the ops in it.
+        grown: Scopes of the nodes in it.
+        ends: The commit that ended it, and the id, of nodes.
+        heads: The last commit that changed the tree of a scope.
+        over: Runs that ended, which stay known until they are written.
+    """
+
+    def __init__(self, connection: apsw.Connection, runs: dict[int, KnownRun]) -> None:
+        self._db, self._runs = connection, runs
+        self.grown: set[int] = set()
+        self.ends: list[Row] = []
+        self.nodes: list[Row] = []
+        self.heads: dict[int, int] = {}
+        self.begun: list[Row] = []
+        self.steps: list[Row] = []
+        self.outputs: list[Row] = []
+        self.over: list[Row] = []
+        self.felt: list[Row] = []
+        self._items: list[Row] = []
+        self._features: list[Row] = []
+        self._journal: list[Row] = []
+        self.names: set[tuple[int, str]] = set()
+        self.ops: set[bytes] = set()
+
+    def add_item(self, item: Row, feature: Row) -> None:
+        """Take an item's row, which begins (row, set, id, …), and its feature's."""
+        self._items.append(item)
+        self._features.append(feature)
+        self.names.add(item[1:3])
+
+    def count(self, number: int, row: int, twin: int) -> None:
+        """Count an item that was inserted as the twin of an earlier version, and log it."""
+        self._db.execute(_LOG_ADDED, (number, row, 1))
+        size, tokens = self._db.execute(_TWIN, (twin,)).get
+        self._db.execute(_COUNT, (number, 1, size, tokens))
+
+    def add_commit(self, row: Row) -> None:
+        """Take a row of the journal, which begins (n, time, scope, op, …)."""
+        self._journal.append(row)
+        if row[3] is not None:
+            self.ops.add(row[3])
+
+    def flush(self) -> None:
+        """Insert it all.
+
+        Raises:
+            apsw.ConstraintError: An id has such a version, or an op is taken.
+        """
+        if self._items:
+            self._flush_items()
+        if self.ends or self.nodes:
+            self.flush_nodes()
+        if self.heads:
+            self._db.executemany(_MOVE_HEAD, list(self.heads.items()))
+            self.heads = {}
+        if self.begun:
+            self._db.executemany(_BEGIN_RUN, self.begun)
+            self.begun = []
+        if self.steps:
+            self._db.executemany(_INSERT_STEP, self.steps)
+            self.steps = []
+        if self.outputs:
+            self._db.executemany(_INSERT_OUTPUT, self.outputs)
+            self.outputs = []
+        if self.over:
+            self._flush_over()
+        if self._journal:
+            self._db.executemany(_INSERT_JOURNAL, self._journal)
+            self._journal = []
+            self.ops.clear()
+
+    def flush_nodes(self) -> None:
+        """Insert the nodes; ends first, as a name has one live version."""
+        if self.ends:
+            self._db.executemany(_END_NODE, self.ends)
+        if self.nodes:
+            self._db.executemany(_INSERT_NODE, self.nodes)
+        self.ends, self.nodes = [], []
+        self.grown.clear()
+
+    def _flush_over(self) -> None:
+        """End runs, whose steps are there by now."""
+        self._db.executemany(_END_RUN, self.over)
+        if self.felt:
+            self._db.executemany(_FEEL_NO_MORE, self.felt)
+        for row in self.over:
+            self._runs.pop(row[-1], None)
+        self.over, self.felt = [], []
+
+    def _flush_items(self) -> None:
+        """Insert items and features, count them, and say so in the change log."""
+        self._db.executemany(_INSERT_ITEM, self._items)
+        self._db.executemany(_INSERT_FEATURE, self._features)
+        lines: list[tuple[int, int, int]] = []
+        counts: dict[int, tuple[int, int, int]] = {}
+        for (number, _), run in groupby(self._items, key=_SET_AND_COMMIT):
+            rows = list(run)
+            lines.append((number, rows[0][0], len(rows)))
+            items, size, tokens = counts.get(number, (0, 0, 0))
+            counts[number] = (
+                items + len(rows),
+                size + sum(map(_size, rows)),
+                tokens + sum(map(_TOKENS, rows)),
+            )
+        self._db.executemany(_LOG_ADDED, lines)
+        self._db.executemany(_COUNT, [(number, *count) for number, count in counts.items()])
+        self._items, self._features = [], []
+        self.names.clear()
+
+
+_SET_AND_COMMIT = itemgetter(1, 5)
+"""Rows of one commit and set that follow each other are numbered without a gap."""
+
+_TOKENS = itemgetter(18)
+
+
+def _size(row: Row) -> int:
+    """Return the bytes of an item's value, text and metadata."""
+    return sum(
+        len(text) if text.isascii() else len(text.encode())
+        for text in row[9:12]
+        if text is not None
+    )

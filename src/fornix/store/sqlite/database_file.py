@@ -1,0 +1,350 @@
+"""An open database file: its connections, its locks, and what happens to them at a fork."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+import apsw
+
+from fornix.errors import (
+    ForkedStore,
+    FornixError,
+    NotAStore,
+    NotFound,
+    StoreBusy,
+    StoreClosed,
+    StoreReadOnly,
+    Unusable,
+)
+from fornix.store.sqlite import maintenance
+from fornix.store.sqlite.apply import Known
+from fornix.store.sqlite.connection import BUSY_MS, check, connect, migrate, translated
+from fornix.store.sqlite.lock_files import (
+    Owners,
+    WriteLock,
+    create_private,
+    neutralise,
+    private_folder,
+    refuse_unsupported,
+)
+
+Durability: TypeAlias = Literal["full", "normal"]
+
+CHECKPOINT_PAGES = 4_000
+"""Pages in the write-ahead log (16 MB) past which the writer moves them into the main file."""
+
+TOUCHES = 1_000
+"""Most access times flushed with one group of commits."""
+
+_open_files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
+
+
+class SqliteFile:
+    """One writer at a time, readers beside it; opened by `open`."""
+
+    def __init__(
+        self, path: Path, *, read_only: bool, durability: Durability, wait_s: float, immutable: bool
+    ) -> None:
+        self._path, self._read_only, self._immutable = path, read_only, immutable
+        self._location = str(path)
+        self._state: Literal["open", "closed", "forked"] = "open"
+        self._readers: list[apsw.Connection] = []
+        self._known = Known()
+        self._touched: dict[int, int] = {}
+        self._wal_pages = 0
+        self._salt: bytes | None = None
+        self._writer: apsw.Connection | None = None
+        self._lock: WriteLock | None = None
+        self._owners: Owners | None = None
+        if not read_only:
+            folder = private_folder(self.folder)
+            self._lock = WriteLock(folder, wait_s=wait_s)
+            self._owners = Owners(folder)
+            try:
+                self._writer = self._open_writer(durability)
+            except BaseException:
+                self._lock.close()
+                raise
+        self._identity = _identity(str(path))
+        _open_files.add(self)
+
+    @classmethod
+    @translated
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        read_only: bool = False,
+        durability: Durability = "full",
+        wait_s: float = 10,
+        still: bool = False,
+    ) -> Self:
+        """Open the store at *path*; make it if it is not there and may be written.
+
+        Args:
+            durability: "full": a commit that returned survives loss of power. "normal": it
+                survives the death of any process, but loss of power may take the last ones.
+            wait_s: Longest wait for other writers.
+            still: Nobody writes meanwhile: a store at rest is read without making a file.
+
+        Raises:
+            NotFound: Nothing is there, and it is to be opened read-only.
+            NotAStore: Something else is there.
+            StoreTooNew: A newer fornix made it.
+            StoreReadOnly: It cannot be written; ``mode="ro"`` may still open it.
+            Unsupported: The platform or file system has no locks to rely on.
+        """
+        path = Path(os.path.realpath(path))
+        refuse_unsupported(path)
+        if path.exists() and not path.is_file():
+            raise NotAStore(path, "is not a file; choose another path")
+        immutable = False
+        if read_only:
+            if not path.exists():
+                raise NotFound(f"{path}: there is no store here; open it writable once to make it")
+            at_rest = not Path(f"{path}-wal").exists()
+            immutable = at_rest and (still or not os.access(path.parent, os.W_OK))
+        elif not path.parent.is_dir():
+            raise NotFound(f"{path.parent}: there is no such folder; make it first")
+        elif path.exists() and path.stat().st_size:
+            with closing(connect(path, read_only=True)) as db:
+                check(db, path)  # before anything is made beside what is no store
+        else:
+            create_private(path)
+            path.chmod(0o600)
+        store = cls(
+            path, read_only=read_only, durability=durability, wait_s=wait_s, immutable=immutable
+        )
+        try:
+            with store._reader() as db:
+                _refuse_empty(path, schema=check(db, path))
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    # --- the handle ---------------------------------------------------------------------------
+
+    @property
+    def location(self) -> str:
+        """The path of the file."""
+        return self._location
+
+    @property
+    def read_only(self) -> bool:
+        """Whether commits are refused."""
+        return self._read_only
+
+    @property
+    def folder(self) -> Path:
+        """The folder beside the database: locks, and side files that can be dropped."""
+        return Path(f"{self._path}.fornix")
+
+    def _check(self) -> None:
+        if self._state == "closed":
+            raise StoreClosed(f"{self._path} was closed; open it again")
+        if self._state == "forked":
+            raise ForkedStore(f"{self._path} was opened before a fork; open it again in the child")
+
+    def _open_writer(self, durability: Durability) -> apsw.Connection:
+        assert self._lock is not None  # noqa: S101 - only called where it was made
+        writer = connect(self._path)
+        try:
+            with self._lock.held():
+                found = check(writer, self._path)
+                writer.execute("PRAGMA journal_mode = WAL")
+                writer.execute(f"PRAGMA synchronous = {durability}")
+                migrate(writer, found=found)
+                writer.execute(
+                    "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
+                    (os.urandom(16).hex(),),
+                )
+        except BaseException:
+            writer.close()
+            raise
+        writer.set_wal_hook(self._count_pages)
+        return writer
+
+    def _count_pages(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _reader(self) -> _Borrowed:
+        """Lend a connection that only reads, for a ``with`` block."""
+        return _Borrowed(self._lend, self._take_back)
+
+    def _lend(self) -> apsw.Connection:
+        self._check()
+        try:
+            return self._readers.pop()
+        except IndexError:
+            return connect(self._path, read_only=True, immutable=self._immutable)
+
+    def _take_back(self, db: apsw.Connection) -> None:
+        if self._state == "open":
+            self._readers.append(db)
+        elif self._state == "closed":
+            db.close()
+
+    def _check_place(self) -> None:
+        """Refuse to write into a file that is no longer where it was opened."""
+        if _identity(self.location) != self._identity:
+            raise Unusable(
+                f"{self._path} was moved, deleted or replaced while it was open; "
+                "close this memory and open it again"
+            )
+
+    @contextmanager
+    def _writing(self) -> Generator[apsw.Connection]:
+        """Give the writer inside a transaction, which commits unless the block raises."""
+        self._check()
+        if self._writer is None or self._lock is None:
+            raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
+        with self._lock.held():
+            self._check()
+            self._check_place()
+            if self._writer.in_transaction:  # whoever wrote last had no stack left to end it
+                self._writer.execute("ROLLBACK")
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                if self._writer.data_version() != self._known.version:
+                    self._known = Known()
+                yield self._writer
+                self._writer.execute("COMMIT")
+            except BaseException:
+                self._known.version = None
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+            if self._wal_pages > CHECKPOINT_PAGES:
+                self._care(self._writer)
+            self._known.version = self._writer.data_version()
+
+    @contextmanager
+    def _alone(self) -> Generator[apsw.Connection]:
+        """Give the writer, outside a transaction, while nobody else has the store open.
+
+        SQLite tells: it gives up the write-ahead log only for its last user.
+        """
+        self._check()
+        if self._writer is None or self._lock is None:
+            raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
+        with self._lock.held():
+            while self._readers:
+                self._readers.pop().close()
+            self._writer.set_busy_timeout(0)
+            try:
+                self._writer.execute("PRAGMA journal_mode = DELETE")
+                yield self._writer
+            except apsw.BusyError as error:
+                raise StoreBusy(f"{self._path} is open elsewhere; close it there first") from error
+            finally:
+                self._writer.set_busy_timeout(BUSY_MS)
+                self._writer.execute("PRAGMA journal_mode = WAL")
+                migrate(self._writer, found=check(self._writer, self._path))
+
+    def _care(self, writer: apsw.Connection) -> None:
+        """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
+        with writer:
+            maintenance.sweep(writer, now=self._known.time)
+        self._known.nodes.clear()
+        with suppress(apsw.BusyError):
+            writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self._wal_pages = 0
+
+    def close(self) -> None:
+        """Flush touches, close every connection and drop every lock; twice is fine."""
+        if self._state != "open":
+            return
+        if self._writer is not None and self._touched:
+            with suppress(FornixError, apsw.Error), self._writing() as db:
+                self._flush_touches(db)
+        self._state = "closed"
+        if self._owners is not None:
+            self._owners.close()
+        while self._readers:
+            self._readers.pop().close()
+        if self._writer is not None and self._lock is not None:
+            # The last connection checkpoints as it closes, so it queues with the writers.
+            with suppress(FornixError), self._lock.held():
+                self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+                self._writer.close()
+            self._lock.close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of what the parent has, without touching it."""
+        self._state = "forked"
+        neutralise(self._path)
+        if self._lock is not None:
+            self._lock.abandon()
+        if self._owners is not None:
+            self._owners.abandon()
+
+    def _flush_touches(self, db: apsw.Connection) -> dict[int, int]:
+        """Write access times; return them, for `_forget_touches` once they are committed."""
+        rows = dict(list(self._touched.items())[:TOUCHES])
+        if rows:
+            db.executemany(
+                "INSERT INTO access (first, time) VALUES (?, ?) "
+                "ON CONFLICT DO UPDATE SET time = max(time, excluded.time)",
+                list(rows.items()),
+            )
+        return rows
+
+    def _forget_touches(self, rows: dict[int, int]) -> None:
+        for first, time in rows.items():
+            if self._touched.get(first) == time:
+                self._touched.pop(first, None)
+
+
+class _Borrowed:
+    """A reading connection, lent for a ``with`` block."""
+
+    __slots__ = ("_db", "_lend", "_take_back")
+
+    def __init__(
+        self,
+        lend: Callable[[], apsw.Connection],
+        take_back: Callable[[apsw.Connection], None],
+    ) -> None:
+        self._lend, self._take_back = lend, take_back
+
+    def __enter__(self) -> apsw.Connection:
+        self._db = self._lend()
+        return self._db
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._take_back(self._db)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what tells the file at *path* from any other; None: there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - at every commit, and twice as quick
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _refuse_empty(path: Path, *, schema: int) -> None:
+    if not schema:
+        raise NotAStore(path, "is empty; open it writable once to make it a store")
+
+
+def _abandon_all() -> None:
+    for file in list(_open_files):
+        file.abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,242 @@
+"""Erasing what runs left: events, errors, steps, durable calls and outputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import apsw
+
+from fornix.store import Scope, SetRef
+from fornix.store.erasures import STATES, Erased, Kept, has_read
+from fornix.store.sqlite import row_values
+from fornix.store.sqlite.connection import Row, first, numbers, query
+from fornix.store.sqlite.leases import STATUSES
+from fornix.store.sqlite.row_values import ROW_BITS
+from fornix.store.sqlite.runs import places
+from fornix.values import wire
+
+_LOOKED = """
+    SELECT step.id >> 20, step.n, step.looked, scope.space, scope.key FROM step
+    JOIN run ON run.id = step.id >> 20 JOIN lane ON lane.id = run.lane
+    JOIN scope ON scope.id = lane.scope
+"""
+
+_HEIRS = "SELECT id, origin FROM run WHERE origin IS NOT NULL"
+
+_PUTS = "SELECT EXISTS (SELECT 1 FROM node WHERE id BETWEEN ? AND ?)"
+
+_OUTPUTS = "SELECT id FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
+
+_FORGET = """
+    UPDATE run SET event = '', error = NULL, erased = ?2,
+        status = iif(ended IS NULL, ?3, status), ended = ifnull(ended, ?4)
+    WHERE id = ?1
+"""
+
+
+FEW = 32
+"""Ids up to which a text is looked through for each before it is decoded."""
+
+
+class Erasable(Protocol):
+    """What is looked at of a version that goes."""
+
+    @property
+    def set_id(self) -> int:
+        """The number of its set."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """The id of its item."""
+        ...
+
+    @property
+    def begun(self) -> int:
+        """The commit that began it."""
+        ...
+
+
+@dataclass(slots=True)
+class Gone:
+    """Runs whose records go, and what is told of them.
+
+    Attributes:
+        open: Runs whose records are to go once they have ended.
+        puts: Commits of theirs that left values in an exact tree that stays.
+    """
+
+    runs: Sequence[int] = ()
+    open: Sequence[int] = ()
+    puts: Sequence[int] = ()
+    unread: int = 0
+    delivered: int = 0
+    outputs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+
+def of_scope(db: apsw.Connection, scope: int) -> Gone:
+    """Return all runs of a key; those that were erased before are not among them."""
+    sql = (
+        "SELECT run.id FROM run JOIN lane ON lane.id = run.lane "
+        "WHERE lane.scope = ? AND run.erased IS NULL ORDER BY run.id"
+    )
+    return _gone(db, [number for (number,) in query(db, sql, scope)])
+
+
+def of_items(db: apsw.Connection, versions: Iterable[Erasable]) -> Gone:
+    """Return the runs that wrote or read one of *versions*."""
+    begun: set[int] = set()
+    ids: dict[int, set[str]] = {}
+    for version in versions:
+        begun.add(version.begun)
+        ids.setdefault(version.set_id, set()).add(version.id)
+    named = {row_values.set_ref(db, number): some for number, some in ids.items()}
+    found: set[int] = set()
+    few = _few_forms(named)
+    for run, commit, looked, space, key in db.execute(_LOOKED):
+        if run in found:
+            continue
+        wanted = looked is not None and (few is None or any(form in looked for form in few))
+        if commit in begun or (wanted and has_read(looked, named, Scope(space, key))):
+            found.add(run)
+    runs = sorted(_with_heirs(db, found))
+    sql = "SELECT id, ended FROM run WHERE id IN (SELECT value FROM carray(?)) AND erased IS NULL"
+    ended = dict(query(db, sql, numbers(runs)))
+    gone = _gone(db, [run for run in ended if ended[run] is not None])
+    gone.open = [run for run in ended if ended[run] is None]
+    commits = [n for run in gone.runs for n, _ in _steps(db, run)]
+    gone.puts = [n for n in commits if first(db, _PUTS, *_range(n))]
+    return gone
+
+
+def _few_forms(named: Mapping[SetRef, Collection[str]]) -> list[str] | None:
+    """Return ids as they stand in wire form, so that most texts need no reading; None: too many."""
+    ids = {item_id for some in named.values() for item_id in some}
+    return [wire.encode(item_id)[1:-1] for item_id in ids] if len(ids) <= FEW else None
+
+
+def _with_heirs(db: apsw.Connection, runs: Collection[int]) -> set[int]:
+    """Return *runs*, and those that had the same input before or after them."""
+    found = set(runs)
+    if not found:
+        return found
+    pairs, count = query(db, _HEIRS), 0
+    while len(found) != count:
+        count = len(found)
+        for pair in pairs:
+            if not found.isdisjoint(pair):
+                found.update(pair)
+    return found
+
+
+def _steps(db: apsw.Connection, run: int) -> list[tuple[int, int]]:
+    """Return (commit, agent) of the steps of a run."""
+    sql = (
+        "SELECT step.n, run.agent FROM step JOIN run ON run.id = ?1 WHERE step.id BETWEEN ?2 AND ?3"
+    )
+    return [(n, agent) for n, agent in query(db, sql, run, *places(run))]
+
+
+def _gone(db: apsw.Connection, runs: Sequence[int]) -> Gone:
+    """Return what goes with *runs*."""
+    read: dict[int, int | None] = {}
+    gone = Gone(runs)
+    for run in runs:
+        for commit, agent in _steps(db, run):
+            if agent not in read:
+                sql = "SELECT min(position) FROM consumer WHERE agent = ?"
+                read[agent] = first(db, sql, agent)
+            upto = read[agent]
+            for (output,) in query(db, _OUTPUTS, agent, *_range(commit)):
+                gone.outputs.append((agent, output))
+                gone.unread += upto is not None and output > upto
+                gone.delivered += upto is not None and output <= upto
+    return gone
+
+
+def forget(db: apsw.Connection, gone: Gone, *, number: int, time: int) -> dict[str, int]:
+    """Erase the records of runs, end those that have not ended; return how much went, by kind."""
+    counts = {"outputs": len(gone.outputs), "runs": len(gone.runs), "steps": 0, "calls": 0}
+    db.executemany("DELETE FROM output WHERE agent = ? AND id = ?", gone.outputs)
+    for run in gone.runs:
+        query(db, "DELETE FROM step WHERE id BETWEEN ? AND ?", *places(run))
+        counts["steps"] += db.changes()
+        query(db, "DELETE FROM durable_call WHERE step BETWEEN ? AND ?", *places(run))
+        counts["calls"] += db.changes()
+        query(db, _FORGET, run, number, STATUSES.index("discarded"), time)
+    return counts
+
+
+def forget_ended(db: apsw.Connection, runs: Sequence[int], *, number: int, time: int) -> list[int]:
+    """Erase the records of those of *runs* that have ended; return those that have not."""
+    listed = numbers(sorted(_with_heirs(db, runs)))
+    sql = "SELECT id, ended, erased FROM run WHERE id IN (SELECT value FROM carray(?)) ORDER BY id"
+    there = query(db, sql, listed)
+    ended = [run for run, over, erased in there if over is not None and erased is None]
+    forget(db, _gone(db, ended), number=number, time=time)
+    return [run for run, over, _ in there if over is None]
+
+
+def _range(commit: int) -> tuple[int, int]:
+    return commit << ROW_BITS, (commit + 1 << ROW_BITS) - 1
+
+
+_ALL = "SELECT id, owner, asked, erased, state, open, held, scrubbed FROM receipt"
+
+
+def insert(db: apsw.Connection, receipt: str, owner: str, asked: str, erased: Erased) -> None:
+    """Keep a new receipt."""
+    query(
+        db,
+        "INSERT INTO receipt (id, n, owner, asked, erased, state, open, held) "
+        "VALUES (?, ?, ?, ?, ?, 0, ?, '[]')",
+        *(receipt, erased.commit, owner, asked, erased.to_json(), json.dumps([*erased.open])),
+    )
+
+
+def receipt(db: apsw.Connection, number: str) -> Kept | None:
+    """Return a receipt, or None."""
+    row = first(db, f"{_ALL} WHERE id = ?", number)
+    return None if row is None else _kept(row)
+
+
+def receipts(
+    db: apsw.Connection, owners: Sequence[str], before: int | None, limit: int
+) -> list[Kept]:
+    """Return receipts of owners, the latest first."""
+    sql = f"{_ALL} WHERE owner = ? AND n < ? ORDER BY n DESC LIMIT ?"
+    last = (1 << 63) - 1 if before is None else before
+    found = [_kept(row) for owner in owners for row in query(db, sql, owner, last, limit)]
+    return sorted(found, key=lambda kept: kept.erased.commit or 0, reverse=True)[:limit]
+
+
+def unfinished(db: apsw.Connection) -> list[Kept]:
+    """Return the receipts of what is still in files, or in records of runs, the first first."""
+    return [_kept(row) for row in query(db, f"{_ALL} WHERE scrubbed IS NULL ORDER BY n")]
+
+
+def update(db: apsw.Connection, kept: Kept) -> None:
+    """Note how far a receipt is."""
+    query(
+        db,
+        "UPDATE receipt SET state = ?, open = ?, held = ?, scrubbed = ? WHERE id = ?",
+        *(STATES.index(kept.state), json.dumps([*kept.open]), json.dumps([*kept.held])),
+        *(kept.scrubbed, kept.id),
+    )
+
+
+def _kept(row: Row) -> Kept:
+    number, owner, asked, erased, state, waiting, held, scrubbed = row
+    return Kept(
+        number,
+        owner,
+        asked,
+        Erased.from_json(erased),
+        STATES[int(state)],
+        tuple(json.loads(waiting)),
+        tuple(json.loads(held)),
+        scrubbed,
+    )

@@ -1,0 +1,123 @@
+"""Group commit: what many threads write shares one transaction and one fsync.
+
+Whoever finds nobody leading becomes the leader: it takes all that wait, does it in one
+transaction (each with an answer of its own; if one is refused, each in a savepoint) and hands over
+to one who waits. With one thread that is a commit like any other; with many, what arrives during
+an fsync shares the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from fornix.errors import FornixError, Unavailable
+from fornix.store.sqlite.apply import Transaction
+
+MOST = 256
+"""Pieces of work in one transaction, so that nobody waits long for the first of them."""
+
+R = TypeVar("R")
+
+
+class Ticket:
+    """A piece of work that waits, and what became of it."""
+
+    __slots__ = ("answer", "error", "gather", "leads", "ready", "settled", "work")
+
+    def __init__(
+        self,
+        work: Callable[[Transaction], object],
+        gather: Callable[[Transaction], object] | None,
+    ) -> None:
+        self.work, self.gather = work, gather
+        self.answer: object = None
+        self.error: FornixError | None = None
+        self.settled = False
+        self.leads = False
+        self.ready = threading.Lock()
+        self.ready.acquire()
+
+    def settle(self, answer: object, error: FornixError | None) -> None:
+        """Give the answer, or the error."""
+        self.answer, self.error, self.settled = answer, error, True
+
+
+class CommitQueue:
+    """Gathers work into groups; *commit_group* settles every ticket of a group."""
+
+    def __init__(self, commit_group: Callable[[list[Ticket]], None]) -> None:
+        self._commit_group = commit_group
+        self._mutex = threading.Lock()
+        self._waiting: deque[Ticket] = deque()
+        self._led = False
+
+    def do(
+        self,
+        work: Callable[[Transaction], R],
+        gather: Callable[[Transaction], R] | None = None,
+    ) -> R:
+        """Return what *work* answers once it is durable, or raise what refused it.
+
+        Work that raises a `FornixError` is undone by itself; what else raises undoes its group.
+
+        Args:
+            gather: Does the same, but leaves what can be done together with the rest of a group
+                to `Transaction.gathered`.
+        """
+        ticket = Ticket(work, gather)
+        with self._mutex:
+            self._waiting.append(ticket)
+            leads, self._led = not self._led, True
+        if not leads:
+            self._wait(ticket)
+        if not ticket.settled:
+            self._lead()
+        if ticket.error is not None:
+            raise ticket.error
+        return cast("R", ticket.answer)
+
+    def _wait(self, ticket: Ticket) -> None:
+        """Wait until the ticket is settled, or is to lead; an interrupt leaves nobody waiting."""
+        try:
+            ticket.ready.acquire()
+        except BaseException:
+            with self._mutex:
+                waiting = ticket in self._waiting
+                if waiting:
+                    self._waiting.remove(ticket)
+            if waiting and ticket.leads:
+                self._hand_over()
+            raise
+
+    def _lead(self) -> None:
+        with self._mutex:
+            group = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+        try:
+            self._commit_group(group)
+        except FornixError as error:
+            _settle(group, error)
+        except BaseException as error:
+            lost = f"the thread that committed for this one stopped ({type(error).__name__})"
+            _settle(group, Unavailable(f"{lost}; look whether it is there, or use a key"))
+            raise
+        finally:
+            self._hand_over()
+            for ticket in group:
+                ticket.ready.release()
+
+    def _hand_over(self) -> None:
+        with self._mutex:
+            if self._waiting:
+                self._waiting[0].leads = True
+                self._waiting[0].ready.release()
+            else:
+                self._led = False
+
+
+def _settle(group: list[Ticket], error: FornixError) -> None:
+    for ticket in group:
+        if not ticket.settled:
+            ticket.settle(None, error)

@@ -1,0 +1,157 @@
+"""Inputs as SQL: each a run at the end of its lane, and the lease of its key with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from fornix.errors import IdempotencyConflict
+from fornix.store.progress import Accepted, Input, space_of
+from fornix.store.scope import Lease, Scope
+from fornix.store.sqlite import leases
+from fornix.store.sqlite.apply import Transaction
+from fornix.store.sqlite.connection import Row
+from fornix.store.sqlite.leases import STATUSES, KnownLane, KnownRun
+from fornix.store.sqlite.progress import expect_status, run_known, turn
+
+_INSERT_RUN = """
+    INSERT INTO run (id, agent, lane, number, status, event, accepted, origin)
+    VALUES (?, ?, ?, ?, 0, ?, ?, ?)
+"""
+
+_OPEN_BEFORE = """
+    SELECT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.agent = run.agent
+        AND earlier.lane = run.lane AND earlier.id < run.id AND earlier.ended IS NULL)
+    FROM run WHERE id = ?
+"""
+
+
+class Intake:
+    """Puts inputs of one agent into their lanes, inside a transaction."""
+
+    def __init__(self, tx: Transaction, agent: str, space: str) -> None:
+        self._tx, self._db, self._known = tx, tx.connection, tx.known.runs
+        self._agent = self._known.agent(self._db, space, agent)
+        self._runs: list[Row] = []
+        self._lanes: dict[int, int] = {}
+
+    def accept(self, inputs: Sequence[Input], owner: str | None) -> list[Accepted]:
+        """Keep inputs; answer in their order."""
+        answers = [self._accept(given, owner) for given in inputs]
+        self._flush()
+        return answers
+
+    def _flush(self) -> None:
+        """Write the runs, and the next numbers of their lanes."""
+        self._db.executemany(_INSERT_RUN, self._runs)
+        self._db.executemany("UPDATE lane SET next = ?2 WHERE id = ?1", list(self._lanes.items()))
+        self._runs, self._lanes = [], {}
+
+    def _accept(self, given: Input, owner: str | None) -> Accepted:
+        lane = self._lane(given.scope)
+        run = self._known.next_run(self._db)
+        if given.event_id is not None and not self._claim(given, given.event_id, run, lane):
+            return self._repeated(given, given.event_id, owner)
+        number, is_first = lane.next, lane.open == 0
+        self.insert(run, lane, given)
+        lease = None if owner is None else self._lease(given.scope, owner)
+        return Accepted(run, number, repeated=False, lease=lease, first=is_first)
+
+    def insert(self, run: int, lane: KnownLane, given: Input, *, origin: int | None = None) -> None:
+        """Put a run at the end of a lane."""
+        self._runs.append((run, self._agent, lane.id, lane.next, given.event, given.time, origin))
+        lane.next += 1
+        lane.open += 1
+        self._lanes[lane.id] = lane.next
+        self._known.runs[run] = KnownRun(
+            self._agent, given.scope, "waiting", begun=False, felt=False, next=0
+        )
+
+    def take_over(self, run: int, scope: Scope, time: int) -> int:
+        """Put a new run with the input of *run* at the end of its lane; return its id."""
+        event = self._db.execute("SELECT event FROM run WHERE id = ?", (run,)).get
+        heir = self._known.next_run(self._db)
+        self.insert(heir, self._lane(scope), Input(scope, event, time), origin=run)
+        self._flush()
+        return heir
+
+    def _lane(self, scope: Scope) -> KnownLane:
+        found = self._known.lanes.get((self._agent, scope))
+        if found is None:
+            scope_row = self._tx.scope(scope)
+            self._db.execute(
+                "INSERT INTO lane (agent, scope, next) VALUES (?, ?, 0) ON CONFLICT DO NOTHING",
+                (self._agent, scope_row),
+            )
+            lane, number = self._db.execute(
+                "SELECT id, next FROM lane WHERE agent = ? AND scope = ?", (self._agent, scope_row)
+            ).get
+            unfinished = self._db.execute(
+                "SELECT count(*) FROM run WHERE agent = ? AND lane = ? AND ended IS NULL",
+                (self._agent, lane),
+            ).get
+            found = self._known.lanes[self._agent, scope] = KnownLane(lane, number, unfinished)
+        return found
+
+    def _lease(self, scope: Scope, owner: str) -> Lease | None:
+        return leases.take(self._db, self._known, self._tx.owners, scope, owner)
+
+    def _claim(self, given: Input, event_id: bytes, run: int, lane: KnownLane) -> bool:
+        """Note an event id; return whether it was not used before."""
+        self._db.execute(
+            "INSERT INTO event_id (agent, digest, run, number, request, time) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (self._agent, event_id, run, lane.next, given.request, given.time),
+        )
+        return self._db.changes() > 0
+
+    def _repeated(self, given: Input, event_id: bytes, owner: str | None) -> Accepted:
+        run, number, request = self._db.execute(
+            "SELECT run, number, request FROM event_id WHERE agent = ? AND digest = ?",
+            (self._agent, event_id),
+        ).get
+        if request != given.request:
+            raise IdempotencyConflict(given.label, what="event id")
+        self._flush()
+        status = self._db.execute("SELECT status FROM run WHERE id = ?", (run,)).get
+        waits = status is not None and STATUSES[int(status)] == "waiting"
+        lease = None
+        if waits and owner is not None:
+            lease = self._lease(run_known(self._db, self._known, run).scope, owner)
+        return Accepted(
+            run=None if status is None else run,
+            number=number,
+            repeated=True,
+            lease=lease,
+            first=waits and not self._is_behind(run),
+        )
+
+    def _is_behind(self, run: int) -> bool:
+        return bool(self._db.execute(_OPEN_BEFORE, (run,)).get)
+
+
+def accept(
+    tx: Transaction, agent: str, inputs: Sequence[Input], owner: str | None
+) -> list[Accepted]:
+    """Keep inputs of one space; see `Lanes.accept`."""
+    tx.known.runs.trim()
+    return Intake(tx, agent, space_of(inputs)).accept(inputs, owner)
+
+
+def retry(tx: Transaction, run: int, *, last: bool, time: int) -> int:
+    """Let a parked run wait again, or a new one in its place; see `Lanes.retry`."""
+    db, known = tx.connection, tx.known.runs
+    found = run_known(db, known, run)
+    expect_status(run, found, "parked")
+    turn(db, known, tx.gathered, found, run, "retried" if last else "waiting", time=time)
+    tx.gathered.flush()
+    if not last:
+        return run
+    agent = name_of(db, found.agent)
+    return Intake(tx, agent, found.scope.space).take_over(run, found.scope, time)
+
+
+def name_of(db: apsw.Connection, agent: int) -> str:
+    """Return the name of an agent by its row."""
+    return db.execute("SELECT name FROM agent WHERE id = ?", (agent,)).get

@@ -1,0 +1,486 @@
+"""The item changes of a batch as SQL: adds, edits, compactions, and what limits a set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import apsw
+
+from fornix.errors import (
+    CompactionChanged,
+    DuplicateItem,
+    KeyFull,
+    NotFound,
+    SetDefinitionConflict,
+    SetFull,
+    SetMoved,
+    StaleItem,
+    TooLarge,
+)
+from fornix.store import (
+    Add,
+    Batch,
+    Compact,
+    Compaction,
+    Define,
+    Definition,
+    ItemChange,
+    Link,
+    Past,
+    Record,
+    Replace,
+    Retire,
+    Revive,
+    SetRef,
+    Undo,
+    adds_to,
+    unscreened,
+)
+from fornix.store.sqlite import lineage
+from fornix.store.sqlite.batched_inserts import Gathered
+from fornix.store.sqlite.connection import Row, first, query, texts
+from fornix.store.sqlite.row_values import ROW_BITS, scope_id
+from fornix.store.sqlite.staged_vectors import apply_past
+
+_LAST = """
+    SELECT version, ended IS NULL, row, expires FROM item WHERE set_id = ?1 AND id = ?2
+    ORDER BY version DESC LIMIT 1
+"""
+
+_EXPIRED = """
+    SELECT row FROM item
+    WHERE set_id = ? AND ended IS NULL AND expires IS NOT NULL AND expires <= ?
+"""
+
+_EARLIER = """
+    SELECT 1 FROM item
+    WHERE set_id = ? AND ended IS NULL AND begun < ? AND (expires IS NULL OR expires > ?) LIMIT 1
+"""
+
+_LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id = ?2 ORDER BY version DESC LIMIT 1"
+
+_KEPT = """
+    SELECT row, id, ended, EXISTS (SELECT 1 FROM item AS other
+        WHERE set_id = ?1 AND other.id = item.id AND other.ended IS NULL)
+    FROM item WHERE set_id = ?1 AND row = ?2
+"""
+
+_LAST_OF = """
+    SELECT one.id, one.ended, max(other.version), max(other.ended IS NULL)
+    FROM item AS one JOIN item AS other ON other.set_id = ?1 AND other.id = one.id
+    WHERE one.row = ?2
+"""
+
+_SAME = """
+    SELECT other.row FROM item AS one JOIN item AS other
+        ON other.set_id = one.set_id AND other.id = one.id AND other.ended IS NULL
+    WHERE one.row = ?1 AND (other.first, other.updated, other.value, other.text, other.metadata,
+        other.importance, other.speaker, other.role, other.session, other.time, other.sources,
+        other.compacted, other.until, other.expires, other.valid_from, other.valid_to)
+    IS (one.first, one.updated, one.value, one.text, one.metadata,
+        one.importance, one.speaker, one.role, one.session, one.time, one.sources,
+        one.compacted, one.until, one.expires, one.valid_from, one.valid_to)
+"""
+
+_REVIVE_ITEM = """
+    INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
+        metadata, importance, speaker, role, session, sources, compacted, tokens, until, expires,
+        valid_from, valid_to)
+    SELECT ?1, set_id, id, first, ?2, ?3, time, created, updated, value, text, metadata,
+        importance, speaker, role, session, sources, compacted, tokens, until, expires,
+        valid_from, valid_to
+    FROM item WHERE row = ?4
+"""
+
+_REVIVE_FEATURE = """
+    INSERT INTO feature (set_id, ended, row, first, id, begun, time, importance, speaker, role,
+        session, metadata, terms, tokens, temporal, vectors)
+    SELECT set_id, 0, ?1, first, id, ?2, time, importance, speaker, role, session, metadata,
+        terms, tokens, temporal, vectors
+    FROM feature WHERE set_id = ?3 AND ended = ?4 AND row = ?5
+"""
+
+_INHERIT = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
+_INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
+
+_OLDEST = """
+    SELECT row, tokens, ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0)
+        + octet_length(metadata)
+    FROM item WHERE set_id = ? AND ended IS NULL ORDER BY time, first LIMIT ?
+"""
+
+_TAKEN = """
+    SELECT id FROM item
+    WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2)) GROUP BY id
+"""
+
+_PAST = "SELECT 1 FROM feature WHERE set_id = ? AND ended = 0 AND row > ? LIMIT 1"
+
+FEW = 8
+"""Ids fewer than these are looked up one by one."""
+
+TRIMMED = 256
+"""How many of the oldest items are looked at together."""
+
+
+_Renewed: TypeAlias = tuple[int, Define, Definition]
+"""The number of a set, what it is to be defined as, and what it was."""
+
+
+class Keeper(Protocol):
+    """The transaction that the changes are part of; see `Transaction`."""
+
+    gathered: Gathered
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The connection whose transaction it is."""
+        ...
+
+    def set_known(self, ref: SetRef) -> tuple[int, Definition] | None:
+        """Return the number and definition of a set; None: there is none."""
+        ...
+
+    def define(self, define: Define) -> None:
+        """Make a set, or with *replace* change its definition."""
+        ...
+
+
+class Changes:
+    """The item changes of one batch: rows are gathered and inserted many at a time."""
+
+    def __init__(self, tx: Keeper, batch: Batch, number: int, time: int) -> None:
+        self._tx, self._db, self._batch = tx, tx.connection, batch
+        self._number, self._time = number, time
+        self._next = number << ROW_BITS
+        self._gathered = tx.gathered
+        self._last: SetRef | None = None
+        self._last_number = 0
+        self._grown: dict[int, SetRef] = {}
+        self._ended: list[int] = []
+        self._taken: set[tuple[int, str]] | None = None
+        self._compacted = 0
+        self.marks: list[SetRef] = []
+
+    def run(self) -> list[int]:
+        """Apply definitions, item changes, capacities and limits; return the rows that ended."""
+        renewed = [found for define in self._batch.define if (found := self._define(define))]
+        self._hold_screens()
+        if len(self._batch.items) >= FEW:
+            self._taken = self._ids_taken()
+        for change in self._batch.items:
+            self._change(change)
+        self._hold_renewed(renewed)
+        for number, ref in self._grown.items():
+            self._hold_capacity(ref, number)
+        if self._grown and self._batch.limits is not None:
+            self._hold_limits()
+        return self._ended
+
+    def _define(self, define: Define) -> _Renewed | None:
+        """Make or change a set; return it if that is right only where the set is empty."""
+        known = self._tx.set_known(define.set)
+        other = known is not None and known[1] != define.definition
+        if known is None or define.replace or not other or not adds_to(self._batch, define.set):
+            self._tx.define(define)
+            return None
+        self._tx.define(Define(define.set, define.definition, replace=True))
+        return known[0], define, known[1]
+
+    def _hold_renewed(self, renewed: Sequence[_Renewed]) -> None:
+        """Refuse another definition for a set that holds items from before."""
+        for number, define, found in renewed:
+            if first(self._db, _EARLIER, number, self._number, self._time):
+                raise SetDefinitionConflict(define.set.name, asked=define.definition, found=found)
+
+    def _hold_screens(self) -> None:
+        """Refuse what was checked by other rules than its set has, or against other items."""
+        for screened in self._batch.screened or ():
+            known = self._tx.set_known(screened.set)
+            if not screened.knows(Definition() if known is None else known[1]):
+                raise SetMoved(screened.set.name, what="other rules")
+            if known is None or screened.past is None:
+                continue
+            self._gathered.flush()
+            if first(self._db, _PAST, known[0], screened.past):
+                raise SetMoved(screened.set.name)
+
+    def _change(self, change: ItemChange) -> None:
+        if change.set is not self._last:  # finding its number takes as long as the rest
+            self._last_number, self._last = self._set(change), change.set
+        number = self._last_number
+        match change:
+            case Add():
+                self._add(number, change)
+            case Replace(record=record, version=version):
+                row, first, created = self._live(number, record.id, version)
+                self._end(number, row)
+                new = self._insert(
+                    number, record, version=version + 1, first=first, created=created
+                )
+                self._inherit(new, row)
+            case Retire(id=item_id, version=version):
+                self._end(number, self._live(number, item_id, version)[0])
+            case Compact():
+                self._compact(number, change)
+            case Undo():
+                self._undo(number, change)
+            case Past():
+                self._ended.extend(
+                    apply_past(self._db, self._gathered, number, change, self._number)
+                )
+            case Revive():
+                self._bring_back(number, change)
+
+    def _set(self, change: ItemChange) -> int:
+        known = self._tx.set_known(change.set)
+        if known is not None:
+            if known[1].admission is not None and change.set in unscreened(self._batch):
+                raise SetMoved(change.set.name, what="rules")
+            return known[0]
+        match change:
+            case Add() | Past():
+                self._tx.define(Define(change.set, Definition()))
+            case Replace(record=record):
+                raise StaleItem(record.id, expected=change.version, found=None)
+            case Retire(id=item_id, version=version) | Compact(retired=[(item_id, version), *_]):
+                raise StaleItem(item_id, expected=version, found=None)
+            case _:
+                raise NotFound(f"there is no set {change.set.name!r}")
+        return self._set(change)
+
+    def _add(self, number: int, add: Add) -> int:
+        self._grown[number] = add.set
+        version, item_id = 1, add.record.id
+        if (number, item_id) in self._gathered.names:
+            self._gathered.flush()
+        if not add.fresh and (self._taken is None or (number, item_id) in self._taken):
+            last, live, row, expires = first(self._db, _LAST, number, item_id) or (0, 0, 0, None)
+            if live and (expires is None or expires > self._time):
+                raise DuplicateItem(item_id, set_name=add.set.name)
+            if live:
+                self._end(number, row)
+            version = last + 1
+        sources = self._sources(add.links) if add.links else ()
+        row = self._insert(number, add.record, version=version, first=None, created=None)
+        if sources:
+            self._db.executemany(
+                "INSERT INTO link (row, source) VALUES (?, ?)", [(row, s) for s in sources]
+            )
+        if add.accessed is not None:
+            self._db.execute(
+                "INSERT OR REPLACE INTO access (first, time) VALUES (?, ?)", (row, add.accessed)
+            )
+        return row
+
+    def _sources(self, links: Sequence[Link]) -> set[int]:
+        """Return the rows of what an item is derived from."""
+        self._gathered.flush()
+        found: set[int] = set()
+        for link in links:
+            known = self._tx.set_known(link.set)
+            row = None if known is None else first(self._db, _LAST_ROW, known[0], link.id)
+            if row is None:
+                raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
+            found.add(row)
+        return found
+
+    def _bring_back(self, number: int, change: Revive) -> None:
+        self._gathered.flush()
+        if not self._kept(number, [change.row]):
+            raise NotFound(f"set {change.set.name!r} has no version of row {change.row}")
+        self._revive(number, change.set, change.row)
+
+    # --- compactions
+
+    def _compact(self, number: int, change: Compact) -> None:
+        retired: list[int] = []
+        for item_id, version in change.retired:  # one by one: an id that is there twice is stale
+            retired.append(self._live(number, item_id, version)[0])
+            self._end(number, retired[-1])
+        added = [self._add(number, add) for add in change.added]
+        self._db.execute(
+            "INSERT INTO compaction (id, set_id, how, retired, added) VALUES (?, ?, ?, ?, ?)",
+            (
+                (self._number << ROW_BITS) + self._compacted,
+                number,
+                change.how,
+                json.dumps(retired),
+                json.dumps(added),
+            ),
+        )
+        self._compacted += 1
+
+    def _to_undo(self, change: Undo) -> Compaction:
+        """Return a compaction that is there, and was not undone or purged."""
+        done = lineage.compaction(self._db, change.compaction)
+        if done is None or done.set != change.set:
+            raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
+        if done.undone is not None:
+            raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
+        if done.purged:
+            raise CompactionChanged(done.id, "what it retired was purged: see the set's retention")
+        if not done.retired:
+            raise CompactionChanged(done.id, "nothing that it retired is kept")
+        return done
+
+    def _undo(self, number: int, change: Undo) -> None:
+        self._gathered.flush()
+        done = self._to_undo(change)
+        for row, item_id, _, _ in self._kept(number, done.added):
+            same = first(self._db, _SAME, row)  # it may have been compacted, and brought back
+            if same is None:
+                raise CompactionChanged(done.id, f"item {item_id!r} has changed since")
+            self._end(number, same)
+        for _, item_id, _, live in self._kept(number, done.retired):
+            if live:
+                raise CompactionChanged(done.id, f"an item {item_id!r} is live again")
+        for row in done.retired:
+            self._revive(number, change.set, row)
+        self._db.execute("UPDATE compaction SET undone = ? WHERE id = ?", (self._number, done.id))
+
+    def _kept(self, number: int, rows: Sequence[int]) -> list[Row]:
+        """Return (row, id, ended, whether the id is live) of those of *rows* that are there."""
+        found = (first(self._db, _KEPT, number, row) for row in rows)
+        return [row for row in found if row is not None]
+
+    def _revive(self, number: int, ref: SetRef, row: int) -> None:
+        item_id, ended, last, live = first(self._db, _LAST_OF, number, row)
+        if live:
+            raise DuplicateItem(item_id, set_name=ref.name)
+        new, commit = self._take_row(), self._number
+        self._db.execute(_REVIVE_ITEM, (new, last + 1, commit, row))
+        self._db.execute(_REVIVE_FEATURE, (new, commit, number, ended, row))
+        self._inherit(new, row)
+        self._gathered.count(number, new, row)
+
+    def _inherit(self, row: int, before: int) -> None:
+        """Have a version come from what an earlier one came from."""
+        self._db.execute(_INHERIT, (row, before))
+        self._db.execute(_INHERIT_STUBS, (row, before))
+
+    def _ids_taken(self) -> set[tuple[int, str]] | None:
+        """Return which ids have a version: asked for many together, which is far quicker.
+
+        None: nobody knows; there are few, or not only adds.
+        """
+        asked: dict[SetRef, list[str]] = {}
+        for change in self._batch.items:
+            if not isinstance(change, Add):
+                return None
+            if not change.fresh:
+                asked.setdefault(change.set, []).append(change.record.id)
+        taken: set[tuple[int, str]] = set()
+        self._gathered.flush()
+        for ref, ids in asked.items():
+            if len(set(ids)) < len(ids) or len(ids) < FEW or "\0" in "".join(ids):
+                return None  # a carray ends its texts at a NUL
+            known = self._tx.set_known(ref)
+            if known is not None:
+                rows = query(self._db, _TAKEN, known[0], texts(ids))
+                taken.update((known[0], item_id) for (item_id,) in rows)
+        return taken
+
+    def _live(self, number: int, item_id: str, version: int) -> tuple[int, int, int]:
+        if (number, item_id) in self._gathered.names:
+            self._gathered.flush()
+        live = first(
+            self._db,
+            "SELECT version, row, first, created FROM item "
+            "WHERE set_id = ? AND id = ? AND ended IS NULL",
+            number,
+            item_id,
+        )
+        if live is None:
+            raise StaleItem(item_id, expected=version, found=None)
+        if live[0] != version:
+            raise StaleItem(item_id, expected=version, found=live[0])
+        return live[1], live[2], live[3]
+
+    def _take_row(self) -> int:
+        row = self._next
+        self._next += 1
+        if self._next >> ROW_BITS != self._number:
+            raise TooLarge(f"a batch may change at most {1 << ROW_BITS:,} items; commit in parts")
+        return row
+
+    def _insert(
+        self, number: int, record: Record, *, version: int, first: int | None, created: int | None
+    ) -> int:
+        row = self._take_row()
+        r, commit, now = record, self._number, self._time
+        time = now if r.time is None else r.time
+        first = row if first is None else first
+        created = now if created is None else created
+        sources = json.dumps(r.sources) if r.sources else None
+        # fmt: off
+        self._gathered.add_item((
+            row, number, r.id, first, version, commit, time, created, now, r.value, r.text,
+            r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
+            r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
+        ), (
+            number, 0, row, first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,
+            r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+        ))
+        # fmt: on
+        return row
+
+    def _end(self, number: int, row: int) -> None:
+        self._db.execute("UPDATE item SET ended = ? WHERE row = ?", (self._number, row))
+        self._db.execute(
+            "UPDATE feature SET ended = ? WHERE set_id = ? AND ended = 0 AND row = ?",
+            (self._number, number, row),
+        )
+        self._ended.append(row)
+
+    def _hold_capacity(self, ref: SetRef, number: int) -> None:
+        known = self._tx.set_known(ref)
+        if known is None or not known[1].bounded:
+            return
+        definition = known[1]
+        self._gathered.flush()
+        for (row,) in query(self._db, _EXPIRED, number, self._time):
+            self._end(number, row)
+        held = self._db.execute(
+            "SELECT items, tokens, bytes FROM memory_set WHERE id = ?", (number,)
+        ).get
+        if definition.at_mark(*held):
+            self.marks.append(ref)
+        over = definition.over(*held)
+        if over is None:
+            return
+        if definition.refuses:
+            compacts = definition.compaction != "reject"
+            raise SetFull(ref.name, capacity=over[1], what=over[0], compacts=compacts)
+        if definition.compaction == "trim":
+            self._trim(number, definition, held)
+
+    def _trim(self, number: int, definition: Definition, held: tuple[int, int, int]) -> None:
+        """Retire the oldest until the set is within its capacity."""
+        items, tokens, size = held
+        while definition.over(items, tokens, size):
+            some = query(self._db, _OLDEST, number, TRIMMED)
+            for row, row_tokens, row_size in some:
+                if not definition.over(items, tokens, size):
+                    return
+                self._end(number, row)
+                items, tokens, size = items - 1, tokens - row_tokens, size - row_size
+
+    def _hold_limits(self) -> None:
+        limits, key = self._batch.limits, self._batch.scope.key
+        if (
+            limits is None
+            or key is None
+            or all(ref.scope.key is None for ref in self._grown.values())
+        ):
+            return
+        self._gathered.flush()
+        items, size = self._db.execute(
+            "SELECT sum(items), sum(bytes) FROM memory_set WHERE scope = ?",
+            (scope_id(self._db, self._batch.scope),),
+        ).get
+        for what, found, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
+            if limit is not None and found > limit:
+                raise KeyFull(key, what=what, limit=limit)

@@ -1,0 +1,166 @@
+"""How far back the past is kept: what ended long enough ago is removed in bounded steps."""
+
+from __future__ import annotations
+
+import apsw
+
+from fornix.store import SWEEP_AFTER_US, SWEPT_AT_ONCE, Scope
+from fornix.store.erasures import stub_of
+from fornix.store.replay_checks import GONE
+from fornix.store.sqlite import journal
+from fornix.store.sqlite.connection import first, numbers, query
+from fornix.store.sqlite.row_values import ROW_BITS, salt_of
+
+ALL = (1 << 62) - 1
+
+_NEEDED = """
+    SELECT min(n) FROM (
+        SELECT min(step.n) AS n FROM run JOIN step
+            ON step.id BETWEEN run.id << 20 AND (run.id << 20 | 1048575)
+        WHERE run.ended IS NULL
+        UNION ALL
+        SELECT min(durable_call.n) FROM run JOIN durable_call
+            ON durable_call.step BETWEEN run.id << 20 AND (run.id << 20 | 1048575)
+        WHERE run.ended IS NULL)
+"""
+
+_PURGED = "SELECT value FROM carray(?1)"
+
+_OF_ROW = (("link", "row"), ("link", "source"), ("stub", "row"), ("staged", "row"), ("item", "row"))
+"""Tables, the item's own last, and their columns that name a version."""
+
+_RETAINED = "SELECT id, retention FROM memory_set WHERE retention IS NOT NULL"
+
+_ENDED = """
+    SELECT row, ended FROM item WHERE set_id = ? AND ended <= ? ORDER BY ended, row LIMIT ?
+"""
+
+_MARK = """
+    UPDATE compaction SET purged = TRUE WHERE set_id = ?1 AND id >> 20 IN (
+        SELECT ended FROM item WHERE row IN (SELECT value FROM carray(?2)))
+        AND id <= ?3 AND NOT purged
+"""
+
+
+_SOURCES = """
+    SELECT row, id FROM item WHERE row IN (SELECT value FROM carray(?))
+        AND EXISTS (SELECT 1 FROM link WHERE source = item.row) ORDER BY ended, row
+"""
+
+_STUB = "INSERT OR IGNORE INTO stub SELECT link.row, ?2, ?3 FROM link WHERE source = ?1"
+
+_HAND_ON = """
+    INSERT OR IGNORE INTO stub SELECT link.row, stub.set_id, stub.source
+    FROM link JOIN stub ON stub.row = link.source WHERE link.source = ?
+"""
+
+
+def needed(db: apsw.Connection) -> int:
+    """Return the first commit of a run that has not ended: what was there then is kept."""
+    found = db.execute(_NEEDED).get
+    return ALL if found is None else found
+
+
+def purge(db: apsw.Connection, *, now: int) -> int:
+    """Remove ended versions of items that their sets no longer keep; return how many."""
+    done, spared = 0, None
+    for number, kept in query(db, _RETAINED):
+        spared = needed(db) if spared is None else spared
+        until = min(journal.commit_at(db, now - kept), spared - 1)
+        rows = query(db, _ENDED, number, until, SWEPT_AT_ONCE)
+        if rows:
+            _purge(db, number, [row for row, _ in rows], floor=rows[-1][1])
+            done += len(rows)
+    return done
+
+
+def _purge(db: apsw.Connection, number: int, rows: list[int], *, floor: int) -> None:
+    """Remove ended versions of one set, with all that hangs on them."""
+    here = numbers(rows)
+    query(db, _MARK, number, here, (floor + 1) << ROW_BITS)
+    firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", here)  # noqa: S608 - ours
+    db.executemany(
+        "DELETE FROM feature WHERE set_id = ?1 AND row = ?2 "
+        "AND ended = (SELECT ended FROM item WHERE row = ?2)",
+        [(number, row) for row in rows],
+    )
+    _keep_stubs(db, number, here)
+    for table, column in _OF_ROW:
+        query(db, f"DELETE FROM {table} WHERE {column} IN ({_PURGED})", here)  # noqa: S608 - ours
+    db.executemany(
+        "DELETE FROM access WHERE first = ?1 "
+        "AND NOT EXISTS (SELECT 1 FROM item WHERE set_id = ?2 AND item.first = ?1)",
+        [(one, number) for (one,) in firsts],
+    )
+    query(db, "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", number, floor)
+
+
+def _keep_stubs(db: apsw.Connection, number: int, rows: object) -> None:
+    """Have what was derived of versions that go know them, and all that those came from."""
+    salt = salt_of(db)
+    for row, item_id in query(db, _SOURCES, rows):
+        query(db, _STUB, row, number, stub_of(item_id, salt))
+        query(db, _HAND_ON, row)
+
+
+def expire(db: apsw.Connection, *, now: int) -> int:
+    """Remove nodes that expired by *now*; the past of their trees is whole from then on."""
+    query(
+        db,
+        "UPDATE scope SET since = max(since, gone.expires) FROM (SELECT scope, max(expires) AS "
+        "expires FROM node WHERE expires <= ?1 AND expires != ?2 GROUP BY scope) AS gone "
+        "WHERE gone.scope = scope.id",
+        now,
+        GONE,
+    )
+    query(db, "DELETE FROM node WHERE expires <= ? AND expires != ?", now, GONE)
+    return db.changes()
+
+
+def prune(db: apsw.Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
+    """Remove versions of nodes that ended before *before*; see `Ledger.prune_history`."""
+    last = db.execute("SELECT time FROM journal ORDER BY n DESC LIMIT 1").get or 0
+    until = journal.commit_at(db, min(before - 1, last - SWEEP_AFTER_US))
+    until = min(until, needed(db) - 1)
+    top = first(db, "SELECT id FROM node WHERE id > ? ORDER BY id LIMIT 1 OFFSET ?", after, limit)
+    here = (after, top or ALL, until)
+    span = "id > ?1 AND id <= ?2 AND ended <= ?3"
+    query(
+        db,
+        "UPDATE scope SET floor = max(floor, gone.ended) FROM (SELECT scope, max(ended) AS ended "  # noqa: S608 - ours
+        f"FROM node WHERE {span} AND expires IS NOT ?4 GROUP BY scope) AS gone "
+        "WHERE gone.scope = scope.id",
+        *here,
+        GONE,
+    )
+    query(db, f"DELETE FROM node WHERE {span}", *here)  # noqa: S608 - ours
+    removed = db.changes()
+    more = top is not None and top >> ROW_BITS <= until
+    return removed, top if more else None
+
+
+def floor(db: apsw.Connection, scope: Scope) -> tuple[int, int]:
+    """Return from which commit and time on the past of a tree is whole."""
+    sql = "SELECT floor, since FROM scope WHERE space = ? AND key = ?"
+    return first(db, sql, scope.space, scope.key or "") or (0, 0)
+
+
+def raise_floor(db: apsw.Connection, scope: int, floor: tuple[int, int]) -> None:
+    """Note from which commit and time on the past of a tree is whole."""
+    sql = "UPDATE scope SET floor = max(floor, ?2), since = max(since, ?3) WHERE id = ?1"
+    db.execute(sql, (scope, *floor))
+
+
+def time_of(db: apsw.Connection, number: int) -> int:
+    """Return the time of a commit, or of the last one before it; 0: there is none."""
+    sql = "SELECT time FROM journal WHERE n <= ? ORDER BY n DESC LIMIT 1"
+    return first(db, sql, number) or 0
+
+
+def expired(db: apsw.Connection, *, now: int, limit: int) -> list[int]:
+    """Return rows of live items that have expired by *now*."""
+    sql = (
+        "SELECT row FROM item INDEXED BY item_expires "
+        "WHERE ended IS NULL AND expires IS NOT NULL AND expires <= ? LIMIT ?"
+    )
+    return [row for (row,) in query(db, sql, now, limit)]

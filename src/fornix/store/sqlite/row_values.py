@@ -1,0 +1,220 @@
+"""Rows of the database as the values of `fornix.store`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import apsw
+
+from fornix.store import (
+    Change,
+    ChangeKind,
+    Definition,
+    Feature,
+    Record,
+    Scope,
+    SetInfo,
+    SetRef,
+    StoredItem,
+)
+from fornix.store.erasures import NO_SPACE, hidden_scope
+from fornix.store.sqlite.connection import Row, first
+
+ITEM = """
+    SELECT item.row, item.first, item.begun, item.ended, item.version, item.created, item.updated,
+        (SELECT access.time FROM access WHERE access.first = item.first), item.id, item.value,
+        item.text, item.metadata, item.importance, item.speaker,
+        item.role, item.session, item.time, item.sources, item.compacted, item.set_id,
+        item.until, item.expires, item.valid_from, item.valid_to
+    FROM item
+"""
+
+_OF_ID = f"{ITEM} WHERE item.set_id = ?1 AND item.id = ?2"
+
+BY_ID = f"{_OF_ID} AND item.ended IS NULL"
+"""Of the versions of an id one at most is live; not ordered, which takes five times as long."""
+
+BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND ifnull(item.ended > ?3, TRUE)"
+
+VERSIONS = f"{_OF_ID} ORDER BY item.version"
+
+BY_ROW = f"{ITEM} WHERE item.row IN (SELECT value FROM carray(?))"  # noqa: S608 - ours
+
+SETS_OF = """
+    SELECT id, name, definition, items, bytes, tokens,
+        (SELECT min(expires) FROM item WHERE set_id = memory_set.id
+         AND ended IS NULL AND expires IS NOT NULL),
+        EXISTS (SELECT 1 FROM item WHERE set_id = memory_set.id
+         AND ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL)), floor
+    FROM memory_set
+    WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?) AND name = ifnull(?, name)
+    ORDER BY name
+"""
+
+OUT_OF_TIME = """
+    SELECT row FROM item WHERE set_id = ?1
+        AND ended IS NULL AND expires IS NOT NULL AND expires <= ?2
+    UNION
+    SELECT row FROM item WHERE set_id = ?1
+        AND ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL)
+        AND (valid_from > ?3 OR valid_to <= ?3)
+"""
+
+OUT_OF_TIME_AT = """
+    SELECT row FROM item WHERE set_id = ?1 AND begun <= ?4 AND ifnull(ended > ?4, TRUE)
+        AND (expires <= ?2 OR valid_from > ?3 OR valid_to <= ?3) ORDER BY row
+"""
+
+ACCESSED = """
+    SELECT item.row, item.first, access.time FROM item LEFT JOIN access USING (first)
+    WHERE set_id = ? AND ended IS NULL
+"""
+
+KINDS: tuple[ChangeKind, ...] = ("added", "ended", "embedded", "removed")
+
+_FEATURE = """
+    SELECT row, first, id, begun, nullif(ended, 0), time, importance, speaker, role, session,
+        metadata, terms, tokens, temporal, vectors
+    FROM feature
+"""
+
+LIVE_FEATURES = f"{_FEATURE} WHERE set_id = ? AND ended = 0 AND row > ? ORDER BY row LIMIT ?"
+
+FEATURES_AT = f"""{_FEATURE} WHERE set_id = ?1 AND (ended = 0 OR ended > ?2) AND begun <= ?2
+    AND row > ?3 ORDER BY row LIMIT ?4"""
+
+FEATURE_ROW = f"""{_FEATURE} WHERE set_id = ?1 AND row = ?2
+    AND ended = (SELECT ifnull(ended, 0) FROM item WHERE row = ?2)"""  # noqa: S608 - ours
+
+
+def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
+    """Return the query for a page of a set: live rows, and for the past those that ended since."""
+    order = "DESC" if newest_first else "ASC"
+    past = f"AND (item.time, item.first) {'<' if newest_first else '>'} (?3, ?4)" if after else ""
+    live = f"{ITEM} WHERE item.set_id = ?1 AND item.ended IS NULL {past}"
+    tail = f"ORDER BY 17 {order}, 2 {order} LIMIT ?2"
+    if not at:
+        return f"{live} {tail}"
+    since = f"{ITEM} WHERE item.set_id = ?1 AND item.ended > ?5 AND item.begun <= ?5 {past}"
+    return f"{live} AND item.begun <= ?5 UNION ALL {since} {tail}"
+
+
+def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
+    """Return the item version that a row of `ITEM` holds."""
+    accessed = row[7] if touched is None else max(touched, row[7] or 0)
+    begun, ended, version, created, updated = row[2:7]
+    sources = tuple(json.loads(row[17])) if row[17] else ()
+    name, value, text, metadata, importance, speaker, role, session, time = row[8:17]
+    record = Record(
+        name,
+        value,
+        text,
+        metadata,
+        importance,
+        speaker,
+        role,
+        session,
+        time,
+        sources,
+        bool(row[18]),
+        *row[20:24],
+    )
+    return StoredItem(
+        row[0], row[1], ref, begun, ended, version, created, updated, accessed, record
+    )
+
+
+def feature(row: Row) -> Feature:
+    """Return the feature that a row of `_FEATURE` holds."""
+    return Feature._make(row)
+
+
+def changes(lines: Iterable[Row], since: int) -> Iterator[Change]:
+    """Yield what lines of the change log stand for, past *since*."""
+    for seq, set_number, first_row, kind, rows in lines:
+        before, name = seq - rows, KINDS[int(kind)]
+        for past in range(max(1, since - before + 1), rows + 1):
+            yield Change(before + past, set_number, first_row + past - 1, name)
+
+
+def set_ref(connection: apsw.Connection, number: int) -> SetRef:
+    """Return the name of a set that exists."""
+    space, key, name = first(
+        connection,
+        "SELECT space, key, name FROM memory_set JOIN scope ON scope.id = scope "
+        "WHERE memory_set.id = ?",
+        number,
+    )
+    return SetRef(Scope(space, key or None), name)
+
+
+def set_infos(rows: Iterable[Row], scope: Scope) -> Iterator[SetInfo]:
+    """Yield sets from rows of `SETS_OF`."""
+    for number, name, definition, items, size, tokens, expiring, timed, floor in rows:
+        yield SetInfo(
+            number,
+            SetRef(scope, name),
+            Definition.from_json(json.loads(definition)),
+            items,
+            size,
+            tokens,
+            expiring,
+            bool(timed),
+            floor,
+        )
+
+
+def in_order(items: Iterable[StoredItem], rows: Sequence[int]) -> list[StoredItem]:
+    """Return *items* as *rows* asks for them; what is missing is left out."""
+    found = {item.row: item for item in items}
+    return [found[row] for row in rows if row in found]
+
+
+ROW_BITS = 20
+"""Rows begun by commit n are n << 20 and up: at most 1,048,576 items and nodes a commit."""
+
+
+def scope_id(connection: apsw.Connection, scope: Scope) -> int | None:
+    """Return the row of *scope*, or None while nothing was committed to it."""
+    return connection.execute(
+        "SELECT id FROM scope WHERE space = ? AND key = ?", (scope.space, scope.key or "")
+    ).get
+
+
+def salt_of(connection: apsw.Connection) -> bytes:
+    """Return the salt of the store."""
+    return bytes.fromhex(connection.execute("SELECT text FROM note WHERE name = 'salt'").get or "")
+
+
+def hidden_id(connection: apsw.Connection, scope: Scope) -> int | None:
+    """Return the row of a key that was forgotten, and not used since; None: it was not."""
+    any_hidden = "SELECT 1 FROM scope WHERE space = ? LIMIT 1"
+    if scope.key is None or connection.execute(any_hidden, (NO_SPACE,)).get is None:
+        return None
+    return scope_id(connection, hidden_scope(scope, salt_of(connection)))
+
+
+def found_again(connection: apsw.Connection, scope: Scope) -> int | None:
+    """Give a forgotten key that is used again its name back; return its row, or None."""
+    number = hidden_id(connection, scope)
+    if number is not None:
+        rename(connection, hidden_scope(scope, salt_of(connection)), scope)
+    return number
+
+
+def rename(connection: apsw.Connection, scope: Scope, to: Scope) -> None:
+    """Give a key, and its lease, another name."""
+    names = (to.space, to.key, scope.space, scope.key)
+    connection.execute("UPDATE scope SET space = ?, key = ? WHERE space = ? AND key = ?", names)
+    connection.execute("UPDATE lease SET space = ?, key = ? WHERE space = ? AND key = ?", names)
+
+
+def head_of(connection: apsw.Connection, scope: Scope) -> int:
+    """Return the last commit that changed the tree of *scope*, also of a forgotten key."""
+    names = (scope.space, scope.key or "")
+    head = connection.execute("SELECT head FROM scope WHERE space = ? AND key = ?", names).get
+    if head is not None:
+        return head
+    hidden = hidden_id(connection, scope)
+    return connection.execute("SELECT head FROM scope WHERE id = ?", (hidden,)).get or 0

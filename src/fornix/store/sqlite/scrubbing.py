@@ -1,0 +1,169 @@
+"""Removing from the files what was erased: rewriting the database, emptying its log, side files.
+
+A deleted row stays in the pages of a database file until they are written over, and in copies of
+pages in the write-ahead log; only a rewrite of the whole file (VACUUM) and an empty log are proof.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import apsw
+
+from fornix.store import Kept
+from fornix.store.sqlite import erased_runs
+from fornix.store.sqlite.connection import BUSY_MS, query
+
+READERS_MS = 500
+"""How long readers are waited for that hold pages of the log."""
+
+_FIRST_READ_LOCK, _LAST_READ_LOCK, _OPEN_LOCK = 123, 127, 128
+"""Bytes of the -shm file that SQLite locks: for each who reads, and for each who has it open."""
+
+LOCKS = Path("/proc/locks")
+
+IN_RAM = 256_000_000
+"""Bytes of a database up to which it is rewritten by way of RAM; a larger one by a nameless file
+in SQLite's folder for such files (the environment variable SQLITE_TMPDIR)."""
+
+
+def tidy(db: apsw.Connection, *, now: int) -> list[Kept]:
+    """Erase records of runs that have ended since; return the receipts that are unfinished."""
+    found = erased_runs.unfinished(db)
+    for kept in found:
+        if kept.open:
+            commit = kept.erased.commit or 0
+            left = erased_runs.forget_ended(db, kept.open, number=commit, time=now)
+            if left != [*kept.open]:  # what was erased now is in the file until a rewrite
+                erased_runs.update(db, replace(kept, open=tuple(left), state="erased"))
+    if found:
+        query(db, "DELETE FROM access WHERE first NOT IN (SELECT first FROM item)")
+    return erased_runs.unfinished(db)
+
+
+def rewrite(db: apsw.Connection, unfinished: Sequence[Kept]) -> list[Kept]:
+    """Write the whole database anew, if it still holds what was erased; return the receipts.
+
+    The write lock is held, and no transaction is open.
+    """
+    if all(kept.state == "rewritten" for kept in unfinished):
+        return list(unfinished)
+    large = db.pragma("page_count") * db.pragma("page_size") > IN_RAM
+    db.execute(f"PRAGMA temp_store = {'FILE' if large else 'MEMORY'}")
+    try:
+        db.execute("VACUUM")
+    finally:
+        db.execute("PRAGMA temp_store = MEMORY")
+    done = [replace(kept, state="rewritten") for kept in unfinished]
+    with db:
+        for kept in done:
+            erased_runs.update(db, kept)
+    return done
+
+
+def empty_log(db: apsw.Connection, path: Path) -> list[str]:
+    """Move all of the log into the database, and cut it; return who hinders that, in words."""
+    db.set_busy_timeout(READERS_MS)
+    try:
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:
+        return readers(path) or ["a reader has an old state of the store open"]
+    finally:
+        db.set_busy_timeout(BUSY_MS)
+    return []
+
+
+def clear_side_files(folder: Path, unfinished: Sequence[Kept]) -> list[str]:
+    """Remove side files of sets that lost rows; return who hinders that, in words."""
+    sets = {number for kept in unfinished for number in kept.erased.sets}
+    return [f"a process writes the index of set {n}" for n in clear_files(folder / "index", sets)]
+
+
+def finish(
+    db: apsw.Connection, unfinished: Sequence[Kept], held: Sequence[str], *, now: int
+) -> list[str]:
+    """Complete the receipts, or note what is in the way; return that."""
+    told = list(held)
+    with db:
+        for kept in unfinished:
+            runs = [f"run {run} has not ended; let it end, or discard it" for run in kept.open]
+            told.extend(runs)
+            if held or runs:
+                erased_runs.update(db, replace(kept, held=(*held, *runs)))
+            else:
+                done = replace(kept, state="scrubbed", held=(), scrubbed=now)
+                erased_runs.update(db, done)
+    return list(dict.fromkeys(told))
+
+
+# --- who has the files open -------------------------------------------------------------------
+
+
+def readers(path: Path) -> list[str]:
+    """Return in words which processes read an old state, as far as this system tells."""
+    found = _lockers(path, _FIRST_READ_LOCK, _LAST_READ_LOCK)
+    return [f"{_named(process)} reads the store" for process in found]
+
+
+def others(path: Path) -> list[int]:
+    """Return the other processes that have the store open, as far as this system tells."""
+    return [process for process in _lockers(path, _OPEN_LOCK, _OPEN_LOCK) if process != os.getpid()]
+
+
+def _named(process: int) -> str:
+    own = " (this one)" if process == os.getpid() else ""
+    return f"process {process}{own} of host {socket.gethostname()}"
+
+
+def _lockers(path: Path, start: int, end: int) -> list[int]:
+    return sorted({process for process, low, high in _locks(path) if low <= end and high >= start})
+
+
+def _locks(path: Path) -> Iterator[tuple[int, int, int]]:
+    """Yield (process, first byte, last byte) of locks on the -shm file."""
+    with suppress(OSError):
+        place = Path(f"{path}-shm").stat()
+        device = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
+        for line in LOCKS.read_text().splitlines():
+            words = line.replace("->", "").split()
+            if device in words:
+                at = words.index(device)
+                low, high = words[at + 1 : at + 3]
+                if int(words[at - 1]) > 0:  # else it is of another container
+                    yield int(words[at - 1]), int(low), (1 << 62) if high == "EOF" else int(high)
+
+
+def clear_files(folder: Path, sets: Collection[int]) -> list[int]:
+    """Remove the sealed files of *sets*; return those that a process is just sealing.
+
+    Whoever seals a set has its file beside locked from before it reads the set until the file is
+    in its place, and looks before that whether something was removed meanwhile. So once the lock
+    was free, no file comes that holds what was erased before.
+    """
+    return [number for number in sorted(sets) if not _cleared(folder, number)]
+
+
+def _cleared(folder: Path, number: int) -> bool:
+    beside = folder / f"{number}.new"
+    try:
+        descriptor = os.open(beside, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        (folder / f"{number}.seg").unlink(missing_ok=True)
+        # One may have begun to be sealed in between: then it reads what is there now.
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        beside.unlink(missing_ok=True)
+        (folder / f"{number}.seg").unlink(missing_ok=True)
+        return True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,231 @@
+"""Vectors that come after their items, the notes that say whose they are, and changing both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import apsw
+
+from fornix.errors import EmbedderConflict, NotFound
+from fornix.store import Compaction, Past, Pending, StoredItem
+from fornix.store.replay_checks import check_next, check_past
+from fornix.store.sqlite.batched_inserts import Gathered
+from fornix.store.sqlite.connection import first, numbers, query
+
+_PENDING = """
+    SELECT feature.set_id, feature.row, item.text, item.metadata
+    FROM feature JOIN item ON item.row = feature.row
+"""
+
+_MEANT = """
+    (vectors IS NULL OR vectors != x'' OR EXISTS (SELECT 1 FROM item WHERE item.row = feature.row
+        AND is_meant(ifnull(text, ''), item.metadata)))
+"""
+
+_FILL = """
+    UPDATE feature SET vectors = ?3 WHERE set_id = ?1 AND row = ?2 AND vectors IS NULL
+    AND ended = (SELECT ifnull(ended, 0) FROM item WHERE row = ?2)
+"""
+
+
+_SWAP = f"""
+    UPDATE feature
+    SET vectors = (SELECT vectors FROM staged WHERE staged.row = feature.row)
+    WHERE set_id IN (SELECT value FROM carray(?)) AND {_MEANT}
+"""  # noqa: S608 - ours
+
+_UNSTAGED = f"""{_PENDING}
+    WHERE feature.set_id IN (SELECT value FROM carray(?2)) AND {_MEANT}
+    AND NOT EXISTS (SELECT 1 FROM staged WHERE staged.row = feature.row)
+    ORDER BY feature.ended, feature.row LIMIT ?1
+"""  # noqa: S608 - ours
+
+
+def pending(db: apsw.Connection, set_numbers: Sequence[int] | None, limit: int) -> list[Pending]:
+    """Return versions that wait for their vectors, live ones and earlier ones first."""
+    if set_numbers is None:
+        where, bindings = "", (limit,)
+    else:
+        where, bindings = (
+            "AND feature.set_id IN (SELECT value FROM carray(?2))",
+            (
+                limit,
+                numbers(set_numbers),
+            ),
+        )
+    return _found(
+        db,
+        f"{_PENDING} WHERE vectors IS NULL {where} ORDER BY feature.ended, feature.row LIMIT ?1",
+        bindings,
+    )
+
+
+def unstaged(db: apsw.Connection, set_numbers: Sequence[int], limit: int) -> list[Pending]:
+    """Return versions that search by meaning reaches and that have no staged vectors."""
+    return _found(db, _UNSTAGED, (limit, numbers(set_numbers)))
+
+
+def _found(db: apsw.Connection, sql: str, bindings: tuple[object, ...]) -> list[Pending]:
+    rows = query(db, sql, *bindings)
+    return [Pending(set_id, row, text or "", metadata) for set_id, row, text, metadata in rows]
+
+
+def fill(
+    db: apsw.Connection,
+    vectors: Sequence[tuple[int, int, bytes]],
+    expects: Sequence[tuple[str, str]],
+) -> None:
+    """Fill in vectors, if the notes stand as expected."""
+    expect(db, expects, known={})
+    db.executemany(_FILL, vectors)
+
+
+def expect(
+    db: apsw.Connection, expects: Sequence[tuple[str, str]], *, known: dict[str, str | None]
+) -> None:
+    """Raise `EmbedderConflict` unless every note stands as given; *known* ones need no look."""
+    for name, text in expects:
+        if name not in known:
+            known[name] = _note(db, name)
+        if known[name] != text:
+            raise EmbedderConflict(name, asked=text, found=str(known[name]))
+
+
+def _note(db: apsw.Connection, name: str) -> str | None:
+    return first(db, "SELECT text FROM note WHERE name = ?", name)
+
+
+def put_note(db: apsw.Connection, name: str, text: str | None, expected: str | None) -> bool:
+    """Note *text* if what stands there is *expected*."""
+    if _note(db, name) != expected:
+        return False
+    db.execute("DELETE FROM note WHERE name = ?", (name,))
+    if text is not None:
+        db.execute("INSERT INTO note (name, text) VALUES (?, ?)", (name, text))
+    return True
+
+
+def stage(db: apsw.Connection, vectors: Sequence[tuple[int, int, bytes]]) -> None:
+    """Keep vectors beside those in use, of versions that are there."""
+    rows = [(row, new) for _, row, new in vectors]
+    db.executemany(
+        "INSERT OR REPLACE INTO staged (row, vectors) SELECT row, ?2 FROM item WHERE row = ?1", rows
+    )
+
+
+def swap(
+    db: apsw.Connection, set_numbers: Sequence[int], notes: Sequence[tuple[str, str | None, str]]
+) -> bool:
+    """Put staged vectors in place and change notes; False: a note was not as expected."""
+    for name, expected, _ in notes:
+        if _note(db, name) != expected:
+            return False
+    for name, expected, text in notes:
+        put_note(db, name, text, expected)
+    query(db, _SWAP, numbers(set_numbers))
+    db.execute("DELETE FROM staged")
+    return True
+
+
+_LAST = """
+    SELECT version, ended IS NULL FROM item WHERE set_id = ? AND id = ?
+    ORDER BY version DESC LIMIT 1
+"""
+
+_END_ITEM = "UPDATE item SET ended = ?1 WHERE set_id = ?2 AND row = ?3 AND ended IS NULL"
+
+_END_FEATURE = "UPDATE feature SET ended = ?1 WHERE set_id = ?2 AND ended = 0 AND row = ?3"
+
+
+_LINK = """
+    INSERT OR IGNORE INTO link (row, source) SELECT ?1, ?2
+    WHERE EXISTS (SELECT 1 FROM item WHERE row = ?1) AND EXISTS (SELECT 1 FROM item WHERE row = ?2)
+"""
+
+
+def apply_past(
+    db: apsw.Connection, gathered: Gathered, number: int, past: Past, commit: int
+) -> list[int]:
+    """Do to set *number* what *past* says; return the rows that ended."""
+    check_past(past, commit)
+    gathered.flush()
+    ended = set(past.ended)
+    for row in sorted(ended.difference(item.row for item in past.begun)):
+        _end(db, number, row, past, commit)
+    following = -1
+    for item in past.begun:
+        if item.row != following:  # the change log names rows without a gap
+            gathered.flush()
+        following = item.row + 1
+        if (number, item.record.id) in gathered.names:
+            gathered.flush()
+        check_next(item, first(db, _LAST, number, item.record.id))
+        _begin(gathered, number, item, commit)
+        if item.row in ended:
+            gathered.flush()
+            _end(db, number, item.row, past, commit)
+    gathered.flush()
+    db.execute("UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", (number, past.floor))
+    _lineage(db, number, past, commit)
+    return list(past.ended)
+
+
+def _lineage(db: apsw.Connection, number: int, past: Past, commit: int) -> None:
+    db.executemany(_LINK, list(past.links))
+    for done in past.compactions:
+        _keep(db, number, done)
+    for compaction in past.undone:
+        _undo(db, number, past, compaction, commit)
+
+
+def _begin(gathered: Gathered, number: int, item: StoredItem, commit: int) -> None:
+    r, row = item.record, item.row
+    time = item.updated if r.time is None else r.time
+    sources = json.dumps(r.sources) if r.sources else None
+    # fmt: off
+    gathered.add_item((
+        row, number, r.id, item.first, item.version, commit, time, item.created, item.updated,
+        r.value, r.text, r.metadata, r.importance, r.speaker, r.role, r.session, sources,
+        int(r.compacted), r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
+    ), (
+        number, 0, row, item.first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,
+        r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+    ))
+    # fmt: on
+
+
+def _end(db: apsw.Connection, number: int, row: int, past: Past, commit: int) -> None:
+    db.execute(_END_ITEM, (commit, number, row))
+    if not db.changes():
+        raise NotFound(f"set {past.set.name!r} has no live version of row {row}")
+    db.execute(_END_FEATURE, (commit, number, row))
+
+
+def _keep(db: apsw.Connection, number: int, done: Compaction) -> None:
+    gone = [0] * done.erased  # no row has this number
+    db.execute(
+        "INSERT INTO compaction (id, set_id, how, retired, added, purged) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            done.id,
+            number,
+            done.how,
+            _listed(done.retired, gone),
+            _listed(done.added, []),
+            done.purged,
+        ),
+    )
+
+
+def _listed(rows: Sequence[int], gone: Sequence[int]) -> str:
+    return json.dumps([*rows, *gone])
+
+
+def _undo(db: apsw.Connection, number: int, past: Past, compaction: int, commit: int) -> None:
+    db.execute(
+        "UPDATE compaction SET undone = ? WHERE id = ? AND set_id = ?",
+        (commit, compaction, number),
+    )
+    if not db.changes():
+        raise NotFound(f"set {past.set.name!r} has no compaction {compaction}")

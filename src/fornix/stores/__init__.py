@@ -1,1 +1,0 @@
-"""Backends of the store promise, one module each, blind to each other."""

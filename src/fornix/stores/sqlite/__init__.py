@@ -1,5 +1,0 @@
-"""One SQLite file as a store: embedded, crash-safe, shared by many threads and processes."""
-
-from fornix.stores.sqlite.sqlite_store import SqliteStore
-
-__all__ = ["SqliteStore"]

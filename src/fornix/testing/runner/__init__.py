@@ -1,0 +1,1 @@
+"""What every runner promises, as tests."""

@@ -1,0 +1,418 @@
+"""Laws of failures: what becomes of a run whose action raises."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, cast
+
+import pytest
+
+from fornix.errors import FornixError, RunDiscarded, RunParked, StoreClosed
+from fornix.events.events import Event, InputEvent, OutputEvent
+from fornix.runs.agent import OnError, action
+from fornix.runs.task import RunnerContext
+from fornix.store import Run
+from fornix.testing.runner.runner_laws import LONG_S, SHORT_S, Hall, RunnerLaws
+from fornix.values import wire
+from fornix.values.retries import Retry
+
+AT_ONCE = Retry(attempts=3, wait_s=0)
+
+
+class Next(Event):
+    """Goes to the second action of a run."""
+
+
+class Broken(Exception):
+    """What an action of these laws raises."""
+
+
+class Trouble:
+    """An action's trouble, which may end.
+
+    Attributes:
+        left: How often it raises from now on.
+        tried: How often it was asked.
+    """
+
+    def __init__(self, left: int = 1 << 30) -> None:
+        self.left, self.tried = left, 0
+
+    def meet(self) -> None:
+        """Raise, or not any more."""
+        self.tried += 1
+        if self.tried <= self.left:
+            raise Broken(f"try {self.tried}")
+
+    def end(self) -> None:
+        """Raise no more."""
+        self.left = 0
+
+
+def error_of(run: Run) -> dict[str, Any]:
+    """Return what is kept of the error of a parked run."""
+    assert run.error is not None
+    return cast("dict[str, Any]", wire.decode(run.error))
+
+
+class FailureLaws(RunnerLaws):
+    """What "fail", "retry" and "skip" do, and what retry and discard do with a parked run."""
+
+    # --- fail
+
+    def test_a_run_that_fails_is_parked(self, hall: Hall) -> None:
+        """With its error and traceback; later inputs of its key wait, other keys go on."""
+
+        @action(InputEvent)
+        def work(event: InputEvent, ctx: RunnerContext) -> None:
+            if event.input == "bad":
+                raise Broken("no such tent")
+            ctx.send_event(OutputEvent(event.input))
+
+        runner = hall.serve(work)
+        with pytest.raises(RunParked, match="Broken: no such tent") as parked:
+            runner.handle("ada", "bad")
+        behind = runner.submit("ada", "good")
+        assert runner.handle("bob", "good") == ("good",)
+        with pytest.raises(RunParked) as waits:
+            behind.result()
+        assert (waits.value.run, waits.value.behind) == (parked.value.run, behind.run)
+        with pytest.raises(RunParked):
+            behind.result(SHORT_S)
+        with pytest.raises(RunParked):
+            asyncio.run(behind.aresult())
+        (run,) = hall.parked()
+        told = error_of(run)
+        assert (told["action"], told["type"], told["message"]) == ("work", "Broken", "no such tent")
+        assert 'raise Broken("no such tent")' in told["traceback"]
+        assert hall.run(behind.run).status == "waiting"
+
+    def test_what_follows_a_failure_does_not_run(self, hall: Hall) -> None:
+        """Another action of the same event begins only when the one before it is done."""
+        trouble, ran = Trouble(), list[str]()
+
+        @action(InputEvent)
+        def first(event: InputEvent, ctx: RunnerContext) -> None:
+            trouble.meet()
+            ran.append("first")
+
+        @action(InputEvent)
+        def second(event: InputEvent, ctx: RunnerContext) -> None:
+            ran.append("second")
+
+        runner = hall.serve(first, second)
+        with pytest.raises(RunParked):
+            runner.handle("ada", 0)
+        assert ran == []
+        trouble.end()
+        hall.retry(hall.parked()[0].id)
+        runner.run_until_idle()
+        assert ran == ["first", "second"]
+
+    def test_a_retried_run_goes_on_where_it_failed(self, hall: Hall) -> None:
+        """What was done before it failed stands; then the inputs behind it go on, in order."""
+        trouble, ran = Trouble(), list[str]()
+
+        @action(InputEvent)
+        def first(event: InputEvent, ctx: RunnerContext) -> None:
+            ran.append(f"first {event.input}")
+            ctx.sensory_memory.set("given", event.input)
+            ctx.send_event(OutputEvent("one"))
+            ctx.send_event(Next())
+
+        @action(Next)
+        def then(event: Next, ctx: RunnerContext) -> None:
+            given = ctx.sensory_memory.get("given")
+            ran.append(f"then {given}")
+            if given == 0:
+                trouble.meet()
+            ctx.send_event(OutputEvent("two"))
+
+        runner = hall.serve(first, then)
+        with pytest.raises(RunParked):
+            runner.handle("ada", 0)
+        behind = [runner.submit("ada", n) for n in (1, 2)]
+        hall.retry(hall.parked()[0].id)  # it fails again
+        runner.run_until_idle()
+        (run,) = hall.parked()
+        trouble.end()
+        hall.retry(run.id)
+        assert [ticket.result(LONG_S) for ticket in behind] == [("one", "two")] * 2
+        assert ran == [
+            "first 0", "then 0", "then 0", "then 0", "first 1", "then 1", "first 2", "then 2"
+        ]  # fmt: skip
+        assert (hall.run(run.id).status, hall.run(run.id).error) == ("done", None)
+        assert [output.value for output in runner.outputs()] == ["one", "two"] * 3
+
+    def test_a_discarded_run_is_over(self, hall: Hall) -> None:
+        """Those behind it go on; who waits for it is told."""
+        trouble = Trouble()
+
+        @action(InputEvent)
+        def work(event: InputEvent, ctx: RunnerContext) -> None:
+            if event.input == "bad":
+                trouble.meet()
+            ctx.send_event(OutputEvent(event.input))
+
+        runner = hall.serve(work)
+        with pytest.raises(RunParked):
+            runner.handle("ada", "bad", event_id="e1")
+        behind = runner.submit("ada", "good")
+        hall.discard(hall.parked()[0].id)
+        assert behind.result(LONG_S) == ("good",)
+        with pytest.raises(RunDiscarded, match="discarded"):
+            runner.handle("ada", "bad", event_id="e1")
+
+    def test_others_go_on_where_the_agent_says_so(self, hall: Hall) -> None:
+        """With on_failed="next"; a retry may go to the end of the lane, as a new run."""
+        trouble = Trouble()
+
+        @action(InputEvent)
+        def work(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.short_term_memory.increment("n")
+            if event.input == "bad":
+                trouble.meet()
+            ctx.send_event(OutputEvent([event.input, ctx.short_term_memory.get("n")]))
+
+        runner = hall.serve(work, on_failed="next")
+        with pytest.raises(RunParked):
+            runner.handle("ada", "bad", event_id="e1")
+        assert runner.handle("ada", "good") == (["good", 1],)
+        trouble.end()
+        heir = hall.retry(hall.parked()[0].id, last=True)
+        runner.run_until_idle()
+        row = hall.run(heir)
+        assert (row.status, row.number, row.origin) == ("done", 2, hall.run(row.origin or 0).id)
+        assert hall.run(row.origin or 0).status == "retried"
+        assert [output.value for output in runner.outputs()] == [["good", 1], ["bad", 2]]
+        with pytest.raises(RunDiscarded, match="retried"):
+            runner.handle("ada", "bad", event_id="e1")
+
+    def test_a_lane_outlives_many_parked_runs(self, hall: Hall) -> None:
+        """However many there are, those behind them go on."""
+
+        @action(InputEvent)
+        def work(event: InputEvent, ctx: RunnerContext) -> None:
+            if event.input == "bad":
+                raise Broken
+            ctx.send_event(OutputEvent(event.input))
+
+        runner = hall.serve(work, on_failed="next")
+        answers = list(runner.map([("ada", "bad")] * 150, errors="return"))
+        assert all(isinstance(answer, RunParked) for answer in answers)
+        runner.close()
+        assert hall.serve(work, on_failed="next").handle("ada", 1, wait_s=LONG_S) == (1,)
+
+    # --- retry and skip
+
+    def test_an_action_is_tried_again(self, hall: Hall) -> None:
+        """As often as its `Retry` says, then its run is parked; other keys do not wait for it."""
+        trouble, attempts = Trouble(left=2), list[int]()
+
+        @action(InputEvent)
+        def work(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.short_term_memory.increment("n")
+            attempts.append(ctx.run.attempt)
+            trouble.meet()
+            ctx.send_event(OutputEvent(ctx.short_term_memory.get("n")))
+
+        runner = hall.serve(work, on_error="retry", retry=AT_ONCE)
+        assert runner.handle("ada", 0) == (1,)
+        trouble.left = 1 << 30
+        with pytest.raises(RunParked):
+            runner.handle("ada", 0)
+        assert attempts == [1, 2, 3, 1, 2, 3]
+        assert hall.memory.key("ada").short_term.get("n") == 1
+
+    def test_an_action_may_say_for_itself(self, hall: Hall) -> None:
+        """It goes before what its agent says; giving it a `Retry` is saying "retry"."""
+        tried = {"plain": 0, "retried": 0, "skipped": 0}
+
+        def fail(name: str) -> None:
+            tried[name] += 1
+            raise Broken
+
+        @action(InputEvent, when=lambda event: event.input == "plain", on_error="fail")
+        def plain(event: InputEvent, ctx: RunnerContext) -> None:
+            fail("plain")
+
+        @action(InputEvent, when=lambda event: event.input == "retried", retry=AT_ONCE)
+        def retried(event: InputEvent, ctx: RunnerContext) -> None:
+            fail("retried")
+
+        @action(InputEvent, when=lambda event: event.input == "skipped")
+        def skipped(event: InputEvent, ctx: RunnerContext) -> None:
+            fail("skipped")
+
+        runner = hall.serve(plain, retried, skipped, on_error="skip")
+        answers = list(runner.map([(name, name) for name in tried], errors="return"))
+        assert [isinstance(answer, FornixError) for answer in answers] == [True, True, False]
+        assert tried == {"plain": 1, "retried": 3, "skipped": 1}
+
+    def test_only_errors_that_are_named_are_tried_again(self, hall: Hall) -> None:
+        """Others are final at once."""
+        tried = list[str]()
+
+        @action(InputEvent, retry=Retry(attempts=5, wait_s=0, on=(TimeoutError,)))
+        def work(event: InputEvent, ctx: RunnerContext) -> None:
+            tried.append(event.input)
+            raise TimeoutError if len(tried) < 3 else KeyError(1)
+
+        with pytest.raises(RunParked, match="KeyError"):
+            hall.serve(work).handle("ada", "x")
+        assert tried == ["x"] * 3
+
+    def test_a_run_goes_on_without_an_action_that_is_skipped(self, hall: Hall) -> None:
+        """What that one did is not kept; its error is, with the step."""
+
+        @action(InputEvent)
+        def broken(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.short_term_memory.set("broken", 1)
+            ctx.send_event(OutputEvent("broken"))
+            raise Broken("skipped")
+
+        @action(InputEvent)
+        def whole(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.send_event(OutputEvent(ctx.short_term_memory.get_field_names()))
+
+        answer = hall.serve(broken, whole, on_error="skip").handle("ada", 0)
+        assert answer == ([],)
+        one, two = hall.memory.store.steps(answer.run)
+        assert one.skipped is not None
+        assert "skipped" in one.skipped
+        assert (one.action, two.action, two.skipped) == ("broken", "whole", None)
+        assert hall.serve(broken, on_error="skip", name="one").handle("ada", 0) == ()
+
+    # --- what counts as a failure
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    @pytest.mark.parametrize(
+        "kind", [Broken, SystemExit, GeneratorExit, asyncio.CancelledError, StoreClosed]
+    )
+    def test_whatever_an_action_raises_parks_its_run(
+        self, hall: Hall, kind: type[BaseException], *, is_async: bool
+    ) -> None:
+        """Nothing of it stops other keys, or whoever waits."""
+
+        def work(value: object) -> None:
+            if value == "bad":
+                raise kind("bad \ud800" + "x" * 100_000)
+
+        @action(InputEvent)
+        def plain(event: InputEvent, ctx: RunnerContext) -> None:
+            work(event.input)
+            ctx.send_event(OutputEvent(event.input))
+
+        @action(InputEvent)
+        async def awaited(event: InputEvent, ctx: RunnerContext) -> None:
+            work(event.input)
+            ctx.send_event(OutputEvent(event.input))
+
+        runner = hall.serve(awaited if is_async else plain)
+        with pytest.raises(RunParked, match=kind.__name__):
+            runner.handle("ada", "bad", wait_s=LONG_S)
+        with pytest.raises(RunParked):
+            runner.submit("bob", "bad").result(LONG_S)
+        assert runner.handle("cy", "good", wait_s=LONG_S) == ("good",)
+
+    def test_a_condition_that_raises_parks_the_run(self, hall: Hall) -> None:
+        """Of the input's actions, or of those of an event that an action sent."""
+        trouble = Trouble()
+
+        def chosen(event: Event) -> bool:
+            trouble.meet()
+            return True
+
+        @action(InputEvent, when=chosen)
+        def first(event: InputEvent, ctx: RunnerContext) -> None:
+            trouble.left = trouble.tried + 1
+            ctx.short_term_memory.increment("n")
+            ctx.send_event(Next())
+
+        @action(Next, when=chosen)
+        def then(event: Next, ctx: RunnerContext) -> None:
+            ctx.send_event(OutputEvent(ctx.short_term_memory.get("n")))
+
+        runner = hall.serve(first, then)
+        with pytest.raises(RunParked, match="is parked before its next action, by Broken"):
+            runner.handle("ada", 0)
+        trouble.end()
+        (run,) = hall.parked()
+        hall.retry(run.id)
+        runner.run_until_idle()
+        (error,) = [error_of(again) for again in hall.parked()]
+        assert error["action"] == "first"
+        assert "in the condition (when=) of action 'then'" in error["traceback"]
+        assert hall.memory.key("ada").short_term.get("n") is None
+
+    def test_an_action_is_not_begun_twice_by_being_awaitable(self, hall: Hall) -> None:
+        """A plain function that returns something to await is an error, not a run that is done."""
+
+        async def later() -> None:
+            raise AssertionError
+
+        @action(InputEvent)
+        def work(event: InputEvent, ctx: RunnerContext) -> object:
+            return later()
+
+        with pytest.raises(RunParked, match="async def"):
+            hall.serve(work).handle("ada", 0)
+
+    # --- waits, and circles
+
+    def test_a_pause_between_tries_ends_with_the_runner(self, hall: Hall) -> None:
+        """Closing waits for nobody who waits for another try; the next runner tries again."""
+        trouble, raised = Trouble(), threading.Event()
+
+        @action(InputEvent, retry=Retry(attempts=5, wait_s=1000, most_s=1000))
+        def work(event: InputEvent, ctx: RunnerContext) -> None:
+            try:
+                trouble.meet()
+            finally:
+                raised.set()
+            ctx.send_event(OutputEvent("done"))
+
+        runner = hall.serve(work)
+        ticket = runner.submit("ada", 0)
+        assert raised.wait(LONG_S)
+        runner.close(LONG_S)
+        with pytest.raises(StoreClosed):
+            ticket.result(LONG_S)
+        trouble.end()
+        following = hall.serve(work)
+        following.run_until_idle()
+        assert [output.value for output in following.outputs()] == ["done"]
+
+    # --- without end
+
+    @pytest.mark.parametrize("on_error", ["fail", "retry", "skip"])
+    def test_a_run_that_goes_round_in_a_circle_is_parked(
+        self, hall: Hall, on_error: OnError
+    ) -> None:
+        """After as many tasks as its agent says, whatever it does with errors; what they did stays.
+
+        Once the agent may do more, a retry goes on where it was.
+        """
+        trouble = Trouble()
+
+        @action(InputEvent, Next)
+        def work(event: Event, ctx: RunnerContext) -> None:
+            count = ctx.short_term_memory.increment("n")
+            if trouble.left:
+                ctx.send_event(Next())
+            ctx.send_event(OutputEvent(count))
+
+        runner = hall.serve(work, max_tasks=20, on_error=on_error, retry=AT_ONCE)
+        with pytest.raises(RunParked, match="RunTooLong") as parked:
+            runner.handle("ada", 0)
+        assert "has done 20 tasks" in error_of(hall.run(parked.value.run))["message"]
+        assert hall.memory.key("ada").short_term.get("n") == 20
+        runner.close()
+        trouble.end()
+        more = hall.serve(work, max_tasks=21)
+        hall.retry(parked.value.run)
+        more.run_until_idle()
+        assert hall.run(parked.value.run).status == "done"
+        assert [output.value for output in more.outputs()] == list(range(1, 22))
+        assert more.handle("bob", 0) == (1,)

@@ -1,0 +1,441 @@
+"""Laws of inputs: accepted durably, run once, answered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from fornix.errors import (
+    IdempotencyConflict,
+    InvalidInput,
+    InvalidName,
+    InvalidValue,
+    NotFound,
+    RunParked,
+    RunPending,
+    StoreClosed,
+)
+from fornix.events.events import Event, InputEvent, OutputEvent
+from fornix.runs.agent import Agent, action
+from fornix.runs.task import RunnerContext
+from fornix.store import Retain
+from fornix.testing.runner.runner_laws import LONG_S, SHORT_S, Gate, Hall, RunnerLaws
+from fornix.testing.threads import at_once
+
+KEYS = ("a_b", "a", "a/b", "a\nb", "\x00", "ключ", "🦜", " ", "k" * 1000, "1", "null", "$key")
+
+
+class Ordered(Event):
+    """An event of an own class."""
+
+    tent: str
+    count: int = 1
+
+
+@action(InputEvent)
+def count(event: InputEvent, ctx: RunnerContext) -> None:
+    """Put out how many came, and what."""
+    number = ctx.short_term_memory.increment("seen")
+    ctx.send_event(OutputEvent([number, event.input]))
+
+
+class InputLaws(RunnerLaws):
+    """What `handle`, `submit`, `map`, `run_until_idle`, `serve` and `close` promise of inputs."""
+
+    # --- answers
+
+    def test_handle_returns_the_outputs_of_its_run(self, hall: Hall) -> None:
+        """In the order they were sent, with where they come from."""
+
+        @action(InputEvent)
+        def twice(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.send_event(OutputEvent(event.input))
+            ctx.send_event(OutputEvent({"again": event.input}))
+
+        outputs = hall.serve(twice).handle("ada", 7)
+        assert outputs == (7, {"again": 7})
+        assert (outputs.number, outputs.repeated) == (0, False)
+        assert [type(event) for event in outputs.events] == [OutputEvent, OutputEvent]
+        assert [(event.key, event.time) for event in outputs.events] == [
+            ("ada", outputs.events[0].time)
+        ] * 2
+        assert len({event.id for event in outputs.events}) == 2
+        assert hall.run(outputs.run).status == "done"
+
+    def test_an_input_is_durable_before_it_is_acknowledged(self, hall: Hall) -> None:
+        """A ticket is of a run that the store has, whether it has begun or not."""
+        gate = Gate()
+
+        @action(InputEvent)
+        def wait(event: InputEvent, ctx: RunnerContext) -> None:
+            gate.stop()
+            ctx.send_event(OutputEvent(event.input))
+
+        runner = hall.serve(wait)
+        tickets = [runner.submit("ada", i) for i in range(3)]
+        assert [hall.run(ticket.run).status for ticket in tickets] == ["waiting"] * 3
+        assert [ticket.number for ticket in tickets] == [0, 1, 2]
+        assert not any(ticket.done for ticket in tickets)
+        gate.open()
+        assert [ticket.result(LONG_S) for ticket in tickets] == [(0,), (1,), (2,)]
+        assert all(ticket.done for ticket in tickets)
+        assert tickets[0].result() == (0,)
+
+    def test_runs_are_numbered_by_agent_and_key(self, hall: Hall) -> None:
+        """From 0; agents of one space keep their own inbox and numbers, and share memory."""
+        one, two = hall.serve(count, name="one"), hall.serve(count, name="two")
+        numbers = [one.handle(key, 0).number for key in ("ada", "bob", "ada")]
+        assert numbers == [0, 0, 1]
+        answer = two.handle("ada", "x")
+        assert (answer.number, answer) == (0, ([3, "x"],))
+        named = hall.start(Agent("one", actions=[count]), name="named")
+        assert (named.name, named.handle("ada", 1).number) == ("named", 0)
+
+    def test_whoever_does_not_wait_long_enough_is_told(self, hall: Hall) -> None:
+        """The run goes on, and its ticket, or its event id, gives the outputs later."""
+        gate = Gate()
+
+        @action(InputEvent)
+        def wait(event: InputEvent, ctx: RunnerContext) -> None:
+            gate.stop()
+            ctx.send_event(OutputEvent(event.input))
+
+        runner = hall.serve(wait)
+        ticket = runner.submit("ada", 1, event_id="one")
+        gate.reached()
+        with pytest.raises(RunPending) as pending:
+            runner.handle("ada", 1, event_id="one", wait_s=SHORT_S)
+        assert pending.value.run == ticket.run
+        with pytest.raises(RunPending):
+            ticket.result(0)
+        with pytest.raises(RunPending):
+            asyncio.run(ticket.aresult(SHORT_S))
+        gate.open()
+        assert runner.handle("ada", 1, event_id="one", wait_s=LONG_S) == (1,)
+        assert ticket.result(LONG_S) == (1,)
+
+    # --- event ids
+
+    def test_the_same_event_id_twice_is_one_run(self, hall: Hall) -> None:
+        """And returns the first outputs; also after the runner was closed."""
+        runner = hall.serve(count)
+        first = runner.handle("ada", {"a": 1}, event_id="e1")
+        again = runner.handle("ada", {"a": 1}, event_id="e1")
+        assert (again, again.run, again.repeated, first.repeated) == (first, first.run, True, False)
+        runner.close()
+        later = hall.serve(count).handle("ada", {"a": 1}, event_id="e1")
+        assert (later, later.repeated) == (first, True)
+        assert hall.memory.key("ada").short_term.get("seen") == 1
+
+    def test_the_same_event_id_at_the_same_time_is_one_run(self, hall: Hall) -> None:
+        """Whoever comes second waits for the run of the first."""
+        runner = hall.serve(count)
+        answers = at_once(8, lambda _: runner.handle("ada", 1, event_id="e1", wait_s=LONG_S))
+        assert [list(answer) for answer in answers] == [[[1, 1]]] * 8
+        assert len({answer.run for answer in answers}) == 1
+        assert sum(not answer.repeated for answer in answers) == 1
+
+    def test_an_event_id_stands_for_one_input(self, hall: Hall) -> None:
+        """Of one agent: with another value, key or class it is refused, and nothing is run."""
+        runner = hall.serve(count, ordered)
+        runner.handle("ada", 1, event_id="e1")
+        for key, value in (("ada", 2), ("bob", 1), ("ada", 1.0), ("ada", Ordered("1"))):
+            with pytest.raises(IdempotencyConflict, match="event id 'e1' was used before"):
+                runner.submit(key, value, event_id="e1")
+        with pytest.raises(IdempotencyConflict):
+            list(runner.map([("cy", 1, "e2"), ("ada", 2, "e1")]))
+        runner.run_until_idle()
+        assert len(hall.memory.store.runs(hall.memory.space)) == 1
+        assert hall.serve(count, name="other").handle("ada", 2, event_id="e1") == ([2, 2],)
+
+    def test_the_outputs_of_a_pruned_run_are_gone(self, hall: Hall) -> None:
+        """Its event id is not: nothing runs again, and whoever asks is told why."""
+        runner = hall.serve(count, retain=Retain(age=timedelta(microseconds=1)))
+        runner.handle("ada", 1, event_id="e1")
+        self.clock.move(hours=1)
+        assert runner.prune() == 1
+        ticket = runner.submit("ada", 1, event_id="e1")
+        assert (ticket.repeated, ticket.done) == (True, True)
+        with pytest.raises(NotFound, match="pruned"):
+            ticket.result()
+        assert hall.memory.key("ada").short_term.get("seen") == 1
+
+    # --- what may come in
+
+    def test_an_input_may_be_an_event_of_an_own_class(self, hall: Hall) -> None:
+        """It has the id that its sender gave it, or one of its own, its key and its time."""
+        seen: list[Any] = []
+
+        @action(Ordered)
+        def look(event: Ordered, ctx: RunnerContext) -> None:
+            seen.append((event.tent, event.count, event.key, event.id, event.time <= ctx.now))
+            seen.append((event.type, event.data))
+
+        runner = hall.serve(look)
+        runner.handle("ada", Ordered("Lhotse"), event_id="e1")
+        assert seen[0] == ("Lhotse", 1, "ada", "e1", True)
+        assert seen[1] == ("Ordered", {"tent": "Lhotse", "count": 1})
+        answer = runner.handle("ada", Ordered("K2", count=2))
+        assert seen[2][3] == str(answer.run)
+
+    def test_an_input_that_nobody_asks_for_is_refused(self, hall: Hall) -> None:
+        """An event without an action; but not one whose conditions are all false."""
+
+        @action(InputEvent, when=lambda event: event.input > 5)
+        def large(event: InputEvent, ctx: RunnerContext) -> None:
+            ctx.send_event(OutputEvent(event.input))
+
+        runner = hall.serve(large)
+        with pytest.raises(InvalidInput, match="no action for Ordered"):
+            runner.submit("ada", Ordered("K2"))
+        answer = runner.handle("ada", 1)
+        assert (answer, answer.number, hall.run(answer.run).status) == ((), 0, "done")
+        assert runner.handle("ada", 6) == (6,)
+
+    def test_the_classes_that_are_always_there_are_refused_too(self, hall: Hall) -> None:
+        """A value is an `InputEvent`; an agent without an action for it would do nothing."""
+
+        @action(Ordered)
+        def order(event: Ordered, ctx: RunnerContext) -> None:
+            ctx.send_event(OutputEvent(event.tent))
+
+        runner = hall.serve(order)
+        with pytest.raises(InvalidInput, match="no action for InputEvent"):
+            runner.submit("ada", "K2")
+        with pytest.raises(InvalidInput, match="no action for OutputEvent"):
+            runner.submit("ada", OutputEvent("K2"))
+        assert runner.handle("ada", Ordered("K2")) == ("K2",)
+
+    def test_a_value_that_cannot_be_stored_is_refused(self, hall: Hall) -> None:
+        """The message says where in it and how to convert; nothing is run."""
+        runner = hall.serve(count)
+        with pytest.raises(InvalidValue, match="input"):
+            runner.handle("ada", {"when": {1, 2}})
+        assert hall.memory.store.runs(hall.memory.space) == []
+
+    def test_keys_with_any_character_stay_apart(self, hall: Hall) -> None:
+        """Each has its own memory, numbers and outputs."""
+        runner = hall.serve(count)
+        answers = list(runner.map([(key, i) for i in range(2) for key in KEYS]))
+        assert [list(answer) for answer in answers] == [
+            [[i + 1, i]] for i in range(2) for _ in KEYS
+        ]
+        assert sorted(hall.memory.keys()) == sorted(KEYS)
+        assert {output.key for output in runner.outputs()} == set(KEYS)
+
+    @pytest.mark.parametrize("key", [7, None, "", b"ada", ("ada",), True])
+    def test_a_key_is_a_text(self, hall: Hall, key: object) -> None:
+        """Anything else is an error that says how to convert it."""
+        runner = hall.serve(count)
+        with pytest.raises(InvalidName, match=r"str\(\)"):
+            runner.submit(cast("str", key), 1)
+        with pytest.raises(InvalidName):
+            runner.submit("ada", 1, event_id=cast("str", key) if key is not None else "")
+
+    # --- many
+
+    def test_map_answers_in_order(self, hall: Hall) -> None:
+        """Whatever runs first; inputs are taken as the answers are asked for."""
+        runner = hall.serve(count)
+        asked: list[int] = []
+
+        def inputs() -> Iterator[tuple[str, int]]:
+            for i in range(1500):
+                asked.append(i)
+                yield (f"key {i % 7}", i)
+
+        answers = runner.map(inputs())
+        assert next(answers) == ([1, 0],)
+        assert len(asked) < 1500
+        rest = [answer[0] for answer in answers]
+        assert rest == [[i // 7 + 1, i] for i in range(1, 1500)]
+
+    def test_map_gives_or_raises_what_failed(self, hall: Hall) -> None:
+        """With "return", in the place of its outputs."""
+        runner = hall.serve(fail_on_bad)
+        answers = list(runner.map([("a", "x"), ("b", "bad"), ("c", "y")], errors="return"))
+        assert [answers[0], answers[2]] == [("x",), ("y",)]
+        assert isinstance(answers[1], RunParked)
+        with pytest.raises(RunParked):
+            list(runner.map([("d", "x"), ("e", "bad"), ("f", "y")]))
+        runner.run_until_idle()
+        assert runner.handle("f", "z") == ("z",)
+
+    def test_map_takes_event_ids(self, hall: Hall) -> None:
+        """A pair, or a triple; anything else is refused."""
+        runner = hall.serve(count)
+        answers = list(runner.map([("ada", 1, "e1"), ("ada", 1, "e1"), ("ada", 1)]))
+        assert [list(answer) for answer in answers] == [[[1, 1]], [[1, 1]], [[2, 1]]]
+        with pytest.raises(InvalidInput, match="map takes"):
+            list(runner.map(cast("Any", ["ada"])))
+
+    # --- the inbox
+
+    def test_run_until_idle_does_what_waits(self, hall: Hall) -> None:
+        """Whoever submitted it; what is parked, and what waits behind it, is left."""
+        first = hall.serve(fail_on_bad, concurrency=1)
+        for key, value in (("a", "bad"), ("a", 1), ("b", 2), ("c", 3)):
+            first.submit(key, value)
+        first.close()
+        runner = hall.serve(fail_on_bad)
+        runner.run_until_idle()
+        status = {(r.scope.key, r.number): r.status for r in hall.memory.store.runs("app")}
+        assert status == {
+            ("a", 0): "parked",
+            ("a", 1): "waiting",
+            ("b", 0): "done",
+            ("c", 0): "done",
+        }
+
+    def test_serve_pulls_from_the_inbox(self, hall: Hall) -> None:
+        """Until it is told to stop, or closed."""
+        door, server = hall.serve(count), hall.serve(count)
+        stop = threading.Event()
+        thread = threading.Thread(target=server.serve, kwargs={"stop": stop})
+        thread.start()
+        tickets = [door.submit(f"key {i % 3}", i) for i in range(9)]
+        door.close()
+        assert all(self._ends(hall, ticket.run) for ticket in tickets)
+        stop.set()
+        thread.join(LONG_S)
+        assert not thread.is_alive()
+
+    def _ends(self, hall: Hall, run: int) -> bool:
+        while hall.run(run).status != "done":
+            hall.pause()
+        return True
+
+    # --- the end
+
+    def test_what_is_to_be_done_outlives_the_runner(self, hall: Hall) -> None:
+        """Closed, it begins nothing more; its tickets say so, and the next runner goes on."""
+        gate = Gate()
+
+        @action(InputEvent)
+        def wait(event: InputEvent, ctx: RunnerContext) -> None:
+            gate.stop()
+            ctx.send_event(OutputEvent(event.input))
+
+        runner = hall.serve(wait)
+        tickets = [runner.submit("ada", i) for i in range(3)]
+        gate.reached()
+        closing = threading.Thread(target=runner.close)
+        closing.start()
+        gate.open()
+        closing.join(LONG_S)
+        assert tickets[0].result(0) == (0,)
+        for ticket in tickets[1:]:
+            with pytest.raises(StoreClosed, match="inbox"):
+                ticket.result(LONG_S)
+        with hall.serve(wait) as following:
+            following.run_until_idle()
+        assert [hall.run(ticket.run).status for ticket in tickets] == ["done"] * 3
+
+    def test_a_closed_runner_is_of_no_use(self, hall: Hall) -> None:
+        """Closing twice is fine; the memory stays open."""
+        runner = hall.serve(count)
+        runner.handle("ada", 1)
+        runner.close()
+        runner.close()
+        for use in (
+            lambda: runner.submit("ada", 1),
+            lambda: runner.handle("ada", 1),
+            lambda: list(runner.map([("ada", 1)])),
+            runner.run_until_idle,
+            runner.start,
+        ):
+            with pytest.raises(StoreClosed):
+                use()
+        assert hall.memory.key("ada").short_term.get("seen") == 1
+
+    def test_a_with_block_waits_for_what_was_submitted_in_it(self, hall: Hall) -> None:
+        """Not for what a parked run blocks; and after an error for nothing."""
+        with hall.serve(count, fail_on_bad) as runner:
+            tickets = [runner.submit(f"key {i % 4}", i) for i in range(40)]
+            runner.submit("stuck", "bad")
+            runner.submit("stuck", 1)
+        assert all(ticket.done for ticket in tickets)
+
+        def leave() -> None:
+            with hall.serve(count) as runner:
+                runner.submit("ada", 1)
+                raise LookupError
+
+        with pytest.raises(LookupError):
+            leave()
+
+    def test_a_memory_may_be_closed_under_a_runner(self, hall: Hall) -> None:
+        """Whoever waits, or comes later, is told; closing the runner is quick."""
+        gate = Gate()
+
+        @action(InputEvent)
+        def wait(event: InputEvent, ctx: RunnerContext) -> None:
+            gate.stop()
+
+        runner = hall.serve(wait)
+        tickets = [runner.submit(key, 1) for key in ("ada", "ada", "bob")]
+        gate.reached()
+        hall.memory.close()
+        gate.open()
+        for ticket in tickets:
+            with pytest.raises(StoreClosed):
+                ticket.result(LONG_S)
+        with pytest.raises(StoreClosed):
+            runner.submit("ada", 2)
+
+    # --- awaited
+
+    def test_everything_can_be_awaited(self, hall: Hall) -> None:
+        """With the same answers and errors."""
+
+        async def use() -> None:
+            async with hall.serve(fail_on_bad) as runner:
+                answers = await asyncio.gather(*(runner.ahandle(f"k{i}", i) for i in range(5)))
+                assert [list(answer) for answer in answers] == [[i] for i in range(5)]
+                ticket = await runner.asubmit("ada", 1)
+                assert await ticket.aresult() == await ticket.aresult() == (1,)
+                with pytest.raises(RunParked):
+                    await runner.ahandle("bob", "bad")
+                with pytest.raises(RunParked):
+                    await runner.ahandle("bob", "behind it")
+                await runner.arun_until_idle()
+                await runner.aclose()
+
+        asyncio.run(use())
+
+    def test_a_ticket_may_be_awaited_by_several(self, hall: Hall) -> None:
+        """Each gets the answer."""
+        gate = Gate()
+
+        @action(InputEvent)
+        def wait(event: InputEvent, ctx: RunnerContext) -> None:
+            gate.stop()
+            ctx.send_event(OutputEvent(event.input))
+
+        async def use() -> None:
+            ticket = await hall.serve(wait).asubmit("ada", 1)
+            waiting = [asyncio.ensure_future(ticket.aresult(LONG_S)) for _ in range(3)]
+            await asyncio.to_thread(gate.reached)
+            gate.open()
+            assert await asyncio.gather(*waiting) == [(1,)] * 3
+
+        asyncio.run(use())
+
+
+@action(Ordered)
+def ordered(event: Ordered, ctx: RunnerContext) -> None:
+    """Put out what was ordered."""
+    ctx.send_event(OutputEvent(event.tent))
+
+
+@action(InputEvent)
+def fail_on_bad(event: InputEvent, ctx: RunnerContext) -> None:
+    """Put out the input, but fail on "bad"."""
+    if event.input == "bad":
+        raise RuntimeError("bad")
+    ctx.send_event(OutputEvent(event.input))

@@ -1,0 +1,1 @@
+"""Storable values, their wire form, ids, dates, words; no I/O."""

@@ -1,0 +1,167 @@
+"""Dates that a question names, and how close a time is to one.
+
+Understood are months in English, German, French and Spanish with or without a day and a year
+("8 May 2023", "March 3rd", "im Dezember"), ``2023-12-29``, ``29.12.2023``, ``12/29/2023`` where
+it can be read in one way only, ``2023年12月29日``, and a bare year of this century. What is not
+understood names no date.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fornix.values.storable import microseconds, moment
+from fornix.values.words import MONTHS
+
+DAY = 1.0
+"""Closeness of a time on the day that was named, or on the day after it: people tell it later."""
+
+WEEK = 0.7
+"""From the day before to seven days after the day that was named."""
+
+REST_OF_MONTH = 0.3
+MONTH = 0.5
+YEAR = 0.25
+"""Of a time in the month, or the year, that was named without more. Source: retrieval notes, 9."""
+
+_DAY_US = 86_400_000_000
+_MOST_YEARS = 200
+"""A date without a year is looked for in this many years, up to the latest time."""
+
+_LANGUAGES = (
+    " ".join(MONTHS).lower(),
+    "jan feb mar apr may jun jul aug sep oct nov dec",
+    "januar februar märz april mai juni juli august september oktober november dezember",
+    "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+)
+_NAMES = {name: number for names in _LANGUAGES for number, name in enumerate(names.split(), 1)} | {
+    "sept": 9
+}
+
+_MOSTLY_WORDS = frozenset({"may", "march", "mar", "mars"})
+"""Months only with a day, with a year, or after one of `_BEFORE`."""
+
+_BEFORE = "in|during|since|until|till|before|after|last|next|of|early|late|mid|im|seit|en|de"
+_ORDINAL = "(?:st|nd|rd|th)"
+_YEAR = r"(?:19|20)\d\d"
+_SPELLED = re.compile(
+    rf"(?:\b(?P<before>{_BEFORE})[ -]+)?"
+    rf"(?:\b(?P<day>[0-3]?\d)(?:{_ORDINAL}|\.)?\s+(?:of\s+|de\s+)?)?"
+    rf"\b(?P<month>{'|'.join(sorted(_NAMES, key=len, reverse=True))})\b\.?"
+    rf"(?:\s+(?:the\s+)?(?P<day_after>[0-3]?\d){_ORDINAL}?(?![\w:]))?"
+    rf"(?:,?\s+(?:of\s+|de\s+)?(?P<year>{_YEAR})\b)?",
+    re.IGNORECASE | re.ASCII,
+)
+_IN_NUMBERS = re.compile(
+    rf"(?<![\d./-])(?:(?P<y1>{_YEAR})-(?P<m1>\d\d)(?:-(?P<d1>\d\d))?"
+    rf"|(?P<d2>\d\d?)\.(?P<m2>\d\d?)\.(?P<y2>{_YEAR})"
+    rf"|(?P<a3>\d\d?)/(?P<b3>\d\d?)/(?P<y3>{_YEAR}))(?![\d/-])"
+    rf"|(?:(?P<y4>{_YEAR})年)?(?P<m4>\d\d?)月(?:(?P<d4>\d\d?)[日号])?",
+    re.ASCII,
+)
+_BARE_YEAR = re.compile(r"(?<![\w.,$€£-])20\d\d(?!\w|[.,:-]\d|\s?[%€])", re.ASCII)
+_MAY_HOLD_ONE = re.compile(r"\d", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDate:
+    """What a question says of a date; None: it does not say. A day has a month."""
+
+    year: int | None
+    month: int | None
+    day: int | None
+
+
+def named_date(text: str, words: Iterable[str]) -> NamedDate | None:
+    """Return the first date that *text* names, or None.
+
+    Args:
+        words: The words of *text*, in lower case.
+    """
+    numbers = _MAY_HOLD_ONE.search(text)
+    if not _NAMES.keys().isdisjoint(words):
+        for found in _SPELLED.finditer(text):
+            name, year = found["month"].lower(), found["year"]
+            day = found["day"] or found["day_after"]
+            if name not in _MOSTLY_WORDS or day or year or found["before"]:
+                return _date(year, _NAMES[name], day)
+    if numbers and (found := _IN_NUMBERS.search(text)):
+        return _from_numbers(found)
+    if numbers and (found := _BARE_YEAR.search(text)):
+        return NamedDate(int(found[0]), None, None)
+    return None
+
+
+def _from_numbers(found: re.Match[str]) -> NamedDate | None:
+    part = found.groupdict()
+    if part["a3"]:
+        first, second = int(part["a3"]), int(part["b3"])
+        if first != second and max(first, second) <= len(MONTHS):
+            return NamedDate(int(part["y3"]), None, None)
+        return _date(part["y3"], min(first, second), str(max(first, second)))
+    year = part["y1"] or part["y2"] or part["y4"]
+    month = part["m1"] or part["m2"] or part["m4"]
+    return _date(year, int(month), part["d1"] or part["d2"] or part["d4"])
+
+
+def _date(year: str | None, month: int, day: str | None) -> NamedDate | None:
+    if not 1 <= month <= len(MONTHS):
+        return NamedDate(int(year), None, None) if year else None
+    exists = day is not None and 1 <= int(day) <= monthrange(int(year or 2000), month)[1]
+    return NamedDate(int(year) if year else None, month, int(day) if day and exists else None)
+
+
+def closeness(date: NamedDate, times: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return how close each time (microseconds since 1970, UTC) is to *date*, 0 to 1.
+
+    A date without a month, or without a day, is worth less: `YEAR`, `MONTH`. Year and month must
+    agree where they are named.
+    """
+    if not times.size:
+        return np.zeros(0)
+    edges: list[int] = []
+    values = [0.0]
+    for year in _years(date, times):
+        for edge, value in _steps(date, year):
+            edges.append(edge)
+            values.append(value)
+    steps = np.searchsorted(np.array(edges, np.int64), times, side="right")
+    return np.array(values)[steps]
+
+
+def _years(date: NamedDate, times: NDArray[np.int64]) -> range:
+    if date.year is not None:
+        return range(date.year, date.year + 1)
+    last = moment(int(times.max())).year
+    return range(max(moment(int(times.min())).year, last - _MOST_YEARS), last + 1)
+
+
+def _steps(date: NamedDate, year: int) -> list[tuple[int, float]]:
+    """Return the times from which on a closeness holds, in *year*; the last one is 0."""
+    start = microseconds(datetime(year, date.month or 1, 1, tzinfo=UTC))
+    if date.month is None:
+        end = microseconds(datetime(year, 12, 31, tzinfo=UTC)) + _DAY_US
+        return [(start, YEAR), (end, 0.0)]
+    days = monthrange(year, date.month)[1]
+    end = start + days * _DAY_US
+    if date.day is None:
+        return [(start, MONTH), (end, 0.0)]
+    if date.day > days:
+        return []
+    day = start + (date.day - 1) * _DAY_US
+    return [
+        (start, REST_OF_MONTH),
+        (max(day - _DAY_US, start), WEEK),
+        (day, DAY),
+        (min(day + 2 * _DAY_US, end), WEEK),
+        (min(day + 8 * _DAY_US, end), REST_OF_MONTH),
+        (end, 0.0),
+    ]

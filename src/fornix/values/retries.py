@@ -1,0 +1,62 @@
+"""How often, how soon and after which errors something is tried again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from fornix.errors import InvalidInput
+from fornix.values.storable import counted, in_span
+
+LONGEST_S = 366.0 * 86_400
+"""The longest pause: more is a mistake, and at some point more than a system can wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again after an error, waiting longer each time, each wait a little random.
+
+    Attributes:
+        attempts: Tries in all, the first one included.
+        wait_s: Before the second try.
+        factor: Each wait is so many times the last one.
+        most_s: No wait is longer.
+        jitter: A wait is made up to so much shorter, as a part of it, 0..1: callers that failed
+            together do not come again together.
+        on: Errors after which it is tried again; others are final at once.
+    """
+
+    attempts: int = 3
+    wait_s: float = 0.5
+    factor: float = 2.0
+    most_s: float = 30.0
+    jitter: float = 0.5
+    on: tuple[type[Exception], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be done."""
+        counted(self.attempts, "attempts")
+        in_span(self.wait_s, "wait_s", least=0)
+        in_span(self.factor, "factor", least=1)
+        in_span(self.most_s, "most_s", least=0, most=LONGEST_S)
+        in_span(self.jitter, "jitter", least=0, most=1)
+        kinds = self.on if isinstance(self.on, tuple) else (self.on,)  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+                raise InvalidInput(f"on must be a tuple of classes of errors, not {self.on!r}")
+        object.__setattr__(self, "on", kinds)
+
+    def again(self, error: BaseException, tried: int) -> bool:
+        """Return whether to try again after the *tried*-th try raised *error*."""
+        return tried < self.attempts and isinstance(error, self.on)
+
+    def pause_s(self, tried: int) -> float:
+        """Return how long to wait after the *tried*-th try."""
+        try:
+            whole = min(self.wait_s * self.factor ** (tried - 1), self.most_s)
+        except OverflowError:
+            whole = self.most_s
+        return whole * (1 - self.jitter * random.random())  # noqa: S311 - no secret
+
+
+ONCE = Retry(attempts=1)

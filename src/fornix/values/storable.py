@@ -1,0 +1,268 @@
+"""Storable values, names and times: checked once, copied in and out.
+
+One domain serves the exact tree, items, events and durable results: None, bool, int of any
+size, float, str, bytes, list, and dict with str keys. Types are exact (a subclass is refused),
+nesting is bounded, nothing may contain itself, no text may hold lone surrogates.
+NaN is accepted only where the caller says so (the exact tree), because it is not equal to itself
+and would break comparing a request with its repetition.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar, cast, dataclass_transform
+
+from fornix.errors import InvalidInput, InvalidName, InvalidTime, InvalidValue, TooLarge
+
+Value: TypeAlias = "bool | int | float | str | bytes | list[Value] | dict[str, Value] | None"
+"""What can be stored, anywhere in fornix."""
+
+Path: TypeAlias = tuple[str, ...]
+"""The names from the root of an exact tree down to a node; the root itself is ``()``."""
+
+MAX_DEPTH = 100
+"""Levels of lists and dicts inside one value; far below Python's recursion limit of 1,000."""
+
+MAX_NAME = 4096
+"""Characters of a space, key, set name or item id."""
+
+SHOWN = 60
+"""Characters of a place in something deep that a message shows."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_PLAIN = frozenset({type(None), bool, int, bytes})
+
+
+def checked(value: object, *, where: str = "value", nan: bool = False) -> Value:
+    """Return a deep copy of *value*, which shares nothing mutable with it.
+
+    Args:
+        where: How an error names the value.
+        nan: Accept NaN.
+
+    Raises:
+        InvalidValue: A part of it cannot be stored; the message leads to the place.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return cast("Value", value)
+    if kind is str:
+        return _text(cast("str", value), where)
+    if kind is float:
+        return _number(cast("float", value), where, nan)
+    return _container(value, where, nan, 0)
+
+
+def _container(value: object, where: str, nan: bool, depth: int) -> Value:  # noqa: FBT001 - inner
+    if depth >= MAX_DEPTH:
+        problem = f"is nested deeper than {MAX_DEPTH} levels, or contains itself"
+        raise InvalidValue(shortened(where), problem, hint="store it in parts")
+    if type(value) is list:
+        items = cast("list[object]", value)
+        return [_inner(v, f"{where}[{i}]", nan, depth) for i, v in enumerate(items)]
+    if type(value) is dict:
+        fields = cast("dict[object, object]", value)
+        return {
+            _name(k, where): _inner(v, f"{where}[{k!r}]", nan, depth) for k, v in fields.items()
+        }
+    raise InvalidValue(
+        where, f"a value of type {_described(value)} cannot be stored", hint=_hint(value)
+    )
+
+
+def shortened(where: str) -> str:
+    """Return a place in something deep as a message names it."""
+    return where if len(where) <= SHOWN else f"{where[:SHOWN]}…"
+
+
+def _inner(value: object, where: str, nan: bool, depth: int) -> Value:  # noqa: FBT001 - inner
+    kind = type(value)
+    if kind in _PLAIN:
+        return cast("Value", value)
+    if kind is str:
+        return _text(cast("str", value), where)
+    if kind is float:
+        return _number(cast("float", value), where, nan)
+    return _container(value, where, nan, depth + 1)
+
+
+def _name(key: object, where: str) -> str:
+    if type(key) is not str:
+        problem = f"a dict with the non-str key {key!r} cannot be stored"
+        raise InvalidValue(where, problem, hint="convert its keys with str()")
+    return _text(key, f"a key of {where}")
+
+
+def _text(text: str, where: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            problem = f"holds a lone surrogate at position {error.start}, which is not text"
+            hint = "decode it rightly, or clean it with text.encode(errors='replace').decode()"
+            raise InvalidValue(where, problem, hint=hint) from None
+    return text
+
+
+def _number(number: float, where: str, nan: bool) -> float:  # noqa: FBT001 - inner
+    if not nan and math.isnan(number):
+        hint = "leave it out, or store None; only the exact tree takes NaN"
+        raise InvalidValue(where, "NaN cannot be stored here", hint=hint)
+    return number
+
+
+def _described(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+_HINTS = {
+    "tuple": "list(value)",
+    "set": "list(value)",
+    "frozenset": "list(value)",
+    "range": "list(value)",
+    "deque": "list(value)",
+    "bytearray": "bytes(value)",
+    "memoryview": "bytes(value)",
+    "UUID": "str(value)",
+    "Decimal": "str(value)",
+    "Fraction": "str(value)",
+    "PosixPath": "str(value)",
+    "datetime": "value.isoformat()",
+    "date": "value.isoformat()",
+    "time": "value.isoformat()",
+    "timedelta": "value.total_seconds()",
+    "complex": "[value.real, value.imag]",
+    "OrderedDict": "dict(value)",
+    "defaultdict": "dict(value)",
+    "Counter": "dict(value)",
+    "ndarray": "value.tolist()",
+    "MemoryObject": "value.to_dict(), or set(path, obj), which copies it; new_object() makes one",
+}
+
+
+def _hint(value: object) -> str:
+    """Say how a value of a foreign type becomes storable."""
+    if isinstance(value, Enum):
+        return "use value.value; the member itself would come back as another type"
+    if hasattr(value, "model_dump"):
+        return "use value.model_dump()"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return "use dataclasses.asdict(value)"
+    if type(value).__name__ in _HINTS:
+        return f"use {_HINTS[type(value).__name__]}"
+    if type(value).__module__ == "numpy":
+        return "use value.item()"
+    for kind in (str, bytes, int, float, list, dict):
+        if isinstance(value, kind):
+            return f"use {kind.__name__}(value); a subclass would come back as another type"
+    return "convert it to None, bool, int, float, str, bytes, list or dict first"
+
+
+def checked_name(name: object, what: str) -> str:
+    """Return *name* if it can name a space, key, set or item.
+
+    Raises:
+        InvalidName: Not a non-empty `str`, or with lone surrogates.
+        TooLarge: Longer than `MAX_NAME` characters.
+    """
+    if type(name) is not str or not name:
+        shown = "an empty str" if name == "" else f"{name!r} ({type(name).__name__})"
+        raise InvalidName(f"{what} must be a non-empty str, not {shown}; convert it with str()")
+    if len(name) > MAX_NAME:
+        raise TooLarge(f"{what} has {len(name)} characters; at most {MAX_NAME} are accepted")
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InvalidName(
+                f"{what} {name!r} holds a lone surrogate, which is not text"
+            ) from None
+    return name
+
+
+def counted(number: object, what: str, *, least: int = 1, most: int | None = None) -> int:
+    """Return *number* if it is a whole one from *least* to *most*."""
+    if type(number) is not int or number < least or (most is not None and number > most):
+        span = f"at least {least}" if most is None else f"from {least} to {most:,}"
+        raise InvalidInput(f"{what} must be a whole number, {span}, not {number!r}")
+    return number
+
+
+def in_span(number: object, what: str, *, least: float, most: float = math.inf) -> float:
+    """Return *number* if it is a number from *least* to *most*."""
+    if type(number) not in (int, float) or not least <= cast("float", number) <= most:
+        span = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,.10g}"
+        raise InvalidInput(f"{what} must be a number, {span}, not {number!r}")
+    return cast("float", number)
+
+
+def microseconds(time: datetime, what: str = "time") -> int:
+    """Return *time* as microseconds since 1970 in UTC.
+
+    Raises:
+        InvalidTime: *time* has no zone: its meaning would depend on the machine.
+    """
+    if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidTime(f"{what} must be a datetime with a zone, not {time!r}")
+    if time.tzinfo is None or time.utcoffset() is None:
+        raise InvalidTime(
+            f"{what} {time!r} has no time zone; use datetime.now(UTC) or time.replace(tzinfo=UTC)"
+        )
+    try:
+        past = time.astimezone(UTC) - EPOCH
+    except OverflowError:
+        raise InvalidTime(f"{what} {time!r} lies outside the years 1 to 9999 in UTC") from None
+    return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
+
+
+def moment(us: int) -> datetime:
+    """Return the UTC datetime of *us* microseconds since 1970."""
+    return EPOCH + timedelta(microseconds=us)
+
+
+C = TypeVar("C")
+
+
+@dataclass_transform(frozen_default=True)
+def frozen(cls: type[C]) -> type[C]:
+    """Return *cls* as ``dataclass(frozen=True, slots=True)`` would have it.
+
+    It serves classes without bases or default factories.
+    """
+    return _quick(dataclass(frozen=True, slots=True)(cls))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def frozen_by_name(cls: type[C]) -> type[C]:
+    """Return *cls* as ``dataclass(frozen=True, slots=True, kw_only=True)`` would have it."""
+    return _quick(dataclass(frozen=True, slots=True, kw_only=True)(cls))
+
+
+def _quick(made: type[C]) -> type[C]:
+    """Give a frozen dataclass another `__init__`, which does the same."""
+    every = fields(cast("Any", made))
+    twin = type(made.__name__, (), {"__slots__": tuple(f.name for f in every)})
+    known = {f"_{f.name}": f.default for f in every if f.default is not MISSING}
+    known.update(_become=object.__setattr__, _twin=twin, _made=made)
+    given = [f"{f.name}=_{f.name}" if f"_{f.name}" in known else f.name for f in every]
+    star = ["*"] if every and every[0].kw_only else []
+    lines = [
+        f"def __init__({', '.join(['self', *star, *given])}):",
+        " _become(self, '__class__', _twin)",
+        *(f" self.{f.name} = {f.name}" for f in every),
+        " self.__class__ = _made",
+        *([" self.__post_init__()"] if hasattr(made, "__post_init__") else []),
+    ]
+    exec("\n".join(lines), known)  # noqa: S102 - of names of fields, as dataclasses has it
+    init = cast("Callable[..., None]", known["__init__"])
+    init.__qualname__ = f"{made.__qualname__}.__init__"
+    init.__annotations__ = made.__init__.__annotations__
+    cast("Any", made).__init__ = init
+    return made

@@ -1,0 +1,174 @@
+"""Storable values as JSON text and back, and digests of them.
+
+JSON has no bytes, no NaN or infinities, and readers that lose large ints, so these travel as
+one-field objects: ``{"$bytes": base64}``, ``{"$float": "nan" | "inf" | "-inf"}`` and
+``{"$int": hex}``. A user's own keys that start with ``$`` are written with a second ``$``.
+`decode(encode(v))` equals *v*, with the same types and the same order of dict keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, cast
+
+from fornix.errors import InvalidInput
+from fornix.values.storable import Value
+
+_DIGITS = 600
+"""Python refuses to parse ints of over 640 digits where its limit is set low."""
+
+_RUN = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
+
+_BIG = 1 << 1900
+
+_SMALL = 1 << 63
+
+
+def _encoder() -> Callable[[Value], str]:
+    """Return what writes compact JSON: `JSONEncoder.encode`, which is ready to do it each time."""
+    encoder = json.JSONEncoder(
+        ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+    )
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    quoted = json.encoder.encode_basestring
+    parts = make(None, encoder.default, quoted, None, ":", ",", False, False, False)  # noqa: FBT003 - as C has it
+    return lambda value: "".join(parts(value, 0))
+
+
+_compact = _encoder()
+_first = json.JSONDecoder().raw_decode
+_sorted = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
+).encode
+
+
+def encode(value: Value) -> str:
+    """Return *value*, which must be a checked one, as compact JSON."""
+    if type(value) is int and -_SMALL < value < _SMALL:
+        return str(value)
+    try:
+        text = _compact(value)
+    except (TypeError, ValueError):  # bytes, NaN, or a very large int
+        return _compact(_escaped(value))
+    if '"$' in text or (len(text) > _DIGITS and _has_long_int(text)):
+        return _compact(_escaped(value))
+    return text
+
+
+def _has_long_int(text: str) -> bool:
+    """Return whether *text* has `_DIGITS` digits in a row.
+
+    Of so many one stands at a multiple of their number: to look there takes a hundredth of the
+    time that reading all of it does, which is seconds for a value of 200 MB.
+    """
+    for step, char in enumerate(text[::_DIGITS]):
+        if "0" <= char <= "9":
+            at = step * _DIGITS
+            before = text[max(0, at - _DIGITS) : at]
+            run = _RUN.match(text, at)
+            after = 0 if run is None else run.end() - at
+            if len(before) - len(before.rstrip("0123456789")) + after >= _DIGITS:
+                return True
+    return False
+
+
+def decode(text: str) -> Value:
+    """Return the value that *text*, made by `encode`, stands for."""
+    try:
+        plain, end = _first(text)
+    except json.JSONDecodeError:
+        end, plain = -1, None
+    if end != len(text):  # it begins or ends otherwise than `encode` has it, or is no JSON
+        plain = json.loads(text)
+    return _restored(plain) if '"$' in text else cast("Value", plain)
+
+
+def digest(value: Value, *, salt: bytes) -> bytes:
+    """Return 16 bytes that tell *value* from others; equal dicts in any order digest alike."""
+    return blake2b(_sorted(_escaped(value)).encode(), digest_size=16, key=salt).digest()
+
+
+def _escaped(value: Value) -> Value:
+    if isinstance(value, bytes):
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": repr(value)}
+    if isinstance(value, int) and not -_BIG < value < _BIG:
+        return {"$int": hex(value)}
+    if isinstance(value, list):
+        return [_escaped(v) for v in value]
+    if isinstance(value, dict):
+        return {f"${k}" if k.startswith("$") else k: _escaped(v) for k, v in value.items()}
+    return value
+
+
+def _restored(value: Value) -> Value:
+    if isinstance(value, list):
+        return [_restored(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        if isinstance(inner, str) and name in _SPECIAL:
+            return _SPECIAL[name](inner)
+    return {_own_name(k): _restored(v) for k, v in value.items()}
+
+
+def _own_name(name: str) -> str:
+    """Return the name of a field that is not special; those with a ``$`` are written with two."""
+    if name.startswith("$") and not name.startswith("$$"):
+        raise InvalidInput(
+            f"{name!r} is no name in wire form; write a name of your own that starts with $ "
+            "with a second $"
+        )
+    return name.removeprefix("$")
+
+
+def plain(text: str) -> Value:
+    """Return what JSON written by a user means: names are theirs, whatever they start with.
+
+    An object that is just ``{"$bytes": …}``, ``{"$float": …}`` or ``{"$int": …}`` is special here
+    too.
+
+    Raises:
+        InvalidInput: A number is beyond what a float holds.
+        ValueError: It is no JSON, or no value.
+        RecursionError: It is nested very deeply.
+    """
+    return _marked(json.loads(text, parse_float=_finite))
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise InvalidInput(
+            f"the number {text[:40]} is beyond what a float holds; "
+            'infinity is written {"$float": "inf"}'
+        )
+    return number
+
+
+def _marked(value: Value) -> Value:
+    if isinstance(value, list):
+        return [_marked(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        if isinstance(inner, str) and name in _SPECIAL:
+            return _SPECIAL[name](inner)
+    return {k: _marked(v) for k, v in value.items()}
+
+
+def _hexadecimal(text: str) -> int:
+    return int(text, 16)
+
+
+_SPECIAL = {"$bytes": base64.b64decode, "$float": float, "$int": _hexadecimal}
