@@ -128,7 +128,8 @@ class _Adapted:
         if self.item_type is not ChatMessage:
             return item.value
         # What stands for messages of several roles has none; a summary is told by the user.
-        said = cast("dict[str, object]", item.value) if isinstance(item.value, dict) else {}
+        stored = cast("Value", item.value)
+        said = stored if isinstance(stored, dict) else {}
         role, content = said.get("role", item.role), said.get("content", item.text)
         return ChatMessage(str(role or "user"), str(content or ""))
 
