@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
 import os
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -27,12 +29,13 @@ from fornix.errors import (
     StoreClosed,
     StoreFull,
     StoreReadOnly,
+    Unavailable,
     Unsupported,
     Unusable,
 )
 from fornix.store import Scope
 from fornix.store.sqlite import SqliteStore
-from fornix.store.sqlite.connection import in_our_words
+from fornix.store.sqlite.connection import Asked, in_our_words
 from fornix.store.sqlite.lock_files import file_system, refuse_unsupported
 from hardship import DROP_RIGHTS, closed_folder, shut, small_disk
 
@@ -152,7 +155,7 @@ def test_a_search_answers_while_nobody_can_write(path: Path) -> None:
 
 
 def test_a_limit_of_a_file_is_no_loss_either(path: Path, start) -> None:
-    """A process that may write no larger files: an Unavailable, and what was told is there."""
+    """A process that may write no larger files: StoreFull says so, and what was told is there."""
     child = start("""
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with Memory.open(path, embedder="words") as memory:
@@ -163,14 +166,14 @@ with Memory.open(path, embedder="words") as memory:
             memory.key("ada").add("word " * 2_000, id=str(done))
             done += 1
     except errors.Unavailable as error:
-        say(done, type(error).__name__)
+        say(done, type(error).__name__, "ulimit -f" in str(error))
     say(len(memory.key("ada").list()))
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     memory.key("ada").add("more")
 """)
-    done, kind = line(child).split()
+    done, *told = line(child).split()
     assert int(done) > 3
-    assert kind in ("StoreFull", "Unavailable")
+    assert told == ["StoreFull", "True"]
     assert line(child) == done
     assert child.wait(LIMIT_S) == 0
     with Memory.open(path) as memory:
@@ -253,9 +256,62 @@ for _ in range(2):
 
 def test_a_read_only_file_system_is_told_what_to_do_about() -> None:
     """There nobody lacks rights: it is SQLite that cannot make its log beside the database."""
-    error = in_our_words(apsw.CantOpenError("unable to open database file"), "app.db")
+    error = in_our_words(apsw.CantOpenError("unable to open database file"), Asked("app.db"))
     assert isinstance(error, StoreReadOnly)
     assert "let this process write its folder, or open it with mode='ro'" in str(error)
+
+
+def test_who_may_not_even_read_is_not_sent_to_read(start) -> None:
+    """Advice fits what was asked: nobody is told to read what he may not, nor what he did ask."""
+    with closed_folder() as shared:
+        place = shared / "app.db"
+        with Memory.open(place, embedder="words") as memory:
+            memory.key("ada").add("x")
+        place.chmod(0o000)
+        code = """
+for mode in ("rw", "ro"):
+    try:
+        Memory.open(path, mode=mode)
+    except errors.StoreReadOnly as error:
+        say(mode, "mode='ro'" in str(error), "may not be read" in str(error))
+"""
+        child = start(DROP_RIGHTS + code, place)
+        assert line(child) == "rw False True"
+        assert line(child) == "ro False True"
+        assert child.wait(LIMIT_S) == 0
+
+
+def failed_write(code: int) -> apsw.IOError:
+    error: Any = apsw.IOError("disk I/O error")
+    error.extendedresult = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "number"),
+    [
+        (OSError(errno.ENOSPC, "no space"), 0),
+        (OSError(errno.EDQUOT, "quota"), 0),
+        (OSError(errno.EFBIG, "too large"), 0),
+        (apsw.FullError("full"), 0),
+        *[(apsw.SQLITE_IOERR_WRITE, n) for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)],
+        (apsw.SQLITE_IOERR_FSYNC, errno.ENOSPC),
+        (apsw.SQLITE_IOERR_SHMSIZE, errno.ENOSPC),
+        (apsw.SQLITE_IOERR_TRUNCATE, errno.EDQUOT),
+    ],
+)
+def test_whatever_hinders_more_to_be_written_is_the_store_being_full(error, number) -> None:
+    """A full disk, a quota, a limit of files; in the database, its log, or a file beside it."""
+    if isinstance(error, int):
+        error = failed_write(error)
+    assert isinstance(in_our_words(error, Asked("app.db", errno=number)), StoreFull)
+
+
+def test_a_disk_that_fails_is_not_full() -> None:
+    """Freeing room would not help."""
+    found = in_our_words(failed_write(apsw.SQLITE_IOERR_WRITE), Asked("app.db", errno=errno.EIO))
+    assert not isinstance(found, StoreFull)
+    assert isinstance(found, Unavailable)
 
 
 def test_files_are_readable_by_their_owner_alone(path: Path) -> None:

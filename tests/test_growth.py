@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from fornix import Memory
+from fornix import Item, Memory
 from fornix.search.index import catalog, set_loader
 from fornix.store.sqlite import SqliteStore, apply
 from index_store import Store, answers, catalog_of, fresh, viewed
@@ -92,3 +94,60 @@ def test_a_writer_knows_a_bounded_number_of_keys(monkeypatch, tmp_path):
         assert len(memory.engine.lanes) <= 1
         assert all(memory.key(f"k{n}").short_term.get("turn") == 1 for n in range(50))
         assert all(len(memory.key(f"k{n}").set("default")) == 2 for n in range(50))
+
+
+# --- what a call reads --------------------------------------------------------------------------
+
+
+def steps_of(store, call):
+    """Return how many instructions of SQLite's machine a call takes, on a connection that is warm.
+
+    The same on every machine, however busy.
+    """
+    call()
+    with store._reader() as db:
+        steps = itertools.count()
+        db.set_progress_handler(lambda: bool(next(steps) < 0), 1)
+    call()
+    with store._reader() as db:
+        db.set_progress_handler(None)
+    return next(steps)
+
+
+def test_the_length_of_a_set_is_read_as_fast_beside_many_others(tmp_path):
+    """What a set holds is looked up by its name, not among all sets of its key."""
+    with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
+        ada = memory.key("ada")
+        chosen = ada.set("chosen")
+        chosen.add("x")
+        alone = steps_of(memory.store, lambda: len(chosen))
+        for number in range(60):
+            ada.set(f"s{number}").add("y")
+        assert len(chosen) == 1
+        assert steps_of(memory.store, lambda: len(chosen)) <= alone + 5
+        assert [len(ada.set(name)) for name in ada.sets()] == [1] * 61
+
+
+@pytest.mark.parametrize("where", [None, {"n": {"gte": 590}}])
+def test_a_list_reads_no_more_than_it_is_asked_for(tmp_path, monkeypatch, where):
+    """Ten rows for ten items; where a filter passes few, pages grow, and all are found."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add_many([Item(f"item {n}", metadata={"n": n}) for n in range(600)])
+        read, page = [], memory.store.page
+
+        def counted(*args, **options):
+            read.append(len(page(*args, **options)))
+            return page(*args, **options)
+
+        monkeypatch.setattr(memory.store, "page", counted)
+        found = ada.list(limit=10, where=where, newest_first=True)
+        assert [item.metadata["n"] for item in found] == [*range(599, 589, -1)]
+        assert read == [10]
+        assert ada.list(limit=0) == []
+        assert len(ada.recent(3)) == 3
+        assert read == [10, 3]
+        oldest_first = ada.list(limit=10, where=where)
+        assert len(oldest_first) == 10
+        assert len(read) <= 2 + 7
+        assert len(ada.list()) == 600

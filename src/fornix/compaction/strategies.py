@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from fornix.compaction.plans import CompactionPlan, Strategy
 from fornix.errors import FornixError, InvalidInput, StrategyFailed
+from fornix.errors.shown import shown
 from fornix.store.items import Item
 from fornix.values import wire
 from fornix.values.storable import Value, counted
@@ -213,8 +214,8 @@ def kept(given: object, known: Known) -> str | dict[str, Value]:
     planner = plan if callable(plan) else given
     if not callable(planner) or isinstance(given, type):
         raise InvalidInput(
-            "compaction must be 'trim', 'reject', a Trim, Summarize or Merge, a function "
-            f"(items, capacity) -> CompactionPlan, or an object with such a plan; not {given!r}"
+            "compaction must be 'trim', 'reject', a Trim, Summarize or Merge, a function (items, "
+            f"capacity) -> CompactionPlan, or an object with such a plan; not {shown(given)}"
         )
     named = given if callable(given) and hasattr(given, "__qualname__") else type(given)
     at = f"{named.__module__}:{named.__qualname__}"
@@ -237,7 +238,8 @@ def as_kept(plain: object) -> str | dict[str, Value]:
         return cast("str", plain)
     if not isinstance(plain, Mapping):
         raise InvalidInput(
-            f'"compaction" must be "trim" or "reject", or a strategy as an object, not {plain!r}'
+            '"compaction" must be "trim" or "reject", or a strategy as an object, '
+            f"not {shown(plain)}"
         )
     found = dict(cast("Mapping[str, Value]", plain))
     if found.get("name") == OWN and isinstance(found.get("at"), str):

@@ -121,6 +121,7 @@ from fornix.errors.runs import (
     RunPending,
     RunTooLong,
 )
+from fornix.errors.shown import shown
 
 __all__ = [
     "AgentChanged",
@@ -228,7 +229,7 @@ class InvalidPath(InvalidInput):
 
     def __init__(self, path: object, problem: str) -> None:
         self.path = path
-        super().__init__(f"path {path!r}: {problem}")
+        super().__init__(f"path {shown(path)}: {problem}")
 
 
 class InvalidName(InvalidInput):

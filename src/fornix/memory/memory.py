@@ -15,11 +15,19 @@ from typing import Any, Literal, Self
 from fornix.compaction import Compacted, Compactions, Site, Workshop
 from fornix.embed import Embedder, open_embedder
 from fornix.errors import InvalidInput, Unsupported
+from fornix.errors.shown import shown
 from fornix.events.memory_events import MemoryEvent
 from fornix.llm import ChatModel
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.maintenance import Keeping, dimensions_of, sweep
-from fornix.memory.opening import check_settings, embedder_for, open_store, summariser_of, ticks_of
+from fornix.memory.opening import (
+    check_settings,
+    embedder_for,
+    file_path,
+    open_store,
+    summariser_of,
+    ticks_of,
+)
 from fornix.memory.prompt import ALL, NEWEST, All, Context, Newest, Shares
 from fornix.memory.reindexing import alone, embedder_notes, reindex
 from fornix.search.embedding_worker import EmbeddingWorker
@@ -129,11 +137,11 @@ class Memory(Keeping):
         space = checked_name(space, "a space")
         knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
         if mode not in ("rw", "ro"):
-            raise InvalidInput(f"mode must be 'rw' or 'ro', not {mode!r}")
+            raise InvalidInput(f"mode must be 'rw' or 'ro', not {shown(mode)}")
         check_settings(wait_s, limits, short_term_ttl, cache_bytes)
         rules = plans(admission)
         if durability not in ("full", "normal"):
-            raise InvalidInput(f"durability must be 'full' or 'normal', not {durability!r}")
+            raise InvalidInput(f"durability must be 'full' or 'normal', not {shown(durability)}")
         store = open_store(url, mode=mode, durability=durability, wait_s=wait_s)
         try:
             chosen = embedder_for(store, space, knowledge, embedder)
@@ -190,7 +198,7 @@ class Memory(Keeping):
         try:
             if not isinstance(store, SqliteStore):
                 raise Unsupported("a memory in RAM is not restored; open the backup itself")
-            store.restore(Path(backup))
+            store.restore(Path(file_path(backup, "a backup is named by a path")))
         finally:
             store.close()
 
@@ -395,7 +403,7 @@ class Memory(Keeping):
             progress: Called with the number of items embedded since the last call.
         """
         if wait_s is not None and type(wait_s) not in (int, float):
-            raise InvalidInput(f"wait_s must be a number of seconds, or None, not {wait_s!r}")
+            raise InvalidInput(f"wait_s must be a number of seconds, or None, not {shown(wait_s)}")
         began = time.monotonic()
         compacted = self._engine.compactions.worker.settle(wait_s)
         left = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
@@ -443,9 +451,10 @@ class Memory(Keeping):
         store = self._engine.store
         if not isinstance(store, SqliteStore):
             raise Unsupported("a memory in RAM has no file to back up; export() it")
-        if Path(path).exists():
-            raise InvalidInput(f"{path} exists; choose another path, or move it away")
-        store.backup(Path(path))
+        place = Path(file_path(path, "a backup is named by a path"))
+        if os.access(place, os.F_OK):  # of a path that is too long the store tells
+            raise InvalidInput(f"{place} exists; choose another path, or move it away")
+        store.backup(place)
 
     def close(self) -> None:
         """Stop embedding and compacting, flush, close the store; twice is fine.

@@ -11,6 +11,7 @@ from typing import Literal, cast
 
 from fornix.embed import Embedder, open_embedder
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
+from fornix.errors.shown import shown
 from fornix.llm import ChatModel
 from fornix.memory.reindexing import embedder_notes
 from fornix.state import Ttl
@@ -37,11 +38,13 @@ def summariser_of(model: ChatModel | None) -> Callable[[], Summariser] | None:
 def check_settings(wait_s: object, limits: object, ttl: object, cache_bytes: object) -> None:
     """Refuse at once what would fail at the first write."""
     if type(wait_s) not in (int, float) or not 0 <= cast("float", wait_s) <= LONGEST_WAIT_S:
-        raise InvalidInput(f"wait_s must be a number of seconds from 0 to a year, not {wait_s!r}")
+        raise InvalidInput(
+            f"wait_s must be a number of seconds from 0 to a year, not {shown(wait_s)}"
+        )
     if limits is not None and not isinstance(limits, Limits):
-        raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {limits!r}")
+        raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {shown(limits)}")
     if ttl is not None and not isinstance(ttl, Ttl):
-        raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {ttl!r}")
+        raise InvalidInput(f"short_term_ttl must be a Ttl(after=…), not {shown(ttl)}")
     counted(cache_bytes, "cache_bytes", least=0)
 
 
@@ -53,9 +56,7 @@ def open_store(
     wait_s: float,
 ) -> Store:
     """Return the store at a place; made if there is none."""
-    place = os.fspath(url)
-    if not isinstance(place, str) or not place:  # pyright: ignore[reportUnnecessaryIsInstance] - bytes paths
-        raise InvalidInput(f"a memory is opened by a path or ':memory:', not {url!r}")
+    place = file_path(url, "a memory is opened by a path or ':memory:'")
     if place == ":memory:":
         if mode == "ro":
             raise StoreReadOnly("a memory in RAM starts empty; mode='ro' makes no sense for it")
@@ -72,6 +73,25 @@ def open_store(
         wait_s=wait_s,
         still=still,
     )
+
+
+def file_path(given: object, what: str) -> str:
+    """Return *given*, a text or an object of a path, as a text that can name a file.
+
+    Args:
+        what: What it is for, as an error begins.
+    """
+    known = isinstance(given, str | os.PathLike)
+    place: object = os.fspath(cast("str | os.PathLike[str]", given)) if known else None
+    if type(place) is not str or not place:
+        raise InvalidInput(f"{what}, not {shown(given)}")
+    try:
+        place.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what}; {shown(place)} is no UTF-8, as SQLite needs it") from None
+    if "\0" in place:
+        raise InvalidInput(f"{what}; {shown(place)} holds a NUL, which no path can")
+    return place
 
 
 def embedder_for(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fornix.embed import Embedder
 from fornix.errors import EmbedderConflict, InvalidInput, Unavailable
+from fornix.errors.shown import shown
 from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, SetIndex, quantised
 from fornix.search.item_cache import Shelf
@@ -146,7 +147,7 @@ class Recall:
             now: By which time it is judged what has expired and what holds; by default the clock's.
         """
         if type(query) is not str:
-            raise InvalidInput(f"a query must be a str, not {query!r}")
+            raise InvalidInput(f"a query must be a str, not {shown(query)}")
         checked(query, where="query")
         seq, infos = self._store.glance(sets)
         if isinstance(sets, Scope):

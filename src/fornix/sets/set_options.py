@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Literal, TypeAlias, cast, get_args
 
 from fornix.errors import InvalidInput
+from fornix.errors.shown import shown
 from fornix.search.query import SearchOptions
 from fornix.search.signals import Signals
 from fornix.sets.writer import Where
@@ -47,7 +48,7 @@ def checked_ids(ids: str | Sequence[str]) -> list[str]:
     if isinstance(ids, str):
         ids = [ids]
     if not isinstance(ids, (list, tuple)):
-        raise InvalidInput(f"ids must be a str or a list of them, not {ids!r}")
+        raise InvalidInput(f"ids must be a str or a list of them, not {shown(ids)}")
     wanted = list(ids)
     return [checked_name(item_id, "an item's id") for item_id in wanted]
 
@@ -66,7 +67,7 @@ def search_options(
 ) -> SearchOptions:
     """Check what a search was asked with."""
     if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"signals must be a Signals, not {signals!r}")
+        raise InvalidInput(f"signals must be a Signals, not {shown(signals)}")
     count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
     return SearchOptions(count, chosen, at, signals, valid_time(valid_at))
 
@@ -106,21 +107,21 @@ def _capacity(given: object, what: str) -> int | None:
         return None
     if type(given) is not int or given < 1:
         raise InvalidInput(
-            f"{what} must be a whole number, at least 1, not {given!r}; leave it out for a set "
-            f"without a limit, and lift the limit of a set with redefine({what}=None)"
+            f"{what} must be a whole number, at least 1, not {shown(given)}; leave it out for a "
+            f"set without a limit, and lift the limit of a set with redefine({what}=None)"
         )
     return given
 
 
 def _share(given: object, what: str) -> float:
     if type(given) not in (int, float) or not 0 < cast("float", given) <= 1:
-        raise InvalidInput(f"{what} must be a share above 0 and up to 1, not {given!r}")
+        raise InvalidInput(f"{what} must be a share above 0 and up to 1, not {shown(given)}")
     return float(cast("float", given))
 
 
 def _execution(given: object, what: str) -> object:
     if given not in EXECUTIONS:
-        raise InvalidInput(f"{what} must be one of {', '.join(EXECUTIONS)}, not {given!r}")
+        raise InvalidInput(f"{what} must be one of {', '.join(EXECUTIONS)}, not {shown(given)}")
     return given
 
 
@@ -129,12 +130,12 @@ def _retention(given: object, what: str) -> str | int:
         return str(given)
     if isinstance(given, timedelta) and given > timedelta(0):
         return given // timedelta(microseconds=1)
-    raise InvalidInput(f"{what} must be 'keep', 'purge' or a timedelta above 0, not {given!r}")
+    raise InvalidInput(f"{what} must be 'keep', 'purge' or a timedelta above 0, not {shown(given)}")
 
 
 def _signals(given: object, what: str) -> Mapping[str, float]:
     if not isinstance(given, Signals):
-        raise InvalidInput(f"{what} must be a Signals, not {given!r}")
+        raise InvalidInput(f"{what} must be a Signals, not {shown(given)}")
     return given.to_json()
 
 

@@ -144,11 +144,14 @@ class SetReads:
                 raise NotFound(f"set {self.name!r} has no item {after!r} to go on after")
             start = position(last)
         found: builtins.list[Item] = []
-        for stored in self._walk(newest_first=newest_first, at=at, after=start):
-            if limit is not None and len(found) >= limit:
-                break
+        if limit == 0:
+            return found
+        page = PAGE if limit is None else min(limit, PAGE)
+        for stored in self._walk(newest_first=newest_first, at=at, after=start, page=page):
             if fits(stored, chosen) and (not isinstance(when, int) or holds(stored.record, when)):
                 found.append(item_of(stored))
+                if len(found) == limit:
+                    break
         return found
 
     def recent(
@@ -224,13 +227,14 @@ class SetReads:
         after: tuple[int, int] | None = None,
         page: int = PAGE,
     ) -> Iterator[StoredItem]:
+        """Yield items, read *page* at a time, then twice as many each time, at most `PAGE`."""
         while found := self._writer.page(
             self._ref, after=after, limit=page, newest_first=newest_first, at=at
         ):
             yield from found
             if len(found) < page:
                 return
-            after = position(found[-1])
+            after, page = position(found[-1]), min(2 * page, PAGE)
 
     def _live(self, item_id: str) -> StoredItem:
         stored = self._writer.get(self._ref, [checked_name(item_id, "an item's id")], at=None)[0]

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from fornix.errors import HistoryPruned, InvalidInput
+from fornix.errors.shown import shown
 from fornix.store import Ledger, Record, Scope, SetRef
 from fornix.values.storable import counted, microseconds
 
@@ -37,7 +38,9 @@ def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> 
         number, last = counted(as_of, what, least=0), ledger.commit_at(FOREVER)
         return Moment(last, now) if number > last else Moment(number, ledger.time_of(number))
     if not isinstance(as_of, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"{what} must be the number of a commit or a datetime, not {as_of!r}")
+        raise InvalidInput(
+            f"{what} must be the number of a commit or a datetime, not {shown(as_of)}"
+        )
     time = microseconds(as_of, what)
     if time > now:  # a clock may go back; the times of commits never do
         time = min(time, max(now, ledger.time_of(ledger.commit_at(FOREVER))))
@@ -70,7 +73,7 @@ def valid_time(valid_at: ValidAt | None) -> int | Literal["any"] | None:
     if valid_at == EVER:
         return EVER
     if not isinstance(valid_at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"valid_at must be a datetime or 'any', not {valid_at!r}")
+        raise InvalidInput(f"valid_at must be a datetime or 'any', not {shown(valid_at)}")
     return microseconds(valid_at, "valid_at")
 
 

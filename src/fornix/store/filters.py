@@ -28,6 +28,7 @@ from enum import Enum
 from typing import Final, TypeAlias, cast
 
 from fornix.errors import InvalidFilter, InvalidTime
+from fornix.errors.shown import shown
 from fornix.values.storable import Path, Value, microseconds, moment, shortened
 
 MAX_DEPTH = 32
@@ -273,7 +274,9 @@ class _Parser:
     def parse(self, where: object, place: str, depth: int) -> tuple[Node, _Json]:
         """Return a dict of entries as a node, and spelled out."""
         if not isinstance(where, Mapping):
-            raise InvalidFilter(f"{place} must be a dict of fields and operators, not {where!r}")
+            raise InvalidFilter(
+                f"{place} must be a dict of fields and operators, not {shown(where)}"
+            )
         if depth > MAX_DEPTH:
             raise InvalidFilter(
                 f"{shortened(place)} is nested deeper than {MAX_DEPTH} levels, or in itself; "
@@ -282,7 +285,7 @@ class _Parser:
         parts: list[Node] = []
         plain: _Json = {}
         for name, asked in cast("Mapping[object, object]", where).items():
-            at = f"{place}[{name!r}]"
+            at = f"{place}[{shown(name)}]"
             if type(name) is not str:
                 raise InvalidFilter(f"{at}: a field's name must be a str")
             node, spelled, said = self._entry(name, asked, at, depth)
@@ -305,7 +308,7 @@ class _Parser:
 
     def _list(self, asked: object, at: str, depth: int) -> tuple[tuple[Node, ...], list[_Json]]:
         if not isinstance(asked, list | tuple):
-            raise InvalidFilter(f"{at} must be a list of dicts, not {asked!r}")
+            raise InvalidFilter(f"{at} must be a list of dicts, not {shown(asked)}")
         parts = cast("list[object]", asked)
         both = [self.parse(part, f"{at}[{i}]", depth) for i, part in enumerate(parts)]
         return tuple(node for node, _ in both), [plain for _, plain in both]
@@ -322,7 +325,7 @@ class _Parser:
             self._left -= 1
             if self._left < 0:
                 raise InvalidFilter(f"{at}: a filter has at most {MAX_CONDITIONS} conditions")
-            place = at if short else f"{at}[{op!r}]"
+            place = at if short else f"{at}[{shown(op)}]"
             if type(op) is not str or op not in _TESTS:
                 raise InvalidFilter(f"{place} is no operator; known are {', '.join(_TESTS)}")
             operands = _operands(op, operand, kind, place)
@@ -363,11 +366,11 @@ def _operands(op: str, operand: object, kind: str | None, at: str) -> list[Key]:
     """Return what *op* compares with, checked, without repetitions."""
     if op == "exists":
         if type(operand) is not bool:
-            raise InvalidFilter(f"{at} must be True or False, not {operand!r}")
+            raise InvalidFilter(f"{at} must be True or False, not {shown(operand)}")
         return [("bool", operand)]
     if op in ("in", "nin"):
         if not isinstance(operand, list | tuple | set | frozenset):
-            raise InvalidFilter(f"{at} must be a list of values, not {operand!r}")
+            raise InvalidFilter(f"{at} must be a list of values, not {shown(operand)}")
         values = enumerate(cast("list[object]", operand))
         return list(dict.fromkeys(_operand(op, value, kind, f"{at}[{i}]") for i, value in values))
     return [_operand(op, operand, kind, at)]
@@ -380,12 +383,17 @@ def _operand(op: str, operand: object, kind: str | None, at: str) -> Key:
     if key is None:
         hint = "; for one value of several use 'in', for a list that holds it 'contains'"
         more = hint if isinstance(operand, list | tuple) else ""
-        raise InvalidFilter(f"{at} must be None, bool, int, float or str, not {operand!r}{more}")
+        given = shown(cast("object", operand))
+        raise InvalidFilter(f"{at} must be None, bool, int, float or str, not {given}{more}")
     if op in _ORDERS and key[0] not in ("number", "text"):
-        raise InvalidFilter(f"{at} must be a number or a str to be ordered by, not {operand!r}")
+        raise InvalidFilter(
+            f"{at} must be a number or a str to be ordered by, not {shown(operand)}"
+        )
     if kind and key[0] != kind:
         wanted = "a number" if kind == "number" else "a str"
-        raise InvalidFilter(f"{at} must be {wanted}, not {operand!r}; to ask for none use 'exists'")
+        raise InvalidFilter(
+            f"{at} must be {wanted}, not {shown(operand)}; to ask for none use 'exists'"
+        )
     return _checked_key(key, at)
 
 
@@ -394,7 +402,7 @@ def _checked_key(key: Key, at: str) -> Key:
     if isinstance(value, str):
         _checked_text(value, at)
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidFilter(f"{at} must be a finite number, not {value!r}")
+        raise InvalidFilter(f"{at} must be a finite number, not {shown(value)}")
     if isinstance(value, int) and not -_MOST_DIGITS < value < _MOST_DIGITS:
         raise InvalidFilter(f"{at} is a number of more than 600 digits")
     return kind, value
@@ -417,7 +425,7 @@ def _time(op: str, operand: object, at: str) -> int:
     except (ValueError, InvalidTime, OverflowError) as error:
         raise InvalidFilter(
             f"{at} must be a datetime with a zone, or ISO text with an offset such as "
-            f"'2024-05-01T00:00:00+00:00', not {operand!r}"
+            f"'2024-05-01T00:00:00+00:00', not {shown(operand)}"
         ) from error
     return us
 

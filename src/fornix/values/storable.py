@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, TypeAlias, TypeVar, cast, dataclass_transform
 
 from fornix.errors import InvalidInput, InvalidName, InvalidTime, InvalidValue, TooLarge
+from fornix.errors.shown import shown
 
 Value: TypeAlias = "bool | int | float | str | bytes | list[Value] | dict[str, Value] | None"
 """What can be stored, anywhere in fornix."""
@@ -94,7 +95,7 @@ def _inner(value: object, where: str, nan: bool, depth: int) -> Value:  # noqa: 
 
 def _name(key: object, where: str) -> str:
     if type(key) is not str:
-        problem = f"a dict with the non-str key {key!r} cannot be stored"
+        problem = f"a dict with the non-str key {shown(key)} cannot be stored"
         raise InvalidValue(where, problem, hint="convert its keys with str()")
     return _text(key, f"a key of {where}")
 
@@ -173,8 +174,8 @@ def checked_name(name: object, what: str) -> str:
         TooLarge: Longer than `MAX_NAME` characters.
     """
     if type(name) is not str or not name:
-        shown = "an empty str" if name == "" else f"{name!r} ({type(name).__name__})"
-        raise InvalidName(f"{what} must be a non-empty str, not {shown}; convert it with str()")
+        given = "an empty str" if name == "" else f"{shown(name)} ({type(name).__name__})"
+        raise InvalidName(f"{what} must be a non-empty str, not {given}; convert it with str()")
     if len(name) > MAX_NAME:
         raise TooLarge(f"{what} has {len(name)} characters; at most {MAX_NAME} are accepted")
     if not name.isascii():
@@ -191,7 +192,7 @@ def counted(number: object, what: str, *, least: int = 1, most: int | None = Non
     """Return *number* if it is a whole one from *least* to *most*."""
     if type(number) is not int or number < least or (most is not None and number > most):
         span = f"at least {least}" if most is None else f"from {least} to {most:,}"
-        raise InvalidInput(f"{what} must be a whole number, {span}, not {number!r}")
+        raise InvalidInput(f"{what} must be a whole number, {span}, not {shown(number)}")
     return number
 
 
@@ -199,7 +200,7 @@ def in_span(number: object, what: str, *, least: float, most: float = math.inf) 
     """Return *number* if it is a number from *least* to *most*."""
     if type(number) not in (int, float) or not least <= cast("float", number) <= most:
         span = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,.10g}"
-        raise InvalidInput(f"{what} must be a number, {span}, not {number!r}")
+        raise InvalidInput(f"{what} must be a number, {span}, not {shown(number)}")
     return cast("float", number)
 
 
@@ -210,7 +211,7 @@ def microseconds(time: datetime, what: str = "time") -> int:
         InvalidTime: *time* has no zone: its meaning would depend on the machine.
     """
     if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidTime(f"{what} must be a datetime with a zone, not {time!r}")
+        raise InvalidTime(f"{what} must be a datetime with a zone, not {shown(time)}")
     if time.tzinfo is None or time.utcoffset() is None:
         raise InvalidTime(
             f"{what} {time!r} has no time zone; use datetime.now(UTC) or time.replace(tzinfo=UTC)"
@@ -218,7 +219,7 @@ def microseconds(time: datetime, what: str = "time") -> int:
     try:
         past = time.astimezone(UTC) - EPOCH
     except OverflowError:
-        raise InvalidTime(f"{what} {time!r} lies outside the years 1 to 9999 in UTC") from None
+        raise InvalidTime(f"{what} {shown(time)} lies outside the years 1 to 9999 in UTC") from None
     return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
 
 

@@ -397,11 +397,15 @@ class LocalRunner:
             self._watch.serving = False
 
     def prune(self) -> int:
-        """Remove what `retain` gives up of runs that ended; return how many runs went.
+        """Remove all that `retain` gives up of runs that ended; return how many runs went.
 
-        Done in the background by itself, bit by bit.
+        In steps, each a short transaction: others write between them. Done in the background by
+        itself, bit by bit.
         """
-        return prune(self._shop, self._retain)
+        done = 0
+        while some := prune(self._shop, self._retain):
+            done += some
+        return done
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ def forget(watch: Watch, name: str) -> None:
 
 
 def prune(shop: Shop, retain: Retain) -> int:
-    """Remove what *retain* gives up of runs that ended; return how many runs went."""
+    """Remove some of what *retain* gives up of runs that ended; return how many runs went."""
     return shop.engine.store.prune(shop.plan.name, shop.space, retain, now=shop.engine.clock())
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, ClassVar, TypeVar, cast
 
 from fornix.errors import FornixError, InvalidInput, RuleFailed
+from fornix.errors.shown import shown
 from fornix.sets.admission.duplicates import WORD, Exact, Near, lasts
 from fornix.sets.admission.injection import injections, unveiled
 from fornix.sets.admission.secrets import secrets
@@ -155,7 +156,7 @@ class Recalled(Kept):
     def __post_init__(self) -> None:
         """Refuse what cannot be asked."""
         if type(self.share) not in (int, float) or not 0 < self.share <= 1:
-            raise InvalidInput(f"share is above 0 and at most 1, not {self.share!r}")
+            raise InvalidInput(f"share is above 0 and at most 1, not {shown(self.share)}")
         object.__setattr__(self, "share", float(self.share))
 
     def judge(self, candidate: Candidate) -> Verdict:
@@ -273,7 +274,7 @@ def plans(admission: object) -> list[Plan]:
         InvalidInput: It is no list of them.
     """
     if not isinstance(admission, (list, tuple)):
-        raise InvalidInput(f"admission is a list of rules, not {admission!r}")
+        raise InvalidInput(f"admission is a list of rules, not {shown(admission)}")
     given = cast("Sequence[object]", admission)
     counted(len(given), "the number of rules", least=0, most=MOST_RULES)
     return [_plan(rule) for rule in given]
@@ -286,8 +287,8 @@ def _plan(rule: object) -> Plan:
     if _own.get(path) is rule and rule is not None:
         return Own(path).to_json()
     raise InvalidInput(
-        f"{rule!r} is no rule of admission; use Exact(), Near(), Size(…), Secrets(), Injection(), "
-        "Recalled(), or a function marked with @admission_rule"
+        f"{shown(rule)} is no rule of admission; use Exact(), Near(), Size(…), Secrets(), "
+        "Injection(), Recalled(), or a function marked with @admission_rule"
     )
 
 

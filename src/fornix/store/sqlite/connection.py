@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 import apsw
 
 from fornix.errors import (
     FornixError,
+    InvalidInput,
     NotAStore,
     StoreBusy,
     StoreClosed,
@@ -26,6 +27,7 @@ from fornix.errors import (
     TooLarge,
     Unavailable,
 )
+from fornix.errors.shown import shown
 from fornix.store.records import is_meant
 
 APPLICATION_ID = 0x666F726E
@@ -52,9 +54,51 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-_CANNOT_OPEN = (
-    "its files cannot be opened; let this process write its folder, or open it with mode='ro'"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_FULL = {
+    errno.ENOSPC: "the disk is full; free some room and try again",
+    errno.EDQUOT: "the quota of this user is used up; free some room and try again",
+    errno.EFBIG: (
+        "a file has reached the size that this process may write; allow it more: ulimit -f, "
+        "LimitFSIZE= of a service"
+    ),
+}
+"""By what hinders that more is written, in SQLite or beside it."""
+
+_NO_WRITES = (
+    apsw.SQLITE_IOERR_WRITE,
+    apsw.SQLITE_IOERR_TRUNCATE,
+    apsw.SQLITE_IOERR_FSYNC,
+    apsw.SQLITE_IOERR_DIR_FSYNC,
+    apsw.SQLITE_IOERR_SHMSIZE,
+    apsw.SQLITE_IOERR_SHMMAP,
 )
+"""What SQLite says where a write failed, but for a full disk that it noticed at once."""
+
+_REFUSED = (
+    apsw.ReadOnlyError,
+    apsw.CantOpenError,
+    apsw.PermissionsError,
+    apsw.AuthError,
+    PermissionError,
+)
+
+NEAR_LIMIT = 1 << 16
+"""A write is at most so many bytes: a file that failed to grow is within them of the limit."""
+
+
+class Asked(NamedTuple):
+    """What a call was about.
+
+    Attributes:
+        read_only: Whether it was opened, or is to be, for reading alone.
+        errno: What the system told SQLite last; 0: not known.
+    """
+
+    place: str
+    read_only: bool = False
+    errno: int = 0
 
 
 def translated(function: Callable[P, R]) -> Callable[P, R]:
@@ -67,46 +111,89 @@ def translated(function: Callable[P, R]) -> Callable[P, R]:
         except (apsw.SQLError, apsw.BindingsError, apsw.MisuseError):
             raise  # a fault of ours, not of the caller's or the machine's
         except (apsw.Error, OSError, UnicodeDecodeError) as error:
-            raise in_our_words(error, _place(args)) from error
+            raise in_our_words(error, _asked(args, kwargs)) from error
 
     return call
 
 
-def _place(args: tuple[object, ...]) -> str:
-    """Return which store a call was about: an open one, or the path that one is opened at."""
+def _asked(args: tuple[object, ...], kwargs: dict[str, object]) -> Asked:
+    """Return what a call was about: an open store, or the path that one is opened at."""
     if len(args) > 1 and isinstance(args[0], type):
-        return str(args[1])
-    return str(getattr(args[0], "location", "the store")) if args else "the store"
+        return Asked(str(args[1]), kwargs.get("read_only") is True)
+    store = args[0] if args else None
+    place = str(getattr(store, "location", "the store"))
+    last = getattr(store, "last_errno", 0)
+    return Asked(place, getattr(store, "read_only", False) is True, last)
 
 
-def in_our_words(error: apsw.Error | OSError | UnicodeDecodeError, place: str) -> FornixError:
-    """Return the fornix error that says what *error* at *place* means for the caller."""
-    kinds: list[tuple[type[Exception], type[FornixError], str]] = [
-        (apsw.FullError, StoreFull, "the disk is full; free some room and try again"),
-        (apsw.ReadOnlyError, StoreReadOnly, "the store cannot be written; mode='ro' only reads"),
-        (apsw.CantOpenError, StoreReadOnly, _CANNOT_OPEN),
-        (apsw.PermissionsError, StoreReadOnly, "the store's files may not be opened"),
-        (apsw.AuthError, StoreReadOnly, "the store may not be opened"),
-        (PermissionError, StoreReadOnly, "its files may not be written; mode='ro' only reads"),
-        (apsw.BusyError, StoreBusy, "another program holds the database; try again"),
-        (apsw.LockedError, StoreBusy, "the database is locked; try again"),
-        (apsw.ConnectionClosedError, StoreClosed, "the store was closed; open it again"),
-        (apsw.TooBigError, TooLarge, "a value is over SQLite's limit of 1 GB; store it in parts"),
-    ]
+def in_our_words(error: apsw.Error | OSError | UnicodeDecodeError, asked: Asked) -> FornixError:
+    """Return the fornix error that says what *error* means for the caller."""
+    place = asked.place
     if _lacks_files(error):
         return Unavailable(
             f"{place}: this process has too many files open ({error}); close some, or allow it "
             f"more than {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}: ulimit -n, "
             "LimitNOFILE= of a service"
         )
+    hindrance = _hindrance(error, asked)
+    if hindrance is not None:
+        return StoreFull(f"{place}: {_FULL[hindrance]} ({error})")
+    if isinstance(error, _REFUSED):
+        return StoreReadOnly(f"{place}: {_access(asked)} ({error})")
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return InvalidInput(
+            f"{shown(error.filename or place)} is longer than a path may be; choose a shorter one"
+        )
+    kinds: list[tuple[type[Exception], type[FornixError], str]] = [
+        (apsw.BusyError, StoreBusy, "another program holds the database; try again"),
+        (apsw.LockedError, StoreBusy, "the database is locked; try again"),
+        (apsw.ConnectionClosedError, StoreClosed, "the store was closed; open it again"),
+        (apsw.TooBigError, TooLarge, "a value is over SQLite's limit of 1 GB; store it in parts"),
+    ]
     for theirs, ours, words in kinds:
         if isinstance(error, theirs):
             return ours(f"{place}: {words} ({error})")
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)):
         return NotAStore(place, f"is not a fornix store, or is damaged ({error})")
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return StoreFull(f"{place}: the disk is full; free some room and try again ({error})")
     return Unavailable(f"{place} could not be used: {type(error).__name__}: {error}")
+
+
+def _access(asked: Asked) -> str:
+    """Return what to do where the files of a store may not be opened as was asked."""
+    if os.access(asked.place, os.F_OK) and not os.access(asked.place, os.R_OK):
+        rights = "read it" if asked.read_only else "read and write it, and write its folder"
+        return f"its file may not be read; let this process {rights}"
+    if asked.read_only:
+        return (
+            "its files cannot be read without writing beside them; let this process write its "
+            "folder, or read a copy that nobody has open"
+        )
+    return (
+        "its files cannot be written; let this process write its folder, or open it with mode='ro'"
+    )
+
+
+def _hindrance(error: Exception, asked: Asked) -> int | None:
+    """Return the number of the system's error that says why there is no room; None: there is."""
+    if isinstance(error, OSError):
+        return error.errno if error.errno in _NO_ROOM else None
+    if isinstance(error, apsw.FullError):
+        return errno.ENOSPC
+    code = getattr(error, "extendedresult", None)
+    if not isinstance(error, apsw.IOError) or code not in _NO_WRITES:
+        return None
+    if asked.errno in _NO_ROOM:
+        return asked.errno
+    return errno.EFBIG if _at_limit(Path(asked.place)) else None
+
+
+def _at_limit(place: Path) -> bool:
+    """Return whether a file of a store is as large as this process may write."""
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if most == resource.RLIM_INFINITY or not place.parent.is_dir():
+        return False
+    files = [each for each in place.parent.iterdir() if each.name.startswith(place.name)]
+    return any(each.stat().st_size + NEAR_LIMIT > most for each in files)
 
 
 def _lacks_files(error: Exception) -> bool:

@@ -142,6 +142,13 @@ class SqliteFile:
         return self._read_only
 
     @property
+    def last_errno(self) -> int:
+        """What the system told SQLite when a write failed last; 0: nothing."""
+        with suppress(apsw.Error):
+            return 0 if self._writer is None else self._writer.system_errno
+        return 0
+
+    @property
     def folder(self) -> Path:
         """The folder beside the database: locks, and side files that can be dropped."""
         return Path(f"{self._path}.fornix")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import apsw
 
-from fornix.errors import NotFound, StoreBusy
+from fornix.errors import NotAStore, NotFound, StoreBusy
 from fornix.store import OP_RETENTION_US, SWEEP_AFTER_US, Lease, Scope, StoreStats
 from fornix.store.sqlite import journal, retention
 from fornix.store.sqlite.connection import check, connect, first, query
@@ -241,6 +241,8 @@ def restore(db: apsw.Connection, source: Path, *, side_files: Path) -> None:
     """
     if not source.exists():
         raise NotFound(f"{source}: there is no backup here")
+    if not source.is_file():
+        raise NotAStore(source, "is not a file; choose another path")
     copy = connect(source, read_only=True, immutable=not Path(f"{source}-wal").exists())
     try:
         check(copy, source)

@@ -196,10 +196,10 @@ class SqliteReads(SqliteFile):
             return self._rows_of(db, scope, name)
 
     def _rows_of(self, db: apsw.Connection, scope: Scope, name: str | None) -> list[SetInfo]:
-        rows = db.execute(
-            row_values.SETS_OF,
-            (scope.space, scope.key or "", name),
-        )
+        if name is None:
+            rows = query(db, f"{row_values.SETS_OF} ORDER BY name", scope.space, scope.key or "")
+        else:
+            rows = query(db, row_values.SET_NAMED, scope.space, scope.key or "", name)
         return list(row_values.set_infos(rows, scope))
 
     def _set_numbers(self, db: apsw.Connection, ref: SetRef) -> Iterator[int]:

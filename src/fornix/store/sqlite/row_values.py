@@ -48,9 +48,10 @@ SETS_OF = """
         EXISTS (SELECT 1 FROM item WHERE set_id = memory_set.id
          AND ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL)), floor
     FROM memory_set
-    WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?) AND name = ifnull(?, name)
-    ORDER BY name
+    WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?)
 """
+
+SET_NAMED = f"{SETS_OF} AND name = ?"
 
 OUT_OF_TIME = """
     SELECT row FROM item WHERE set_id = ?1
@@ -150,7 +151,7 @@ def set_ref(connection: apsw.Connection, number: int) -> SetRef:
 
 
 def set_infos(rows: Iterable[Row], scope: Scope) -> Iterator[SetInfo]:
-    """Yield sets from rows of `SETS_OF`."""
+    """Yield sets from rows of `SETS_OF`, or of `SET_NAMED`."""
     for number, name, definition, items, size, tokens, expiring, timed, floor in rows:
         yield SetInfo(
             number,

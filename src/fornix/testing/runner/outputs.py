@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from functools import partial
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -90,6 +92,24 @@ class ConsumerLaws(RunnerLaws):
         assert old.prune() == 0
         self.clock.move(seconds=60)
         assert old.prune() == 1
+
+    def test_pruning_leaves_nothing_that_is_given_up(
+        self, hall: Hall, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However many runs there are, and however few of them a transaction takes."""
+        runner = hall.serve(echo, retain=Retain(age=None, count=1))
+        for n in range(12):
+            runner.handle("ada", n)
+        steps, store = list[int](), hall.memory.store
+        step = partial(store.prune, limit=5)
+
+        def few(*args: Any, **options: Any) -> int:
+            steps.append(step(*args, **options))
+            return steps[-1]
+
+        monkeypatch.setattr(store, "prune", few)
+        runner.prune()  # which the watch may do too
+        assert (sum(steps), max(steps), store.stats().runs_ended) == (11, 5, 1)
 
     def test_what_was_pruned_is_not_passed_over_in_silence(self, hall: Hall) -> None:
         """Whoever reads from before it is told from where on there are outputs."""

@@ -1,0 +1,34 @@
+"""How a message shows what somebody passed."""
+
+from __future__ import annotations
+
+import reprlib
+
+_DEPTH, _PARTS, _LENGTH = 4, 8, 200
+
+_BITS = 512
+"""Larger ints are told by their size: Python refuses to write very long ones."""
+
+
+class _Short(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = _DEPTH
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = _PARTS
+        self.maxstring = self.maxother = self.maxlong = _LENGTH
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Return an int, or how large it is."""
+        size = x.bit_length()
+        return super().repr_int(x, level) if size <= _BITS else f"<an int of {size:,} bits>"
+
+
+_short = _Short()
+
+
+def shown(value: object) -> str:
+    """Return *value* as `repr` does, in a few hundred characters, whatever it is.
+
+    Long and deep ones are cut, so that a message neither grows with them nor fails on them.
+    """
+    return _short.repr(value)

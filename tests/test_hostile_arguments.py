@@ -1,0 +1,204 @@
+"""Whatever is passed, the answer is an error of fornix's own, short enough to be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fornix import FornixError, Item, Memory, Trim
+from fornix.errors import InvalidInput
+from fornix.errors.shown import shown
+
+DEEP = 5_000
+LONGEST = 2_000
+"""Characters of a message."""
+
+
+def nested(wrap: Callable[[Any], Any], inside: object) -> Any:
+    for _ in range(DEEP):
+        inside = wrap(inside)
+    return inside
+
+
+LISTS = nested(lambda inner: [inner], 1)
+DICTS = nested(lambda inner: {"a": inner}, 1)
+
+WHERES = {
+    "not": nested(lambda inner: {"not": inner}, {"t": 1}),
+    "all": nested(lambda inner: {"all": [inner]}, {"t": 1}),
+    "a list": {"t": LISTS},
+    "operators": {"t": nested(lambda inner: {"eq": inner}, 1)},
+    "in": {"t": {"in": LISTS}},
+    "exists": {"t": {"exists": LISTS}},
+    "a time": {"$time": LISTS},
+    "parts": {"all": LISTS},
+    "no dict": LISTS,
+}
+
+USES: dict[str, Callable[[Memory, Any], object]] = {
+    "list": lambda m, where: m.key("a").list(where=where),
+    "search": lambda m, where: m.key("a").set("default").search("x", where=where),
+    "search a key": lambda m, where: m.key("a").search("x", where=where),
+    "delete": lambda m, where: m.key("a").delete(where=where),
+    "forget": lambda m, where: m.key("a").set("default").forget(where=where),
+    "context": lambda m, where: m.context("x", key="a", where=where),
+}
+
+
+@pytest.fixture(scope="module")
+def memory():
+    with Memory.open(embedder="words") as memory:
+        memory.key("a").add("hello", id="one", metadata={"t": 1})
+        yield memory
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("where", WHERES)
+def test_a_filter_nested_deeply_is_refused(memory: Memory, use: str, where: str) -> None:
+    """By one clear error, wherever the depth is."""
+    with pytest.raises(InvalidInput) as caught:
+        USES[use](memory, WHERES[where])
+    assert len(str(caught.value)) < LONGEST
+
+
+CALLS: dict[str, Callable[[Memory, Any], object]] = {
+    "key": lambda m, x: m.key(x),
+    "value": lambda m, x: m.key("a").add({"text": "x", "z": x}),
+    "metadata": lambda m, x: m.key("a").add("x", metadata=x),
+    "a field of metadata": lambda m, x: m.key("a").add("x", metadata={"z": x}),
+    "an item": lambda m, x: m.key("a").add(Item("x", metadata={"z": x})),
+    "id": lambda m, x: m.key("a").add("x", id=x),
+    "importance": lambda m, x: m.key("a").add("x", importance=x),
+    "speaker": lambda m, x: m.key("a").add("x", speaker=x),
+    "time": lambda m, x: m.key("a").add("x", time=x),
+    "idempotency key": lambda m, x: m.key("a").add("x", idempotency_key=x),
+    "update": lambda m, x: m.key("a").update("one", x),
+    "get": lambda m, x: m.key("a").get(x),
+    "limit": lambda m, x: m.key("a").list(limit=x),
+    "as_of": lambda m, x: m.key("a").list(as_of=x),
+    "valid_at": lambda m, x: m.key("a").list(valid_at=x),
+    "query": lambda m, x: m.key("a").search(x),
+    "signals": lambda m, x: m.key("a").search("x", signals=x),
+    "capacity": lambda m, x: m.key("a").set("s", capacity=x),
+    "compaction": lambda m, x: m.key("a").set("s", compaction=x),
+    "retention": lambda m, x: m.key("a").set("s", retention=x),
+    "admission": lambda m, x: m.key("a").set("s", admission=x),
+    "a batch": lambda m, x: m.key("a").batch(idempotency_key=x),
+    "a path": lambda m, x: m.key("a").short_term.set(x, 1),
+    "a path to read": lambda m, x: m.key("a").short_term.get_object(x),
+    "an exact value": lambda m, x: m.key("a").short_term.set("p", x),
+    "appended": lambda m, x: m.key("a").short_term.append("q", x),
+    "forget": lambda m, x: m.forget(x),
+    "url": lambda _, x: Memory.open(x),
+    "mode": lambda _, x: Memory.open(mode=x),
+    "durability": lambda _, x: Memory.open(durability=x),
+    "space": lambda _, x: Memory.open(space=x),
+    "limits": lambda _, x: Memory.open(limits=x),
+    "wait_s": lambda _, x: Memory.open(wait_s=x),
+    "ttl": lambda _, x: Memory.open(short_term_ttl=x),
+    "strategy": lambda _, x: Trim(n=x),
+}
+
+INTS_ARE_FINE = {
+    "value",
+    "a field of metadata",
+    "an item",
+    "limit",
+    "as_of",
+    "capacity",
+    "an exact value",
+    "appended",
+}
+"""Where an int of any size has a meaning."""
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("kind", ["lists", "dicts", "int"])
+def test_what_is_nested_deeply_or_huge_is_refused(memory: Memory, call: str, kind: str) -> None:
+    """Its error shows a part of it, and does not fail on it."""
+    if kind == "int" and call in INTS_ARE_FINE:
+        CALLS[call](memory, 10**5_000 if call != "as_of" else 10**9)
+        return
+    with pytest.raises(FornixError) as caught:
+        CALLS[call](memory, {"lists": LISTS, "dicts": DICTS, "int": 10**5_000}[kind])
+    assert len(str(caught.value)) < LONGEST
+
+
+@pytest.mark.parametrize("value", [1, "x", [1, {"a": b"b"}], None, -(2**63), datetime.now(UTC)])
+def test_what_is_short_is_shown_as_it_is(value) -> None:
+    assert shown(value) == repr(value)
+
+
+def paths(folder: Path) -> dict[str, object]:
+    """Return what names no file that could be a memory, in *folder*."""
+    (folder / "folder").mkdir()
+    (folder / "file").write_bytes(b"x" * 5_000)
+    os.mkfifo(folder / "fifo")
+    (folder / "loop").symlink_to(folder / "loop")
+    (folder / "dangling").symlink_to(folder / "nowhere" / "x")
+    return {
+        "None": None,
+        "int": 1,
+        "float": 1.5,
+        "bytes": b"x",
+        "bool": True,
+        "object": object(),
+        "empty": "",
+        "here": Path(),
+        "NUL": f"{folder}/a\0b",
+        "a url with a NUL": "sqlite:///a\0b",
+        "surrogate": f"{folder}/a\ud800",
+        "no UTF-8": f"{folder}/a\udcff",
+        "a long name": folder / ("n" * 300),
+        "a long path": f"{folder}/" + "n/" * 4_000,
+        "a folder": folder / "folder",
+        "no file": "sqlite://",
+        "in a file": folder / "file" / "x",
+        "something else": folder / "file",
+        "a pipe": folder / "fifo",
+        "a loop": folder / "loop",
+        "into nowhere": folder / "dangling",
+        "no folder": folder / "none" / "x",
+        "a device": "/dev/null",
+    }
+
+
+OPENED: dict[str, Callable[[Any, Path], object]] = {
+    "open": lambda url, _: Memory.open(url, embedder="words"),
+    "read": lambda url, _: Memory.open(url, mode="ro", embedder="words"),
+    "restore into": Memory.restore,
+    "restore from": lambda url, store: Memory.restore(store, url),
+    "repair": lambda url, _: Memory.repair(url),
+    "reindex": lambda url, _: Memory.reindex(url, embedder="words"),
+}
+
+
+@pytest.mark.parametrize("way", OPENED)
+def test_what_can_be_no_memory_is_refused(tmp_path: Path, monkeypatch, way: str) -> None:
+    """Whatever it is, by an error that names it; and a memory that is there stays as it is."""
+    monkeypatch.chdir(tmp_path)
+    store = tmp_path / "store.db"
+    with Memory.open(store, embedder="words") as memory:
+        memory.key("a").add("hello")
+    for what, url in paths(tmp_path).items():
+        with pytest.raises(FornixError) as caught:
+            OPENED[way](url, store)
+        assert len(str(caught.value)) < 2 * 8_000 + LONGEST, what
+    with Memory.open(store, mode="ro") as memory:
+        assert [item.text for item in memory.key("a").list()] == ["hello"]
+
+
+@pytest.mark.parametrize("path", [None, 1, b"x", "", "a\0b", "a\ud800", "n" * 300])
+def test_a_backup_needs_a_path(tmp_path: Path, monkeypatch, path) -> None:
+    """One that can name a file."""
+    monkeypatch.chdir(tmp_path)
+    with (
+        Memory.open(tmp_path / "store.db", embedder="words") as memory,
+        pytest.raises(InvalidInput),
+    ):
+        memory.backup(path)
