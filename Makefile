@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench docs clean
+.PHONY: help demo test check bench docs release clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
@@ -41,6 +41,9 @@ bench: .venv-bench/.peers  ## Measure fornix beside its peers, in an environment
 docs: .venv/.dev  ## Write the generated pages, then check every page: code, names, links
 	$(BIN)/python tools/make_docs.py
 	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_house.py
+
+release: .venv/.dev  ## Build the source distribution and the wheel into dist/, and check what they hold
+	@$(BIN)/python tools/release.py $(ARGS)
 
 clean:  ## Remove results and caches; environments stay (to renew them: rm -r .venv .venv-bench)
 	rm -rf build dist .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
