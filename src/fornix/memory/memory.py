@@ -172,6 +172,7 @@ class Memory(Keeping):
                 wait_s,
                 expects,
                 admission=rules,
+                knowledge=knowledge,
             )
             memory = cls(engine, index, space=space, knowledge=knowledge)
             memory._ttl = short_term_ttl

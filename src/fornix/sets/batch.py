@@ -350,6 +350,10 @@ class Draft(Reads):
         names = (ref.name for ref in drafted if ref.scope == scope and not is_hidden(ref))
         return sorted({*super().sets(scope), *names})
 
+    def origins(self, ref: SetRef) -> list[Scope]:
+        """See `Writer.origins`: what knowledge learns may come from the key of the batch."""
+        return list(dict.fromkeys((*super().origins(ref), self.scope)))
+
     def hidden(self, scope: Scope) -> list[str]:
         """See `Writer.hidden`."""
         drafted = {ref.name for ref, _ in self._live if ref.scope == scope and is_hidden(ref)}

@@ -23,6 +23,7 @@ from fornix.sets.admission.quarantine import Quarantine
 from fornix.sets.admission.rules import plans
 from fornix.sets.admission.verdicts import ACCEPT, Added, Rule, Verdict
 from fornix.sets.forgetting import Receipt, Scrub, forget_items
+from fornix.sets.origins import check_sources, linked
 from fornix.sets.set_options import Execution, checked_ids, definition, fits, refuse_upkeep
 from fornix.sets.set_reads import SetReads
 from fornix.sets.writer import Call, Change, Ruled, Where
@@ -166,13 +167,13 @@ class SetWrites(SetReads):
             records = self._writer.records(pairs)
             ids: list[Value] = [item_id for item_id, _ in pairs]
             if on_existing == "error":
-                changes = [
-                    Add(self._ref, record, fresh=item.id is None)
-                    for record, item in zip(records, items, strict=True)
-                ]
-                return Change(changes, ids, self._define, screened=passed)
-            merged = self._merged(records, on_existing)
-            return Change(merged, ids, self._define, retry=True, screened=passed)
+                changes = self._added(records, items)
+            else:
+                changes = self._merged(records, on_existing)
+            if checked:  # else it was here before, and whoever brings it back links it
+                changes = linked(self._writer, self._ref, changes)
+            again = on_existing != "error"
+            return Change(changes, ids, self._define, retry=again, screened=passed)
 
         answer = self._writer.write(Call("add", arguments, idempotency_key), build)
         if defined:
@@ -231,6 +232,13 @@ class SetWrites(SetReads):
     def quarantine(self) -> Quarantine:
         """What the rules of the set keep out of it until somebody decides."""
         return Quarantine(self._writer, self._ref.scope, self.name)
+
+    def _added(self, records: Sequence[Record], items: Sequence[Item]) -> list[ItemChange]:
+        """Return changes that add what has to be new."""
+        return [
+            Add(self._ref, record, fresh=item.id is None)
+            for record, item in zip(records, items, strict=True)
+        ]
 
     def _merged(self, records: Sequence[Record], on_existing: OnExisting) -> list[ItemChange]:
         """Return changes that add what is new, and keep or replace what is there."""
@@ -436,3 +444,4 @@ def _check_adding(items: Sequence[Item], on_existing: object) -> None:
     for item in items:
         if item.id is not None:
             checked_name(item.id, "an item's id")
+        check_sources(item.sources)

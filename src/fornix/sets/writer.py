@@ -40,7 +40,7 @@ from fornix.store import (
     unscreened,
 )
 from fornix.store.as_of import AsOf, Moment, check_set, expired, moment_of
-from fornix.store.definition import Plan
+from fornix.store.definition import Plan, Ruled
 from fornix.store.items import Hits, Item
 from fornix.store.records import Recorder
 from fornix.store.scope import is_hidden
@@ -70,21 +70,6 @@ class Change:
     retry: bool = False
     screened: Sequence[Screened] = ()
     whole: bool = False
-
-
-@dataclass(slots=True)
-class Ruled:
-    """The rules that what is added to a set is checked by.
-
-    Attributes:
-        kept: Those that its definition names; None: it names none.
-        rules: Those, or else the memory's.
-        read: The rules as `fornix.sets.admission` has read them.
-    """
-
-    kept: Sequence[Plan] | None
-    rules: Sequence[Plan]
-    read: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +118,10 @@ class Writer(Protocol):
 
     def sets(self, scope: Scope) -> list[str]:
         """Return the names of the sets of *scope*, sorted."""
+        ...
+
+    def origins(self, ref: SetRef) -> list[Scope]:
+        """Return whose sets may have what an item of a set is made of."""
         ...
 
     def moment_of(self, as_of: AsOf) -> Moment:
@@ -220,6 +209,7 @@ class Engine:
         lanes: A lock per key: its outside writes to the exact tree go one after the other.
         listeners: Who is told of memory events.
         admission: Rules for the sets of keys that name none themselves.
+        knowledge: What the knowledge is named that its keys share.
         ruled: The rules of sets, as far as is known: of the others, and where the rules are others
             by now, the store refuses what is added. None: to be looked up.
         echoes: What searches gave lately.
@@ -241,6 +231,7 @@ class Engine:
     listeners: Listeners = field(default_factory=Listeners)
     owners: deque[str] = field(default_factory=deque[str])
     admission: Sequence[Plan] = ()
+    knowledge: str = ""
     ruled: dict[SetRef, Ruled | None] = field(default_factory=dict[SetRef, "Ruled | None"])
     echoes: Echoes = field(default_factory=Echoes)
 
@@ -378,6 +369,10 @@ class Reads:
     def hidden(self, scope: Scope) -> list[str]:
         """See `Writer.hidden`."""
         return [i.ref.name for i in self._engine.store.set_infos(scope) if is_hidden(i.ref)]
+
+    def origins(self, ref: SetRef) -> list[Scope]:
+        """See `Writer.origins`."""
+        return list(dict.fromkeys((ref.scope, Scope(self._engine.knowledge, None))))
 
     def moment_of(self, as_of: AsOf) -> Moment:
         """See `Writer.moment_of`."""

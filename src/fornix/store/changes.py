@@ -150,11 +150,16 @@ class Add:
 
 @frozen
 class Replace:
-    """End version *version* of an item and begin the next; `StaleItem` if that is not live."""
+    """End version *version* of an item and begin the next; `StaleItem` if that is not live.
+
+    Attributes:
+        links: What it was derived from besides what the version before was; as in `Add`.
+    """
 
     set: SetRef
     version: int
     record: Record
+    links: Sequence[Link] = ()
 
 
 @frozen
@@ -377,7 +382,7 @@ def refs_of(batch: Batch) -> Iterator[SetRef]:
         yield change.set
         added = change.added if isinstance(change, Compact) else [change]
         for add in added:
-            if isinstance(add, Add):
+            if isinstance(add, (Add, Replace)):
                 yield from (link.set for link in add.links)
 
 

@@ -218,6 +218,21 @@ class SetInfo:
     floor: int = 0
 
 
+@dataclass(slots=True)
+class Ruled:
+    """The rules that what is added to a set is checked by.
+
+    Attributes:
+        kept: Those that its definition names; None: it names none.
+        rules: Those, or else the memory's.
+        read: The rules as `fornix.sets.admission` has read them.
+    """
+
+    kept: Sequence[Plan] | None
+    rules: Sequence[Plan]
+    read: object = None
+
+
 @frozen
 class Screened:
     """What the adds of a batch to a set were checked by, and against.

@@ -79,7 +79,7 @@ class Recorder:
             _label(item.role, "role"),
             _label(item.session, "session"),
             time,
-            item.sources,
+            tuple(item.sources),
             item.compacted,
             *_times(item, time, now),
             *read,

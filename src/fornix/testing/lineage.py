@@ -150,8 +150,10 @@ class LineageLaws(Laws):
         source = only(store).row
         assert store.links([one.row, two.row]) == [(one.row, source), (two.row, source)]
         assert store.derived([source]) == [(one.row, source), (two.row, source)]
-        write(store, Retire(NOTES, "d", 2))
-        assert store.derived([source]) == [(one.row, source), (two.row, source)]
+        refused(store, NotFound, Replace(NOTES, 2, record("d"), [Link(NOTES, "nobody")]))
+        write(store, add("j"), Replace(NOTES, 2, record("d"), [Link(NOTES, i) for i in "ij"]))
+        third = only(store, "d").row
+        assert store.links([third]) == [(third, source), (third, only(store, "j").row)]
 
     def test_a_new_item_of_an_old_id_has_no_old_links(self, store: Store) -> None:
         """It is another item."""

@@ -12,6 +12,7 @@ from fornix.agents.layers.importance import unit
 from fornix.agents.layers.structured_fragments import StructuredAgentMemoryFragment
 from fornix.agents.storage import aware, later
 from fornix.errors import InvalidInput
+from fornix.sets.origins import known_links
 from fornix.sets.writer import Writer
 from fornix.store import Add, ItemChange, Replace, Retire, SetRef, StoredItem
 from fornix.store.changes import Link
@@ -315,7 +316,7 @@ def added(
     items = [(e.id, e.item(era=era, now=now, session=session)) for e in entries]
     records = writer.records(items)
     return [
-        Add(ref, record, links=tuple(entry.origin))
+        Add(ref, record, links=tuple(entry.origin) or known_links(writer, ref, record))
         for record, entry in zip(records, entries, strict=True)
     ]
 

@@ -22,6 +22,7 @@ from fornix.sets.admission.verdicts import (
     Verdict,
     strictest,
 )
+from fornix.sets.origins import linked
 from fornix.sets.writer import Change, CommitWriter, Engine, Ruled, Writer
 from fornix.store import (
     Add,
@@ -203,7 +204,7 @@ class Adding:
         self._touch(verdicts)
         own = [barrier.screened] if changes else []
         return Change(
-            [*changes, *held.changes],
+            linked(self.writer, self.ref, [*changes, *held.changes]),
             {"ids": ids, "verdicts": [_as_list(v) for v in verdicts]},
             [*(define if changes or held.changes else ()), *held.define],
             retry=retry,

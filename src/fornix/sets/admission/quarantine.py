@@ -16,6 +16,7 @@ from typing import Any, cast
 from fornix.errors import InvalidInput, NotFound
 from fornix.search.near_duplicates import Probe
 from fornix.sets.admission.verdicts import Verdict, plain
+from fornix.sets.origins import known_links
 from fornix.sets.writer import Call, Change, Writer
 from fornix.store import (
     Add,
@@ -196,9 +197,10 @@ class Quarantine:
             item = replace(held.item, metadata={**held.item.metadata, MARK: mark})
             target = str(item.id)
             record = self._writer.records([(target, item)])[0]
+            links = known_links(self._writer, ref, record)
             ruled = self._writer.rules(ref, None)
             return Change(
-                [Retire(stored.set, id, stored.version), Add(ref, record)],
+                [Retire(stored.set, id, stored.version), Add(ref, record, links=links)],
                 target,
                 screened=[] if ruled is None else [Screened(ref, ruled.kept)],
             )

@@ -244,10 +244,11 @@ class Sets:
                 self._add(change, work)
             case Replace(set=ref, version=version, record=record):
                 last = self._live(ref, record.id, version)
+                sources = [self._source(link).row for link in change.links]
                 work.end(last)
-                self.lineage.inherit(
-                    work.begin(last.home, record, last, version=version + 1), last, work
-                )
+                row = work.begin(last.home, record, last, version=version + 1)
+                self.lineage.inherit(row, last, work)
+                self.lineage.link(row.row, sources, work)
             case Retire(set=ref, id=item_id, version=version):
                 work.end(self._live(ref, item_id, version))
             case Compact():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 import apsw
@@ -216,11 +216,13 @@ class Changes:
                 self._add(number, change)
             case Replace(record=record, version=version):
                 row, first, created = self._live(number, record.id, version)
+                sources = self._sources(change.links) if change.links else ()
                 self._end(number, row)
                 new = self._insert(
                     number, record, version=version + 1, first=first, created=created
                 )
                 self._inherit(new, row)
+                self._link(new, sources)
             case Retire(id=item_id, version=version):
                 self._end(number, self._live(number, item_id, version)[0])
             case Compact():
@@ -265,15 +267,16 @@ class Changes:
             version = last + 1
         sources = self._sources(add.links) if add.links else ()
         row = self._insert(number, add.record, version=version, first=None, created=None)
-        if sources:
-            self._db.executemany(
-                "INSERT INTO link (row, source) VALUES (?, ?)", [(row, s) for s in sources]
-            )
+        self._link(row, sources)
         if add.accessed is not None:
             self._db.execute(
                 "INSERT OR REPLACE INTO access (first, time) VALUES (?, ?)", (row, add.accessed)
             )
         return row
+
+    def _link(self, row: int, sources: Iterable[int]) -> None:
+        if pairs := [(row, source) for source in sources]:
+            self._db.executemany("INSERT OR IGNORE INTO link (row, source) VALUES (?, ?)", pairs)
 
     def _sources(self, links: Sequence[Link]) -> set[int]:
         """Return the rows of what an item is derived from."""
