@@ -26,6 +26,8 @@ class Counts:
         walks: Walks of a hypothesis machine whose steps are slow (a file, a process).
         fuzz_examples: Inputs that hypothesis makes up for one property (set as its default).
         contention_s: Seconds for which processes or threads get in each other's way.
+        power_states: States of a disk after a loss of power that are opened, of one scenario.
+        power_steps: Steps that such a scenario goes through while it is recorded.
     """
 
     kills: int
@@ -33,11 +35,29 @@ class Counts:
     walks: int
     fuzz_examples: int
     contention_s: float
+    power_states: int
+    power_steps: int
 
 
 SCALES = {
-    "quick": Counts(kills=5, random_ops=1_000, walks=6, fuzz_examples=40, contention_s=0.7),
-    "full": Counts(kills=240, random_ops=25_000, walks=60, fuzz_examples=200, contention_s=20.0),
+    "quick": Counts(
+        kills=5,
+        random_ops=1_000,
+        walks=6,
+        fuzz_examples=40,
+        contention_s=0.7,
+        power_states=14,
+        power_steps=8,
+    ),
+    "full": Counts(
+        kills=240,
+        random_ops=25_000,
+        walks=60,
+        fuzz_examples=200,
+        contention_s=20.0,
+        power_states=800,
+        power_steps=30,
+    ),
 }
 
 SCALE = os.environ.get("FORNIX_TEST_SCALE", "quick")

@@ -21,6 +21,7 @@ from fornix.store.sqlite.connection import (
     migrations,
     sql,
 )
+from old_stores import as_schema_1
 
 
 def shape(db: apsw.Connection) -> dict[str, object]:
@@ -108,27 +109,6 @@ def test_a_file_of_another_program_is_refused(tmp_path: Path, mode) -> None:
     with pytest.raises(NotAStore, match=r"other\.db.*not a fornix store"):
         Memory.open(path, mode=mode)
     assert path.read_bytes() == before
-
-
-def as_schema_1(made: Path, path: Path) -> None:
-    """Write to *path* what a store of schema 1 would hold of what the store *made* does."""
-    db = apsw.Connection(str(path))
-    db.execute(sql(migrations()[1]))
-    db.execute("ATTACH ? AS made", (str(made),))
-    tables = [
-        name
-        for (name,) in db.execute(
-            "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
-        )
-    ]
-    with db:
-        for table in tables:
-            names = ", ".join(row[1] for row in db.execute(f"PRAGMA main.table_xinfo({table})"))
-            db.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM made.{table}")  # noqa: S608 - ours
-    db.execute("DETACH made")
-    db.pragma("application_id", APPLICATION_ID)
-    db.pragma("user_version", 1)
-    db.close()
 
 
 def test_a_store_of_schema_1_is_what_it_was(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fornix.errors import InvalidInput
+from fornix.store.fsync import sync_folder
 from fornix.store.items import Hits, Item
 from fornix.transfer import stamp
 from fornix.values import wire
@@ -223,5 +224,6 @@ def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
             out.flush()
             os.fsync(out.fileno())
         part.replace(path)
+        sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)

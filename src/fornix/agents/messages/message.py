@@ -19,6 +19,7 @@ import numpy as np
 from fornix.conversation.message_items import text_of_message
 from fornix.embed import Embedder, open_embedder
 from fornix.errors import EmbedderFailed, InvalidInput, NotJson
+from fornix.store.fsync import sync_folder
 from fornix.values.urls import checked_urls
 
 TIMESTAMP = "%Y-%m-%d %H:%M:%S"
@@ -376,6 +377,7 @@ def write_messages(path: str | Path, units: Sequence[Mapping[str, Any]]) -> None
                 out.flush()
                 os.fsync(out.fileno())
             Path(part).replace(target)
+            sync_folder(target.parent)
         finally:
             Path(part).unlink(missing_ok=True)
     except (OSError, ValueError) as error:

@@ -29,6 +29,8 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fornix.store.fsync import sync_folder
+
 FORMAT = 1
 MAGIC = b"fornixIX"
 HEADER = struct.Struct("<8sI16sQIQQQI")  # magic … directory's place, size, checksum
@@ -165,11 +167,7 @@ class SegmentWriter:
         os.fsync(self._file.fileno())
         self._beside.rename(self._path)
         self._file.close()
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self._path.parent)
 
 
 def _header(identity: Identity, at: int, directory: bytes) -> bytes:

@@ -84,6 +84,10 @@ _REFUSED = (
     PermissionError,
 )
 
+_CUT_SHORT = (
+    "a restore or repair was cut short; open the store once without mode='ro', which undoes it"
+)
+
 NEAR_LIMIT = 1 << 16
 """A write is at most so many bytes: a file that failed to grow is within them of the limit."""
 
@@ -135,6 +139,8 @@ def in_our_words(error: apsw.Error | OSError | UnicodeDecodeError, asked: Asked)
             f"more than {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}: ulimit -n, "
             "LimitNOFILE= of a service"
         )
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_ROLLBACK:
+        return StoreReadOnly(f"{place}: {_CUT_SHORT} ({error})")
     hindrance = _hindrance(error, asked)
     if hindrance is not None:
         return StoreFull(f"{place}: {_FULL[hindrance]} ({error})")

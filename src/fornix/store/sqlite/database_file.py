@@ -113,7 +113,9 @@ class SqliteFile:
         elif not path.parent.is_dir():
             raise NotFound(f"{path.parent}: there is no such folder; make it first")
         elif path.exists() and path.stat().st_size:
-            with closing(connect(path, read_only=True)) as db:
+            # A transaction that a restore was killed in is rolled back by who may write, only.
+            at_rest = not Path(f"{path}-journal").exists()
+            with closing(connect(path, read_only=at_rest)) as db:
                 check(db, path)  # before anything is made beside what is no store
         else:
             create_private(path)

@@ -13,6 +13,7 @@ import apsw
 
 from fornix.errors import NotAStore, NotFound, StoreBusy
 from fornix.store import OP_RETENTION_US, SWEEP_AFTER_US, Lease, Scope, StoreStats
+from fornix.store.fsync import sync_folder
 from fornix.store.sqlite import journal, retention
 from fornix.store.sqlite.connection import check, connect, first, query
 from fornix.store.sqlite.lock_files import file_system
@@ -189,7 +190,7 @@ def backup(db: apsw.Connection, target: Path) -> None:
         finally:
             copy.close()
         part.replace(target)
-    _flush(target.parent)
+    sync_folder(target.parent)
 
 
 @contextmanager
@@ -258,13 +259,4 @@ def drop_side_files(folder: Path) -> None:
     """Remove what was made from the contents of a store, for good."""
     if folder.exists():
         shutil.rmtree(folder)
-        _flush(folder.parent)
-
-
-def _flush(folder: Path) -> None:
-    """Have what was made, renamed and removed in a folder survive loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(folder.parent)

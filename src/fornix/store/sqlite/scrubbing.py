@@ -17,6 +17,7 @@ from pathlib import Path
 import apsw
 
 from fornix.store import Kept
+from fornix.store.fsync import sync_folder
 from fornix.store.sqlite import erased_runs
 from fornix.store.sqlite.connection import BUSY_MS, query
 
@@ -144,9 +145,13 @@ def clear_files(folder: Path, sets: Collection[int]) -> list[int]:
 
     Whoever seals a set has its file beside locked from before it reads the set until the file is
     in its place, and looks before that whether something was removed meanwhile. So once the lock
-    was free, no file comes that holds what was erased before.
+    was free, no file comes that holds what was erased before. No loss of power brings back what
+    was removed, here or before.
     """
-    return [number for number in sorted(sets) if not _cleared(folder, number)]
+    busy = [number for number in sorted(sets) if not _cleared(folder, number)]
+    if folder.exists():
+        sync_folder(folder)
+    return busy
 
 
 def _cleared(folder: Path, number: int) -> bool:
