@@ -345,7 +345,7 @@ async def test_d21_sensory_memory_drops_what_is_unimportant():
 
     fornix: it is named as dropped, with the reason.
     """
-    memory = with_scorer(SensoryMemory(1), {"a": 0.1, "b": 5})
+    memory = with_scorer(SensoryMemory(1), {"a": 1, "b": 5})
     assert await memory.write(frag("a")) is None
     gone: Any = await memory.write(frag("b"))
     assert left(gone) == ["b"]
@@ -513,14 +513,14 @@ async def test_d35_overflow_of_the_least_important():
 
     fornix: it is handed on.
     """
-    seen = await written(enhanced(buffer_size=2), *rated(a=1, b=2, c=3))
+    seen = await written(enhanced(buffer_size=2), *rated(a=0.1, b=0.2, c=0.3))
     assert seen[-1] == (["a"], ["b", "c"])
 
 
 @run
 async def test_d36_the_newest_is_no_victim():
     """Both: the newest stays, however unimportant. (DB-GPT: its victim is gone, D35.)"""
-    seen = await written(enhanced(buffer_size=2), *rated(a=3, b=2, c=0.5))
+    seen = await written(enhanced(buffer_size=2), *rated(a=0.3, b=0.2, c=0.05))
     assert seen[-1][1] == ["a", "c"]
 
 
@@ -637,9 +637,9 @@ async def test_d46_what_was_written_first_is_found():
     fornix: both are, and the one that is asked for comes first.
     """
     memory, clock = long_term()
-    await memory.write(frag("alpha", 1))
+    await memory.write(frag("alpha", 0.5))
     clock.pass_hours(1)
-    await memory.write(frag("beta", 2))
+    await memory.write(frag("beta", 1))
     assert texts(await memory.read("alpha")) == ["alpha", "beta"]
 
 
@@ -738,11 +738,11 @@ async def test_d53_importance_adds_up():
 
     fornix: at the threshold insights are drawn, and it starts again.
     """
-    memory, _ = long_term(reflection_threshold=3)
+    memory, _ = long_term(reflection_threshold=1.5)
     memory.initialize(insight_extractor=Infers())
-    await memory.write(frag("a", 1))
-    assert memory.aggregate_importance == 1
-    await memory.write(frag("b", 2))
+    await memory.write(frag("a", 0.5))
+    assert memory.aggregate_importance == 0.5
+    await memory.write(frag("b", 1))
     assert memory.aggregate_importance == 0
     assert [f.raw_observation for f in await memory.read("a") if f.is_insight] == ["I:a;b"]
 
@@ -1042,18 +1042,18 @@ async def test_v2_reflection():
 
     fornix: when importance adds up to the threshold, an insight is drawn from what was written.
     """
-    memory, _ = long_term(reflection_threshold=3)
+    memory, _ = long_term(reflection_threshold=1.5)
     memory.initialize(insight_extractor=Infers())
-    written_now = [frag("a", 1), frag("b", 1), frag("c", 1.5)]
+    written_now = [frag("a", 0.5), frag("b", 0.5), frag("c", 0.75)]
     for fragment in written_now:
         await memory.write(fragment)
     (insight,) = [f for f in await memory.read("a", k=10) if f.is_insight]
     assert insight.source_ids == [f.id for f in written_now]
     assert memory.aggregate_importance == 0
-    carrying, _ = long_term(reflection_threshold=3, carry=True)
+    carrying, _ = long_term(reflection_threshold=1.5, carry=True)
     carrying.initialize(insight_extractor=Infers())
-    await carrying.write_batch([frag("a", 1), frag("b", 1), frag("c", 1.5)])
-    assert carrying.aggregate_importance == 0.5
+    await carrying.write_batch([frag("a", 0.5), frag("b", 0.5), frag("c", 0.75)])
+    assert carrying.aggregate_importance == 0.25
 
 
 @run

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
+import inspect
+import re
 import sys
 import traceback
 from types import ModuleType
@@ -10,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import fornix
+import fornix.agents.layers
+import fornix.agents.windows
+import fornix.compat.dbgpt
+import fornix.sets.admission
 from pages import ROOT, Block, blocks, pages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 PYTHON = {"python", "py", "python3", "pycon"}
@@ -39,6 +48,49 @@ def test_block_that_does_not_run_says_why(page: Path):
             assert len(block.no_run.split()) >= REASON_WORDS, (
                 f"{block.place}: no-run needs a reason"
             )
+
+
+PUBLIC = (
+    fornix,
+    fornix.agents.layers,
+    fornix.agents.windows,
+    fornix.compat.dbgpt,
+    fornix.sets.admission,
+)
+_CALL = re.compile(r"`([A-Z]\w*\([^`]*\))`")
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_call_in_a_sentence_can_be_made(page: Path):
+    """A call that a sentence or a table shows passes its arguments where they belong."""
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        for call in _CALL.findall(line):
+            wrong = misplaced(call)
+            assert wrong is None, f"{page.relative_to(ROOT)}:{number}: {call}: {wrong}"
+
+
+def misplaced(call: str) -> str | None:
+    """Return what is wrong with the arguments of a call of a public class; None: nothing is."""
+    try:
+        tree = ast.parse(call.replace("\\|", "|").replace("…", "..."), mode="eval").body
+    except SyntaxError:
+        return None  # it leaves something out
+    assert isinstance(tree, ast.Call)
+    rooms = (vars(room).get(ast.unparse(tree.func)) for room in PUBLIC)
+    found = [_misplaced(tree, made) for made in rooms if callable(made)]
+    return None if None in found else next(iter(found), None)
+
+
+def _misplaced(tree: ast.Call, made: Callable[..., object]) -> str | None:
+    known = inspect.signature(made).parameters
+    places = [one.name for one in known.values() if one.kind is not one.KEYWORD_ONLY]
+    for at, argument in enumerate(tree.args):
+        shown = argument.id if isinstance(argument, ast.Name) else None
+        if shown in known and places[at : at + 1] != [shown]:
+            return f"{shown!r} is passed by name"
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    unknown = [one.arg for one in tree.keywords if one.arg and one.arg not in known]
+    return f"it takes no {unknown}" if unknown and not takes_any else None
 
 
 def run(block: Block, namespace: dict[str, Any]) -> None:

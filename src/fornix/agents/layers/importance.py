@@ -18,9 +18,6 @@ from fornix.llm import ChatModel
 LOWEST, HIGHEST = 1.0, 10.0
 """The scale on which scorers rate."""
 
-FARTHEST = 1e6
-"""Whatever is beyond that was not meant as a rating."""
-
 UNKNOWN = 0.5
 """What an importance that nobody knows counts as."""
 
@@ -63,6 +60,16 @@ class Profile:
             raise InvalidInput(f"profile must be 'fornix' or 'dbgpt', not {name!r}")
         is_theirs = name == "dbgpt"
         return cls(name, raw=is_theirs, keeps_members=is_theirs)
+
+    def check(self, importance: float | None, what: str = "an importance") -> None:
+        """Refuse an importance that is out of range; as DB-GPT counts, it goes up to 10.
+
+        Raises:
+            InvalidInput: It is.
+        """
+        most = HIGHEST if self.raw else 1.0
+        if importance is not None and not 0 <= importance <= most:
+            raise InvalidInput(f"{what} must be a number from 0 to {most:g}, not {importance!r}")
 
     def importance(self, rating: float | None, weight: float) -> float:
         """Return the importance that a rating of 1..10 comes to; None: nobody knows."""
@@ -135,7 +142,7 @@ def rated(rating: object) -> float | None:
     if rating is None:
         return None
     number = finite(rating, "what a scorer gives")
-    if abs(number) > FARTHEST:
+    if not LOWEST <= number <= HIGHEST:
         raise InvalidInput(f"what a scorer gives is a rating of 1 to 10, not {number!r}")
     return number
 

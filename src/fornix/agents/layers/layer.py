@@ -186,7 +186,7 @@ class Memory(ABC, Generic[T]):
             memory.llm_client,
             memory.importance_scorer,
             memory.insight_extractor,
-            memory._fragment_class,
+            cast("type[T] | None", memory.fragment_class),
             memory.session_id,
         )
 
@@ -244,6 +244,7 @@ class Memory(ABC, Generic[T]):
             if not isinstance(fragment, MemoryFragment):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
                 raise InvalidInput(f"a layer is written fragments to, not {fragment!r}")
             labels_of(fragment.metadata)
+            self._profile.check(fragment.importance, "the importance of a fragment")
         if not fragments:
             return None
 

@@ -114,16 +114,17 @@ async def _asked(question: Question) -> object:
             scorer = layer.importance_scorer
             return scorer and rated(await awaited(scorer.score_importance(whole, layer.llm_client)))
         extractor = layer.insight_extractor
-        return extractor and _inferred(
-            fragments, await awaited(extractor.extract_insights(whole, layer.llm_client))
-        )
+        answer = extractor and await awaited(extractor.extract_insights(whole, layer.llm_client))
+        return _inferred(layer, fragments, answer)
     except Exception as error:  # noqa: BLE001 - the edge to a user's model: told in `failures`
         _LOG.warning("a model failed in a layer: %s: %s", question.kind, type(error).__name__)
         said = str(error) if isinstance(error, FornixError) else repr(error)
         return Failure(fragments[0], f"{question.kind}: {said}")
 
 
-def _inferred(fragments: tuple[MemoryFragment, ...], answer: object) -> Insight | None:
+def _inferred(
+    layer: Memory[Any], fragments: tuple[MemoryFragment, ...], answer: object
+) -> Insight | None:
     """Return what an extractor answered about fragments, checked; what is blank is left out."""
     if answer is None:
         return None
@@ -132,7 +133,9 @@ def _inferred(fragments: tuple[MemoryFragment, ...], answer: object) -> Insight 
             f"an extractor gives an InsightMemoryFragment or None, not {type(answer).__name__}"
         )
     insights = cast("Insight", answer).insights
-    for text in (insight.raw_observation for insight in insights):
+    for insight in insights:
+        layer.profile.check(insight.importance, "the importance of an insight")
+        text = insight.raw_observation
         if len(text) > LONGEST_INSIGHT:
             raise InvalidInput(
                 f"an insight has {len(text)} characters; at most {LONGEST_INSIGHT} are kept"

@@ -114,6 +114,7 @@ class LongTermMemory(Memory[T], Generic[T]):
             if _default_importance is None
             else finite(_default_importance, "_default_importance")
         )
+        self.profile.check(self._default_importance, "_default_importance")
         if not (metadata is None or isinstance(metadata, dict)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"metadata must be a dict, not {metadata!r}")
         self.metadata = {"memory_type": "long_term"} if metadata is None else dict(metadata)
