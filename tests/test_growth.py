@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from contextlib import closing
 
+import apsw
 import pytest
 
 from fornix import Item, Memory
 from fornix.search.index import catalog, set_loader
-from fornix.store.sqlite import SqliteStore, apply
+from fornix.store.sqlite import SqliteStore, apply, database_file, free_pages
 from index_store import Store, answers, catalog_of, fresh, viewed
+from scale import COUNTS
 
 DIMENSIONS = 24
 
@@ -151,3 +156,136 @@ def test_a_list_reads_no_more_than_it_is_asked_for(tmp_path, monkeypatch, where)
         assert len(oldest_first) == 10
         assert len(read) <= 2 + 7
         assert len(ada.list()) == 600
+
+
+# --- what the disk holds ------------------------------------------------------------------------
+
+
+def held(path):
+    """Return the bytes that a store takes on the disk."""
+    files = [path, *path.parent.glob(f"{path.name}*/**/*"), *path.parent.glob(f"{path.name}-*")]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def problems(memory):
+    assert isinstance(memory.store, SqliteStore)
+    return memory.store.problems()
+
+
+def grown(path, *, items):
+    """Make a store whose items were all retired, and that keeps none of them."""
+    with Memory.open(path, embedder="words", durability="normal") as memory:
+        chosen = memory.key("ada").set("log", capacity=200, retention="purge")
+        for start in range(0, items, 500):
+            chosen.add_many([f"message {n} of the log" for n in range(start, start + 500)])
+        chosen.clear()
+
+
+def unlike(path):
+    """Have a store be as an earlier fornix made it: not to be shrunk in steps."""
+    with closing(apsw.Connection(str(path))) as db:
+        db.execute("PRAGMA journal_mode = DELETE")
+        db.execute("PRAGMA auto_vacuum = NONE")
+        db.execute("VACUUM")
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_what_is_deleted_gives_back_its_disk(tmp_path, earlier):
+    """All of it, in the file, its log and beside: what is left is of the present and the journal.
+
+    Also of a file of an earlier fornix, which is rewritten for it once.
+    """
+    path = tmp_path / "app.db"
+    grown(path, items=6_000)
+    if earlier:
+        unlike(path)
+    before = held(path)
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add("stays")
+        told = []
+        given = memory.shrink(progress=told.append)
+        assert sum(told) == given > before // 3
+        assert memory.stats().store.free_bytes == 0
+        assert memory.stats().store.details["versions_to_sweep"] == 0
+        assert memory.shrink() == 0
+        assert held(path) < before // 3
+        assert [item.text for item in memory.key("ada").list()] == ["stays"]
+        assert problems(memory) == []
+    with closing(apsw.Connection(str(path))) as db:
+        assert db.execute("SELECT count(*) FROM journal WHERE ended IS NOT NULL").get == 0
+    assert held(path) < before // 3
+
+
+def test_shrinking_is_done_in_short_transactions(tmp_path):
+    """Each moves a bounded number of pages; others commit between them."""
+    path = tmp_path / "app.db"
+    grown(path, items=6_000)
+    with (
+        Memory.open(path, embedder="words") as memory,
+        Memory.open(path, embedder="words") as other,
+    ):
+        memory.sweep()
+        steps = 0
+        while given := memory.store.shrink(limit=40_960):
+            assert given <= 40_960
+            other.key("eve").add(f"between {steps}")
+            steps += 1
+        assert steps > 2
+        assert len(other.key("eve").list()) == steps
+
+
+def test_a_sweep_leaves_a_share_of_the_file_free(tmp_path, monkeypatch):
+    """Where much is free, a sweep gives back all but what later writes soon use."""
+    monkeypatch.setattr(free_pages, "FEWEST", 10)
+    path = tmp_path / "app.db"
+    grown(path, items=6_000)
+    with Memory.open(path, embedder="words") as memory:
+        memory.sweep()
+        stats = memory.stats().store
+        assert 0 < stats.free_bytes <= stats.file_bytes * free_pages.SPARE + 4_096
+
+
+def test_a_writer_sweeps_as_fast_as_it_writes(tmp_path, monkeypatch):
+    """What a set keeps no longer does not pile up behind large batches."""
+    monkeypatch.setattr(database_file, "CHECKPOINT_PAGES", 200)
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words", durability="normal") as memory:
+        chosen = memory.key("ada").set("log", capacity=100, retention="purge")
+        for start in range(0, 12_000, 3_000):
+            chosen.add_many([f"message {n}" for n in range(start, start + 3_000)])
+        memory.key("ada").add("one more")
+        assert memory.stats().store.item_versions < 2 * 3_000
+
+
+SHRINKING = """
+import os, signal, sys
+from fornix import Memory
+left = int(sys.argv[2])
+def tell(_given):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+with Memory.open(sys.argv[1], embedder="words") as memory:
+    memory.sweep()
+    shrink, memory.store.shrink = memory.store.shrink, lambda: shrink(limit=16_384)
+    memory.shrink(progress=tell)
+"""
+
+
+def test_shrinking_that_is_killed_loses_nothing(tmp_path):
+    """At any step; and it can be done again."""
+    path = tmp_path / "app.db"
+    grown(path, items=3_000)
+    with Memory.open(path, embedder="words") as memory:
+        kept = memory.key("bob").add_many([f"kept {n}" for n in range(300)])
+    for step in range(1, 1 + max(2, COUNTS.kills // 12)):
+        code = [sys.executable, "-c", SHRINKING, str(path), str(step)]
+        subprocess.run(code, check=False, timeout=60)
+        with Memory.open(path, embedder="words") as memory:
+            assert problems(memory) == []
+            assert [item.id for item in memory.key("bob").list()] == list(kept)
+            assert len(memory.key("bob").search("kept", limit=400)) == 300
+    with Memory.open(path, embedder="words") as memory:
+        memory.shrink()
+        assert memory.stats().store.free_bytes == 0

@@ -189,6 +189,7 @@ for _command in (
     *(forgetting.forget, forgetting.scrub, forgetting.receipts),
     *(
         maintenance.doctor,
+        maintenance.shrink,
         maintenance.backup,
         maintenance.restore,
         maintenance.reindex,

@@ -23,8 +23,9 @@ from fornix.compaction import compactor_notes
 from fornix.compaction.executor import due
 from fornix.compaction.set_snapshot import living
 from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound
+from fornix.memory.maintenance import SPARE
 from fornix.memory.memory import Memory
-from fornix.store import Store
+from fornix.store import Store, StoreStats
 from fornix.store.scope import Scope, is_hidden
 from fornix.transfer import LAST, stamp
 from fornix.values.storable import microseconds, moment
@@ -34,6 +35,9 @@ TESTED = ("Linux",)
 
 LONG_LOG = 64_000_000
 """Bytes of the write-ahead log above which a reader seems to have held it up."""
+
+LITTLE = 1_000_000
+"""Free bytes that are not worth a word."""
 
 SKEW_US = 60_000_000
 """How far ahead a commit may lie: clocks of two boots, or of containers, differ a little."""
@@ -139,6 +143,7 @@ def _contents(memory: Memory) -> Iterator[Finding]:
     log_state: State = "note" if store.wal_bytes > LONG_LOG else "ok"
     sizes = f"{output.size(store.file_bytes)}, write-ahead log {output.size(store.wal_bytes)}"
     yield Finding("size", sizes, log_state)
+    yield _room(store)
     yield Finding("embedder", found.embedder)
     if found.pending:
         waits = f"{found.pending:,} items wait for their vectors; they are found by their words"
@@ -160,6 +165,18 @@ def _contents(memory: Memory) -> Iterator[Finding]:
     yield Finding("leases", owners or "no key is being run")
     yield Finding("schema", str(store.details.get("schema", "unknown")))
     yield Finding("file system", str(store.details.get("file_system") or "unknown"))
+
+
+def _room(store: StoreStats) -> Finding:
+    """Tell what could be given back to the disk."""
+    overdue = store.details.get("versions_to_sweep", 0)
+    says = f"{output.size(store.free_bytes)} of {output.size(store.file_bytes)} are free"
+    if overdue:
+        says += f", and {overdue:,} versions of items are kept no longer"
+    much = store.free_bytes > max(LITTLE, SPARE * store.file_bytes)
+    if not much and not overdue:
+        return Finding("room", says)
+    return Finding("room", f"{says}; fornix shrink gives it back to the disk", "note")
 
 
 def _keys(store: Store, space: str) -> Iterator[str]:
@@ -242,6 +259,23 @@ def _access(place: Path) -> Iterator[Finding]:
         says = "is of a backup or an export that is under way, or that broke off,"
         left = "and may hold what was forgotten since; if nothing writes it any more, remove it"
         yield Finding("left over", f"{part.name} {says} {left}", "note")
+
+
+@command("shrink")
+def shrink(session: Session) -> None:
+    """Give free room back to the disk, and first remove what is kept no longer.
+
+    In short steps: others go on reading and writing. Interrupted, it can be done again at any
+    time. A file that an earlier fornix made is rewritten once, and writers wait meanwhile.
+    With --json: {"freed": bytes, "file_bytes": …}.
+    """
+    with session.open() as memory:
+        free = memory.stats().store.free_bytes
+        with progress(session, "giving back", total=free or None) as advance:
+            freed = memory.shrink(progress=advance)
+        left = memory.stats().store.file_bytes
+    says = f"{output.size(freed)} given back; the file has {output.size(left)}"
+    session.done(says, {"freed": freed, "file_bytes": left})
 
 
 @command("backup")

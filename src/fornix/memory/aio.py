@@ -414,6 +414,7 @@ class AsyncMemory:
     settle = awaited(Memory.settle)
     stats = awaited(Memory.stats)
     sweep = awaited(Memory.sweep)
+    shrink = awaited(Memory.shrink)
     diff = awaited(Memory.diff)
     prune_history = awaited(Memory.prune_history)
     backup = awaited(Memory.backup)

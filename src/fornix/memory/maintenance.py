@@ -124,6 +124,10 @@ AT_ONCE = 1_000
 """Items that are retired together."""
 
 
+SPARE = 0.25
+"""Share of a file that a sweep leaves free: later writes use it."""
+
+
 def sweep(engine: Engine) -> int:
     """Retire items that have expired, and remove what is kept no longer; return how much.
 
@@ -139,6 +143,8 @@ def sweep(engine: Engine) -> int:
             done += _retired(engine, Batch(scope=scope, time=now, items=items))
     while (some := engine.store.sweep(now=now)) >= SWEPT_AT_ONCE:
         done += some
+    while engine.store.shrink(spare=SPARE):
+        pass
     return done + some
 
 

@@ -437,10 +437,29 @@ class Memory(Keeping):
         versions that ended longer ago than the retention of their set go for good. Reads of the
         present are the same before and after. A file is swept by itself as it is written to, but
         for the items; worth calling now and then where items expire, large sets (20,000 items and
-        more) change much, or the memory is in RAM.
+        more) change much, or the memory is in RAM. Where more than a quarter of the file is free
+        then, the rest of it is given back to the disk.
         """
         self._index.tidy(dimensions=self.embedder.dimensions)
         return sweep(self._engine)
+
+    def shrink(self, *, progress: Callable[[int], None] | None = None) -> int:
+        """Sweep, then give all free room back to the disk; return how many bytes.
+
+        In steps, each a short transaction: others write between them. Stopped or killed, what is
+        done is done, and nothing is lost. A file that an earlier fornix made is rewritten once,
+        while writers wait; see `scrub`.
+
+        Args:
+            progress: Called with the number of bytes given back since the last call.
+        """
+        self.sweep()
+        given = 0
+        while some := self._engine.store.shrink():
+            given += some
+            if progress is not None:
+                progress(some)
+        return given
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy of the store, as it is now, to *path*; everything goes on meanwhile.

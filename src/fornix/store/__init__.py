@@ -50,7 +50,13 @@ from fornix.store.erasures import Erased, Erasure, Kept, ReceiptState
 from fornix.store.features import Change, ChangeKind, Feature, Pending
 from fornix.store.finder import Finder
 from fornix.store.lanes import Lanes
-from fornix.store.ledger import OP_RETENTION_US, SWEEP_AFTER_US, SWEPT_AT_ONCE, Ledger
+from fornix.store.ledger import (
+    OP_RETENTION_US,
+    SHRUNK_AT_ONCE,
+    SWEEP_AFTER_US,
+    SWEPT_AT_ONCE,
+    Ledger,
+)
 from fornix.store.progress import (
     Accepted,
     Begin,
@@ -71,6 +77,7 @@ from fornix.store.stats import StoreStats
 
 __all__ = [
     "OP_RETENTION_US",
+    "SHRUNK_AT_ONCE",
     "SWEEP_AFTER_US",
     "SWEPT_AT_ONCE",
     "Accepted",

@@ -24,6 +24,10 @@ SWEPT_AT_ONCE = 2_000
 """Ended versions of items that one sweep removes of a set at most."""
 
 
+SHRUNK_AT_ONCE = 4_000_000
+"""Bytes that are given back to the disk in one transaction at most: some 20 ms."""
+
+
 class Ledger(Protocol):
     """What was committed. Every method may be called from any thread."""
 
@@ -214,6 +218,18 @@ class Ledger(Protocol):
         not ended began. Returns how much was removed. Moves no commit number; reads of the
         present are the same before and after, and the floors of a tree and a set tell of which
         past they are.
+        """
+        ...
+
+    def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:
+        """Give free room back to the disk, up to *limit* bytes; return how many.
+
+        0: nothing is left to give. A short transaction, which changes nothing that is read; only
+        a file that cannot be shrunk in steps, as an earlier fornix made it, is rewritten as a
+        whole. What is given back at the end is gone from the disk once no reader needs it.
+
+        Args:
+            spare: Share of the file that may stay free; above 0, nothing is rewritten.
         """
         ...
 

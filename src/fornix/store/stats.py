@@ -17,6 +17,7 @@ class StoreStats:
         pending: Items that wait for their vectors.
         oldest_pending: Time the longest waiting one was committed.
         wal_bytes: Written but not yet moved into the main file; 0 where there is no such thing.
+        free_bytes: Of the file, those that hold nothing: `Ledger.shrink` gives them back.
         runs_waiting: Runs that were accepted and have not ended, but for those that are parked.
         runs_ended: Runs that were done, discarded or retried, and are kept.
     """
@@ -34,5 +35,6 @@ class StoreStats:
     runs_waiting: int = 0
     runs_parked: int = 0
     runs_ended: int = 0
+    free_bytes: int = 0
     leases: Sequence[Lease] = ()
     details: Mapping[str, Value] = field(default_factory=dict[str, Value])

@@ -165,3 +165,32 @@ class ExpiryLaws(Laws):
         store.sweep(now=SWEPT)
         write(store, Create(("o",)), Put(("o", "a"), 2), time=SOON)
         assert names(store, now=SOON) == ["b", "o"]
+
+    # --- shrinking
+
+    def test_reads_are_the_same_before_and_after_shrinking(self, store: Store) -> None:
+        """Of the present and the past, also where there was something to give back."""
+        write(store, *[Put((f"n{n}",), "x" * 5_000, SOON) for n in range(40)], Put(("b",), 1))
+        write(store, add("i"), add("j"))
+        write(store, *[Delete((f"n{n}",)) for n in range(0, 40, 2)])
+        store.sweep(now=SWEPT)
+        before = reads(store, now=SWEPT)
+        follower = Follower()
+        follower.catch_up(store)
+        while store.shrink(limit=10_000):
+            pass
+        assert not differences(before, reads(store, now=SWEPT))
+        assert follower.agrees_with(store)
+        write(store, Put(("c",), "x" * 5_000), time=SWEPT)
+        assert names(store, now=SWEPT) == ["b", "c"]
+
+    def test_shrinking_tells_how_much_it_gave_back(self, store: Store) -> None:
+        """No more than asked for at once, but a page; at the end nothing, and nothing is free."""
+        write(store, *[Put((f"n{n}",), "x" * 5_000, SOON) for n in range(40)])
+        store.sweep(now=SWEPT)
+        free, given = store.stats().free_bytes, list[int]()
+        while some := store.shrink(limit=20_000):
+            given.append(some)
+        assert max(given, default=0) <= 20_000
+        assert sum(given) >= free
+        assert (store.stats().free_bytes, store.shrink()) == (0, 0)

@@ -64,6 +64,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "note": lambda s: s.note("n"),
     "put_note": lambda s: s.put_note("n", "x", expected=None),
     "sweep": lambda s: s.sweep(now=NOW),
+    "shrink": lambda s: s.shrink(),
     "stats": lambda s: s.stats(),
     "salt": lambda s: s.salt(),
     "seq": lambda s: s.seq(),

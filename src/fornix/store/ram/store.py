@@ -24,6 +24,7 @@ from fornix.errors import (
 )
 from fornix.store import (
     OP_RETENTION_US,
+    SHRUNK_AT_ONCE,
     SWEEP_AFTER_US,
     SWEPT_AT_ONCE,
     Batch,
@@ -398,6 +399,11 @@ class RamStore(RamForgetting):
             else:
                 self._notes[name] = text
             return True
+
+    def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:  # noqa: ARG002 - of a file
+        """Return 0: RAM is given back as it becomes free."""
+        with self._ready():
+            return 0
 
     def sweep(self, *, now: int) -> int:
         """Remove what has expired, and names of ops past their retention; return how much."""

@@ -22,7 +22,8 @@ from fornix.errors import (
     StoreReadOnly,
     Unusable,
 )
-from fornix.store.sqlite import maintenance
+from fornix.store import SWEPT_AT_ONCE
+from fornix.store.sqlite import free_pages, maintenance
 from fornix.store.sqlite.apply import Known
 from fornix.store.sqlite.connection import BUSY_MS, check, connect, migrate, translated
 from fornix.store.sqlite.lock_files import (
@@ -38,6 +39,9 @@ Durability: TypeAlias = Literal["full", "normal"]
 
 CHECKPOINT_PAGES = 4_000
 """Pages in the write-ahead log (16 MB) past which the writer moves them into the main file."""
+
+SWEEPS = 8
+"""Sweeps that go with that at most: what sets keep no longer goes as fast as it can come."""
 
 TOUCHES = 1_000
 """Most access times flushed with one group of commits."""
@@ -167,6 +171,8 @@ class SqliteFile:
         try:
             with self._lock.held():
                 found = check(writer, self._path)
+                # Of a new file, and of an earlier one once it is rewritten.
+                writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 writer.execute("PRAGMA journal_mode = WAL")
                 writer.execute(f"PRAGMA synchronous = {durability}")
                 migrate(writer, found=found)
@@ -236,6 +242,21 @@ class SqliteFile:
             self._known.version = self._writer.data_version()
 
     @contextmanager
+    def _between_commits(self) -> Generator[apsw.Connection]:
+        """Give the writer outside a transaction, while nobody else writes."""
+        self._check()
+        if self._writer is None or self._lock is None:
+            raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
+        with self._lock.held():
+            self._check()
+            self._check_place()
+            self._known = Known()
+            try:
+                yield self._writer
+            finally:
+                self._known = Known()
+
+    @contextmanager
     def _alone(self) -> Generator[apsw.Connection]:
         """Give the writer, outside a transaction, while nobody else has the store open.
 
@@ -260,8 +281,12 @@ class SqliteFile:
 
     def _care(self, writer: apsw.Connection) -> None:
         """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
+        for _ in range(SWEEPS):
+            with writer:
+                if maintenance.sweep(writer, now=self._known.time) < SWEPT_AT_ONCE:
+                    break
         with writer:
-            maintenance.sweep(writer, now=self._known.time)
+            free_pages.give_back(writer, pages=free_pages.IN_PASSING, spare=free_pages.SPARE)
         self._known.nodes.clear()
         with suppress(apsw.BusyError):
             writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

@@ -14,7 +14,7 @@ import apsw
 from fornix.errors import NotAStore, NotFound, StoreBusy
 from fornix.store import OP_RETENTION_US, SWEEP_AFTER_US, Lease, Scope, StoreStats
 from fornix.store.fsync import sync_folder
-from fornix.store.sqlite import journal, retention
+from fornix.store.sqlite import free_pages, journal, retention
 from fornix.store.sqlite.connection import check, connect, first, query
 from fornix.store.sqlite.lock_files import file_system
 from fornix.store.sqlite.staged_vectors import put_note
@@ -82,11 +82,13 @@ def stats(db: apsw.Connection, path: Path) -> StoreStats:
         runs_waiting=unfinished.get(0, 0),
         runs_parked=unfinished.get(1, 0),
         runs_ended=db.execute("SELECT count(*) FROM run WHERE ended IS NOT NULL").get,
+        free_bytes=free_pages.free_bytes(db),
         leases=[Lease(Scope(s, k or None), owner, epoch) for s, k, owner, epoch in leases],
         details={
             "sqlite": apsw.sqlite_lib_version(),
             "schema": db.pragma("user_version"),
             "file_system": file_system(path),
+            "versions_to_sweep": retention.overdue(db),
         },
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import apsw
 
 from fornix.store import SWEEP_AFTER_US, SWEPT_AT_ONCE, Scope
@@ -35,6 +37,8 @@ _ENDED = """
     SELECT row, ended FROM item WHERE set_id = ? AND ended <= ? ORDER BY ended, row LIMIT ?
 """
 
+_OVERDUE = "SELECT count(*) FROM item WHERE set_id = ? AND ended <= ?"
+
 _MARK = """
     UPDATE compaction SET purged = TRUE WHERE set_id = ?1 AND id >> 20 IN (
         SELECT ended FROM item WHERE row IN (SELECT value FROM carray(?2)))
@@ -46,6 +50,14 @@ _SOURCES = """
     SELECT row, id FROM item WHERE row IN (SELECT value FROM carray(?))
         AND EXISTS (SELECT 1 FROM link WHERE source = item.row) ORDER BY ended, row
 """
+
+_COMMITS = "SELECT row, ended FROM item WHERE row IN (SELECT value FROM carray(?))"
+
+_LISTS = """
+    SELECT n, ended FROM journal WHERE n IN (SELECT value FROM carray(?)) AND ended IS NOT NULL
+"""
+
+_RELIST = "UPDATE journal SET ended = ?2 WHERE n = ?1"
 
 _STUB = "INSERT OR IGNORE INTO stub SELECT link.row, ?2, ?3 FROM link WHERE source = ?1"
 
@@ -74,6 +86,17 @@ def purge(db: apsw.Connection, *, now: int) -> int:
     return done
 
 
+def overdue(db: apsw.Connection) -> int:
+    """Return how many versions of items their sets keep no longer, as of the last commit."""
+    now = first(db, "SELECT time FROM journal ORDER BY n DESC LIMIT 1") or 0
+    found, until = 0, dict[int, int]()
+    for number, kept in query(db, _RETAINED):
+        if kept not in until:
+            until[kept] = min(journal.commit_at(db, now - kept), needed(db) - 1)
+        found += first(db, _OVERDUE, number, until[kept])
+    return found
+
+
 def _purge(db: apsw.Connection, number: int, rows: list[int], *, floor: int) -> None:
     """Remove ended versions of one set, with all that hangs on them."""
     here = numbers(rows)
@@ -85,6 +108,7 @@ def _purge(db: apsw.Connection, number: int, rows: list[int], *, floor: int) -> 
         [(number, row) for row in rows],
     )
     _keep_stubs(db, number, here)
+    _unlist(db, here)
     for table, column in _OF_ROW:
         query(db, f"DELETE FROM {table} WHERE {column} IN ({_PURGED})", here)  # noqa: S608 - ours
     db.executemany(
@@ -93,6 +117,18 @@ def _purge(db: apsw.Connection, number: int, rows: list[int], *, floor: int) -> 
         [(one, number) for (one,) in firsts],
     )
     query(db, "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", number, floor)
+
+
+def _unlist(db: apsw.Connection, rows: object) -> None:
+    """Have the journal no longer say that commits ended versions which are gone."""
+    gone: dict[int, set[int]] = {}
+    for row, ended in query(db, _COMMITS, rows):
+        gone.setdefault(ended, set()).add(row)
+    for number, text in query(db, _LISTS, numbers([*gone])):
+        listed: dict[str, list[int]] = json.loads(text)
+        listed["items"] = [r for r in listed.get("items", []) if r not in gone[number]]
+        left = {what: ids for what, ids in listed.items() if ids}
+        query(db, _RELIST, number, json.dumps(left) if left else None)
 
 
 def _keep_stubs(db: apsw.Connection, number: int, rows: object) -> None:

@@ -19,13 +19,16 @@ import apsw
 from fornix.store import Kept
 from fornix.store.fsync import sync_folder
 from fornix.store.sqlite import erased_runs
-from fornix.store.sqlite.connection import BUSY_MS, query
+from fornix.store.sqlite.connection import BUSY_MS, numbers, query
 
 READERS_MS = 500
 """How long readers are waited for that hold pages of the log."""
 
 _FIRST_READ_LOCK, _LAST_READ_LOCK, _OPEN_LOCK = 123, 127, 128
 """Bytes of the -shm file that SQLite locks: for each who reads, and for each who has it open."""
+
+SMALL = 10_000
+"""Items under which a set is served from RAM: the index seals sets of twice as many."""
 
 LOCKS = Path("/proc/locks")
 
@@ -55,17 +58,25 @@ def rewrite(db: apsw.Connection, unfinished: Sequence[Kept]) -> list[Kept]:
     """
     if all(kept.state == "rewritten" for kept in unfinished):
         return list(unfinished)
+    vacuum(db)
+    done = [replace(kept, state="rewritten") for kept in unfinished]
+    with db:
+        for kept in done:
+            erased_runs.update(db, kept)
+    return done
+
+
+def vacuum(db: apsw.Connection) -> None:
+    """Write the whole database anew; all of it or nothing, whatever happens meanwhile.
+
+    The write lock is held, and no transaction is open.
+    """
     large = db.pragma("page_count") * db.pragma("page_size") > IN_RAM
     db.execute(f"PRAGMA temp_store = {'FILE' if large else 'MEMORY'}")
     try:
         db.execute("VACUUM")
     finally:
         db.execute("PRAGMA temp_store = MEMORY")
-    done = [replace(kept, state="rewritten") for kept in unfinished]
-    with db:
-        for kept in done:
-            erased_runs.update(db, kept)
-    return done
 
 
 def empty_log(db: apsw.Connection, path: Path) -> list[str]:
@@ -84,6 +95,14 @@ def clear_side_files(folder: Path, unfinished: Sequence[Kept]) -> list[str]:
     """Remove side files of sets that lost rows; return who hinders that, in words."""
     sets = {number for kept in unfinished for number in kept.erased.sets}
     return [f"a process writes the index of set {n}" for n in clear_files(folder / "index", sets)]
+
+
+def clear_small_sets(db: apsw.Connection, folder: Path) -> None:
+    """Remove side files of sets that are gone, or too small by now to be served from one."""
+    files = {int(path.stem) for path in (folder / "index").glob("*.seg")}
+    sql = "SELECT id FROM memory_set WHERE id IN (SELECT value FROM carray(?)) AND items >= ?"
+    kept = query(db, sql, numbers([*files]), SMALL)
+    clear_files(folder / "index", files.difference(number for (number,) in kept))
 
 
 def finish(

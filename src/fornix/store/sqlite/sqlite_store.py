@@ -14,8 +14,9 @@ from pathlib import Path
 
 import apsw
 
-from fornix.errors import FornixError, NotAStore, StoreReadOnly
+from fornix.errors import FornixError, NotAStore
 from fornix.store import (
+    SHRUNK_AT_ONCE,
     Accepted,
     Batch,
     Call,
@@ -33,8 +34,8 @@ from fornix.store import (
 )
 from fornix.store.erasures import Erased, Erasure, Kept
 from fornix.store.sqlite import erased_runs as receipts
-from fornix.store.sqlite import inputs as intake
 from fornix.store.sqlite import (
+    free_pages,
     leases,
     maintenance,
     outputs,
@@ -45,6 +46,7 @@ from fornix.store.sqlite import (
     scrubbing,
     staged_vectors,
 )
+from fornix.store.sqlite import inputs as intake
 from fornix.store.sqlite.apply import Known, Transaction
 from fornix.store.sqlite.connection import query, translated
 from fornix.store.sqlite.database_file import Durability
@@ -211,18 +213,31 @@ class SqliteForgetting(SqliteLanes):
             unfinished = scrubbing.tidy(db, now=now)
         if not unfinished:
             return []
-        if self._writer is None or self._lock is None:
-            raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
-        with self._lock.held():
-            self._check()
-            self._check_place()
-            self._known = Known()
-            unfinished = scrubbing.rewrite(self._writer, receipts.unfinished(self._writer))
-            held = scrubbing.empty_log(self._writer, self._path)
+        with self._between_commits() as db:
+            unfinished = scrubbing.rewrite(db, receipts.unfinished(db))
+            held = scrubbing.empty_log(db, self._path)
             held += scrubbing.clear_side_files(self.folder, unfinished)
-            left = scrubbing.finish(self._writer, unfinished, held, now=now)
-            self._known = Known()
-        return left
+            return scrubbing.finish(db, unfinished, held, now=now)
+
+    @translated
+    def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:
+        """See `Ledger.shrink`."""
+        with self._writing() as db:
+            if not spare:
+                free_pages.forget_changes(db)
+            pages = max(1, limit // db.pragma("page_size"))
+            given = free_pages.give_back(db, pages=pages, spare=spare)
+            left, rewritten = free_pages.free_bytes(db), not free_pages.is_incremental(db)
+        if spare or (left and given):
+            return given
+        with self._between_commits() as db:
+            before = free_pages.size(db)
+            if left and rewritten:
+                scrubbing.vacuum(db)
+            given += before - free_pages.size(db)
+            scrubbing.empty_log(db, self._path)  # only then does the file itself shrink
+            scrubbing.clear_small_sets(db, self.folder)
+        return given
 
     @property
     def open_elsewhere(self) -> list[int]:
