@@ -28,6 +28,9 @@ class Counts:
         contention_s: Seconds for which processes or threads get in each other's way.
         power_states: States of a disk after a loss of power that are opened, of one scenario.
         power_steps: Steps that such a scenario goes through while it is recorded.
+        forks: Trials in which processes fork, close and die at random.
+        fork_jobs: Jobs of one pool or server of processes.
+        fork_kinds: Kinds of pools, and of servers, that are tried.
     """
 
     kills: int
@@ -37,6 +40,9 @@ class Counts:
     contention_s: float
     power_states: int
     power_steps: int
+    forks: int
+    fork_jobs: int
+    fork_kinds: int
 
 
 SCALES = {
@@ -48,6 +54,9 @@ SCALES = {
         contention_s=0.7,
         power_states=14,
         power_steps=8,
+        forks=5,
+        fork_jobs=6,
+        fork_kinds=1,
     ),
     "full": Counts(
         kills=240,
@@ -57,6 +66,9 @@ SCALES = {
         contention_s=20.0,
         power_states=800,
         power_steps=30,
+        forks=300,
+        fork_jobs=40,
+        fork_kinds=3,
     ),
 }
 

@@ -1,5 +1,5 @@
 """Write the generated pages: docs/cli.md from the help of every command, the pages of vectors from
-their tests, and the picture in docs/layers.md.
+their tests, the picture in docs/layers.md, and the table of forks in docs/safety.md.
 
     python tools/make_docs.py [--check]
 
@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from fornix.cli import fornix
+from make_forks import safety_page
 from make_layers import layers_page
 from make_vectors import AGENTSCOPE, DBGPT, THINKER
 
@@ -111,6 +112,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "cli.md": lambda _: page(),
     "dbgpt-vectors.md": lambda _: DBGPT.page(),
     "layers.md": layers_page,
+    "safety.md": safety_page,
     "thinker-vectors.md": lambda _: THINKER.page(),
 }
 """What writes each page; given what is there."""

@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from fornix.errors import ForkedStore, FornixError, SetBusy, StoreClosed, Unavailable
 from fornix.store.scope import SetRef
+from fornix.values.forks import HandleLock
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ class CompactionWorker:
         self._step, self._failed = step, failed
         self._waiting: dict[SetRef, float] = {}
         self.failures: dict[SetRef, Failure] = {}
-        self._change = threading.Condition()
+        self._change = threading.Condition(cast("threading.Lock", HandleLock()))
         self._closed = False
         self._at_work: SetRef | None = None
         self._thread: threading.Thread | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
@@ -12,6 +11,7 @@ from typing import TypeAlias, cast
 from fornix.errors import FornixError
 from fornix.store import Commit, Compact, ItemChange, Store
 from fornix.store.scope import SetRef
+from fornix.values.forks import HandleLock
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Listeners:
     """Those who are told, in this process, after each commit that compacted."""
 
     def __init__(self) -> None:
-        self._lock, self._listeners = threading.Lock(), list[Listener]()
+        self._lock, self._listeners = HandleLock(), list[Listener]()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Have *listener* called from now on; return what ends that."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from fornix.errors import FornixError, InvalidInput, SetBusy, SetFull, StaleItem
 from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo, Store
 from fornix.store.definition import IN_THE_COMMIT
 from fornix.store.scope import Lease, Scope, SetRef
+from fornix.values.forks import HandleLock
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Compactions:
         self.known: Known = {}
         self.listeners = Listeners()
         self.worker = CompactionWorker(self._in_background, self._note)
-        self._locks: dict[SetRef, threading.RLock] = {}
+        self._locks: dict[SetRef, HandleLock] = {}
         self._pressed: set[SetRef] = set()
         self._warned: set[SetRef] = set()
 
@@ -250,7 +250,7 @@ class Compactions:
 
     @contextmanager
     def _first_of_threads(self, ref: SetRef) -> Generator[None]:
-        lock = self._locks.setdefault(ref, threading.RLock())
+        lock = self._locks.setdefault(ref, HandleLock(reentrant=True))
         if not lock.acquire(timeout=self.site.wait_s):
             raise SetBusy(ref.name)
         try:

@@ -9,7 +9,6 @@ its own when it embeds for the first time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Lock
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -32,6 +31,7 @@ from fornix.embed.vectors import (
 )
 from fornix.embed.words import Words
 from fornix.errors import EmbedderFailed, FornixError, InvalidInput
+from fornix.values.forks import FreshLock
 
 __all__ = [
     "BUNDLED",
@@ -181,7 +181,7 @@ class _Shelf:
     """The open embedders of this process: their weights are large, so each is there once."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = FreshLock()
         self._open: dict[str, Embedder] = {}
 
     def take(self, name: str) -> Embedder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from threading import Lock
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from fornix.embed.encoder import Encoder, unpack
 from fornix.embed.text_windows import READ, window_starts
 from fornix.embed.vectors import Vectors, as_texts
 from fornix.embed.weights import read_arrays
+from fornix.values.forks import FreshLock
 
 DIMENSIONS = 384
 """Numbers of a vector. Source: all-MiniLM-L6-v2's `config.json`."""
@@ -35,7 +35,7 @@ class MiniLm:
     instant = False
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = FreshLock()
         self._encoder: Encoder | None = None
 
     def embed(self, texts: Sequence[str]) -> Vectors:

@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from secrets import token_hex
-from threading import Lock
 from types import ModuleType
 from typing import Protocol, cast
 
@@ -26,6 +25,7 @@ from fornix.embed.minilm import DIMENSIONS, WEIGHTS, MiniLm
 from fornix.embed.vectors import Vectors
 from fornix.embed.weights import CHECKSUMS, read_arrays
 from fornix.errors import EmbedderFailed, EmbedderMissing
+from fornix.values.forks import FreshLock
 
 GRAPH = 1
 """Number of the graph's form; a new one makes a new file in the cache."""
@@ -55,7 +55,7 @@ class MiniLmOnnx(MiniLm):
                 )
         self._graph = graph_path(Path(cache) if cache is not None else default_cache())
         self._session: _Session | None = None
-        self._session_lock = Lock()
+        self._session_lock = FreshLock()
 
     def _run(self, marked: Sequence[Sequence[int]]) -> Vectors:
         session = self._opened()

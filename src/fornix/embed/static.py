@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from fornix.embed import wordpiece
 from fornix.embed.vectors import Vectors, as_texts, unit
 from fornix.embed.weights import read_arrays
+from fornix.values.forks import FreshLock
 
 DIMENSIONS = 256
 """Numbers of a vector; 128 lose 6 points of recall@10 on LoCoMo, 384 gain one."""
@@ -44,7 +44,7 @@ class Static:
     instant = True
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = FreshLock()
         self._read: Table | None = None
 
     def embed(self, texts: Sequence[str]) -> Vectors:

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock
 from typing import NotRequired, Protocol, TypeAlias, TypedDict, cast, runtime_checkable
 
 from fornix.errors import InvalidInput
+from fornix.values.forks import FreshLock
 from fornix.values.storable import counted
 from fornix.values.urls import checked_urls, is_image, with_urls
 
@@ -88,7 +88,7 @@ class Meter:
     """Adds up usage, for many threads."""
 
     def __init__(self) -> None:
-        self._lock, self._usage = Lock(), Usage()
+        self._lock, self._usage = FreshLock(), Usage()
 
     @property
     def usage(self) -> Usage:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from threading import Lock
 from typing import TypeAlias
 
 from fornix.errors import InvalidInput, ScriptEnded
 from fornix.llm.chat import ChatModel, ChatRequest, Message, Messages, Meter, Usage, checked_request
+from fornix.values.forks import FreshLock
 
 Answer: TypeAlias = str | BaseException
 """What `ScriptedChat` says, or raises."""
@@ -36,7 +36,7 @@ class ScriptedChat(ChatModel):
             raise InvalidInput("answers must be a list of answers, or a function; not a str")
         self._answers = answers if callable(answers) else tuple(answers)
         self._name, self._meter, self._takes_images = name, Meter(), takes_images
-        self._lock, self._asked = Lock(), list[ChatRequest]()
+        self._lock, self._asked = FreshLock(), list[ChatRequest]()
 
     def __repr__(self) -> str:
         return f"ScriptedChat(name={self._name!r}, asked={len(self._asked)})"

@@ -45,6 +45,7 @@ from fornix.store.sqlite import SqliteStore
 from fornix.store.sqlite.connection import SCHEMA as STORE_SCHEMA
 from fornix.text import ExtractiveSummariser
 from fornix.text.budget import Budget
+from fornix.values.forks import FORKS
 from fornix.values.ids import new_id
 from fornix.values.storable import checked_name
 
@@ -92,6 +93,7 @@ class Memory(Keeping):
         self._engine, self._index = engine, index
         self._space, self._knowledge = space, knowledge
         self._ttl: Ttl | None = None
+        self._generation = FORKS.generation
 
     @classmethod
     def open(  # noqa: PLR0913 - the settings of a store; all but its place by name
@@ -479,8 +481,10 @@ class Memory(Keeping):
     def close(self) -> None:
         """Stop embedding and compacting, flush, close the store; twice is fine.
 
-        What is pending stays so.
+        What is pending stays so. In a forked child an inherited one is closed already.
         """
+        if FORKS.is_inherited(self._generation):
+            return
         self._engine.compactions.worker.close()
         self._engine.worker.close()
         self._index.clear()

@@ -22,6 +22,7 @@ from fornix.embed import Embedder, Vectors, embed_windows, quantise_each
 from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unavailable, Unusable
 from fornix.store import Pending, Scope, Store
 from fornix.store.records import meaning_text
+from fornix.values.forks import HandleLock
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +48,8 @@ class EmbeddingWorker:
         self._expects = expects
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._mutex = threading.Lock()
-        self._embedding = threading.Lock()
+        self._mutex = HandleLock()
+        self._embedding = HandleLock()
         self._thread: threading.Thread | None = None
         self.failure: FornixError | None = None
 

@@ -6,7 +6,6 @@ Only when an item was last read does change: that is kept up for what this proce
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from fornix.store import Finder, Record, Scope, SetRef, StoredItem
 from fornix.store.items import Hits, Item
 from fornix.store.records import item_of
 from fornix.values import wire
+from fornix.values.forks import HandleLock
 from fornix.values.storable import moment
 
 KEPT = 4_096
@@ -62,7 +62,7 @@ class Shelf:
         self._finder = finder
         self._kept: dict[int, _Kept] = {}
         self._rows: dict[int, int] = {}
-        self._mutex = threading.Lock()
+        self._mutex = HandleLock()
 
     def items(self, rows: Sequence[int], *, now: int) -> tuple[list[Item | None], list[int]]:
         """Return the live items of *rows*, None for what is gone, and the first rows of items.
@@ -136,7 +136,7 @@ class Echoes:
 
     def __init__(self) -> None:
         self._hits: OrderedDict[Scope, deque[Hits]] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._mutex = HandleLock()
 
     def note(self, sets: Sequence[SetRef] | Scope, hits: Hits) -> None:
         """Remember what a search of sets of one scope gave."""

@@ -7,7 +7,6 @@ large set are found in the index that search uses.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import numpy as np
 from fornix.search.index import Index, SetIndex
 from fornix.store import SetRef, Store, StoredItem
 from fornix.values import words
+from fornix.values.forks import HandleLock
 
 CROWD = 16_384
 """Items that stand in a crowd; beyond so many the index takes them over."""
@@ -129,7 +129,7 @@ class _Known:
     base: int = 0
     past: int = 0
     crowd: Crowd = field(default_factory=Crowd)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: HandleLock = field(default_factory=HandleLock)
 
 
 class Alike:
@@ -138,7 +138,7 @@ class Alike:
     def __init__(self, store: Store, index: Index, *, dimensions: int) -> None:
         self._store, self._index, self._dimensions = store, index, dimensions
         self._known: OrderedDict[SetRef, _Known] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._mutex = HandleLock()
 
     def find(self, ref: SetRef, probes: Sequence[Probe]) -> tuple[int, list[list[StoredItem]]]:
         """Return live items that may be what each probe looks for, and up to which row all count.

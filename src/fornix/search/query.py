@@ -5,7 +5,6 @@ Refreshes the index, embeds the question, ranks, fetches the items, notes that t
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +28,7 @@ from fornix.store.filters import Filter
 from fornix.store.items import Hit, Hits, Item
 from fornix.store.records import item_of
 from fornix.store.scope import is_hidden
+from fornix.values.forks import HandleLock
 from fornix.values.storable import checked, microseconds
 
 EMBED_FIRST = 64
@@ -129,7 +129,7 @@ class Recall:
         self._vectors: OrderedDict[str, Quantised] = OrderedDict()
         self._questions: dict[tuple[str, tuple[str, ...]], Question] = {}
         self._shelf = Shelf(store)
-        self._mutex = threading.Lock()
+        self._mutex = HandleLock()
         self._checked_seq = -1
 
     def search(

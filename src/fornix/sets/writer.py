@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +44,7 @@ from fornix.store.items import Hits, Item
 from fornix.store.records import Recorder
 from fornix.store.scope import is_hidden
 from fornix.values import wire
+from fornix.values.forks import HandleLock
 from fornix.values.ids import derived_ids, new_id
 from fornix.values.storable import Value, checked_name, moment
 
@@ -246,7 +246,7 @@ class Engine:
         """Return the digest that tells a request from others."""
         return wire.digest(plain, salt=self.store.salt())
 
-    def lane(self, scope: Scope) -> threading.RLock:
+    def lane(self, scope: Scope) -> HandleLock:
         """Return the lock of a key."""
         return self.lanes.of(scope)
 

@@ -19,6 +19,7 @@ from fornix.transfer.foreign_formats import Reader, label_of
 from fornix.transfer.import_entries import ItemLine, Skipped, texts_of
 from fornix.transfer.import_source import Source
 from fornix.transfer.json_stream import Record
+from fornix.values.forks import FORKS
 from fornix.values.storable import Value, checked_name
 
 EXPIRED = "had expired"
@@ -125,7 +126,7 @@ class LangGraphFile(Source):
         sql = _ROWS_THAT_EXPIRE if "expires_at" in self._columns else _ROWS
         with self._translated():
             cursor, number = self._db.execute(sql), 0
-            while rows := cast("list[tuple[Any, ...]]", list(islice(cursor, PAGE))):
+            while rows := _page(cursor):
                 self._check_unmoved()
                 for row in rows:
                     number += 1
@@ -194,7 +195,8 @@ def langgraph_file(path: Path) -> Generator[LangGraphFile]:
     unmoving = not _in_use(path)
     name = f"{path.absolute().as_uri()}?{'immutable=1' if unmoving else 'mode=ro'}"
     try:
-        db = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        with FORKS.inside():
+            db = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     except apsw.Error as error:
         raise InvalidInput(f"{path} cannot be opened as an SQLite file: {error}") from error
     try:
@@ -202,6 +204,11 @@ def langgraph_file(path: Path) -> Generator[LangGraphFile]:
         yield LangGraphFile(path, db, unmoving=unmoving)
     finally:
         db.close(force=True)
+
+
+def _page(cursor: Iterator[Any]) -> list[tuple[Any, ...]]:
+    with FORKS.inside():
+        return list(islice(cursor, PAGE))
 
 
 def is_sqlite(path: Path) -> bool:

@@ -23,6 +23,8 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from fornix.values.forks import FORKS
+
 MAX_COUNT = 255
 """Most occurrences of a term, and most temporal words, that are told apart."""
 
@@ -262,10 +264,11 @@ class _PerThread(threading.local):
     """SQLite's tokenizers, opened by each thread for itself: no lock is ever held over a fork."""
 
     def __init__(self) -> None:
-        connection = apsw.Connection(":memory:")
-        folding = ["unicode61", "remove_diacritics", "2"]
-        self.split = _tokenizer(connection, folding)
-        self.stem = _tokenizer(connection, ["porter", *folding])
+        with FORKS.inside():
+            connection = apsw.Connection(":memory:")
+            folding = ["unicode61", "remove_diacritics", "2"]
+            self.split = _tokenizer(connection, folding)
+            self.stem = _tokenizer(connection, ["porter", *folding])
 
 
 @lru_cache(maxsize=1)

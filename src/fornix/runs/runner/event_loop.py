@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
+from fornix.values.forks import HandleLock
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -36,7 +38,7 @@ class Loop:
 
     def __init__(self, name: str, *, threads: int) -> None:
         self._name, self._threads = name, threads
-        self._lock = threading.Lock()
+        self._lock = HandleLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from threading import Event, Lock
+from threading import Event
 from typing import Literal, Protocol, TypeAlias
 
 from fornix.runs.agent import OnFailed
@@ -18,6 +18,7 @@ from fornix.sets.writer import Engine
 from fornix.state.leased_tree import HeldTree
 from fornix.store import Ledger, Run, Store
 from fornix.store.scope import Lease, Scope
+from fornix.values.forks import HandleLock
 
 
 def owner_name(engine: Engine) -> str:
@@ -171,7 +172,7 @@ class LiveLane:
         self.known, self.complete, self.stuck, self.tree = None, False, None, None
         self.waiting.clear()
 
-    def load(self, store: Store, agent: str, on_failed: OnFailed, lock: Lock) -> None:
+    def load(self, store: Store, agent: str, on_failed: OnFailed, lock: HandleLock) -> None:
         """Read which runs wait; `stuck` is the parked one that is in their way, if one is."""
         news, limit = self.news, PAGE
         rows = store.queue(agent, self.scope, limit=limit)

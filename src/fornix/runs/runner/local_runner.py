@@ -42,6 +42,7 @@ from fornix.runs.runner.watcher import Watch, forget, prune
 from fornix.store import Accepted, Input, Retain, Run
 from fornix.store.running_keys import refuse_own_run, refuse_own_runner
 from fornix.store.scope import Scope
+from fornix.values.forks import FORKS, HandleLock
 from fornix.values.storable import counted
 
 CONCURRENCY = 16
@@ -101,7 +102,7 @@ class LocalRunner:
         self._watch = Watch(
             self._shop, self._work, self._desk, partial(prune, self._shop, self._retain)
         )
-        self._lock = threading.Lock()
+        self._lock, self._generation = HandleLock(), FORKS.generation
         self._started = self._closed = False
 
     def __repr__(self) -> str:
@@ -420,6 +421,8 @@ class LocalRunner:
         """
         checked_wait(wait_s)
         refuse_own_runner(self.owner, "close its runner: set the stop= of serve()")
+        if FORKS.is_inherited(self._generation):
+            return  # it is the parent's, whose threads are not here
         with self._lock:
             if self._closed:
                 return

@@ -17,9 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
+from typing import cast
 
 from fornix.runs.runner.lanes import REST_S, LiveLane, Pending, State
 from fornix.store.scope import Lease, Scope
+from fornix.values.forks import HandleLock
 
 LANES = 1000
 """Lanes that are kept in mind though they have nothing to do."""
@@ -65,11 +67,11 @@ class Floor:
         self.concurrency = concurrency
         self.unwatched = False
         self._stir = stir
-        self.lock = threading.Lock()
+        self.lock = HandleLock()
         self.lanes: dict[Scope, LiveLane] = {}
         self.stopping = threading.Event()
         self._name, self._do = name, work
-        self._work = threading.Condition(self.lock)
+        self._work = threading.Condition(cast("threading.Lock", self.lock))
         self._ready: deque[LiveLane] = deque()
         self._later: list[tuple[float, int, LiveLane]] = []
         self._numbers = count()

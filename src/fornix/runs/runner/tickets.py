@@ -16,6 +16,7 @@ from fornix.runs.runner.consumers import Outlet, checked_wait
 from fornix.runs.runner.lanes import LiveLane
 from fornix.store import Run
 from fornix.values import wire
+from fornix.values.forks import HandleLock
 
 LOOK_S = 0.05
 """How often whoever waits looks whether it waits in vain."""
@@ -168,7 +169,7 @@ class Desk:
         self.stir = threading.Event()
         self.failure: BaseException | None = None
         self._store, self._outlet = shop.engine.store, outlet
-        self._lock = threading.Lock()
+        self._lock = HandleLock()
         self._tickets: dict[int, list[Ticket]] = {}
         self._why: Callable[[Ticket], BaseException] | None = None
 

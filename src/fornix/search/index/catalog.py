@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ from fornix.search.index.segment import Damaged
 from fornix.search.index.set_index import SetIndex
 from fornix.search.index.set_loader import OVERGROWN, WORN, Outdated, SealedSets, apply
 from fornix.store import Change, Finder
+from fornix.values.forks import HandleLock
 
 R = TypeVar("R")
 
@@ -60,7 +60,7 @@ class _Entry:
     """
 
     number: int
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: HandleLock = field(default_factory=HandleLock)
     index: SetIndex | None = None
     todo: list[Change] = field(default_factory=list[Change])
     users: int = 0
@@ -94,7 +94,7 @@ class Index:
         self._finder = finder
         self._budget_bytes = budget_bytes
         self._sealed = SealedSets(finder, folder=folder, salt=salt)
-        self._lock = threading.Lock()
+        self._lock = HandleLock()
         self._entries: OrderedDict[int, _Entry] = OrderedDict()
         self._seq = 0
         self._grown = False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,17 +24,18 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.store import SWEPT_AT_ONCE
-from fornix.store.sqlite import free_pages, maintenance
+from fornix.store.sqlite import free_pages, guards, maintenance
 from fornix.store.sqlite.apply import Known
 from fornix.store.sqlite.connection import BUSY_MS, check, connect, migrate, translated
 from fornix.store.sqlite.lock_files import (
     Owners,
     WriteLock,
     create_private,
-    neutralise,
+    drop_locks,
     private_folder,
     refuse_unsupported,
 )
+from fornix.values.forks import FORKS
 
 Durability: TypeAlias = Literal["full", "normal"]
 
@@ -46,7 +48,32 @@ SWEEPS = 8
 TOUCHES = 1_000
 """Most access times flushed with one group of commits."""
 
-_open_files: weakref.WeakSet[SqliteFile] = weakref.WeakSet()
+
+class Connections:
+    """The connections of one open file that nobody is using now."""
+
+    def __init__(self) -> None:
+        self.readers: list[apsw.Connection] = []
+        self.writer: apsw.Connection | None = None
+        self.log_pages = 0
+
+    def count_pages(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        """Note how long the log is: SQLite calls this at each commit of the writer."""
+        self.log_pages = pages
+        return apsw.SQLITE_OK
+
+    def close(self) -> None:
+        """Close them, without a checkpoint."""
+        with FORKS.inside():
+            while self.readers:
+                self.readers.pop().close()
+            if self.writer is not None:
+                self.writer.close()
+
+    def keep(self) -> None:
+        """Never close them, not even with the process: in a child that SQLite would hang in."""
+        for connection in (*self.readers, self.writer):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 class SqliteFile:
@@ -56,27 +83,31 @@ class SqliteFile:
         self, path: Path, *, read_only: bool, durability: Durability, wait_s: float, immutable: bool
     ) -> None:
         self._path, self._read_only, self._immutable = path, read_only, immutable
-        self._location = str(path)
+        self._location, self._log_location = str(path), f"{path}-wal"
         self._state: Literal["open", "closed", "forked"] = "open"
-        self._readers: list[apsw.Connection] = []
+        self._connections = Connections()
+        self._readers = self._connections.readers
         self._known = Known()
         self._touched: dict[int, int] = {}
-        self._wal_pages = 0
         self._salt: bytes | None = None
-        self._writer: apsw.Connection | None = None
         self._lock: WriteLock | None = None
         self._owners: Owners | None = None
+        self._log_identity: tuple[int, int] | None = None
+        self._guard = guards.join(path)
+        # A memory that is collected without close() leaves nothing open.
+        self._collected = weakref.finalize(self, _collect, self._connections, self._guard)
+        self._collected.atexit = False
+        FORKS.register(self)
         if not read_only:
             folder = private_folder(self.folder)
             self._lock = WriteLock(folder, wait_s=wait_s)
             self._owners = Owners(folder)
             try:
-                self._writer = self._open_writer(durability)
+                self._open_writer(durability)
             except BaseException:
                 self._lock.close()
                 raise
         self._identity = _identity(str(path))
-        _open_files.add(self)
 
     @classmethod
     @translated
@@ -105,6 +136,7 @@ class SqliteFile:
             Unsupported: The platform or file system has no locks to rely on.
         """
         path = Path(os.path.realpath(path))
+        FORKS.check_sound(path)
         refuse_unsupported(path)
         if path.exists() and not path.is_file():
             raise NotAStore(path, "is not a file; choose another path")
@@ -117,10 +149,7 @@ class SqliteFile:
         elif not path.parent.is_dir():
             raise NotFound(f"{path.parent}: there is no such folder; make it first")
         elif path.exists() and path.stat().st_size:
-            # A transaction that a restore was killed in is rolled back by who may write, only.
-            at_rest = not Path(f"{path}-journal").exists()
-            with closing(connect(path, read_only=at_rest)) as db:
-                check(db, path)  # before anything is made beside what is no store
+            _refuse_other(path)  # before anything is made beside what is no store
         else:
             create_private(path)
             path.chmod(0o600)
@@ -130,6 +159,9 @@ class SqliteFile:
         try:
             with store._reader() as db:
                 _refuse_empty(path, schema=check(db, path))
+                if read_only and not immutable:
+                    with suppress(StoreBusy):  # it is being restored: that is not in the way
+                        store._guard.lock()
         except BaseException:
             store.close()
             raise
@@ -159,17 +191,26 @@ class SqliteFile:
         """The folder beside the database: locks, and side files that can be dropped."""
         return Path(f"{self._path}.fornix")
 
+    @property
+    def _writer(self) -> apsw.Connection | None:
+        return self._connections.writer
+
     def _check(self) -> None:
+        FORKS.check_process()
+        self._check_state()
+
+    def _check_state(self) -> None:
+        if self._state == "open":
+            return
         if self._state == "closed":
             raise StoreClosed(f"{self._path} was closed; open it again")
-        if self._state == "forked":
-            raise ForkedStore(f"{self._path} was opened before a fork; open it again in the child")
+        raise ForkedStore(f"{self._path} was opened before a fork; open it again in the child")
 
-    def _open_writer(self, durability: Durability) -> apsw.Connection:
+    def _open_writer(self, durability: Durability) -> None:
         assert self._lock is not None  # noqa: S101 - only called where it was made
-        writer = connect(self._path)
-        try:
-            with self._lock.held():
+        with self._lock.held(), FORKS.inside():
+            writer = connect(self._path)
+            try:
                 found = check(writer, self._path)
                 # Of a new file, and of an earlier one once it is rewritten.
                 writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -180,28 +221,35 @@ class SqliteFile:
                     "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
                     (os.urandom(16).hex(),),
                 )
-        except BaseException:
-            writer.close()
-            raise
-        writer.set_wal_hook(self._count_pages)
-        return writer
+                writer.set_wal_hook(self._connections.count_pages)
+                self._guard_log()
+            except BaseException:
+                writer.close()
+                raise
+            self._connections.writer = writer
 
-    def _count_pages(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        self._wal_pages = pages
-        return apsw.SQLITE_OK
+    def _guard_log(self) -> None:
+        """Have nobody take the log away, now that the writer has it open."""
+        self._guard.lock()
+        self._log_identity = _identity(self._log_location)
+        if self._log_identity is None:
+            raise StoreBusy(f"{self._path} is being closed by another program; try again")
 
     def _reader(self) -> _Borrowed:
         """Lend a connection that only reads, for a ``with`` block."""
-        return _Borrowed(self._lend, self._take_back)
+        return _Borrowed(self)
 
-    def _lend(self) -> apsw.Connection:
-        self._check()
+    def lend(self) -> apsw.Connection:
+        """Return a connection that only reads, inside the gate; to be given back by `take_back`."""
+        if self._state != "open":
+            self._check()
         try:
             return self._readers.pop()
         except IndexError:
             return connect(self._path, read_only=True, immutable=self._immutable)
 
-    def _take_back(self, db: apsw.Connection) -> None:
+    def take_back(self, db: apsw.Connection) -> None:
+        """Keep what `lend` lent for the next one, or close it."""
         if self._state == "open":
             self._readers.append(db)
         elif self._state == "closed":
@@ -214,32 +262,39 @@ class SqliteFile:
                 f"{self._path} was moved, deleted or replaced while it was open; "
                 "close this memory and open it again"
             )
+        if _identity(self._log_location) != self._log_identity:
+            raise Unusable(
+                f"{self._log_location}, the write-ahead log, was deleted or replaced while it was "
+                "open, and what it held may be lost; close this memory everywhere and open it again"
+            )
 
     @contextmanager
     def _writing(self) -> Generator[apsw.Connection]:
         """Give the writer inside a transaction, which commits unless the block raises."""
         self._check()
-        if self._writer is None or self._lock is None:
+        writer = self._connections.writer
+        if writer is None or self._lock is None:
             raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
-        with self._lock.held():
-            self._check()
+        with self._lock.held(), FORKS.inside():
+            self._check_state()
             self._check_place()
-            if self._writer.in_transaction:  # whoever wrote last had no stack left to end it
-                self._writer.execute("ROLLBACK")
+            if writer.in_transaction:  # whoever wrote last had no stack left to end it
+                writer.execute("ROLLBACK")
             try:
-                self._writer.execute("BEGIN IMMEDIATE")
-                if self._writer.data_version() != self._known.version:
+                writer.execute("BEGIN IMMEDIATE")
+                if writer.data_version() != self._known.version:
                     self._known = Known()
-                yield self._writer
-                self._writer.execute("COMMIT")
+                yield writer
+                self._check_state()
+                writer.execute("COMMIT")
             except BaseException:
                 self._known.version = None
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
+                if self._state != "forked" and writer.in_transaction:
+                    writer.execute("ROLLBACK")
                 raise
-            if self._wal_pages > CHECKPOINT_PAGES:
-                self._care(self._writer)
-            self._known.version = self._writer.data_version()
+            if self._connections.log_pages > CHECKPOINT_PAGES:
+                self._care(writer)
+            self._known.version = writer.data_version()
 
     @contextmanager
     def _between_commits(self) -> Generator[apsw.Connection]:
@@ -247,8 +302,8 @@ class SqliteFile:
         self._check()
         if self._writer is None or self._lock is None:
             raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
-        with self._lock.held():
-            self._check()
+        with self._lock.held(), FORKS.inside():
+            self._check_state()
             self._check_place()
             self._known = Known()
             try:
@@ -265,9 +320,10 @@ class SqliteFile:
         self._check()
         if self._writer is None or self._lock is None:
             raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
-        with self._lock.held():
+        with self._lock.held(), FORKS.inside():
             while self._readers:
                 self._readers.pop().close()
+            self._guard.unlock()
             self._writer.set_busy_timeout(0)
             try:
                 self._writer.execute("PRAGMA journal_mode = DELETE")
@@ -278,6 +334,7 @@ class SqliteFile:
                 self._writer.set_busy_timeout(BUSY_MS)
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 migrate(self._writer, found=check(self._writer, self._path))
+                self._guard_log()
 
     def _care(self, writer: apsw.Connection) -> None:
         """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
@@ -290,7 +347,7 @@ class SqliteFile:
         self._known.nodes.clear()
         with suppress(apsw.BusyError):
             writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        self._wal_pages = 0
+        self._connections.log_pages = 0
 
     def close(self) -> None:
         """Flush touches, close every connection and drop every lock; twice is fine."""
@@ -302,19 +359,35 @@ class SqliteFile:
         self._state = "closed"
         if self._owners is not None:
             self._owners.close()
-        while self._readers:
-            self._readers.pop().close()
-        if self._writer is not None and self._lock is not None:
-            # The last connection checkpoints as it closes, so it queues with the writers.
-            with suppress(FornixError), self._lock.held():
-                self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
-                self._writer.close()
-            self._lock.close()
+        try:
+            if self._writer is not None and self._lock is not None:
+                # The last connection checkpoints as it closes, so it queues with the writers.
+                with suppress(FornixError), self._lock.held(), FORKS.inside():
+                    if self._guard.unlock():
+                        self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+                    self._connections.close()
+                self._lock.close()
+        finally:
+            self._collected()
 
-    def abandon(self) -> None:
-        """In a forked child: let go of what the parent has, without touching it."""
+    def forked(self, *, quiet: bool) -> None:
+        """In a forked child: let go of what the parent has, without touching it.
+
+        SQLite would take the locks of an inherited connection for its own: all that this process
+        has are closed by it, before another is opened.
+        """
+        if self._state != "open":
+            return
         self._state = "forked"
-        neutralise(self._path)
+        self._collected.detach()
+        if quiet:
+            try:
+                self._connections.close()
+            except apsw.Error:
+                FORKS.harm()
+        else:
+            self._connections.keep()
+        drop_locks(self.folder)
         if self._lock is not None:
             self._lock.abandon()
         if self._owners is not None:
@@ -340,17 +413,18 @@ class SqliteFile:
 class _Borrowed:
     """A reading connection, lent for a ``with`` block."""
 
-    __slots__ = ("_db", "_lend", "_take_back")
+    __slots__ = ("_db", "_file")
 
-    def __init__(
-        self,
-        lend: Callable[[], apsw.Connection],
-        take_back: Callable[[apsw.Connection], None],
-    ) -> None:
-        self._lend, self._take_back = lend, take_back
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
 
     def __enter__(self) -> apsw.Connection:
-        self._db = self._lend()
+        try:
+            FORKS.enter(self)
+            self._db = self._file.lend()
+        except BaseException:
+            FORKS.leave(self)
+            raise
         return self._db
 
     def __exit__(
@@ -359,7 +433,10 @@ class _Borrowed:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._take_back(self._db)
+        try:
+            self._file.take_back(self._db)
+        finally:
+            FORKS.leave(self)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -371,14 +448,18 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def _refuse_other(path: Path) -> None:
+    # A transaction that a restore was killed in is rolled back by who may write, only.
+    at_rest = not Path(f"{path}-journal").exists()
+    with FORKS.inside(), closing(connect(path, read_only=at_rest)) as db:
+        check(db, path)
+
+
 def _refuse_empty(path: Path, *, schema: int) -> None:
     if not schema:
         raise NotAStore(path, "is empty; open it writable once to make it a store")
 
 
-def _abandon_all() -> None:
-    for file in list(_open_files):
-        file.abandon()
-
-
-os.register_at_fork(after_in_child=_abandon_all)
+def _collect(connections: Connections, guard: guards.FileGuard) -> None:
+    connections.close()
+    guard.leave()

@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 
 from fornix.errors import FornixError, Unavailable
 from fornix.store.sqlite.apply import Transaction
+from fornix.values.forks import HandleLock
 
 MOST = 256
 """Pieces of work in one transaction, so that nobody waits long for the first of them."""
@@ -50,7 +51,7 @@ class CommitQueue:
 
     def __init__(self, commit_group: Callable[[list[Ticket]], None]) -> None:
         self._commit_group = commit_group
-        self._mutex = threading.Lock()
+        self._mutex = HandleLock()
         self._waiting: deque[Ticket] = deque()
         self._led = False
 

@@ -3,7 +3,8 @@
 Beside ``app.db`` SQLite keeps ``app.db-wal`` and ``app.db-shm``; fornix keeps a folder
 ``app.db.fornix`` with ``lock`` and ``turn`` (who writes), ``owners/`` (who is alive) and what can
 be dropped at any time (``index/``). The database, -wal and -shm are never opened but through
-SQLite: closing any other descriptor of them would drop SQLite's own locks in this process.
+SQLite, and by `guards`: closing any other descriptor of them would drop SQLite's own locks in this
+process.
 """
 
 from __future__ import annotations
@@ -275,22 +276,19 @@ class Owners:
         return self._folder / owner.encode().hex()
 
 
-def neutralise(prefix: Path) -> None:
-    """In a forked child: point inherited descriptors of the store's files at nothing.
+def drop_locks(folder: Path) -> None:
+    """In a forked child: give up the parent's locks on files of the folder, whoever has them.
 
-    The numbers stay taken, so that nothing SQLite still believes in can reach another file. Locks
-    that other rooms hold on files in the folder (who embeds) end with their process that way too.
+    The numbers stay taken, so that nobody who believes in one reaches another file.
     """
     listing = Path("/proc/self/fd")
     if not listing.exists():
         return
-    names = {str(prefix), f"{prefix}-wal", f"{prefix}-shm"}
-    nothing = os.open(os.devnull, os.O_RDWR)
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for entry in listing.iterdir():
         with suppress(OSError):
-            target = str(entry.readlink())
-            if target in names or target.startswith(f"{prefix}.fornix/"):
-                os.dup2(nothing, int(entry.name))
+            if str(entry.readlink()).startswith(f"{folder}/"):
+                os.dup2(nothing, int(entry.name), inheritable=False)
     os.close(nothing)
 
 

@@ -1,0 +1,280 @@
+"""What a fork meets: nobody is inside SQLite at its instant, and a child that starts afresh.
+
+A forked child has the memory of its parent, but only one of its threads and none of its locks on
+files. A mutex that another thread held stays held for good, and what SQLite believes to have
+locked is not. So before a fork the gate waits until every thread has left SQLite, and lets none
+in; and in the child everything that registered here lets go of what it inherited, before anything
+new is opened.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import time
+import weakref
+from types import TracebackType
+from typing import Protocol
+
+from fornix.errors import ForkedStore
+
+FORK_WAIT_S = 30.0
+"""How long a fork waits for threads that are inside SQLite; past that its child opens no store."""
+
+POLL_S = 0.0005
+"""Pause between two looks at who is inside, and at whether a fork is over."""
+
+
+_WIPE_ON_FORK = 18
+"""``MADV_WIPEONFORK`` of Linux 4.14."""
+
+
+class Inherited(Protocol):
+    """What a forked child lets go of."""
+
+    def forked(self, *, quiet: bool) -> None:
+        """Let go, in the child; SQLite itself may be called only if all was *quiet*."""
+        ...
+
+
+class ForkGate:
+    """The gate that every use of SQLite passes, and every fork closes for its instant.
+
+    To pass costs well under a microsecond. A thread that is inside may enter again while a fork
+    waits for it; a fork made by a thread that is inside itself does not wait for that thread, and
+    its child is `harmed`.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """How many forks lie between the process that imported this and the one that runs it."""
+        self._here = _here()
+        self._inside: dict[object, int] = {}
+        self._forking: set[int] = set()
+        self._registered: weakref.WeakSet[Inherited] = weakref.WeakSet()
+        self._harmed = False
+
+    def register(self, inherited: Inherited) -> None:
+        """Have *inherited* told in every forked child, for as long as it lives."""
+        self._registered.add(inherited)
+
+    def inside(self) -> _Region:
+        """Be inside SQLite for a ``with`` block."""
+        return _Region(self)
+
+    def enter(self, region: object) -> None:
+        """Count *region* as inside SQLite until `leave`; a fork under way is waited for."""
+        if not self._here[0]:
+            self.adopt()
+        me = threading.get_ident()
+        self._inside[region] = me
+        if self._forking:
+            self._wait(region, me)
+
+    def leave(self, region: object) -> None:
+        """Count *region* as inside no longer; twice is fine."""
+        self._inside.pop(region, None)
+
+    def check_process(self) -> None:
+        """Let go of what was inherited, if this process was forked without Python's knowledge."""
+        if not self._here[0]:
+            self.adopt()
+
+    def is_inherited(self, generation: int) -> bool:
+        """Return whether a handle that was made in *generation* is that of a parent."""
+        self.check_process()
+        return generation != self.generation
+
+    def check_handle(self, generation: int) -> None:
+        """Refuse a handle that was made in *generation* if it is that of a parent.
+
+        Raises:
+            ForkedStore: It is.
+        """
+        if self.is_inherited(generation):
+            raise ForkedStore("this was opened before a fork; open it again in the child")
+
+    def check_sound(self, place: object) -> None:
+        """Refuse to open *place* in a child that cannot call SQLite safely.
+
+        Raises:
+            ForkedStore: This process was forked while a thread was inside SQLite.
+        """
+        self.check_process()
+        if self._harmed:
+            raise ForkedStore(
+                f"{place} cannot be opened in process {os.getpid()}: it was forked in the middle "
+                "of a call of a memory, whose locks nobody can release here; fork outside such "
+                "calls, or start the process with 'spawn'"
+            )
+
+    def harm(self) -> None:
+        """Have nothing opened in this process any more: something of its parent's stays."""
+        self._harmed = True
+
+    # --- the moments of a fork ----------------------------------------------------------------
+
+    def before(self) -> None:
+        """Let nobody in, and wait until all others are out, for at most `FORK_WAIT_S`."""
+        self._forking.add(threading.get_ident())
+        deadline = time.monotonic() + FORK_WAIT_S
+        while not self._forking.issuperset(self._inside.copy().values()):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+
+    def after_in_parent(self) -> None:
+        """Open the gate again."""
+        self._forking.discard(threading.get_ident())
+
+    def after_in_child(self) -> None:
+        """Let go of what was inherited, unless whatever ran before has caused that already."""
+        if not self._here[0]:
+            self.adopt()
+
+    def adopt(self) -> None:
+        """Make this process, a child, the one that the gate belongs to."""
+        if self._inside:
+            self._harmed = True
+        self._inside.clear()
+        self._forking.clear()
+        self._here = _here()
+        self.generation += 1
+        for inherited in list(self._registered):
+            inherited.forked(quiet=not self._harmed)
+
+    def _wait(self, region: object, me: int) -> None:
+        while self._forking:
+            held = self._inside.copy()
+            if me in self._forking or any(t == me and r is not region for r, t in held.items()):
+                return  # it forks itself, or is waited for: held up here, it would never be out
+            self._inside.pop(region, None)
+            time.sleep(POLL_S)
+            self._inside[region] = me
+
+
+class _SameProcess:
+    """Tells by the number of the process: where memory cannot be wiped at a fork."""
+
+    def __init__(self) -> None:
+        self._number = os.getpid()
+
+    def __getitem__(self, _index: int) -> int:
+        return os.getpid() == self._number
+
+
+def _here() -> mmap.mmap | _SameProcess:
+    """Return what has a 0 at its first place in every process that is forked from this one.
+
+    However it was forked: the kernel wipes the page. A look at it is quicker than a system call.
+    """
+    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        page.madvise(_WIPE_ON_FORK)
+    except OSError:
+        return _SameProcess()
+    page[0] = 1
+    return page
+
+
+class _Region:
+    """A stretch of work inside SQLite."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: ForkGate) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        try:
+            self._gate.enter(self)
+        except BaseException:
+            self._gate.leave(self)
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._gate.leave(self)
+
+
+class FreshLock:
+    """A thread lock that is free in a forked child, whoever held it: of what both may use."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a finalizer may come while its thread holds it
+        FORKS.register(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+    def forked(self, *, quiet: bool) -> None:
+        """See `Inherited`; the thread that forks holds none, as none is held over foreign code."""
+        del quiet
+        self._lock = threading.RLock()
+
+
+class HandleLock:
+    """A thread lock of an open handle: in a forked child it is never waited for.
+
+    Whoever held it at the fork is not there to release it.
+
+    Args:
+        reentrant: The thread that holds it may take it again.
+    """
+
+    __slots__ = ("__weakref__", "_generation", "_lock")
+
+    def __init__(self, *, reentrant: bool = False) -> None:
+        self._lock = threading.RLock() if reentrant else threading.Lock()
+        self._generation = FORKS.generation
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as a lock of Python
+        """Take it; return whether that was possible in time.
+
+        Raises:
+            ForkedStore: It is held, and was made before this process was forked.
+        """
+        if self._lock.acquire(blocking=False):
+            return True
+        FORKS.check_handle(self._generation)
+        return blocking and self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        """Give it back."""
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            FORKS.check_handle(self._generation)
+            self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+
+FORKS = ForkGate()
+"""The gate of this process."""
+
+os.register_at_fork(
+    before=FORKS.before,
+    after_in_parent=FORKS.after_in_parent,
+    after_in_child=FORKS.after_in_child,
+)

@@ -1,0 +1,571 @@
+"""Forks, threads and processes: what was acknowledged is there, whoever forked, closed or died."""
+
+from __future__ import annotations
+
+import ctypes
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pytest
+
+from forks_tried import TRIED
+from fornix import Item, Memory
+from fornix.compaction import CompactionPlan
+from fornix.embed import Vectors, open_embedder
+from fornix.errors import ForkedStore, Unusable
+from fornix.sets.admission import Candidate, Verdict, admission_rule
+from fornix.store.sqlite import SqliteStore
+from fornix.values import forks
+from fornix.values.forks import FORKS, HandleLock
+from scale import COUNTS
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+HERE = Path(__file__).parent
+
+LIMIT_S = 120
+"""How long a test waits for other processes."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "app.db"
+
+
+def opened(path: Path) -> Memory:
+    return Memory.open(path, embedder="words", durability="normal")
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Do *work* in a forked child; return 0, or what tells what went wrong in it."""
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            work()
+            code = 0
+        except ForkedStore:
+            code = 7
+        except BaseException:  # noqa: BLE001 - the edge of a process: it answers by its exit code
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def add_in_child(path: Path, text: str) -> Callable[[], None]:
+    def work() -> None:
+        with opened(path) as memory:
+            memory.key("ada").add(text)
+
+    return work
+
+
+def check(path: Path, acknowledged: set[str]) -> None:
+    """Assert that every item is there whose id was told, and that the file is sound."""
+    with opened(path) as memory:
+        keys = list(memory.keys())
+        found = {item.id for key in keys for item in memory.key(key).list()}
+        assert acknowledged <= found, f"lost: {sorted(acknowledged - found)}"
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []
+
+
+def texts(path: Path) -> list[str | None]:
+    with opened(path) as memory:
+        assert isinstance(memory.store, SqliteStore)
+        assert memory.store.problems() == []
+        return [item.text for item in memory.key("ada").list()]
+
+
+# --- at random -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_lost_whatever_forks_closes_and_dies(tmp_path: Path) -> None:
+    """Trials of fork_worker.py: every process says what it was acknowledged, and all is there."""
+    command = [sys.executable, str(HERE / "fork_worker.py")]
+    acknowledged = 0
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        for seed in range(COUNTS.forks):
+            place = tmp_path / str(seed)
+            place.mkdir()
+            worker.stdin.write(f"{place}/app.db {seed}\n".encode())
+            worker.stdin.flush()
+            told = json.loads(worker.stdout.readline())
+            said = [line.split(" ", 1) for line in told["said"]]
+            errors = [json.loads(words) for kind, words in said if kind == "error"]
+            assert not errors, f"seed {seed}: {errors[0]}"
+            assert not told["hung"], f"seed {seed}"
+            ids = {words for kind, words in said if kind == "ack"}
+            check(place / "app.db", ids)
+            acknowledged += len(ids)
+            shutil.rmtree(place)
+        worker.stdin.close()
+    assert acknowledged > COUNTS.forks
+
+
+# --- one order of events each --------------------------------------------------------------------
+
+
+def test_the_parent_closes_first(path: Path) -> None:
+    """The child opens its own before the parent closes, and writes after; it is killed then."""
+    closed_read, closed_write = os.pipe()
+    opened_read, opened_write = os.pipe()
+    memory = opened(path)
+    memory.key("ada").add("before")
+    child = os.fork()
+    if child == 0:
+        try:
+            own = opened(path)
+            own.key("ada").add("1")
+            os.write(opened_write, b".")
+            os.read(closed_read, 1)
+            own.key("ada").add("2")
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.read(opened_read, 1)
+    memory.close()
+    os.write(closed_write, b".")
+    os.waitpid(child, 0)
+    for end in (closed_read, closed_write, opened_read, opened_write):
+        os.close(end)
+    assert texts(path) == ["before", "1", "2"]
+
+
+def read_once(path: Path) -> None:
+    with path.open("rb"):
+        pass
+
+
+def copy_all(path: Path) -> None:
+    for place in list(path.parent.glob("app.db*")):
+        if place.is_file():
+            shutil.copy(place, path.parent / f"copy of {place.name}")
+
+
+def open_with_sqlite3(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM item").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("look", [read_once, copy_all, open_with_sqlite3])
+def test_other_code_opens_the_files(path: Path, look: Callable[[Path], None]) -> None:
+    """Closing any descriptor of a file drops a process's POSIX locks: others close meanwhile."""
+    looked, closed = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            memory = opened(path)
+            memory.key("ada").add("1")
+            look(path)
+            os.write(looked[1], b".")
+            os.read(closed[0], 1)
+            memory.key("ada").add("3")
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.close(looked[1])
+    assert os.read(looked[0], 1) == b"."
+    add_in_child(path, "2")()
+    os.write(closed[1], b".")
+    os.waitpid(child, 0)
+    for end in (looked[0], *closed):
+        os.close(end)
+    assert texts(path) == ["1", "2", "3"]
+
+
+def test_a_log_that_was_taken_away_is_not_written(path: Path) -> None:
+    """What is written into a deleted write-ahead log would be lost without a word."""
+    memory = opened(path)
+    memory.key("ada").add("1")
+    Path(f"{path}-wal").unlink()
+    with pytest.raises(Unusable, match="was deleted or replaced"):
+        memory.key("ada").add("2")
+    memory.close()
+
+
+def test_a_fork_waits_for_who_is_inside(path: Path) -> None:
+    """A thread is in the middle of a transaction: the fork comes after its commit."""
+    inside = threading.Event()
+    with opened(path) as memory:
+        store = memory.store
+        assert isinstance(store, SqliteStore)
+        memory.key("ada").add("before")
+
+        def write() -> None:
+            with store._writing() as db:
+                db.execute("INSERT INTO note (name, text) VALUES ('x', 'y')")
+                inside.set()
+                while not FORKS._forking:
+                    time.sleep(0.001)  # noqa: TID251 - until a fork waits for this thread
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        assert inside.wait(LIMIT_S)
+        assert in_child(add_in_child(path, "child")) == 0
+        thread.join(LIMIT_S)
+        assert store.note("x") == "y"
+        memory.key("ada").add("after")
+    assert texts(path) == ["before", "child", "after"]
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["another thread", "the thread itself"])
+def test_a_fork_that_cannot_wait_any_longer(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, own: bool
+) -> None:
+    """The child can neither trust nor free SQLite's locks: it opens nothing, and harms nothing."""
+    monkeypatch.setattr(forks, "FORK_WAIT_S", 0.0)
+    inside, forked = threading.Event(), threading.Event()
+    codes: list[int] = []
+    with opened(path) as memory:
+        store = memory.store
+        assert isinstance(store, SqliteStore)
+
+        def write() -> None:
+            with store._writing() as db:
+                db.execute("INSERT INTO note (name, text) VALUES ('x', 'y')")
+                inside.set()
+                if own:
+                    codes.append(in_child(add_in_child(path, "child")))
+                else:
+                    assert forked.wait(LIMIT_S)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        assert inside.wait(LIMIT_S)
+        if not own:
+            codes.append(in_child(add_in_child(path, "child")))
+        forked.set()
+        thread.join(LIMIT_S)
+        assert codes == [7]
+        assert store.note("x") == "y"
+        memory.key("ada").add("after")
+    assert texts(path) == ["after"]
+
+
+def test_a_child_that_leaves_its_parents_transaction_commits_nothing(path: Path) -> None:
+    """The block ends in both processes; only the parent's is a commit."""
+    with opened(path) as memory:
+        store = memory.store
+        assert isinstance(store, SqliteStore)
+        parent = os.getpid()
+        try:
+            with store._writing() as db:
+                db.execute("INSERT INTO note (name, text) VALUES ('x', 'y')")
+                child = os.fork()
+        except BaseException as error:
+            if os.getpid() != parent:
+                os._exit(7 if isinstance(error, ForkedStore) else 99)
+            raise
+        if os.getpid() != parent:
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert store.note("x") == "y"
+        assert store.problems() == []
+
+
+def test_a_fork_that_python_does_not_see(path: Path) -> None:
+    """No hook runs, as in a program in C that embeds Python: the first use in the child tells."""
+
+    def parent() -> None:
+        memory = opened(path)
+        ada = memory.key("ada")
+        ada.add("before")
+        child = ctypes.PyDLL(None).fork()
+        if child == 0:
+            os._exit(unseen(path, memory))
+        assert os.waitpid(child, 0)[1] == 0
+        ada.add("after")
+        memory.close()
+
+    assert in_child(parent) == 0
+    assert texts(path) == ["before", "child", "after"]
+
+
+def unseen(path: Path, inherited: Memory) -> int:
+    ada = inherited.key("ada")
+    for number, call in enumerate([lambda: ada.add("never"), ada.list, lambda: ada.search("be")]):
+        try:
+            call()
+        except ForkedStore:
+            continue
+        return number + 1
+    inherited.close()
+    add_in_child(path, "child")()
+    return 0
+
+
+@pytest.mark.parametrize("kind", [forks._here, forks._SameProcess])
+def test_a_process_knows_that_it_is_a_child(kind: Callable[[], Any]) -> None:
+    """By a page that the kernel wipes, or by its number."""
+    here = kind()
+    assert here[0]
+    child = ctypes.PyDLL(None).fork()
+    if child == 0:
+        os._exit(bool(here[0]))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+class Forking:
+    """An embedder, a clock and a strategy that fork, once each."""
+
+    name, dimensions, instant = "forking", 4, True
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.codes = path, dict[str, int]()
+
+    def fork(self, where: str) -> None:
+        if where not in self.codes:
+            self.codes[where] = 99
+            self.codes[where] = in_child(add_in_child(self.path, where))
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.fork("embedder")
+        return np.full((len(texts), 4), 0.5, dtype=np.float32)
+
+
+RULE_FORKS: list[Forking] = []
+
+
+@admission_rule
+def forking_rule(item: Item, candidate: Candidate) -> Verdict:
+    """Accept, after a fork."""
+    RULE_FORKS[-1].fork("rule")
+    return Verdict("accept")
+
+
+def test_a_fork_in_what_the_user_gave(path: Path) -> None:
+    """No code of the user's runs inside SQLite: a child that is forked there can open its own."""
+    other = path.with_name("other.db")
+    forking = Forking(other)
+    add_in_child(other, "first")()
+
+    def clock() -> datetime:
+        forking.fork("clock")
+        return datetime.now(UTC)
+
+    def strategy(items: Sequence[Item], _tokens: int | None) -> CompactionPlan:
+        forking.fork("compaction")
+        return CompactionPlan(retire=[str(items[0].id)])
+
+    RULE_FORKS.append(forking)
+    with Memory.open(path, embedder=forking, clock=clock, admission=[forking_rule]) as memory:
+        full = memory.key("ada").set("few", capacity=2, compaction=strategy, execution="sync")
+        for number in range(4):
+            full.add(f"item {number}")
+        memory.key("ada").search("item", sets=["few"])
+    assert forking.codes == dict.fromkeys(("embedder", "clock", "rule", "compaction"), 0)
+    assert texts(other)[0] == "first"
+    assert len(texts(other)) == 1 + len(forking.codes)
+
+
+# --- what a child inherits -----------------------------------------------------------------------
+
+
+def test_a_child_has_none_of_its_parents_files_open(path: Path) -> None:
+    """Neither the database nor a lock: nothing that its parent's death would not free."""
+    with opened(path) as memory:
+        memory.key("ada").add("x")
+        memory.key("ada").search("x")
+
+        def look() -> None:
+            listing = Path("/proc/self/fd")
+            links = [str(entry.readlink()) for entry in listing.iterdir() if entry.exists()]
+            assert not [link for link in links if link.startswith(str(path))]
+
+        assert in_child(look) == 0
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_nobody_waits_for_a_thread_that_is_not_there(*, reentrant: bool) -> None:
+    """A lock of an inherited handle that another thread held is told as that, not waited for."""
+    lock = HandleLock(reentrant=reentrant)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            assert done.wait(LIMIT_S)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(LIMIT_S)
+    assert in_child(lock.__enter__) == 7
+    assert in_child(lock.acquire) == 7
+    assert not lock.acquire(blocking=False)
+    done.set()
+    thread.join(LIMIT_S)
+    assert lock.acquire()
+    lock.release()
+
+
+def test_an_embedder_of_both_serves_in_the_child(path: Path) -> None:
+    """Bundled embedders are there once per process; a lock that was held does not stay so."""
+    embedder = open_embedder("static")
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with embedder._lock:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - of `Static`
+            held.set()
+            assert done.wait(LIMIT_S)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(LIMIT_S)
+
+    def work() -> None:
+        with Memory.open(path, durability="normal", embedder=embedder) as memory:
+            memory.key("ada").add("a seat by the window")
+            assert len(memory.key("ada").search("chair")) == 1
+
+    try:
+        assert in_child(work) == 0
+    finally:
+        done.set()
+        thread.join(LIMIT_S)
+
+
+# --- pools and servers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"][: COUNTS.fork_kinds])
+def test_process_pools(path: Path, method: str) -> None:
+    """A process with a memory and a thread that writes has a pool do jobs, and closes first."""
+    command = [sys.executable, str(HERE / "pool_worker.py")]
+    found = subprocess.run(
+        [*command, str(path), method, str(COUNTS.fork_jobs)],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=LIMIT_S,
+    )
+    done = set(json.loads(found.stdout))
+    assert {f"job-{number}" for number in range(COUNTS.fork_jobs)} < done
+    check(path, done)
+
+
+def gunicorn(path: Path, *options: str) -> set[str]:
+    """Workers are replaced after some requests, and one is killed: what was answered is there."""
+    command = [sys.executable, "-m", "gunicorn", "-w", "2", "-b", "127.0.0.1:0", "served_app:wsgi"]
+    command += ["--no-control-socket", "--max-requests", "10", *options]
+    with subprocess.Popen(
+        command, cwd=path.parent, env=served_env(path), stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        port = port_of(server.stderr)
+        drain = threading.Thread(target=server.stderr.read)
+        drain.start()
+        done: set[str] = set()
+        killed = False
+        try:
+            for number in range(COUNTS.fork_jobs):
+                answer = ask(port, f"job-{number}")
+                if answer is None:  # the worker was replaced, or killed, as it came
+                    continue
+                done.add(answer[0])
+                if number >= COUNTS.fork_jobs // 3 and not killed:
+                    os.kill(answer[1], signal.SIGKILL)
+                    killed = True
+        finally:
+            server.terminate()
+            server.wait(LIMIT_S)
+            drain.join(LIMIT_S)
+    assert killed
+    assert len(done) > COUNTS.fork_jobs // 2
+    return done
+
+
+def served_env(path: Path) -> dict[str, str]:
+    return {**os.environ, "FORNIX_TEST_STORE": str(path), "PYTHONPATH": str(HERE)}
+
+
+def port_of(lines: IO[str]) -> int:
+    for line in lines:
+        found = re.search(r"Listening at: http://127\.0\.0\.1:(\d+)", line)
+        if found:
+            return int(found[1])
+    pytest.fail("gunicorn did not come up")
+
+
+def ask(port: int, item: str) -> tuple[str, int] | None:
+    """Return what the application answers; None: it did not, and may have done it or not."""
+    server = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+    with closing(server), suppress(OSError, http.client.HTTPException):
+        server.request("POST", f"/{item}")
+        answer = server.getresponse()
+        assert answer.status == 200
+        done, process = answer.read().decode().split()
+        return done, int(process)
+    return None
+
+
+SENT = """
+import json, sys
+import served_app
+sent = [served_app.app.send_task("remember", (number,)) for number in range(int(sys.argv[1]))]
+print(json.dumps([result.get(timeout=100, interval=0.02) for result in sent]))
+"""
+
+
+def celery(path: Path) -> set[str]:
+    """The prefork pool replaces its processes as it works; the program that sends has a memory."""
+    broker = path.parent / "broker"
+    for name in ("queue", "results", "control"):
+        (broker / name).mkdir(parents=True)
+    env = {**served_env(path), "FORNIX_TEST_BROKER": str(broker)}
+    command = [sys.executable, "-m", "celery", "-A", "served_app", "worker", "--pool", "prefork"]
+    command += ["--concurrency", "2", "--max-tasks-per-child", "5", "--loglevel", "error"]
+    command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    with (
+        (path.parent / "log").open("wb") as log,
+        subprocess.Popen(command, cwd=path.parent, env=env, stdout=log, stderr=log) as worker,
+    ):
+        try:
+            found = subprocess.run(
+                [sys.executable, "-c", SENT, str(COUNTS.fork_jobs)],
+                stdout=subprocess.PIPE,
+                check=True,
+                env=env,
+                timeout=LIMIT_S,
+            )
+        finally:
+            worker.terminate()
+            worker.wait(LIMIT_S)
+    done = json.loads(found.stdout)
+    assert {item for item, _ in done} == {f"task-{number}" for number in range(COUNTS.fork_jobs)}
+    assert len({process for _, process in done}) > (COUNTS.fork_jobs - 1) // 10
+    return {item for item, _ in done}
+
+
+SERVERS: dict[str, Callable[[Path], set[str]]] = {
+    "gunicorn --preload": lambda path: gunicorn(path, "--preload"),
+    "gunicorn": gunicorn,
+    "celery": celery,
+}
+
+
+@pytest.mark.parametrize("server", [*SERVERS][: COUNTS.fork_kinds])
+def test_servers(path: Path, server: str) -> None:
+    """What processes of a server were acknowledged is there, whenever they came and went."""
+    check(path, SERVERS[server](path))
+
+
+def test_what_the_page_says_was_tried() -> None:
+    """Each row of its table is a test of this file."""
+    assert all(callable(globals()[row.test]) for row in TRIED)
