@@ -20,6 +20,7 @@ from fornix.agents.windows import Stream
 from fornix.llm import Unfit
 from fornix.store.sqlite import SqliteStore
 from layers_worker import crash
+from waiting import LIMIT_S
 
 TOOL = "tool"
 CALLS = ("model", TOOL, "model", "model")
@@ -81,7 +82,7 @@ def expected(prompts: int) -> list[str]:
 
 def main(path: str, ledger: str, first: int, count: int) -> None:
     world = World(ledger)
-    with Memory.open(path, embedder="words", wait_s=60) as memory:
+    with Memory.open(path, embedder="words", wait_s=LIMIT_S) as memory:
         window = Stream(None, memory=memory.key("ada"))
         agent = Manifold(world.model, {TOOL: world.book}, window, decoder=decode)
         for n in range(first, first + count):

@@ -28,6 +28,7 @@ from fornix.agents.chat import (
 )
 from fornix.agents.layers import AgentMemory, ShortTermMemory
 from layers_worker import crash
+from waiting import LIMIT_S
 
 MESSAGES = ["My name is bob, please tell me a joke", "What's my name?", "And mine?"]
 ANSWER = "Sure thing, Bob!"
@@ -116,7 +117,7 @@ async def main(path: str, first: int, count: int, *named: str) -> None:
         killed_at(f"model:{asked}")
         return ANSWER
 
-    with Memory.open(path, embedder="words", wait_s=60) as memory:
+    with Memory.open(path, embedder="words", wait_s=LIMIT_S) as memory:
         joy, user = await table(ScriptedChat(answer), memory=memory)
         if "mailed" in named:
             await joy.bind(Mailing).build()

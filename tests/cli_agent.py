@@ -1,7 +1,9 @@
 """Agents for the tests of the command line: imported by name, run in processes that are killed."""
 
 import json
+import os
 import threading
+from pathlib import Path
 
 from fornix import Agent, Event, InputEvent, OutputEvent, action
 
@@ -39,13 +41,20 @@ class Next(Counter):
     on_failed = "next"
 
 
+HELD = "FORNIX_TEST_HELD"
+"""Names a number and a file: while it is there, inputs from that number on are not done."""
+
+
 class Slow(Agent):
     """Waits in each action, so that a kill finds it at work."""
 
     @action(InputEvent)
     def wait(self, event, ctx):
         """Count, after a while."""
-        threading.Event().wait(0.002)
+        threading.Event().wait(0.002)  # to be killed in
+        first, _, file = os.environ.get(HELD, "").partition(":")
+        while file and event.input >= int(first) and Path(file).exists():
+            threading.Event().wait(0.002)  # until it is let on
         ctx.short_term_memory.append("seen", event.input)
         ctx.send_event(OutputEvent(event.input))
 

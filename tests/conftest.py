@@ -18,6 +18,7 @@ from doors import Clock, Letters
 from fornix import KeyMemory, Memory
 from fornix.embed import Embedder
 from scale import COUNTS, SCALE
+from waiting import LIMIT_S
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
@@ -121,13 +122,13 @@ def memory(
     embedder: Embedder | str,
 ) -> Iterator[Memory]:
     url = ":memory:" if request.param == "ram" else tmp_path / "app.db"
-    with Memory.open(url, embedder=embedder, clock=clock) as memory:
+    with Memory.open(url, embedder=embedder, clock=clock, wait_s=LIMIT_S) as memory:
         yield memory
 
 
 @pytest.fixture
 def ram(clock: Callable[[], datetime], embedder: Embedder | str) -> Iterator[Memory]:
-    with Memory.open(embedder=embedder, clock=clock) as memory:
+    with Memory.open(embedder=embedder, clock=clock, wait_s=LIMIT_S) as memory:
         yield memory
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from fornix import Memory
 from layers_worker import crash
+from waiting import LIMIT_S
 
 EVERY = 3
 """Turns after which what is old is summed up."""
@@ -38,7 +39,7 @@ def turn(name: str, n: int) -> list[dict[str, Any]]:
 
 
 def main(path: str, name: str, first: int, count: int) -> None:
-    with Memory.open(path, embedder="words", wait_s=60) as memory:
+    with Memory.open(path, embedder="words", wait_s=LIMIT_S) as memory:
         talk = memory.key("ada").conversation("talk")
         for n in range(first, first + count):
             talk.add(turn(name, n))

@@ -13,6 +13,7 @@ from itertools import count
 from fornix import Memory
 from fornix.agents.windows import Hierarchical, Observation, Reflection, Reply
 from fornix.text.messages import Message
+from waiting import LIMIT_S
 
 
 def seen(observations):
@@ -28,7 +29,7 @@ def window_of(memory):
 
 def main(url, name, most="0"):
     """Commit observations of importance 1/4."""
-    with Memory.open(url, embedder="words", durability="normal", wait_s=60) as memory:
+    with Memory.open(url, embedder="words", durability="normal", wait_s=LIMIT_S) as memory:
         window = window_of(memory)
         for number in range(int(most)) if int(most) else count():
             reply = Reply(Message("r", "assistant"), importance=0.25)

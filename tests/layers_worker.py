@@ -24,6 +24,7 @@ from fornix.agents.layers import (
 )
 from fornix.store.sqlite import SqliteStore
 from fornix.store.sqlite.items import Changes
+from waiting import LIMIT_S
 
 STEPS = {"commit": (SqliteStore, "commit"), "item": (Changes, "_insert")}
 
@@ -80,7 +81,7 @@ def crash(spec: str, steps: Mapping[str, tuple[Any, str]] = STEPS) -> None:
 
 
 async def main(path: str, first: int, count: int) -> None:
-    with Memory.open(path, embedder="words", wait_s=60) as memory:
+    with Memory.open(path, embedder="words", wait_s=LIMIT_S) as memory:
         hybrid = layers(memory)
         for n in range(first, first + count):
             await hybrid.write(AgentMemoryFragment(topic(n), memory_id=n))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 from fornix import Item
 from fornix.sets.admission import Candidate, Verdict, admission_rule
+from waiting import wait_until
 
 ASKED: list[str | None] = []
 
@@ -28,11 +28,7 @@ def meets(item: Item, candidate: Candidate) -> Verdict:
     """Accept, once as many processes as the metadata say have looked for duplicates of the item."""
     place, of = Path(str(item.metadata["at"])), item.metadata["of"]
     (place / f"{os.getpid()}").touch()
-    end = time.monotonic() + 60
-    while len(list(place.iterdir())) < of:
-        if time.monotonic() > end:
-            raise TimeoutError
-        time.sleep(0.002)  # noqa: TID251 - a contention test waits, bounded
+    wait_until(lambda: len(list(place.iterdir())) >= of)
     return Verdict("accept")
 
 

@@ -17,7 +17,6 @@ import secrets
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -38,6 +37,7 @@ from fornix.runs.run import RunRecorder
 from fornix.store.sqlite import SqliteStore
 from fornix.store.sqlite.apply import Transaction
 from fornix.store.sqlite.inputs import Intake
+from waiting import LIMIT_S, wait_until
 
 EMBEDDER = "words"
 CONSUMER = "mailer"
@@ -47,13 +47,6 @@ MAILBOX = "the mailbox"
 def fresh() -> str:
     """Return a token that nobody draws twice."""
     return f"~{secrets.token_hex(6)}"
-
-
-def wait_for(file: Path, *, wait_s: float = 60) -> None:
-    """Wait until a file exists."""
-    deadline = time.monotonic() + wait_s
-    while not file.exists() and time.monotonic() < deadline:
-        time.sleep(0.001)  # noqa: TID251 - to be killed in
 
 
 # --- the world ----------------------------------------------------------------------------------
@@ -272,7 +265,7 @@ def die() -> None:
 def hold(file: Path) -> None:
     """Stay until a file exists."""
     say("held")
-    wait_for(file)
+    wait_until(file.exists)
 
 
 def lose() -> NoReturn:
@@ -390,7 +383,7 @@ def main() -> None:
     say("up")
     world = Path(orders["world"])
     with (
-        Memory.open(orders["db"], embedder=EMBEDDER, wait_s=30) as memory,
+        Memory.open(orders["db"], embedder=EMBEDDER, wait_s=LIMIT_S) as memory,
         runners(memory, world) as by_name,
     ):
         for runner in by_name.values():

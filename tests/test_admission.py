@@ -60,6 +60,7 @@ from fornix.store import Retire, Scope, SetRef
 from fornix.store.scope import HIDDEN
 from fornix.transfer import Load, Selection, Source, export_lines
 from rules_of_tests import ASKED, broken, meets, mute, no_weather
+from waiting import LIMIT_S
 
 TEXTS = json.loads(
     (Path(__file__).parent / "data" / "admission.json").read_text(encoding="utf-8").replace("~", "")
@@ -249,7 +250,7 @@ def test_agreement_is_symmetric_and_holds_of_a_text_and_itself(tokens: list[str]
     assert agree(text, other) == agree(other, text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.text("ab cA", max_size=6), max_size=12), st.booleans())
 def test_a_set_with_exact_holds_each_text_once(texts: list[str], together: bool):
     """Whether items come one by one or in one call; the ids say where each text is."""
@@ -264,7 +265,7 @@ def test_a_set_with_exact_holds_each_text_once(texts: list[str], together: bool)
         assert len(facts) == len(set(said) - {""}) + said.count("")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(1, 9), max_size=6), max_size=20),
     st.lists(st.integers(1, 9), unique=True, max_size=6),
@@ -336,7 +337,7 @@ def test_processes_that_add_the_same_at_once_make_one_item(tmp_path: Path, rule:
             )
             for _ in range(processes)
         ]
-        told = [child.communicate(timeout=120)[0].split() for child in children]
+        told = [child.communicate(timeout=LIMIT_S)[0].split() for child in children]
         assert all(child.returncode == 0 for child in children)
         assert len(told[0]) == count
         assert told[0] == told[1] == told[2]
@@ -349,14 +350,14 @@ def test_threads_that_add_the_same_at_once_make_one_item(memory: Memory):
     gate = threading.Barrier(6)
 
     def work() -> None:
-        gate.wait(30)
+        gate.wait(LIMIT_S)
         told.append([facts.add(f"fact {n}") for n in range(10)])
 
     threads = [threading.Thread(target=work) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(LIMIT_S)
     assert len(told) == 6
     assert all(ids == told[0] for ids in told)
     assert len(facts) == 10
@@ -558,7 +559,7 @@ def test_most_injections_are_held(memory: Memory):
     assert found.count("quarantine") >= 46
 
 
-@settings(max_examples=200, deadline=500)
+@settings(max_examples=200)
 @given(st.text(max_size=300))
 def test_no_text_upsets_the_rules(text: str):
     with Memory.open(":memory:", embedder="words") as memory:

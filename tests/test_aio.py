@@ -41,6 +41,7 @@ from fornix.memory.aio import (
     AsyncMemoryObject,
     AsyncMemorySet,
 )
+from waiting import LIMIT_S
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ def wait_for_threads() -> None:
     """Wait, bounded, for the threads of memories that were closed."""
     for thread in threading.enumerate():
         if thread.name.startswith("fornix"):
-            thread.join(30)
+            thread.join(LIMIT_S)
 
 
 def public(kind: type) -> set[str]:

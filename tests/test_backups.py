@@ -14,9 +14,7 @@ from fornix import Memory
 from fornix.cli.app import fornix
 from fornix.errors import StoreBusy, Unavailable
 from fornix.store.sqlite import SqliteStore
-
-LIMIT_S = 30
-"""How long a test waits for another process."""
+from waiting import LIMIT_S
 
 
 @pytest.fixture

@@ -51,10 +51,10 @@ from fornix.errors import (
 from fornix.testing.chat_server import ChatReply, ChatServer
 from pages import ROOT
 from scale import COUNTS
+from waiting import LIMIT_S
 
 WORKER = Path(__file__).with_name("chat_worker.py")
 PROGRAM = ROOT / "examples" / "04_agents_with_memory" / "program.py"
-LIMIT_S = 60
 KILLS = max(8, COUNTS.kills * 5 // 12)
 
 FIRST, SECOND = MESSAGES[:2]

@@ -18,6 +18,7 @@ from fornix import Memory
 from fornix.sets.admission import Size
 from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
 from test_cli import Shell, process
+from waiting import LIMIT_S
 
 STATIC = ("--embedder", "static")
 FAILING = ChatReply(status=400, error={"message": "no"})
@@ -122,7 +123,7 @@ def test_two_chats_that_answer_one_request_keep_one_answer(shell: Shell) -> None
     numbers = iter(("one", "two"))
 
     def reply(_: ChatAsked) -> ChatReply:
-        both.wait(60)
+        both.wait(LIMIT_S)
         return ChatReply(next(numbers))
 
     with ChatServer(reply) as server, ExitStack() as stack:
@@ -132,7 +133,7 @@ def test_two_chats_that_answer_one_request_keep_one_answer(shell: Shell) -> None
             child.stdin.write(b"/again\n")
             child.stdin.close()
             child.stdin = None
-        outs = [child.communicate(timeout=60) for child in chats]
+        outs = [child.communicate(timeout=LIMIT_S) for child in chats]
     assert [child.returncode for child in chats] == [0, 0], [e for _, e in outs]
     (request, answer) = kept(shell)
     assert request == ("user", "Who is first?")
@@ -243,7 +244,7 @@ def test_an_answer_that_is_stopped_or_killed_loses_no_request(shell: Shell, how:
         assert kept(shell) == [("user", "one")]
         child.send_signal(how)
         try:
-            out, err = child.communicate(b"" if how == signal.SIGKILL else b"\n", timeout=60)
+            out, err = child.communicate(b"" if how == signal.SIGKILL else b"\n", timeout=LIMIT_S)
         finally:
             child.kill()
         assert b"Traceback" not in err
@@ -286,7 +287,7 @@ def test_ctrl_c_at_the_prompt_drops_the_line_and_the_chat_goes_on(shell: Shell) 
         until(b"memory holds nothing")
         until(b"> ")
         os.write(own, b"\x04")
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=LIMIT_S)
     finally:
         child.kill()
         os.close(own)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from cli_agent import Counter
+from cli_agent import HELD, Counter
 from fornix import LocalRunner, Memory, Retain
 from fornix.cli import fornix
 from test_cli import Shell, process, run
+from waiting import LIMIT_S, wait_until
 
 HERE = Path(__file__).parent
 AGENT = f"{HERE / 'cli_agent.py'}:"
@@ -112,7 +114,7 @@ def test_inputs_come_through_a_pipe(tmp_path):
             child.stdin.flush()
             assert json.loads(child.stdout.readline())["number"] == number - 1
         child.stdin.close()
-        assert child.wait(timeout=30) == 0
+        assert child.wait(timeout=LIMIT_S) == 0
     code, out, _ = run("run", f"{AGENT}Counter", "-i", "-", db=db, stdin="".join(lines).encode())
     assert (code, b"2 done before" in out) == (0, True)
 
@@ -233,23 +235,40 @@ MANY = 600
 KEYS = 7
 
 
+@contextmanager
+def held(folder):
+    """While a file is there, later inputs are not done: a kill never comes too late."""
+    file = folder / "hold"
+    file.touch()
+    yield file, os.environ | {HELD: f"{MANY // 2}:{file}"}
+
+
+def has_taken_signals(process_id):
+    """Whether no signal waits for a process, or it has ended."""
+    try:
+        status = Path(f"/proc/{process_id}/status").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return True
+    return not re.search(r"(SigPnd|ShdPnd):\s*0*[1-9a-f]", status)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_ended_goes_on(tmp_path, how):
     """Ctrl-C or kill -9 in the middle, then the same command: every input ran once, in order."""
     db = tmp_path / "app.db"
     file = write(tmp_path, *inputs(*((f"k{n % KEYS}", n) for n in range(MANY))))
     words = ("run", f"{AGENT}Slow", "-i", file, *WORDS)
-    with process(*words, "--json", db=db) as child:
+    with held(tmp_path) as (hold, env), process(*words, "--json", db=db, env=env) as child:
         assert child.stdout is not None
         for _ in range(MANY // 4):
             child.stdout.readline()
         child.send_signal(how)
-        began = time.monotonic()
+        wait_until(lambda: has_taken_signals(child.pid))
+        hold.unlink()
         try:
-            _, err = child.communicate(timeout=30)
+            _, err = child.communicate(timeout=LIMIT_S)
         finally:
             child.kill()
-    assert time.monotonic() - began < 5
     if how == signal.SIGINT:
         assert child.returncode == 130
         assert "was run up to line" in err.decode()
@@ -270,11 +289,12 @@ def test_recover_takes_up_what_a_kill_left(tmp_path):
     """Without the inputs at hand, what was accepted is finished; then there is nothing to do."""
     db = tmp_path / "app.db"
     file = write(tmp_path, *inputs(*((f"k{n % KEYS}", n) for n in range(MANY))))
-    with process("run", f"{AGENT}Slow", "-i", file, "--json", *WORDS, db=db) as child:
+    words = ("run", f"{AGENT}Slow", "-i", file, "--json", *WORDS)
+    with held(tmp_path) as (_, env), process(*words, db=db, env=env) as child:
         assert child.stdout is not None
         child.stdout.readline()
         child.kill()
-        child.communicate(timeout=30)
+        child.communicate(timeout=LIMIT_S)
     code, out, _ = run("recover", f"{AGENT}Slow", "--json", db=db)
     assert code == 0
     told = json.loads(out)
@@ -302,27 +322,27 @@ def test_serve_works_on_the_inbox_until_it_is_told_to_stop(tmp_path):
         assert json.loads(child.stdout.readline())["output"] == {"count": 4}
         child.stdin = None
         child.terminate()
-        _, err = child.communicate(timeout=30)
+        _, err = child.communicate(timeout=LIMIT_S)
         assert (child.returncode, b"serving" in err, b"Traceback" in err) == (0, True, False)
     with process(*words[:3], *WORDS, db=db) as child:
         assert child.stderr is not None
         child.stderr.readline()
         child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=30) == 130
+        assert child.wait(timeout=LIMIT_S) == 130
 
 
 def accept(db: Path, key: str, value: int) -> None:
     """Put an input into the inbox, and leave it to others."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from cli_agent import Counter\n"
+        "from cli_agent import HELD, Counter\n"
         "from fornix import LocalRunner, Memory\n"
         "with Memory.open(sys.argv[2]) as memory:\n"
         "    LocalRunner(Counter, memory).submit(sys.argv[3], int(sys.argv[4]))\n"
         "    import os; os._exit(0)\n"
     )
     command = [sys.executable, "-c", script, str(HERE), str(db), key, str(value)]
-    subprocess.run(command, check=True, env=os.environ, timeout=30)
+    subprocess.run(command, check=True, env=os.environ, timeout=LIMIT_S)
 
 
 # --- runs ---------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from fornix.errors import (
     StrategyFailed,
 )
 from scale import COUNTS
+from waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -232,7 +233,7 @@ def test_the_background_ends_where_the_add_would(memory: Memory) -> None:
     notes = memory.key("ada").set("n", capacity=100, compaction=Trim(n=10))
     for text in numbered(120):
         notes.add(text)
-    assert memory.settle(10)
+    assert memory.settle(LIMIT_S)
     assert texts(notes.list()) == numbered(100, 20)
 
 
@@ -240,10 +241,10 @@ def test_without_n_a_set_is_brought_to_its_low_water_mark(memory: Memory) -> Non
     """At nine tenths of its capacity it is brought down to seven tenths."""
     notes = memory.key("ada").set("n", capacity=100, compaction=Trim())
     notes.add_many(numbered(90))
-    assert memory.settle(10)
+    assert memory.settle(LIMIT_S)
     assert len(notes) == 90
     notes.add("note 90")
-    assert memory.settle(10)
+    assert memory.settle(LIMIT_S)
     assert texts(notes.list()) == numbered(70, 21)
 
 
@@ -277,7 +278,7 @@ def test_twice_full_the_one_who_adds_compacts(ram: Memory) -> None:
     notes.add_many(numbered(30))
     calls.release(1000)
     notes.add("one more")
-    assert ram.settle(10)
+    assert ram.settle(LIMIT_S)
     assert len(notes) <= 10
 
 
@@ -306,7 +307,7 @@ def test_a_failure_leaves_the_set_and_is_told(
     notes = ram.key("ada").set("n", capacity=10, compaction=plan)
     with caplog.at_level(logging.WARNING):
         notes.add_many(numbered(12))
-        assert ram.settle(10)
+        assert ram.settle(LIMIT_S)
     assert texts(notes.list()) == numbered(12)
     assert "the set is as it was: StrategyFailed" in caplog.text
 
@@ -322,7 +323,7 @@ def test_a_compactor_sees_to_what_is_left_to_it(memory: Memory) -> None:
     for text in numbered(120):
         notes.add(text)
         own.add(text)
-    assert memory.settle(10)
+    assert memory.settle(LIMIT_S)
     assert len(notes) == 120
     assert [info.ref.name for info in Compactor(memory).due()] == ["n"]
     assert Compactor(memory).run() == 2

@@ -17,6 +17,7 @@ from fornix import Memory, MemorySet, Summarize, Trim
 from fornix.errors import SetBusy
 from fornix.store.sqlite import SqliteStore
 from scale import COUNTS
+from waiting import LIMIT_S, rounds, wait_until
 
 WORKER = Path(__file__).with_name("compaction_worker.py")
 
@@ -70,7 +71,7 @@ def test_a_killed_compaction_is_done_or_not_begun(tmp_path: Path, mode: str) -> 
         victim = Victim(path, mode, "ada", next_step)
         time.sleep(chance.random() * 0.2)  # noqa: TID251 - until the kill
         done = victim.kill()
-        with Memory.open(path, embedder="words", wait_s=5) as memory:
+        with Memory.open(path, embedder="words", wait_s=LIMIT_S) as memory:
             notes = memory.key("ada").set(mode)
             found = {int(item_id[1:]) for item_id in reached(notes)}
             assert found >= set(range(done + 1))
@@ -93,7 +94,7 @@ def test_a_killed_undo_is_done_or_not_begun(tmp_path: Path) -> None:
         victim = Victim(path, "undo", "ada", step)
         time.sleep(chance.random() * 0.2)  # noqa: TID251 - until the kill
         victim.kill()
-        with Memory.open(path, embedder="words", wait_s=5) as memory:
+        with Memory.open(path, embedder="words", wait_s=LIMIT_S) as memory:
             notes = memory.key("ada").set("undo")
             open_ = [done for done in notes.compactions(limit=1000) if done.undone is None]
             assert len(open_) <= 1
@@ -125,7 +126,7 @@ def test_two_agents_and_two_compactors_are_killed(tmp_path: Path) -> None:
         for compactor in compactors:
             if compactor.process.poll() is None:
                 compactor.kill()
-        with Memory.open(path, embedder="words", wait_s=5) as memory:
+        with Memory.open(path, embedder="words", wait_s=LIMIT_S) as memory:
             found = set(reached(memory.key("shared").set("shared")))
             check_sound(memory)
         for name, last in done.items():
@@ -139,13 +140,12 @@ def test_eight_writers_add_while_compaction_runs(tmp_path: Path) -> None:
     """Every acknowledged add is found afterwards, as itself or as a source; none failed."""
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         notes = memory.key("ada").set("n", capacity=200, compaction=Summarize(n=50, limit=3))
-        ends = time.monotonic() + COUNTS.contention_s * 3
         told: list[list[str]] = [[] for _ in range(8)]
         failures: list[Exception] = []
 
         def write(place: int) -> None:
             try:
-                while time.monotonic() < ends:
+                for _ in rounds(COUNTS.contention_s * 3, least=100):
                     told[place].append(notes.add(f"writer {place} note {len(told[place])}"))
             except Exception as error:  # noqa: BLE001 - told below
                 failures.append(error)
@@ -161,7 +161,7 @@ def test_eight_writers_add_while_compaction_runs(tmp_path: Path) -> None:
         for writer in writers:
             writer.join()
         assert failures == []
-        assert memory.settle(30)
+        assert memory.settle(LIMIT_S)
         found = set(reached(notes))
         assert found == {item_id for ids in told for item_id in ids}
         assert notes.compactions(limit=1)
@@ -182,12 +182,10 @@ def test_a_watching_compactor_of_another_process(tmp_path: Path) -> None:
             try:
                 for number in range(1, 120):
                     notes.add(f"note {number}")
-                ends = time.monotonic() + 30
-                while len(notes) > 100 and time.monotonic() < ends:
-                    time.sleep(0.02)  # noqa: TID251 - for another process
+                wait_until(lambda: len(notes) <= 100)
             finally:
                 watcher.send_signal(signal.SIGTERM)
-                said, _ = watcher.communicate(timeout=30)
+                said, _ = watcher.communicate(timeout=LIMIT_S)
         assert watcher.returncode == 0
         assert said.splitlines()[-1] == b'{"compactions": 2}'
         assert [item.text for item in notes.list()] == [f"note {n}" for n in range(20, 120)]

@@ -14,6 +14,7 @@ from fornix import Item, Memory, Merge, Summarize, Trim
 from fornix.compaction import CompactionPlan
 from fornix.memory.compactor import Compactor
 from fornix.store.scope import Scope, SetRef
+from waiting import LIMIT_S
 
 SOON, LATER = START + timedelta(hours=1), START + timedelta(hours=2)
 
@@ -136,7 +137,7 @@ def test_a_set_twice_full_of_expired_items_lets_go_on(memory: Memory, clock: Clo
     """Whoever adds does not wait for a compaction that has nothing to do."""
     notes = memory.key("ada").set("n", capacity=4, compaction=Summarize(n=2))
     notes.add_many(brief(12))
-    assert memory.settle(30)
+    assert memory.settle(LIMIT_S)
     clock.now = LATER
     notes.add("lives")
     assert texts(notes.list()) == ["lives"]

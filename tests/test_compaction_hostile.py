@@ -12,11 +12,12 @@ from compacting import Clock, numbered
 from doors import texts
 from fornix import CompactionPlan, Compactor, Item, Memory, Merge, Trim
 from fornix.errors import SetBusy, SetFull, StoreClosed, StrategyFailed, Unusable
+from waiting import LIMIT_S, SHORT_S
 
 
 @pytest.fixture
 def memory() -> Iterator[Memory]:
-    with Memory.open(embedder="words", clock=Clock(), wait_s=0.2) as memory:
+    with Memory.open(embedder="words", clock=Clock(), wait_s=SHORT_S) as memory:
         yield memory
 
 
@@ -81,10 +82,10 @@ def test_whatever_a_strategy_raises_the_background_goes_on(
 
     bad = ada.set("bad", capacity=5, compaction=plan)
     bad.add_many(numbered(6))
-    assert memory.settle(10)
+    assert memory.settle(LIMIT_S)
     good = ada.set("good", capacity=5, compaction=Trim(n=2))
     good.add_many(numbered(6))
-    assert memory.settle(10)
+    assert memory.settle(LIMIT_S)
     assert (len(bad), len(good)) == (6, 4)
     assert memory.engine.compactions.worker.failures[bad._ref].tries == 1
 
@@ -119,13 +120,13 @@ def test_a_strategy_that_finds_another_store_closed_closes_nothing(memory: Memor
 
     ada = memory.key("ada")
     ada.set("n", capacity=5, compaction=plan).add_many(numbered(6))
-    assert memory.settle(10)
+    assert memory.settle(LIMIT_S)
     with pytest.raises(StrategyFailed) as caught:
         ada.set("n").compact()
     assert isinstance(caught.value.__cause__, StoreClosed)
     good = ada.set("good", capacity=5, compaction=Trim(n=2))
     good.add_many(numbered(6))
-    assert memory.settle(10)
+    assert memory.settle(LIMIT_S)
     assert len(good) == 4
 
 
@@ -135,13 +136,13 @@ def test_a_strategy_that_never_answers_holds_up_nobody_for_ever(memory: Memory) 
 
     def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
         asked.set()
-        go_on.wait(30)
+        go_on.wait(LIMIT_S)
         return first(items)
 
     notes = memory.key("ada").set("n", capacity=5, compaction=plan)
     try:
         notes.add_many(numbered(6))
-        assert asked.wait(10)
+        assert asked.wait(LIMIT_S)
         notes.add_many(numbered(5, 6))
         with pytest.raises(SetFull) as caught:
             notes.add("one more")
@@ -151,5 +152,5 @@ def test_a_strategy_that_never_answers_holds_up_nobody_for_ever(memory: Memory) 
         assert texts(notes.list()) == numbered(11)
     finally:
         go_on.set()
-    assert memory.settle(10)
+    assert memory.settle(LIMIT_S)
     notes.add("one more")

@@ -25,6 +25,7 @@ from fornix import (
     action,
 )
 from fornix.errors import InvalidPlan, RunParked, SetFull, StrategyFailed
+from waiting import LIMIT_S
 
 Plan = Callable[[Sequence[Item], int | None], CompactionPlan]
 
@@ -34,7 +35,7 @@ EXECUTIONS: list[Literal["sync", "background", "external"]] = ["sync", "backgrou
 @pytest.fixture(params=["ram", "sqlite"])
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
     path = ":memory:" if request.param == "ram" else tmp_path / "m.db"
-    with Memory.open(path, embedder="words", wait_s=30) as memory:
+    with Memory.open(path, embedder="words", wait_s=LIMIT_S) as memory:
         yield memory
 
 
@@ -100,7 +101,7 @@ def test_steps_are_repeated_until_there_is_room(
     with ada.batch() as batch:
         batch.set("n").add_many(numbered(16, start=40))
         batch.add("elsewhere")
-    assert memory.settle(wait_s=60)
+    assert memory.settle(wait_s=LIMIT_S)
     if execution == "external":
         assert Compactor(memory).run() > 0
     assert len(notes) <= 10
@@ -202,7 +203,7 @@ def test_endless_progress_has_an_end(memory: Memory) -> None:
     assert len(asked) < 250
     notes = memory.key("ada").set("short", capacity=10, compaction=shorter)
     notes.add_many(numbered(21))
-    assert memory.settle(wait_s=60)
+    assert memory.settle(wait_s=LIMIT_S)
     assert len(asked) < 300
 
 
@@ -221,4 +222,4 @@ def test_an_action_makes_room_in_steps(memory: Memory) -> None:
         notes.redefine(compaction=nothing)
         with pytest.raises(RunParked, match="retires nothing"):
             runner.handle("ada", "go")
-    assert memory.settle(wait_s=60)
+    assert memory.settle(wait_s=LIMIT_S)

@@ -15,6 +15,7 @@ from fornix.text.budget import Budget
 from fornix.text.messages import Message
 from scale import COUNTS
 from stream_worker import CAP, windows
+from waiting import LIMIT_S
 
 KILLS = max(4, COUNTS.kills // 3)
 WORKER = Path(__file__).with_name("stream_worker.py")
@@ -81,7 +82,7 @@ def committing(path, first, count, cap):
 
 def told(child):
     assert child.stdout is not None
-    output, _ = child.communicate(timeout=120)
+    output, _ = child.communicate(timeout=LIMIT_S)
     assert child.returncode == 0
     return output.split()
 

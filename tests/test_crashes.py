@@ -18,6 +18,7 @@ from fornix.embed import dequantise, quantise
 from fornix.store import Scope
 from fornix.store.sqlite import SqliteStore
 from scale import COUNTS
+from waiting import LIMIT_S
 
 WORKER = Path(__file__).with_name("crash_worker.py")
 
@@ -164,7 +165,7 @@ def test_what_was_acknowledged_survives_kill(tmp_path: Path, mode: str) -> None:
         time.sleep(chance.random() ** 2 * 0.12)  # noqa: TID251 - until the kill
         done = victim.kill()
         try:
-            with Memory.open(path, embedder=SlowEmbedder(), wait_s=5) as memory:
+            with Memory.open(path, embedder=SlowEmbedder(), wait_s=LIMIT_S) as memory:
                 next_step = check(memory.key("ada"), mode, done)
                 check_store(memory)
         finally:
@@ -181,7 +182,7 @@ def test_two_processes_are_killed_at_once(tmp_path: Path) -> None:
         victims = [Victim(path, modes[name], name, start) for name, start in steps.items()]
         time.sleep(chance.random() ** 2 * 0.12)  # noqa: TID251 - until the kill
         done = {victim.name: victim.kill() for victim in victims}
-        with Memory.open(path, embedder=SlowEmbedder(), wait_s=5) as memory:
+        with Memory.open(path, embedder=SlowEmbedder(), wait_s=LIMIT_S) as memory:
             for name in steps:
                 steps[name] = check(memory.key(name), modes[name], done[name])
             check_store(memory)
@@ -197,7 +198,7 @@ def test_what_was_pending_is_embedded_in_the_end(tmp_path: Path) -> None:
         with Memory.open(path, embedder=SlowEmbedder()) as memory:
             next_step = check(memory.key("ada"), "many", done)
     with Memory.open(path, embedder=SlowEmbedder()) as memory:
-        assert memory.settle(wait_s=60)
+        assert memory.settle(wait_s=LIMIT_S)
         assert memory.stats().pending == 0
         check_store(memory)
         hits = memory.key("ada").search(f"ada {next_step - 1}", limit=MANY)

@@ -15,6 +15,7 @@ from fornix.cli import fornix
 from fornix.cli.demo import kill_proof, sample_conversation
 from fornix.cli.demo.command import program
 from fornix.transfer import Load, Target, check
+from waiting import LIMIT_S
 
 EMBEDDER = "static"
 
@@ -64,7 +65,7 @@ def test_the_demo_runs_on_a_terminal():
             shown += block
             if not block:
                 break
-        assert child.wait(timeout=60) == 0
+        assert child.wait(timeout=LIMIT_S) == 0
     os.close(leader)
     assert b"\x1b[" in shown
     assert b"Traceback" not in shown

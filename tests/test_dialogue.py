@@ -28,9 +28,9 @@ from fornix.sets.admission import Exact, Size
 from fornix.text import Summary, tokens
 from fornix.text.messages import Message
 from scale import COUNTS
+from waiting import LIMIT_S
 
 WORKER = Path(__file__).with_name("dialogue_worker.py")
-LIMIT_S = 60
 KILLS = max(4, COUNTS.kills * 5 // 12)
 
 

@@ -181,17 +181,20 @@ def test_static_knows_no_order():
 
 
 def test_static_is_instant():
-    """Under 0.1 ms of processor for a text of thirty words, so that a commit can wait for it."""
-    embedder = open_embedder("static")
-    texts = [text for text in sentences() if 25 <= len(text.split()) <= 40][:50]
-    assert len(texts) == 50
+    """It costs a small part of what a model of layers does, so that a commit can wait for it."""
+    texts = [text for text in sentences() if 25 <= len(text.split()) <= 40][:20]
+    assert len(texts) == 20
+    assert 10 * least_spent(Static(), texts) < least_spent(MiniLm(), texts)
+
+
+def least_spent(embedder, texts):
+    """Return the processor time of the quickest of all texts, each embedded alone."""
     spent = []
-    for _ in range(5):
-        start = time.process_time()
-        for text in texts:
-            embedder.embed([text])
-        spent.append((time.process_time() - start) / len(texts))
-    assert min(spent) < 1e-4
+    for text in texts:
+        start = time.process_time()  # noqa: TID251 - two are compared on one machine, beside its load
+        embedder.embed([text])
+        spent.append(time.process_time() - start)  # noqa: TID251 - the same
+    return min(spent)
 
 
 def test_words_of_a_text_have_vectors():

@@ -50,6 +50,7 @@ from fornix.store import Batch, Clear, Commit, Create, Delete, Node, Put, Refres
 from fornix.store.ram import RamStore
 from fornix.values import wire
 from fornix.values.storable import MAX_NAME, Path, checked, moment
+from waiting import SHORT_S
 
 SCOPE = Scope("space", "ada")
 NOW = 1_000_000_000_000_000
@@ -1063,14 +1064,14 @@ def test_a_change_is_repeated_on_what_others_wrote():
 def test_a_change_that_never_gets_its_turn_says_so():
     store = Contended()
     store.times = math.inf
-    m = committed(store, wait_s=0.01).root
+    m = committed(store, wait_s=SHORT_S).root
     with pytest.raises(KeyBusy, match="'ada'"):
         m.increment("n")
     assert not m.is_exist("n")
 
 
 def test_a_change_waits_for_its_lane():
-    tree = committed(wait_s=0.01)
+    tree = committed(wait_s=SHORT_S)
     tree.lane.acquire()
     with pytest.raises(KeyBusy):
         tree.root.set("a", 1)

@@ -17,6 +17,7 @@ from fornix.embed import open_embedder
 from fornix.llm import OpenAIChat, ScriptedChat
 from fornix.text.messages import Message
 from pages import ROOT
+from waiting import LIMIT_S
 
 EXAMPLES = ROOT / "examples"
 
@@ -46,7 +47,7 @@ def ran(example: str, folder: Path, *arguments: str, program: str = "main.py") -
     """What an example prints when it is run in a process of its own."""
     command = [sys.executable, str(EXAMPLES / example / program), *arguments]
     done = subprocess.run(
-        command, cwd=folder, check=False, capture_output=True, text=True, timeout=120
+        command, cwd=folder, check=False, capture_output=True, text=True, timeout=LIMIT_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -44,12 +44,13 @@ from fornix.store import (
 )
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import ADA, NOTES, NOW, Clock, add, batch, record, write
+from waiting import LIMIT_S, SHORT_S
 
 
 @pytest.fixture(params=["ram", "disk"])
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
     place = ":memory:" if request.param == "ram" else tmp_path / "app.db"
-    with Memory.open(place, embedder="words", wait_s=0.2) as memory:
+    with Memory.open(place, embedder="words", wait_s=LIMIT_S) as memory:
         yield memory
 
 
@@ -216,8 +217,15 @@ def test_a_memory_that_is_read_only_forgets_nothing(tmp_path):
                 change()
 
 
-def test_somebody_who_runs_a_key_is_waited_for(memory):
+@pytest.mark.parametrize("url", [":memory:", "app.db"])
+def test_somebody_who_runs_a_key_is_waited_for(tmp_path, monkeypatch, url):
     """Not longer than wait_s."""
+    monkeypatch.chdir(tmp_path)
+    with Memory.open(url, embedder="words", wait_s=SHORT_S) as memory:
+        _waits_for_who_runs(memory)
+
+
+def _waits_for_who_runs(memory):
     memory.key("ada").add("a")
     lease = memory.store.lease(Scope(memory.space, "ada"), "worker")
     assert isinstance(lease, Lease)
@@ -311,7 +319,7 @@ def test_what_waits_behind_a_parked_run_is_forgotten_with_it(memory):
         receipt = memory.forget("ada")
         assert receipt.counts["runs"] == 2
         with pytest.raises(Forgotten):
-            ticket.result(5)
+            ticket.result(LIMIT_S)
         with pytest.raises(Forgotten):
             runner.handle("ada", "bad", event_id="1")
         found = runner.handle("ada", "good", event_id="3")

@@ -14,6 +14,7 @@ from fornix.store import Scope
 from fornix.store.sqlite import SqliteStore
 from planting import Planter
 from scale import COUNTS
+from waiting import LIMIT_S
 
 WORKER = Path(__file__).with_name("forgetting_worker.py")
 
@@ -61,7 +62,7 @@ class Story:
 
     def check(self, done: list[str]) -> None:
         """Assert that each key is there as it was, or gone; a second forget changes nothing."""
-        with Memory.open(self.path, embedder="words", wait_s=5) as memory:
+        with Memory.open(self.path, embedder="words", wait_s=LIMIT_S) as memory:
             assert isinstance(memory.store, SqliteStore)
             assert memory.store.problems() == []
             keys = set(memory.keys())

@@ -11,6 +11,7 @@ from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Summariz
 from fornix.store import Begin, Create, Erasure, Input, Put, Replace, Step
 from fornix.store.ram import RamStore
 from fornix.testing import ADA, NOTES, NOW, add, batch, record, write
+from waiting import LIMIT_S
 
 CANARY = "sesame-4711"
 
@@ -71,9 +72,9 @@ def test_a_runner_at_work_brings_nothing_back():
     """What it kept of the key's tree under an earlier lease is not read again."""
     with Memory.open(":memory:", embedder="words") as memory:
         with LocalRunner(Teller(), memory) as runner:
-            runner.submit("ada", CANARY).result(10)
+            runner.submit("ada", CANARY).result(LIMIT_S)
             assert memory.forget("ada").changed
-            assert runner.submit("ada", None).result(10) == (None,)
+            assert runner.submit("ada", None).result(LIMIT_S) == (None,)
         assert memory.key("ada").short_term.to_dict() == {}
 
 

@@ -17,6 +17,7 @@ from fornix.errors import RunParked
 from fornix.search.index import set_loader
 from fornix.store.sqlite import SqliteStore
 from planting import Planter
+from waiting import LIMIT_S
 
 WORKER = Path(__file__).with_name("forgetting_worker.py")
 
@@ -44,7 +45,7 @@ class Other:
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()
         assert self._line() == "closed"
-        assert self.process.wait(60) == 0
+        assert self.process.wait(LIMIT_S) == 0
 
 
 @contextmanager

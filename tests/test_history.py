@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ from fornix.testing.reads import differences, pages, reads, tree
 from fornix.transfer import Load, Selection, Source, check, export_lines, history_lines
 from fornix.values.storable import microseconds
 from scale import COUNTS
+from waiting import LIMIT_S, wait_until
 
 START = datetime(2026, 1, 5, 12, tzinfo=UTC)
 IDS = tuple("abcdef")
@@ -452,6 +452,11 @@ def test_a_history_that_was_cut_off_is_refused(tmp_path):
         assert other.store.commit_at(LAST) == 0
 
 
+def grown(log, size):
+    """Whether a log is so large."""
+    return log.exists() and log.stat().st_size >= size
+
+
 @pytest.mark.parametrize("number", range(max(2, COUNTS.kills // 12)))
 def test_an_import_of_history_that_is_killed_goes_on(tmp_path, number):
     """Whenever it is killed, the same command again leaves the same history."""
@@ -464,13 +469,9 @@ def test_an_import_of_history_that_is_killed_goes_on(tmp_path, number):
     command = [sys.executable, "-m", "fornix.cli", *words]
     log, size = tmp_path / "new.db-wal", Random(number).randrange(1_000_000)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
-        deadline = time.monotonic() + 60
-        while child.poll() is None and time.monotonic() < deadline:
-            if log.exists() and log.stat().st_size >= size:
-                child.kill()
-                break
-            time.sleep(0.001)  # noqa: TID251 - a kill has to come in the middle of another process
-        child.communicate(timeout=60)
-    subprocess.run(command, check=True, timeout=60, capture_output=True)
+        wait_until(lambda: child.poll() is not None or grown(log, size))
+        child.kill()
+        child.communicate(timeout=LIMIT_S)
+    subprocess.run(command, check=True, timeout=LIMIT_S, capture_output=True)
     with Memory.open(db, mode="ro") as other:
         assert list(history_lines(other)) == found

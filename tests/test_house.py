@@ -111,6 +111,60 @@ def test_no_test_leaves_itself_out():
     )
 
 
+LEAST_WAIT_S = 30
+WAITING = {"timeout", "timeout_s", "wait_s"}
+WAITS = {"acquire", "aresult", "join", "result", "settle", "timeout", "wait", "wait_for"}
+
+
+def test_no_wait_of_a_test_is_short():
+    """What a busy machine does not reach in time is no fault of the code.
+
+    A bound that guards against hanging is `LIMIT_S` of tests/waiting.py, or 30 seconds and more;
+    a short one is for what cannot happen, and a comment on its line says so.
+    """
+    expect_none(
+        f"{at(path, node)}: {ast.unparse(node)}: use LIMIT_S, or say on the line what cannot happen"
+        for path in [*sources("tests"), *sources("src")]
+        if path.is_relative_to(ROOT / "tests") or "testing" in path.parts
+        for node in ast.walk(tree(path))
+        if _waits_shortly(node) and not _has_comment(path, node)
+    )
+
+
+def _waits_shortly(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="Retry")):
+            return False  # its waits are pauses between tries
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="clock"))):
+            return False  # that one is moved by hand
+        case ast.Call(func=ast.Attribute(attr=name), args=args) if name in WAITS:
+            return any(map(_is_short, args)) or _has_short_keyword(node)
+        case ast.Call():
+            return _has_short_keyword(node)
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name.isupper() and name.endswith("_S") and _is_short(node.value)
+        case _:
+            return False
+
+
+def _has_short_keyword(call: ast.Call) -> bool:
+    return any(word.arg in WAITING and _is_short(word.value) for word in call.keywords)
+
+
+def _is_short(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant(value=int() | float() as seconds):
+            return 0 < seconds < LEAST_WAIT_S  # with 0, nothing is waited for
+        case _:
+            return False
+
+
+def _has_comment(path: Path, node: ast.AST) -> bool:
+    assert isinstance(node, ast.expr | ast.stmt)
+    lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return any(number in lines for number, _ in comments(path))
+
+
 def test_no_memory_was_left_in_the_repository():
     """A newcomer's `app.db` has to begin empty, so nobody's may come with the sources."""
     expect_none(name(path) for path in files() if ".db" in name(path))

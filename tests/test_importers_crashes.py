@@ -6,7 +6,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 
 import apsw
 import pytest
@@ -15,6 +14,7 @@ from fornix import Memory
 from fornix.store.sqlite import SqliteStore
 from fornix.transfer import Selection, export_lines
 from scale import COUNTS
+from waiting import LIMIT_S, wait_until
 
 RECORDS = 2000
 TIME = "2025-02-05T12:00:00Z"
@@ -97,14 +97,13 @@ def killed(db, words, size):
     log = db.with_name(f"{db.name}-wal")
     before = log.stat().st_size if log.exists() else 0
     with start(db, words) as child:
-        deadline = time.monotonic() + 60
-        while child.poll() is None:
-            assert time.monotonic() < deadline
-            if log.exists() and log.stat().st_size - before >= size:
-                child.kill()
-                break
-            time.sleep(0.001)  # noqa: TID251 - a kill has to come in the middle of another process
-        _, err = child.communicate(timeout=60)
+        wait_until(
+            lambda: (
+                child.poll() is not None or (log.exists() and log.stat().st_size - before >= size)
+            )
+        )
+        child.kill()
+        _, err = child.communicate(timeout=LIMIT_S)
     assert child.returncode in (0, -9), err
     return child.returncode == -9
 
@@ -123,7 +122,7 @@ def test_an_import_that_is_killed_goes_on(tmp_path, make):
     file = tmp_path / "file"
     words = [str(file), *make(file), "--embedder", "words", "--json"]
     with start(tmp_path / "calm.db", words) as child:
-        out, err = child.communicate(timeout=120)
+        out, err = child.communicate(timeout=LIMIT_S)
     assert child.returncode == 0, err
     counts = json.loads(out)
     assert counts["added"] == counts["items"] == RECORDS
@@ -136,7 +135,7 @@ def test_an_import_that_is_killed_goes_on(tmp_path, make):
             if not killed(db, words, dice.randrange(size * 2 // 3)):
                 break
         with start(db, words) as child:
-            out, err = child.communicate(timeout=120)
+            out, err = child.communicate(timeout=LIMIT_S)
         assert child.returncode == 0, err
         counts = json.loads(out)
         assert counts["added"] + counts["kept"] == RECORDS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -38,6 +37,7 @@ from index_store import (
     viewed,
 )
 from scale import COUNTS
+from waiting import rounds
 
 
 @each_size
@@ -214,10 +214,10 @@ def test_rows_that_come_late_are_taken_in_their_place():
         assert one.row.tolist() == sorted(one.row.tolist())
 
 
-def search_until(stop, store, index, seed):
+def searching(store, index, seed):
     """Search random sets; return what a view held and should not have, or should have held."""
     choice = random.Random(seed)
-    while time.monotonic() < stop:
+    for _ in rounds(COUNTS.contention_s):
         numbers = choice.sample([1, 2, 3], choice.randint(1, 3))
         least = [store.added[number] for number in numbers]
         with index.view(numbers, dimensions=DIMENSIONS) as sets:
@@ -230,9 +230,9 @@ def search_until(stop, store, index, seed):
     return None
 
 
-def commit_until(stop, store, index, seed):
+def committing(store, index, seed):
     choice = random.Random(seed)
-    while time.monotonic() < stop:
+    for _ in rounds(COUNTS.contention_s):
         store.add(choice.choice([1, 2, 3]))
         if choice.random() < 0.02:
             index.drop(choice.choice([1, 2, 3]))
@@ -245,9 +245,8 @@ def test_threads_search_while_others_commit(kind, tmp_path):
     with sizes(kind), ThreadPoolExecutor(6) as pool:
         store = Locked(1)
         index = catalog_of(store, tmp_path / "index", budget_bytes=10_000)
-        stop = time.monotonic() + COUNTS.contention_s
-        searches = [pool.submit(search_until, stop, store, index, seed) for seed in range(4)]
-        pool.submit(commit_until, stop, store, index, 9).result()
+        searches = [pool.submit(searching, store, index, seed) for seed in range(4)]
+        pool.submit(committing, store, index, 9).result()
         assert [one.result() for one in searches] == [None] * 4
         for number in (1, 2, 3):
             assert viewed(index, store, number) == answers(fresh(store, number))

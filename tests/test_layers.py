@@ -56,9 +56,9 @@ from fornix.errors import (
 from fornix.search.similarity import Nearness
 from layers_worker import alike, everything, layers, topic
 from scale import COUNTS
+from waiting import LIMIT_S
 
 WORKER = Path(__file__).with_name("layers_worker.py")
-LIMIT_S = 60
 KILLS = max(1, COUNTS.kills * 5 // 48)
 
 

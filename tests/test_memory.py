@@ -26,6 +26,7 @@ from fornix.errors import (
 from fornix.store import Scope
 from fornix.store.sqlite import SqliteStore
 from hardship import DROP_RIGHTS, closed_folder, shut
+from waiting import LIMIT_S
 
 
 def texts(memory: Memory, key: str = "ada") -> list[str | None]:
@@ -275,7 +276,7 @@ def test_figures_tell_what_is_there(tmp_path: Path) -> None:
         assert stats.store.file_bytes + stats.wal_bytes > 4096
         assert [(lease.scope.key, lease.owner) for lease in stats.leases] == [("ada", "me")]
         slow.broken = None
-        assert memory.settle(60)
+        assert memory.settle(LIMIT_S)
         assert (memory.stats().pending, memory.stats().queue_age_s) == (0, 0)
         assert "app.db" in repr(memory)
         assert memory.space == "app"
@@ -375,7 +376,7 @@ def test_a_read_only_folder_is_read() -> None:
             memory.key("ada").add("green tea")
         shut(shared, path)
         code = [sys.executable, "-c", READ_AS_NOBODY, str(path)]
-        done = subprocess.run(code, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(code, capture_output=True, text=True, check=False, timeout=LIMIT_S)
         assert done.stdout == "['green tea'] 1\n", done.stderr
         assert sorted(p.name for p in shared.iterdir()) == ["app.db", "app.db.fornix"]
 

@@ -20,6 +20,7 @@ from fornix.text import ExtractiveSummariser
 from fornix.text.messages import Message
 from layered_worker import seen, window_of
 from scale import COUNTS
+from waiting import LIMIT_S
 
 WORKER = Path(__file__).with_name("layered_worker.py")
 
@@ -271,7 +272,7 @@ def test_processes_reflect_once(tmp_path):
         subprocess.Popen([*command, letter, "20"], stdout=subprocess.DEVNULL) for letter in "ABC"
     ]
     for worker in workers:
-        assert worker.wait(timeout=120) == 0
+        assert worker.wait(timeout=LIMIT_S) == 0
     committed_once(url, [f"{letter}{number}" for letter in "ABC" for number in range(20)])
 
 

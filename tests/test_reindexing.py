@@ -15,6 +15,7 @@ from fornix.errors import Conflict, EmbedderConflict, InvalidInput, NotAStore, S
 from fornix.memory.reindexing import BATCH, STAGING, embedder_notes, reindex
 from fornix.store import Scope
 from fornix.store.sqlite import SqliteStore
+from waiting import LIMIT_S
 
 MANY = 3 * BATCH + 7
 
@@ -231,7 +232,10 @@ def test_two_at_once_are_one_after_the_other(path: Path) -> None:
     check_vectors(path, Backwards())
     with ThreadPoolExecutor() as threads:
         fourth = Letters(name="fourth", instant=False)
-        work = [threads.submit(Memory.reindex, path, embedder=e) for e in (third, fourth)]
+        work = [
+            threads.submit(Memory.reindex, path, embedder=e, wait_s=LIMIT_S)
+            for e in (third, fourth)
+        ]
         assert [w.result() for w in work] == [MANY + 2] * 2
     store = SqliteStore.open(path)
     last = store.note(embedder_notes("default", "default")[0])

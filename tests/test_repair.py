@@ -14,6 +14,7 @@ from fornix.cli.app import fornix
 from fornix.errors import NotAStore, StoreBusy, Unsupported
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import differences, reads
+from waiting import LIMIT_S
 
 FAR = 1 << 60
 
@@ -83,7 +84,7 @@ def test_what_follows_from_the_rest_is_made_again(path: Path, what: str) -> None
     done = Memory.repair(path)
     assert any(says in line for line in done), done
     with Memory.open(path) as memory:
-        assert memory.settle(60)
+        assert memory.settle(LIMIT_S)
     assert not differences(before, told(path))
     assert Memory.repair(path) == []
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fornix import Item, KeyMemory, Memory
+from waiting import LIMIT_S
 
 HERE = Path(__file__).parent
 ENGLISH = HERE.parent / "src" / "fornix" / "cli" / "demo" / "conversation.jsonl"
@@ -57,7 +58,7 @@ def english(request: pytest.FixtureRequest) -> Iterator[tuple[str, float]]:
     data = load(ENGLISH)
     with Memory.open(embedder=request.param) as memory:
         remember(memory.key("demo"), data)
-        assert memory.settle(wait_s=120)
+        assert memory.settle(wait_s=LIMIT_S)
         yield request.param, recall(memory.key("demo"), data)
 
 
@@ -79,5 +80,5 @@ def test_other_languages_are_found_by_their_words(
     data = load(HERE / "data" / f"{language}.jsonl")
     with Memory.open(embedder=embedder) as memory:
         remember(memory.key("demo"), data)
-        assert memory.settle(wait_s=120)
+        assert memory.settle(wait_s=LIMIT_S)
         assert recall(memory.key("demo"), data) >= floor

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from fornix.store.sqlite import SqliteStore
 from fornix.testing import Clock, RunnerContract
 from fornix.testing.threads import at_once
 from scale import COUNTS
+from waiting import LIMIT_S, rounds
 
 
 class Local:
@@ -127,9 +127,9 @@ def test_two_processes_share_an_inbox(tmp_path):
         with LocalRunner(AGENT, memory, concurrency=2) as runner:
             answers = list(runner.map((f"key {n % 4}", n) for n in range(60)))
             tickets = [runner.submit(f"key {n % 4}", n) for n in range(60, 80)]
-            answers += [ticket.result(60) for ticket in tickets]
+            answers += [ticket.result(LIMIT_S) for ticket in tickets]
         server.stdin.close()
-        assert server.wait(60) == 0
+        assert server.wait(LIMIT_S) == 0
         assert answers == [(n // 4,) for n in range(80)]
         for key in range(4):
             assert memory.key(f"key {key}").short_term.get("seen") == list(range(key, 80, 4))
@@ -155,7 +155,7 @@ def test_a_full_disk_holds_runs_up_and_parks_none(tmp_path):
             with pytest.raises(StoreFull):
                 fill()
             store._writer.execute("PRAGMA max_page_count = 1073741823")
-            assert [ticket.result(60) for ticket in tickets] == [
+            assert [ticket.result(LIMIT_S) for ticket in tickets] == [
                 (n + 1,) for n in range(len(tickets))
             ]
         assert memory.store.runs("app", status="parked") == []
@@ -166,37 +166,36 @@ def test_a_full_disk_holds_runs_up_and_parks_none(tmp_path):
 def test_threads_and_closing_runners_lose_nothing(tmp_path, seed):
     """Threads handle a few keys while runners come and go; nobody waits for ever."""
     rng = random.Random(seed)
-    never, over = threading.Event(), time.monotonic() + COUNTS.contention_s
-    place = ":memory:" if seed % 2 else tmp_path / "memory.db"
+    over, place = threading.Event(), ":memory:" if seed % 2 else tmp_path / "memory.db"
     with Memory.open(place, space="app", embedder=Letters(), durability="normal") as memory:
         runners = [LocalRunner(AGENT, memory, concurrency=2) for _ in range(2)]
 
-        def handle(thread: int) -> int:
-            mine, answered = random.Random(seed * 100 + thread), 0
-            while time.monotonic() < over:
+        def handle(thread: int) -> None:
+            mine = random.Random(seed * 100 + thread)
+            for _ in rounds(COUNTS.contention_s):
                 with suppress(StoreClosed):
-                    mine.choice(runners).handle(f"key {mine.randrange(3)}", thread, wait_s=30)
-                    answered += 1
-            return answered
+                    mine.choice(runners).handle(f"key {mine.randrange(3)}", thread, wait_s=LIMIT_S)
 
         def close() -> None:
-            while time.monotonic() < over:
-                never.wait(rng.random() / 5)
+            while not over.wait(rng.random() / 5):
                 place = rng.randrange(2)
                 old, runners[place] = runners[place], LocalRunner(AGENT, memory, concurrency=1)
                 old.close()
 
         closing = threading.Thread(target=close)
         closing.start()
-        assert min(at_once(6, handle)) > 0
-        closing.join(60)
+        try:
+            at_once(6, handle)
+        finally:
+            over.set()
+            closing.join(LIMIT_S)
         runners[0].run_until_idle()
         numbers: dict[str, list[int]] = {}
         for output in runners[0].outputs():
             numbers.setdefault(output.key, []).append(output.value)
         for key, found in numbers.items():
-            assert found == list(range(len(found)))
-            assert len(memory.key(key).short_term.get("seen")) == len(found)
+            seen = memory.key(key).short_term.get("seen")
+            assert (found, len(seen)) == ([*range(len(found))], len(found))
         for runner in runners:
             runner.close()
         assert memory.stats().leases == ()
@@ -244,7 +243,7 @@ def test_a_closed_runner_leaves_no_thread():
         assert all(ticket.done for ticket in tickets)
     left = set(threading.enumerate()) - before
     for thread in left:
-        thread.join(10)
+        thread.join(LIMIT_S)
     assert not any(thread.is_alive() for thread in left)
 
 

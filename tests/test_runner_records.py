@@ -6,6 +6,7 @@ import pytest
 
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
 from fornix.errors import InvalidInput, NotFound, RunDiscarded, RunParked, StaleRun
+from waiting import LIMIT_S
 
 
 @pytest.fixture(params=["ram", "file"])
@@ -47,7 +48,7 @@ def test_runs_are_listed_and_retried(memory):
         assert found.ended is None
         agent.refused.clear()
         assert runner.runs.retry(found.id) == found.id
-        assert waiting.result(wait_s=30) == ("later",)
+        assert waiting.result(wait_s=LIMIT_S) == ("later",)
         assert {r.status for r in runner.runs.list()} == {"done"}
 
 
@@ -57,7 +58,7 @@ def test_a_discarded_run_lets_others_go_on(memory):
             runner.handle("ada", "bad")
         behind = runner.submit("ada", "good")
         runner.runs.discard(parked.value.run)
-        assert behind.result(wait_s=30) == ("good",)
+        assert behind.result(wait_s=LIMIT_S) == ("good",)
         with pytest.raises(StaleRun):
             runner.runs.discard(parked.value.run)
 
@@ -98,7 +99,7 @@ def test_an_action_does_not_wait_for_its_own_key(memory):
         ctx.send_event(OutputEvent(event.input))
 
     with LocalRunner(Agent("asker", actions=[ask]), memory) as runner:
-        assert runner.handle("ada", "outer", wait_s=30) == ("outer",)
+        assert runner.handle("ada", "outer", wait_s=LIMIT_S) == ("outer",)
     assert told == [("inner",)]
 
 
@@ -124,7 +125,7 @@ def test_a_run_without_end_is_stopped(memory):
         for each in (ticket, behind):
             runner.runs.discard(each.run)
             with pytest.raises(RunDiscarded):
-                each.result(wait_s=30)
+                each.result(wait_s=LIMIT_S)
         reached = memory.key("ada").short_term.get("n")
         with pytest.raises(StaleRun):
             runner.runs.discard(ticket.run)

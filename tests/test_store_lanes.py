@@ -18,6 +18,7 @@ from fornix.store import Call, Input, Put, Retain, Scope, Step
 from fornix.store.sqlite import SqliteStore, leases
 from fornix.testing import ADA, NOW, differences, reads
 from fornix.testing.lanes import BEGIN, accept, asked, end, leased, told, turn
+from waiting import LIMIT_S, SHORT_S
 
 SCOPE = Scope("default", "ada")
 
@@ -41,7 +42,7 @@ def url(request, path):
 
 @pytest.fixture
 def memory(url):
-    with Memory.open(url, space=SCOPE.space, embedder=Letters(), wait_s=0.05) as memory:
+    with Memory.open(url, space=SCOPE.space, embedder=Letters(), wait_s=SHORT_S) as memory:
         yield memory
 
 
@@ -64,7 +65,7 @@ def furnish(store) -> int:
 @pytest.mark.parametrize("way", ["set", "batch"])
 def test_a_change_waits_for_whoever_runs_the_key(url, way):
     """It goes in once the lease is given back; a batch that saw what the run changed is stale."""
-    with Memory.open(url, space=SCOPE.space, embedder=Letters(), wait_s=30) as memory:
+    with Memory.open(url, space=SCOPE.space, embedder=Letters(), wait_s=LIMIT_S) as memory:
         store, ada = memory.store, memory.key("ada")
         run, lease = accept(store, SCOPE), leased(store, SCOPE)
         step = Step(run, 0, "count", begin=BEGIN, done=True)
@@ -95,9 +96,9 @@ def test_a_key_that_is_run_for_long_is_busy(memory, way):
             batch.short_term.set("a", 1)
             batch.add("note")
 
-    with pytest.raises(KeyBusy, match=r"0\.05 s") as caught:
+    with pytest.raises(KeyBusy, match=rf"{SHORT_S} s") as caught:
         change() if way == "batch" else ada.short_term.set("a", 1)
-    assert (caught.value.key, caught.value.wait_s) == ("ada", 0.05)
+    assert (caught.value.key, caught.value.wait_s) == ("ada", SHORT_S)
     assert not ada.short_term.is_exist("a")
     ada.add("another note")
     assert [item.text for item in ada.list()] == ["another note"]

@@ -17,9 +17,8 @@ def kill(store, owner):
 
 
 SqliteMachine = store_machine(SqliteStore.open, kill_owner=kill, persistent=True)
-shrinks = pytest.mark.timeout(900)  # what fails is made small, which takes minutes
-TestRamMachine = shrinks(store_machine(lambda path: RamStore()).TestCase)
-TestSqliteMachine = shrinks(SqliteMachine.TestCase)
+TestRamMachine = store_machine(lambda path: RamStore()).TestCase
+TestSqliteMachine = SqliteMachine.TestCase
 
 
 @pytest.fixture

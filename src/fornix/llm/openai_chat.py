@@ -288,22 +288,21 @@ class OpenAIChat(ChatModel):
 
     def _bytes(self, response: _Response, *, latest: float | None) -> Iterator[bytes]:
         """Return what the server sends, bounded; *latest* is when it has to be whole."""
-        read, heard = 0, monotonic()
+        read = 0
         chunks = response.iter_bytes()
         while True:
             try:
                 chunk = next(chunks, None)
             except Exception as error:  # as above
-                silent = monotonic() - heard >= self._timeout_s
-                problem = "went silent" if silent else "was cut off"
+                problem = "went silent" if _is_a_timeout(error) else "was cut off"
                 told = f"its answer {problem} after {read} bytes"
                 raise self._closed_or(ModelUnavailable(self._model, told)) from error
             if chunk is None:
                 return
-            read, heard = read + len(chunk), monotonic()
+            read += len(chunk)
             if read > MOST_BYTES:
                 raise reply.unusable(self._model, f"is longer than {MOST_BYTES >> 20} MiB")
-            if latest is not None and heard > latest:
+            if latest is not None and monotonic() > latest:
                 told = f"its answer was not whole after {2 * self._timeout_s:g} s"
                 raise ModelUnavailable(self._model, told)
             yield chunk
@@ -373,6 +372,13 @@ class OpenAIChat(ChatModel):
         """Return what belongs to this process: a child of a fork shares no connection or lock."""
         found = self._by_process.get(os.getpid())
         return found or self._by_process.setdefault(os.getpid(), _Connected(self._model))
+
+
+def _is_a_timeout(error: BaseException | None) -> bool:
+    """Return whether a socket timed out; each layer between raises an error of its own from it."""
+    while error is not None and not isinstance(error, TimeoutError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 class _Connected:

@@ -24,7 +24,7 @@ PROMPT = Message("what now?")
 
 THREADS = 8
 
-OFTEN_S = 1e-5
+OFTEN_S = 1e-5  # of the interpreter: nothing is waited for
 """How soon Python goes from one thread to another, while threads are in each other's way."""
 
 

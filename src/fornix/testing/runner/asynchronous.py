@@ -69,7 +69,7 @@ class AsyncLaws(RunnerLaws):
             started = asyncio.create_task(times_ten(1))
             gathered = await asyncio.gather(*(times_ten(n) for n in range(3)))
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.Event().wait(), 0.001)
+                await asyncio.wait_for(asyncio.Event().wait(), 0.001)  # for ever
             ctx.send_event(OutputEvent([await started, *gathered]))
 
         assert hall.serve(work).handle("ada", 0) == ([10, 0, 10, 20],)

@@ -305,6 +305,8 @@ class OrderLaws(RunnerLaws):
         runners = [hall.serve(hog, name="hog"), hall.serve(guest, name="guest")]
         for n in range(2):
             runners[0].submit("ada", n)
+        while not seen:
+            hall.pause()
         try:
             (before,) = runners[1].handle("ada", 1, wait_s=LONG_S)
             hall.memory.key("ada").short_term.set("from", "outside")

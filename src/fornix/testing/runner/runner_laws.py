@@ -15,10 +15,10 @@ from fornix.runs.runner import LocalRunner
 from fornix.store import Batch, Run, Turn
 from fornix.testing.batches import Clock
 
-LONG_S = 30.0
-"""How long a law waits for what does happen."""
+LONG_S = 120.0
+"""How long a law waits for what does happen: a guard against hanging, on any machine."""
 
-SHORT_S = 0.05
+SHORT_S = 0.05  # for what cannot happen
 """How long a law waits for what must not happen."""
 
 
@@ -126,7 +126,7 @@ class Hall:
 
     def pause(self) -> None:
         """Wait a moment for what is about to happen."""
-        self._never.wait(0.002)
+        self._never.wait(0.002)  # again and again
         self._pauses += 1
         assert self._pauses < LONG_S / 0.002, "it did not happen"
 

@@ -1,0 +1,33 @@
+"""How tests wait for another thread or process: for what happens, never for a time to pass.
+
+A bound guards against hanging for ever and is no law, so it is far above what any machine needs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+LIMIT_S = 120
+"""How long a test waits at most for what does happen."""
+
+SHORT_S = 0.05  # for what cannot happen
+"""How long a test waits for what cannot happen: longer would only make it more sure."""
+
+
+def wait_until(what: Callable[[], object], problem: str = "it did not come to be") -> None:
+    """Wait, bounded, until *what* is so."""
+    deadline = time.monotonic() + LIMIT_S  # noqa: TID251 - a guard against hanging
+    while not what():
+        assert time.monotonic() < deadline, problem  # noqa: TID251 - the same
+        time.sleep(0.002)  # noqa: TID251 - another thread or process does it
+
+
+def rounds(seconds: float, *, least: int = 1) -> Iterator[int]:
+    """Count up from 0 for so many seconds, and at least so often, however slow the machine is."""
+    end = time.monotonic() + seconds  # noqa: TID251 - how much is done, not what comes of it
+    for number in itertools.count():
+        if number >= least and time.monotonic() >= end:  # noqa: TID251 - the same
+            return
+        yield number
