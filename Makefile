@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench docs release clean
+.PHONY: help demo test check .types .tests steady bench docs release clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 14
@@ -24,8 +24,14 @@ demo: .venv/.fornix  ## Show what fornix does, in a minute (ARGS go to `fornix d
 check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, coverage, docs (minutes)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory --jobs=2 .types .tests
+
+# Side by side: the types take one core for most of a minute.
+.types:
+	$(BIN)/pyright
+
+.tests:
 	$(BIN)/coverage erase
 	FORNIX_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 2 --dist worksteal
 	$(BIN)/coverage combine --quiet
@@ -34,6 +40,9 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 test: check  ## Every test: `make check`, the wheel, then many more kills and random walks
 	$(BIN)/python -m pytest -q -m wheel
 	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m scaled -n 2 --dist worksteal
+
+steady: .venv/.dev  ## Show that `make check` does not depend on how busy the machine is (an hour; ARGS: --rounds N)
+	@$(BIN)/python tools/steady.py $(ARGS)
 
 bench: .venv-bench/.peers  ## Measure fornix beside its peers, in an environment of its own (ARGS go to bench)
 	$(BENCH_BIN)/python -m bench $(ARGS)
