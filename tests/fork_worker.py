@@ -218,9 +218,8 @@ def trial(path: str, seed: str) -> dict[str, object]:
     said, hung = bytearray(), False
     deadline = time.monotonic() + LIMIT_S  # noqa: TID251 - a guard against hanging
     while True:
-        left = deadline - time.monotonic()  # noqa: TID251 - the same
-        if not select.select([reading], [], [], max(0.0, left))[0]:
-            hung = True
+        left = max(0.0, deadline - time.monotonic())  # noqa: TID251 - the same
+        if hung := not select.select([reading], [], [], left)[0]:
             os.killpg(group, signal.SIGABRT)
             time.sleep(1)  # noqa: TID251 - they tell where they are
             break
