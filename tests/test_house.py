@@ -342,6 +342,35 @@ def test_what_is_listed_is_what_is_there():
     )
 
 
+def test_what_shells_complete_is_what_is_listed():
+    """`dir(fornix)` shows public names; each is imported from where the type checker looks."""
+    fornix = importlib.import_module("fornix")
+    assert set(dir(fornix)) == {*fornix.__all__, "__version__"}
+    source = tree(ROOT / "src" / "fornix" / "__init__.py")
+    typed = {
+        alias.name: node.module
+        for node in ast.walk(source)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("fornix.")
+        for alias in node.names
+    }
+    assert typed == fornix._MODULES
+
+
+def test_the_door_is_light():
+    """`import fornix` loads no array library and no database: a name does, at its first use."""
+    program = (
+        "import sys, fornix; assert not {'numpy', 'apsw', 'asyncio', 'click'} & set(sys.modules);"
+        "fornix.Memory; assert 'apsw' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    """A wrong name is told as Python tells it."""
+    with pytest.raises(AttributeError, match="module 'fornix' has no attribute 'Memroy'"):
+        importlib.import_module("fornix").Memroy  # noqa: B018 - the look-up is the test
+
+
 def _is_public(public: str, value: object) -> bool:
     comes_from_fornix = getattr(value, "__module__", "fornix").startswith("fornix")
     return not public.startswith("_") and not isinstance(value, ModuleType) and comes_from_fornix
