@@ -18,6 +18,8 @@ from click.testing import CliRunner
 
 from fornix import Memory
 from fornix.cli import fornix, main
+from fornix.cli.commands import BY_NAME
+from fornix.cli.commands import COMMANDS as LISTED
 from fornix.cli.output import bar, plain, size
 from fornix.cli.session import default_place
 from hardship import DROP_RIGHTS, closed_folder, shut
@@ -28,7 +30,9 @@ EMBEDDER = "static"
 
 def leaves(group, so_far=""):
     """The names of all commands, those of groups as two words."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from leaves(command, f"{name} ")
         else:
@@ -646,7 +650,10 @@ AS_NOBODY = f"""
 import difflib, sys  # click imports the first as it parses
 from fornix import Memory
 from fornix.cli import main
-with Memory.open(embedder="words") as memory:  # imports, while files can be read
+from fornix.cli.commands import COMMANDS
+for command in COMMANDS:  # imports, while files can be read
+    command.load()
+with Memory.open(embedder="words") as memory:
     memory.key("ada").add("x")
 {DROP_RIGHTS}
 main()
@@ -900,10 +907,30 @@ def test_completion_is_never_in_the_way(tmp_path):
 
 def test_every_command_has_help():
     """`--help` of each works, and says in its first sentence what it does."""
-    for name in (*COMMANDS, *fornix.commands):
+    for name in (*COMMANDS, *BY_NAME):
         result = CliRunner().invoke(fornix, [*name.split(), "--help"])
         assert result.exit_code == 0
     assert "Exit codes" in CliRunner().invoke(fornix, ["-h"]).stdout
+
+
+@pytest.mark.parametrize("listed", LISTED, ids=lambda listed: listed.name)
+def test_the_table_of_commands_says_what_each_command_says(listed):
+    """The help of the root is written without importing a command, and tells the same."""
+    command = listed.load()
+    assert command.name == listed.name
+    assert command.get_short_help_str(200) == listed.help
+
+
+def test_the_version_needs_no_memory():
+    """A command pays for what it uses: neither arrays nor the database nor tables for this one."""
+    program = (
+        "import sys; from fornix.cli import main; sys.argv = ['fornix', '--version']\n"
+        "try: main()\n"
+        "finally: assert not {'numpy', 'apsw', 'rich', 'asyncio'} & set(sys.modules), sys.modules"
+    )
+    command = [sys.executable, "-c", program]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    assert answer.stdout.startswith("fornix ")
 
 
 def test_sizes_and_bars():

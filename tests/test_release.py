@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import sys
+import runpy
 import tarfile
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 
 from pages import ROOT
 
-sys.path.append(str(ROOT / "tools"))
-
-import release
+release = SimpleNamespace(**runpy.run_path(str(ROOT / "tools" / "release.py")))
 
 DAY = dt.date(2026, 11, 22)
 

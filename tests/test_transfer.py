@@ -34,9 +34,9 @@ from fornix.transfer import (
     export_lines,
     exported_items,
     layout_of,
-    read_time,
     walk_tree,
 )
+from fornix.values.times import read_time
 
 
 @pytest.fixture

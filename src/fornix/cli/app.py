@@ -12,24 +12,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from fornix import __version__
-from fornix.cli import (
-    chat,
-    compaction,
-    exact_memory,
-    forgetting,
-    history,
-    import_export,
-    items,
-    listing,
-    maintenance,
-    output,
-    prompts,
-    quarantine,
-    replay,
-    run_agents,
-    runs,
-)
-from fornix.cli.demo import command as demo
+from fornix.cli import output
+from fornix.cli.commands import LazyGroup
 from fornix.cli.options import command, session_of, shared
 from fornix.cli.session import Session
 from fornix.errors import FornixError
@@ -92,7 +76,7 @@ Exit codes: 0 done, 1 an error of fornix, 2 wrong usage, 3 nothing found, 130 in
 """
 
 
-class Fornix(click.Group):
+class Fornix(LazyGroup):
     """The root: turns whatever ends a command into a message and an exit code."""
 
     def main(
@@ -177,28 +161,6 @@ def _wants_json(words: Sequence[str]) -> bool:
 def fornix(ctx: click.Context) -> None:
     """Do what is the same for every command: nothing but to know the options."""
     ctx.obj = session_of(ctx)
-
-
-for _command in (
-    *(demo.demo, items.add, items.search, items.get, items.list_items, items.recent),
-    *(exact_memory.tree, exact_memory.set_value, exact_memory.remove, listing.sets, listing.keys),
-    *(prompts.context, chat.chat, quarantine.quarantine),
-    *(run_agents.run, run_agents.recover, runs.runs, replay.replay),
-    *(compaction.compact, compaction.compactions, compaction.undo, compaction.lineage),
-    *(import_export.import_file, import_export.export_file, listing.stats),
-    *(forgetting.forget, forgetting.scrub, forgetting.receipts),
-    *(
-        maintenance.doctor,
-        maintenance.shrink,
-        maintenance.backup,
-        maintenance.restore,
-        maintenance.reindex,
-        listing.version,
-        completion,
-    ),
-    *(history.diff, history.prune_history),
-):
-    fornix.add_command(_command)
 
 
 def main() -> NoReturn:

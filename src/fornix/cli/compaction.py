@@ -19,7 +19,7 @@ from fornix.llm import OpenAIChat
 from fornix.memory.compactor import MOST_EVERY, Compactor, Look, are_hours
 from fornix.memory.memory import Memory
 from fornix.sets import MemorySet
-from fornix.transfer import stamp
+from fornix.values.times import stamp
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
+import fornix
 from fornix.errors import FornixError
-from fornix.memory.memory import Memory
-from fornix.memory.opening import STILL
+from fornix.values.urls import STILL
+
+if TYPE_CHECKING:
+    from fornix import Memory
 
 MOST = 200
 """Names that are offered at once."""
@@ -55,7 +59,7 @@ def _offer(
             return []
         knowledge = ctx.params.get("knowledge")
         url = f"sqlite:///{place.resolve()}{STILL}"  # so that no file is made
-        with Memory.open(url, space=session.space, knowledge=knowledge, mode="ro") as memory:
+        with fornix.Memory.open(url, space=session.space, knowledge=knowledge, mode="ro") as memory:
             found = [name for name in read(memory) if name.startswith(incomplete)]
     except (FornixError, click.UsageError, OSError):
         return []

@@ -10,7 +10,7 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from fornix.cli import completion_names, output
+from fornix.cli import completion_names, output, tables
 from fornix.cli.options import (
     command,
     key_option,
@@ -56,7 +56,7 @@ def tree(session: Session, *, key: str, path: str | tuple[str, ...]) -> None:
         elif session.json:
             output.document(output.wired(found.to_dict()))
         else:
-            output.console().print(drawn(memory, key, path), soft_wrap=True)
+            tables.console().print(drawn(memory, key, path), soft_wrap=True)
 
 
 def _show_value(session: Session, value: Value) -> None:

@@ -8,14 +8,14 @@ from datetime import datetime
 import click
 from rich.text import Text
 
-from fornix.cli import completion_names, output
+from fornix.cli import completion_names, output, tables
 from fornix.cli.options import command, parsed, read_moment
 from fornix.cli.progress import progress
 from fornix.cli.session import Session
 from fornix.memory.differences import ChangedItem, ChangedValue, Difference
 from fornix.store.items import Item
-from fornix.transfer import read_time
 from fornix.values.storable import Value
+from fornix.values.times import read_time
 
 WIDEST = 200
 """Characters of a value or text that a line shows."""
@@ -62,7 +62,7 @@ def diff(
         session.nothing(f"key {key!r} is the same after commits {found.since} and {found.until}")
     else:
         for line in _lines(found):
-            output.console().print(line, soft_wrap=True)
+            tables.console().print(line, soft_wrap=True)
 
 
 def _document(found: Difference) -> output.Json:

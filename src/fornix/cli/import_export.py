@@ -23,7 +23,7 @@ from fornix.cli.options import (
     set_option,
     sets_option,
 )
-from fornix.cli.output import sink
+from fornix.cli.output_files import sink
 from fornix.cli.progress import progress, settle
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory

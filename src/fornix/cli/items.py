@@ -10,7 +10,7 @@ from datetime import datetime
 
 import click
 
-from fornix.cli import output
+from fornix.cli import output, tables
 from fornix.cli.options import (
     Whole,
     command,
@@ -28,8 +28,8 @@ from fornix.memory.memory import Memory
 from fornix.sets import MemorySet, OnExisting
 from fornix.store.as_of import ValidAt
 from fornix.store.items import Hits, Item
-from fornix.transfer import read_time
 from fornix.values.storable import Value
+from fornix.values.times import read_time
 
 where_option = click.option(
     "--where",
@@ -221,7 +221,7 @@ def search(  # noqa: PLR0913 - an option each, as click passes them
     if session.json:
         output.document(output.hits_fields(hits))
     elif explain:
-        output.console().print(output.explained(hits))
+        tables.console().print(tables.explained(hits))
     else:
         output.hits(hits)
 

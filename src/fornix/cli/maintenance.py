@@ -27,8 +27,9 @@ from fornix.memory.maintenance import SPARE
 from fornix.memory.memory import Memory
 from fornix.store import Store, StoreStats
 from fornix.store.scope import Scope, is_hidden
-from fornix.transfer import LAST, stamp
+from fornix.transfer import LAST
 from fornix.values.storable import microseconds, moment
+from fornix.values.times import stamp
 
 TESTED = ("Linux",)
 """Platforms that the tests run on."""

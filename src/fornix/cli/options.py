@@ -16,10 +16,9 @@ import click
 from fornix.cli import completion_names
 from fornix.cli.session import Session
 from fornix.errors import InvalidInput
-from fornix.state.tree_values import LONGEST_TTL
-from fornix.transfer import read_time
 from fornix.values import wire
 from fornix.values.storable import MAX_DEPTH, Value
+from fornix.values.times import LONGEST_TTL, read_time
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,32 +1,22 @@
-"""How results look: JSON for programs, lines and tables for people."""
+"""How results look: JSON for programs, lines for people; tables are in `fornix.cli.tables`."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from fornix.errors import InvalidInput
-from fornix.store.fsync import sync_folder
-from fornix.store.items import Hits, Item
-from fornix.transfer import stamp
 from fornix.values import wire
 from fornix.values.storable import Value
+from fornix.values.times import stamp
+
+if TYPE_CHECKING:
+    from fornix.store.items import Hits, Item
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-
-WIDTH = 120
-"""Columns of a table where there is no terminal to ask."""
 
 BAR = 12
 """Columns of the bar of the best hit."""
@@ -108,18 +98,6 @@ def hits_fields(hits: Hits) -> dict[str, Json]:
 # --- for people -------------------------------------------------------------------------------
 
 
-def console(*, err: bool = False) -> Console:
-    """Return a console on stdout or stderr, as wide as the terminal, or as `WIDTH`."""
-    stream = sys.stderr if err else sys.stdout
-    return Console(
-        file=stream,
-        width=None if stream.isatty() else WIDTH,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-
-
 def items(found: Iterable[Item]) -> None:
     """Print items, a line each: when, who, what, and the id."""
     for item in found:
@@ -145,34 +123,6 @@ def hits(found: Hits) -> None:
     for hit in found:
         item = hit.item
         click.echo(f"{hit.score:5.2f}  {_when(item)}  {_said(item)}  {_ident(item)}")
-
-
-def explained(found: Hits, *, marked: Container[str | None] = ()) -> Table:
-    """Return a table of hits with what each score is made of; items with *marked* ids stand out."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    shown = [name for name in (found[0].parts if found else ()) if _counts(found, name)]
-    table.add_column("score", justify="right")
-    table.add_column("")
-    for name in shown:
-        table.add_column(name, justify="right")
-    table.add_column("text", ratio=1, overflow="fold")
-    best = max((hit.score for hit in found), default=1.0)
-    for hit in found:
-        parts = [f"{hit.parts.get(name, 0.0):.2f}".replace("0.00", "·") for name in shown]
-        text = one_line(hit.item.text or "")
-        mark = "✓ " if hit.item.id in marked else ""
-        who = f"{one_line(hit.item.speaker)}: " if hit.item.speaker else ""
-        table.add_row(
-            f"{hit.score:.2f}",
-            Text(bar(hit.score, best), style="cyan"),
-            *parts,
-            Text.assemble((mark, "bold green"), (who, "bold"), text),
-        )
-    return table
-
-
-def _counts(found: Hits, name: str) -> bool:
-    return any(abs(hit.parts.get(name, 0.0)) >= 0.005 for hit in found)  # noqa: PLR2004 - shown as 0.00
 
 
 def bar(amount: float, most: float, *, columns: int = BAR) -> str:
@@ -205,25 +155,3 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in listed), default=0)
     for name, fact in listed:
         click.echo(f"{click.style(name.ljust(width), dim=True)}  {plain(fact)}".rstrip())
-
-
-@contextmanager
-def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
-    """Give what writes to a file that appears whole, or not at all; or to stdout."""
-    if file == "-":
-        yield lambda line: click.echo(line, nl=False)
-        return
-    path = Path(file)
-    if path.exists() and not force:
-        raise InvalidInput(f"{plain(file)} exists; name another file, or add --force")
-    part = path.with_name(f"{path.name}.part")
-    handle = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            yield out.write
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(path)
-        sync_folder(path.parent)
-    finally:
-        part.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from fornix.cli import output
+from fornix.cli import tables
 from fornix.cli.session import Session
 from fornix.memory.memory import Memory
 
@@ -39,7 +39,7 @@ def progress(session: Session, what: str, *, total: int | None) -> Generator[Cal
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
-        *columns, Rate(), TimeRemainingColumn(), console=output.console(err=True), transient=True
+        *columns, Rate(), TimeRemainingColumn(), console=tables.console(err=True), transient=True
     ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.update(task, advance=count)

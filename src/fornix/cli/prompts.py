@@ -16,8 +16,8 @@ from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
 from fornix.memory.prompt import ALL, NEWEST, Context, Piece
 from fornix.store.as_of import ValidAt
-from fornix.transfer import stamp
 from fornix.values.storable import Value
+from fornix.values.times import stamp
 
 
 @command("context")

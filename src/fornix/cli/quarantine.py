@@ -11,7 +11,7 @@ from fornix.cli.options import command, key_option, knowledge_option, shared
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
 from fornix.sets.admission import Quarantine, Quarantined
-from fornix.transfer import stamp
+from fornix.values.times import stamp
 
 _set_option = click.option(
     "--set",

@@ -19,7 +19,7 @@ from fornix.cli import output as show
 from fornix.cli.agent_import import AGENT, load
 from fornix.cli.input_files import Line, Lines, batches_of_stdin, count
 from fornix.cli.options import Whole, command
-from fornix.cli.output import sink
+from fornix.cli.output_files import sink
 from fornix.cli.progress import progress
 from fornix.cli.session import Session
 from fornix.errors import FornixError, InvalidInput, NotFound, RunFailed, RunParked

@@ -17,9 +17,9 @@ from fornix.memory.memory import Memory
 from fornix.runs.runner.run_records import given_up, overtaken
 from fornix.store import Run, RunStatus
 from fornix.store.progress import LARGEST
-from fornix.transfer import stamp
 from fornix.values import wire
 from fornix.values.storable import moment
+from fornix.values.times import stamp
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
 
+import fornix
 from fornix.cli import output
 from fornix.errors import InvalidInput, NotFound
-from fornix.llm import ChatModel
-from fornix.memory.keys import KeyMemory, KnowledgeMemory
-from fornix.memory.memory import DEFAULT_SPACE, Memory
+from fornix.values.storable import DEFAULT_SPACE
+
+if TYPE_CHECKING:
+    from fornix import ChatModel, KeyMemory, KnowledgeMemory, Memory
 
 NOTHING_FOUND = 3
 """Exit code: what was asked for is not there."""
@@ -82,7 +84,7 @@ class Session:
             )
         if self.db is None and make:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Memory.open(
+        return fornix.Memory.open(
             place,
             space=self.space,
             knowledge=knowledge,

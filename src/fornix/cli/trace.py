@@ -13,9 +13,9 @@ from fornix.state.paths import spelled
 from fornix.store import Call, Effects, Node, Run, SetRef, StepDone, StoredItem
 from fornix.store.progress import ENDED
 from fornix.store.stored_read_set import Looked
-from fornix.transfer import stamp
 from fornix.values import wire
 from fornix.values.storable import Path, Value, moment
+from fornix.values.times import stamp
 
 Json = show.Json
 Fields = dict[str, Json]

@@ -22,7 +22,7 @@ from fornix.errors import Unusable
 from fornix.events.memory_events import MemoryEvent
 from fornix.memory.async_calls import Async, AsyncConversation, Lane, Loop, OneByOne, awaited
 from fornix.memory.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
-from fornix.memory.memory import DEFAULT_SPACE, Memory
+from fornix.memory.memory import Memory
 from fornix.memory.prompt import Prompts
 from fornix.sets import MemorySet
 from fornix.sets.admission import Quarantine
@@ -30,7 +30,7 @@ from fornix.sets.writer import Engine
 from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
 from fornix.store import Commit, Definition, Store
 from fornix.store.as_of import AsOf
-from fornix.values.storable import Value
+from fornix.values.storable import DEFAULT_SPACE, Value
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -47,12 +47,11 @@ from fornix.text import ExtractiveSummariser
 from fornix.text.budget import Budget
 from fornix.values.forks import FORKS
 from fornix.values.ids import new_id
-from fornix.values.storable import checked_name
+from fornix.values.storable import DEFAULT_SPACE, checked_name
 
 SCHEMA = STORE_SCHEMA
 """The newest schema of a store file that this fornix knows."""
 
-DEFAULT_SPACE = "default"
 CACHE_BYTES = 256 * 1024 * 1024
 """What the index may keep in RAM, beside what is memory-mapped."""
 

@@ -20,11 +20,10 @@ from fornix.store.ram import RamStore
 from fornix.store.sqlite import SqliteStore
 from fornix.text import ModelSummariser, Summariser
 from fornix.values.storable import counted, microseconds
+from fornix.values.urls import STILL
 
 LONGEST_WAIT_S = 366 * 24 * 3600
 DEFAULT_EMBEDDER = "minilm"
-STILL = "?immutable=1"
-"""Ends a URL that is opened read-only: nobody writes meanwhile, so no file is made beside it."""
 
 
 def summariser_of(model: ChatModel | None) -> Callable[[], Summariser] | None:

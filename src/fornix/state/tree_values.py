@@ -13,6 +13,7 @@ from fornix.state.paths import Place, Spelling, spelled
 from fornix.store import Ledger, Node, Scope
 from fornix.values import wire
 from fornix.values.storable import MAX_DEPTH, Path, Value, frozen
+from fornix.values.times import LONGEST_TTL
 
 EVER: Final = 0
 """Asked of a tree as the time, it shows what has expired too, which a write has to remove."""
@@ -183,10 +184,6 @@ class TreeLimits:
 
 Expiry: TypeAlias = "timedelta | int | None"
 """How long a write lasts: so long, until this time in microseconds, or as the memory says."""
-
-
-LONGEST_TTL = timedelta(days=365_250)
-"""1,000 years: the time at which it ends can be written as a date."""
 
 
 def lasting(ttl: object) -> int:

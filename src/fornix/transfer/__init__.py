@@ -11,12 +11,11 @@ from fornix.transfer.export import (
     export_lines,
     exported_items,
     item_fields,
-    stamp,
     walk_tree,
 )
 from fornix.transfer.foreign_formats import Target
 from fornix.transfer.history_export import history_lines
-from fornix.transfer.import_entries import ItemLine, read_time
+from fornix.transfer.import_entries import ItemLine
 from fornix.transfer.import_files import Imported, import_file, opened, survey_file
 from fornix.transfer.import_formats import LAYOUTS, Layout, entries, layout_of
 from fornix.transfer.import_source import Source
@@ -44,8 +43,6 @@ __all__ = [
     "item_fields",
     "layout_of",
     "opened",
-    "read_time",
-    "stamp",
     "survey",
     "survey_file",
     "walk_tree",

@@ -9,9 +9,10 @@ from datetime import UTC, datetime, tzinfo
 from fornix.errors import InvalidInput
 from fornix.store.items import Item
 from fornix.transfer.foreign_formats import Reader, inside, name_of
-from fornix.transfer.import_entries import ItemLine, Skipped, objects_of, read_time
+from fornix.transfer.import_entries import ItemLine, Skipped, objects_of
 from fornix.transfer.json_stream import Record
 from fornix.values.storable import Value, checked_name
+from fornix.values.times import read_time
 from fornix.values.words import MONTHS
 
 _DATE = re.compile(r"(\d{1,2}):(\d\d) ([ap]m) on (\d{1,2}) ([A-Z][a-z]+), (\d{4})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from fornix.memory.memory import Memory
 from fornix.store import Node, Scope, SetInfo, SetRef, Store, StoredItem
@@ -13,6 +12,7 @@ from fornix.store.records import item_of
 from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.storable import Path, Value, checked_name, moment
+from fornix.values.times import stamp
 
 FORMAT = 1
 """The version of the format that `export_lines` writes."""
@@ -205,8 +205,3 @@ def node_fields(key: str, path: Path, node: Node) -> dict[str, Value]:
     if node.expires is not None:
         fields["expires"] = stamp(moment(node.expires))
     return fields
-
-
-def stamp(time: datetime) -> str:
-    """Return *time* as fornix writes it: ISO 8601, in UTC, to the microsecond where it has one."""
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -24,10 +24,10 @@ from fornix.transfer.export import (
     node_fields,
     set_fields,
     set_items,
-    stamp,
 )
 from fornix.values import wire
 from fornix.values.storable import Path, Value, moment
+from fornix.values.times import stamp
 
 MEANWHILE = "something was erased or purged while the history was exported; export it again"
 

@@ -19,6 +19,7 @@ from fornix.store.records import as_passed
 from fornix.transfer.export import LABELS, item_fields
 from fornix.values import wire
 from fornix.values.storable import Path, Value, checked, checked_name, microseconds
+from fornix.values.times import read_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,25 +235,6 @@ def time_of(found: Value, zone: tzinfo | None = None) -> datetime | None:
                 f"the time {found!r} is out of range; Unix time is in seconds"
             ) from None
     return read_time(found, zone)
-
-
-def read_time(text: object, zone: tzinfo | None = None) -> datetime:
-    """Return the time that *text* (ISO 8601 with a zone) names.
-
-    Args:
-        zone: Of a time that says none.
-
-    Raises:
-        InvalidInput: It cannot be read, or has no zone.
-    """
-    try:
-        time = datetime.fromisoformat(cast("str", text))
-    except (TypeError, ValueError):
-        like = "2025-02-05T19:42:00Z"
-        raise InvalidInput(f"the time {text!r} is not understood; write it like {like}") from None
-    if time.tzinfo is None and zone is None:
-        raise InvalidInput(f"the time {text!r} has no zone; add Z for UTC, or one like +01:00")
-    return time if time.tzinfo is not None else time.replace(tzinfo=zone)
 
 
 def texts_of(fields: dict[str, Value], name: str) -> tuple[str, ...]:

@@ -26,6 +26,9 @@ Value: TypeAlias = "bool | int | float | str | bytes | list[Value] | dict[str, V
 Path: TypeAlias = tuple[str, ...]
 """The names from the root of an exact tree down to a node; the root itself is ``()``."""
 
+DEFAULT_SPACE = "default"
+"""The space of a memory that is opened without one."""
+
 MAX_DEPTH = 100
 """Levels of lists and dicts inside one value; far below Python's recursion limit of 1,000."""
 

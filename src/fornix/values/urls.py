@@ -9,6 +9,9 @@ from urllib.parse import urlsplit
 
 from fornix.errors import InvalidInput
 
+STILL = "?immutable=1"
+"""Ends a URL that is opened read-only: nobody writes meanwhile, so no file is made beside it."""
+
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 """How the path of an image's address ends."""
 

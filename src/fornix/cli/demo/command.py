@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from fornix.cli import output
+from fornix.cli import output, tables
 from fornix.cli.demo import kill_proof, sample_conversation
 from fornix.cli.exact_memory import drawn
 from fornix.cli.options import command
@@ -50,7 +50,7 @@ def demo(session: Session, *, fast: bool) -> None:
     folder = tempfile.TemporaryDirectory() if session.db is None else nullcontext()
     with folder as temporary:
         place = session.place if temporary is None else Path(temporary) / "demo.db"
-        holds = _Demo(session, output.console(), place, embedder).run()
+        holds = _Demo(session, tables.console(), place, embedder).run()
     if not holds:
         click.get_current_context().exit(1)
 
@@ -108,7 +108,7 @@ class _Demo:
         for number in ASKED:
             hits = key.search(asked[number].text, limit=SHOWN)
             self._say(f"\n? {asked[number].text}", style="bold yellow")
-            self.out.print(output.explained(hits, marked=asked[number].gold))
+            self.out.print(tables.explained(hits, marked=asked[number].gold))
         self._say(
             "\nwords: BM25. meaning: 2 x cosine. previous, next: its neighbours in the talk. "
             "✓: the answer.",
