@@ -608,6 +608,7 @@ USES = {
     "quarantine discard": ["x", "-k", "ada"],
     "forget": ["ada", "--yes"],
     "scrub": [],
+    "shrink": [],
     "receipts": [],
 }
 MAKE = {"add", "set", "run", "chat"}
