@@ -403,6 +403,20 @@ def test_a_run_is_tried_again_where_it_stopped(parked):
     assert {r["status"] for r in parked.json("runs", "list")} == {"done"}
 
 
+def test_the_same_inputs_try_again_where_it_is_asked_for(parked, tmp_path):
+    """Without --retry-parked the error stands, and no run is added; with it, all are done."""
+    words = ("run", f"{AGENT}Counter", "-i", str(tmp_path / "in.jsonl"), *WORDS)
+    parked("set", "bob", "mended", "true")
+    assert "correct the cause and retry it" in parked(*words, code=1).stderr
+    found = parked.json(*words, "--retry-parked")
+    assert [(line["run"], line["outputs"]) for line in found] == [
+        (1, [{"count": 2}]),
+        (2, [{"count": 2}]),
+        (3, [{"count": 4}]),
+    ]
+    assert {r["status"] for r in parked.json("runs", "list")} == {"done"}
+
+
 def test_recover_says_what_is_left(parked):
     """A run that fails again is parked again, and that is an error."""
     parked("runs", "retry", "--all", "--agent", "Counter", "--key", "bob")

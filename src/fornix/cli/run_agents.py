@@ -25,7 +25,7 @@ from fornix.cli.session import Session
 from fornix.errors import FornixError, InvalidInput, NotFound, RunFailed, RunParked
 from fornix.memory.memory import Memory
 from fornix.runs.runner import LocalRunner, Output, Outputs
-from fornix.runs.runner.local_runner import CONCURRENCY
+from fornix.runs.runner.local_runner import CONCURRENCY, OnParked
 from fornix.store import Run
 from fornix.transfer.export_lines import numbered
 from fornix.values.storable import checked
@@ -68,6 +68,10 @@ knowledge_option = click.option(
     "--again", metavar="WORD", default="",
     help="Run lines without ids once more: another WORD makes them other inputs.",
 )  # fmt: skip
+@click.option(
+    "--retry-parked", is_flag=True,
+    help="Let runs of these inputs that are parked try again, after their cause was corrected.",
+)  # fmt: skip
 @click.option("--serve", is_flag=True, help="Then go on with whatever comes into the inbox.")
 @click.option(
     "--consumer", metavar="NAME",
@@ -84,6 +88,7 @@ def run(  # noqa: PLR0913 - an option each, as click passes them
     output: str | None,
     force: bool,
     again: str,
+    retry_parked: bool,
     serve: bool,
     consumer: str | None,
     name: str | None,
@@ -104,7 +109,8 @@ def run(  # noqa: PLR0913 - an option each, as click passes them
 
     With --json a line per input, in their order: {"line": …, "key": …, "id": …, "run": …,
     "number": …, "repeated": …, "outputs": […]}, or with "error" instead of "outputs".
-    Exit code 1 if a run failed: it is parked, and so is what waits behind it; see fornix runs.
+    Exit code 1 if a run failed: it is parked, and what follows of its key waits; see fornix runs.
+    Once its cause is corrected, the same command with --retry-parked lets it try again.
 
     --serve works until SIGTERM (exit code 0) or Ctrl-C (130); unfinished runs stay in the inbox.
     """
@@ -124,7 +130,7 @@ def run(  # noqa: PLR0913 - an option each, as click passes them
         stack.enter_context(runner)
         if feed is not None:
             with nullcontext() if output is None else sink(output, force=force) as write:
-                tally = _run(session, runner, feed, write)
+                tally = _run(session, runner, feed, write, retry_parked=retry_parked)
             _sum_up(session, tally, output, goes_on=serve)
         if serve:
             _serve(session, runner, consumer)
@@ -190,12 +196,14 @@ def _run(
     runner: LocalRunner,
     feed: Feed,
     write: Callable[[bytes], object] | None,
+    *,
+    retry_parked: bool,
 ) -> Tally:
     """Run what is fed in, tell what comes of it, and count that."""
     tally = Tally()
     try:
         with progress(session, "running", total=feed.total) as advance:
-            for line, outcome in _outcomes(runner, feed):
+            for line, outcome in _outcomes(runner, feed, retry_parked=retry_parked):
                 _count(tally, line, outcome)
                 _tell(session, line, outcome, write)
                 tally.last = line.number
@@ -223,7 +231,9 @@ def _sum_up(session: Session, tally: Tally, output: str | None, *, goes_on: bool
     session.note(said)
 
 
-def _outcomes(runner: LocalRunner, feed: Feed) -> Iterator[tuple[Line, Outputs | FornixError]]:
+def _outcomes(
+    runner: LocalRunner, feed: Feed, *, retry_parked: bool
+) -> Iterator[tuple[Line, Outputs | FornixError]]:
     """Run inputs side by side; yield what came of each, in their order."""
     for batch in feed.batches:
         ahead: deque[Line] = deque()
@@ -235,7 +245,8 @@ def _outcomes(runner: LocalRunner, feed: Feed) -> Iterator[tuple[Line, Outputs |
                 ahead.append(line)
                 yield line.key, line.value, line.event_id
 
-        for outcome in runner.map(passed(), errors="return"):
+        on_parked: OnParked = "retry" if retry_parked else "raise"
+        for outcome in runner.map(passed(), errors="return", on_parked=on_parked):
             yield ahead.popleft(), outcome
 
 

@@ -37,10 +37,16 @@ class RunParked(RunFailed):
         self, run: int, key: str, *, action: str, error: str, behind: int | None = None
     ) -> None:
         self.run, self.key, self.action, self.error, self.behind = run, key, action, error, behind
-        told = "" if behind is None else f"run {behind} is stored and waits: "
+        told = ""
+        if behind is not None:
+            told = f"run {behind} is stored, and waits; do not pass its input again: "
         by = f", its action {action!r} raised" if action else " before its next action, by"
-        told += f"run {run} of key {key!r} is parked{by} {error}; look at it with "
-        super().__init__(f"{told}`fornix runs show {run}`, then retry or discard it")
+        super().__init__(
+            f"{told}run {run} of key {key!r} is parked{by} {error}; correct the cause and retry it "
+            f"(runner.runs.retry({run}), `fornix runs retry {run}`, or its input again with its "
+            f"event_id and on_parked='retry'), or give it up (runner.runs.discard({run})); inputs "
+            "of the key wait behind it unless the agent says on_failed='next'"
+        )
 
 
 class RunDiscarded(RunFailed):

@@ -15,17 +15,20 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from math import inf
 from types import TracebackType
-from typing import Literal, Self, overload
+from typing import Literal, Self, TypeAlias, get_args, overload
 
 from fornix.errors import (
     FornixError,
     InvalidInput,
     NotFound,
     RunPending,
+    StaleRun,
     StoreClosed,
     StoreReadOnly,
 )
@@ -53,6 +56,9 @@ PAUSE_S = 0.002
 
 CHUNK = 256
 """Inputs of `map` that are accepted in one commit."""
+
+OnParked: TypeAlias = Literal["raise", "retry"]
+"""What comes of an input whose run is parked: its error, or another try."""
 
 
 class LocalRunner:
@@ -121,7 +127,13 @@ class LocalRunner:
     # --- inputs -------------------------------------------------------------------------------
 
     def submit(
-        self, key: str, value: object, *, event_id: str | None = None, at_once: bool = True
+        self,
+        key: str,
+        value: object,
+        *,
+        event_id: str | None = None,
+        at_once: bool = True,
+        on_parked: OnParked = "raise",
     ) -> Ticket:
         """Accept an input, durably, to be run in the background; return a ticket for its run.
 
@@ -129,14 +141,17 @@ class LocalRunner:
             value: A storable value, which becomes an `InputEvent`, or an event of an own class.
             event_id: A second input of this agent with the same one is not run again.
             at_once: False: its run is left to the thread that waits for the ticket, if one does.
+            on_parked: "retry": if the run of this *event_id* is parked, it tries again, as by
+                `Runs.retry`; say so after the cause was corrected. "raise": it stays parked.
 
         Raises:
             InvalidName: The key is not a non-empty str.
             InvalidValue: The value cannot be stored.
             IdempotencyConflict: The event id was used for another input.
         """
+        _check_on_parked(on_parked, event_id)
         asked = input_of(self._shop, key, value, event_id)
-        return self._accept([asked], call=at_once)[0]
+        return self._accept([asked], call=at_once, on_parked=on_parked)[0]
 
     def handle(
         self,
@@ -145,6 +160,7 @@ class LocalRunner:
         *,
         event_id: str | None = None,
         wait_s: float | None = None,
+        on_parked: OnParked = "raise",
     ) -> Outputs:
         """Accept an input, wait for its run, and return the outputs: `submit` and `Ticket.result`.
 
@@ -154,9 +170,10 @@ class LocalRunner:
             InvalidInput: It is called by an action of the same key, which it would wait for.
         """
         checked_wait(wait_s)
+        _check_on_parked(on_parked, event_id)
         asked = input_of(self._shop, key, value, event_id)
         refuse_own_run(self._store, asked.scope)
-        ticket = self._accept([asked], call=False)[0]
+        ticket = self._accept([asked], call=False, on_parked=on_parked)[0]
         return ticket.result(wait_s)
 
     @overload
@@ -165,6 +182,7 @@ class LocalRunner:
         inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
         *,
         errors: Literal["raise"] = "raise",
+        on_parked: OnParked = "raise",
     ) -> Iterator[Outputs]: ...
 
     @overload
@@ -173,6 +191,7 @@ class LocalRunner:
         inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
         *,
         errors: Literal["return"],
+        on_parked: OnParked = "raise",
     ) -> Iterator[Outputs | FornixError]: ...
 
     def map(
@@ -180,6 +199,7 @@ class LocalRunner:
         inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
         *,
         errors: Literal["raise", "return"] = "raise",
+        on_parked: OnParked = "raise",
     ) -> Iterator[Outputs | FornixError]:
         """Yield the outputs of inputs, ``(key, value)`` or ``(key, value, event_id)``, in order.
 
@@ -187,17 +207,21 @@ class LocalRunner:
 
         Args:
             errors: "return" yields the error of a run in its place and goes on.
+            on_parked: See `submit`; of inputs with an event id.
         """
+        if on_parked not in get_args(OnParked):
+            raise InvalidInput(f"on_parked must be 'raise' or 'retry', not {on_parked!r}")
         if errors not in ("raise", "return"):
             raise InvalidInput(f"errors must be 'raise' or 'return', not {errors!r}")
         if not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"map takes inputs, (key, value) each, not {inputs!r}")
-        return self._mapped(inputs, errors)
+        return self._mapped(inputs, errors, on_parked)
 
     def _mapped(
         self,
         inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
         errors: str,
+        on_parked: OnParked,
     ) -> Iterator[Outputs | FornixError]:
         ahead: deque[Ticket] = deque()
         source = iter(inputs)
@@ -206,7 +230,8 @@ class LocalRunner:
             while more and len(ahead) < 4 * CHUNK:
                 chunk = [input_of(self._shop, *parts(each)) for each in islice(source, CHUNK)]
                 more = len(chunk) == CHUNK
-                ahead.extend(self._accept(chunk, call=False) if chunk else ())
+                if chunk:
+                    ahead.extend(self._accept(chunk, call=False, on_parked=on_parked))
             if ahead:
                 yield self._yielded(ahead.popleft(), errors)
 
@@ -220,11 +245,15 @@ class LocalRunner:
                 raise
             return error
 
-    def _accept(self, inputs: list[Input], *, call: bool = True) -> list[Ticket]:
+    def _accept(
+        self, inputs: list[Input], *, call: bool = True, on_parked: OnParked = "raise"
+    ) -> list[Ticket]:
         self.start()
         rests = any(self._rests(asked.scope) for asked in inputs)
         owner = None if rests else self.owner
         accepted = self._store.accept(self.name, inputs, owner=owner)
+        if on_parked == "retry":
+            accepted = [self._retried(answer) for answer in accepted]
         pairs = list(zip(inputs, accepted, strict=True))
         tickets = [self._ticket(asked, answer) for asked, answer in pairs]
         self._desk.add([ticket for ticket in tickets if not ticket.done])
@@ -243,6 +272,17 @@ class LocalRunner:
         elif len(inputs) > 1:
             self._work.floor.attend()
         return tickets
+
+    def _retried(self, answer: Accepted) -> Accepted:
+        """Let the run of a repeated input try again if it is parked; return the run it is now."""
+        row = self._store.run(answer.run) if answer.repeated and answer.run else None
+        if row is None or row.status != "parked":
+            return answer
+        run = row.id
+        with suppress(StaleRun):  # somebody else retried it, or gave it up, meanwhile
+            run = self.runs.retry(run)
+        again = self._store.run(run) or row
+        return replace(answer, run=again.id, number=again.number)
 
     def _rests(self, scope: Scope) -> bool:
         lane = self._work.floor.lanes.get(scope)
@@ -459,9 +499,18 @@ class LocalRunner:
 
     # --- the same, awaited --------------------------------------------------------------------
 
-    async def asubmit(self, key: str, value: object, *, event_id: str | None = None) -> Ticket:
+    async def asubmit(
+        self,
+        key: str,
+        value: object,
+        *,
+        event_id: str | None = None,
+        on_parked: OnParked = "raise",
+    ) -> Ticket:
         """Accept an input; see `submit`."""
-        return await asyncio.to_thread(self.submit, key, value, event_id=event_id)
+        return await asyncio.to_thread(
+            self.submit, key, value, event_id=event_id, on_parked=on_parked
+        )
 
     async def ahandle(
         self,
@@ -470,10 +519,11 @@ class LocalRunner:
         *,
         event_id: str | None = None,
         wait_s: float | None = None,
+        on_parked: OnParked = "raise",
     ) -> Outputs:
         """Accept an input, and return the outputs of its run; see `handle`."""
         checked_wait(wait_s)
-        ticket = await self.asubmit(key, value, event_id=event_id)
+        ticket = await self.asubmit(key, value, event_id=event_id, on_parked=on_parked)
         return await ticket.aresult(wait_s)
 
     async def arun_until_idle(self) -> None:
@@ -495,3 +545,13 @@ class LocalRunner:
         trace: TracebackType | None,
     ) -> None:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+
+def _check_on_parked(on_parked: object, event_id: str | None) -> None:
+    if on_parked not in get_args(OnParked):
+        raise InvalidInput(f"on_parked must be 'raise' or 'retry', not {on_parked!r}")
+    if on_parked == "retry" and event_id is None:
+        raise InvalidInput(
+            "on_parked='retry' is for the input of an event_id, by which its run is found; name "
+            "the event, or retry the run: runner.runs.retry(…)"
+        )

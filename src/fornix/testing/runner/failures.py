@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from fornix.errors import FornixError, RunDiscarded, RunParked, StoreClosed
+from fornix.errors import FornixError, InvalidInput, RunDiscarded, RunParked, StoreClosed
 from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.runs.agent import OnError, action
 from fornix.runs.task import RunnerContext
@@ -87,6 +87,41 @@ class FailureLaws(RunnerLaws):
         assert (told["action"], told["type"], told["message"]) == ("work", "Broken", "no such tent")
         assert 'raise Broken("no such tent")' in told["traceback"]
         assert hall.run(behind.run).status == "waiting"
+
+    def test_a_parked_input_tries_again_when_it_is_told_to(self, hall: Hall) -> None:
+        """The same event id gives the error again, and no run more, until somebody says so."""
+        trouble, ran = Trouble(), list[object]()
+
+        @action(InputEvent)
+        def work(event: InputEvent, ctx: RunnerContext) -> None:
+            trouble.meet()
+            ran.append(event.input)
+            ctx.send_event(OutputEvent(event.input))
+
+        runner = hall.serve(work)
+        with pytest.raises(RunParked):
+            runner.handle("ada", "one", event_id="e1")
+        with pytest.raises(RunParked) as parked:
+            runner.handle("ada", "one", event_id="e1")
+        for told in ("'work' raised", f"retry({parked.value.run})", "discard(", "on_failed='next'"):
+            assert told in str(parked.value)
+        with pytest.raises(RunParked, match="do not pass its input again") as waits:
+            runner.handle("ada", "two", event_id="e2")
+        with pytest.raises(RunParked):
+            runner.handle("ada", "two", event_id="e2", on_parked="retry")  # it is not parked itself
+        assert waits.value.run == parked.value.run
+        with pytest.raises(RunParked):
+            runner.handle("ada", "one", event_id="e1", on_parked="retry")
+        assert [run.id for run in hall.parked()] == [parked.value.run]
+        trouble.end()
+        with pytest.raises(RunParked):
+            runner.handle("ada", "one", event_id="e1")
+        assert runner.handle("ada", "one", event_id="e1", on_parked="retry") == ("one",)
+        assert runner.handle("ada", "two", event_id="e2") == ("two",)
+        assert runner.handle("ada", "one", event_id="e1", on_parked="retry") == ("one",)
+        assert ran == ["one", "two"]
+        with pytest.raises(InvalidInput, match="is for the input of an event_id"):
+            runner.handle("ada", "three", on_parked="retry")
 
     def test_what_follows_a_failure_does_not_run(self, hall: Hall) -> None:
         """Another action of the same event begins only when the one before it is done."""
