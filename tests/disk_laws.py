@@ -101,13 +101,13 @@ class Laws:
         self._check_copies(cut, files)
         self._check_gone(cut, files)
         path = self.write(files)
-        for place in path.parent.glob("*/index/*.seg"):
-            check_segment(place)
+        known = [sealed_at(place) for place in path.parent.glob("*/index/*.seg")]
         if path.name not in files:
             assert not self._floor(cut), "the store itself is missing"
             return
         with closing(SqliteStore.open(path)) as store:
             assert store.problems() == []
+            assert max(known, default=0) <= store.seq(), "a side file is ahead of the store"
             self._check_receipts(store, files)
             found = self._dump(path)
             assert store.put_note("after", "the loss", expected=None)
@@ -198,8 +198,9 @@ def _digest_of(files: dict[str, bytes], floor: int) -> bytes:
     return digest.digest()
 
 
-def check_segment(path: Path) -> None:
-    """Assert that a file of the index is whole, once it is in its place."""
+def sealed_at(path: Path) -> int:
+    """Return which line of the change log a file of the index is of; assert that it is whole."""
     segment = Segment(path)
     for section in segment._sections.values():
         segment.check_bytes(section.name, 0, section.nbytes)
+    return segment.identity.seq

@@ -20,7 +20,6 @@ from fornix.cli.app import fornix
 from fornix.compaction import Trim
 from fornix.embed import Embedder
 from fornix.sets.forgetting import Receipt
-from fornix.store.sqlite import SqliteStore
 from old_stores import as_schema_1
 
 
@@ -236,6 +235,17 @@ def _forget_some(work: Work, memory: Memory, turn: int) -> None:
     work.scrubbed(memory)
 
 
+def searches(work: Work) -> None:
+    """A set that grows, with an index beside the store that is made anew as it does."""
+    with work.open() as memory:
+        notes = memory.key("ada").set("notes")
+        for turn in range(max(3, work.size // 4)):
+            notes.add_many([Item(f"note {turn} {n}") for n in range(12)])
+            work.note("add")
+            assert notes.search("note", limit=3)
+            work.note("searched")
+
+
 def copies(work: Work) -> None:
     """Backups and exports beside a store that goes on, restored at the end; repairs."""
     root, work.embedder = work.log.root, "words"  # which the command line knows
@@ -261,14 +271,19 @@ def _command(*words: str) -> None:
 
 
 def checkpoints(work: Work) -> None:
-    """A log that is moved into the database and begun anew again and again, beside a reader."""
+    """A log that is moved into the database and begun anew, files that shrink; two handles."""
     with work.open() as memory, work.open() as other:
-        store = other.store
-        assert isinstance(store, SqliteStore)
+        notes = memory.key("ada").set("notes", retention="purge")
+        notes.add("x")
         for step in range(3 * work.size):
             if step % 7 == 0:
                 memory.sweep()
                 work.note("swept")
+                if step % 2:
+                    notes.clear()
+                    work.note("cleared")
+                memory.shrink()
+                work.note("shrunk")
             work.note(_change((memory, other)[step % 2], work.chance, step))
 
 
@@ -309,6 +324,7 @@ SCENARIOS: dict[str, Scenario] = {
         runs,
         compactions,
         forgetting,
+        searches,
         copies,
         checkpoints,
         openings,

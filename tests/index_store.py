@@ -73,6 +73,9 @@ class Store:
     def seq(self):
         return len(self.log)
 
+    def sync(self):
+        pass
+
     def changes(self, since, *, limit=10_000):
         return None if since < self.log_floor else self.log[since : since + limit]
 

@@ -18,6 +18,13 @@ class Finder(Protocol):
         """Return the number of the last line of the change log; cheap; 0: none yet."""
         ...
 
+    def sync(self) -> None:
+        """Have all that was committed until now survive loss of power, whatever the durability.
+
+        For who makes something of it that does: nothing may be on a disk that its source is not.
+        """
+        ...
+
     def glance(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
         """Return `seq`, and those of *sets* (or all of a scope, by name) that exist; cheap.
 

@@ -68,6 +68,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "stats": lambda s: s.stats(),
     "salt": lambda s: s.salt(),
     "seq": lambda s: s.seq(),
+    "sync": lambda s: s.sync(),
     "changes": lambda s: s.changes(0),
     "features": lambda s: list(s.features(1)),
     "features_of": lambda s: s.features_of(1, [1]),

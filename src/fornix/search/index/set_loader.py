@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fornix.errors import StoreBusy, StoreFull, StoreReadOnly
 from fornix.search.index.arrays import Codes, Columns, Texts
 from fornix.search.index.bit_codes import BLOCK, words
 from fornix.search.index.feature_arrays import BY_DOC, BY_ROW
@@ -78,6 +79,10 @@ WITNESSES = 16
 """Lines of the change log by which a file knows that the log is still the one it was made from."""
 
 
+_UNSEALED = (OSError, Damaged, Outdated, StoreBusy, StoreFull, StoreReadOnly)
+"""Why a set stays in RAM: its file, or the store, cannot be written just now."""
+
+
 class SealedSets:
     """Loads sets; keeps the sealed files of one folder.
 
@@ -111,7 +116,7 @@ class SealedSets:
             return index
         try:
             return self._sealed(number, dimensions)
-        except (OSError, Damaged, Outdated) as problem:
+        except _UNSEALED as problem:
             logger.warning("a large set could not be sealed and stays in RAM: %s", problem)
             index.take(source)
             return index
@@ -140,6 +145,7 @@ class SealedSets:
 
         def check() -> None:
             self._refuse_removed(seq, number)
+            self._finder.sync()  # else the file could be of commits that a loss of power takes
 
         seal(path, self._finder.features(number), identity, check=check, witnesses=witnesses)
         self._unusable.discard(number)

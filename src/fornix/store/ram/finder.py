@@ -223,6 +223,11 @@ class RamFinder(RamLanes):
             there = {row: new for _, row, new in vectors if row in self._rows}
             self._vectors.staged.update(there)
 
+    def sync(self) -> None:
+        """Do nothing: RAM survives no loss of power; see `Finder.sync`."""
+        with self._ready():
+            pass
+
     def unstage(self) -> None:
         """Drop everything staged."""
         with self._ready():

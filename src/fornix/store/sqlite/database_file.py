@@ -45,6 +45,10 @@ CHECKPOINT_PAGES = 4_000
 SWEEPS = 8
 """Sweeps that go with that at most: what sets keep no longer goes as fast as it can come."""
 
+_SYNCED = """
+    INSERT INTO note (name, text) VALUES ('synced', '1') ON CONFLICT DO UPDATE SET text = text + 1
+"""
+
 TOUCHES = 1_000
 """Most access times flushed with one group of commits."""
 
@@ -87,6 +91,7 @@ class SqliteFile:
         self._state: Literal["open", "closed", "forked"] = "open"
         self._connections = Connections()
         self._readers = self._connections.readers
+        self._durability: Durability = durability
         self._known = Known()
         self._touched: dict[int, int] = {}
         self._salt: bytes | None = None
@@ -295,6 +300,16 @@ class SqliteFile:
             if self._connections.log_pages > CHECKPOINT_PAGES:
                 self._care(writer)
             self._known.version = writer.data_version()
+
+    @translated
+    def sync(self) -> None:
+        """See `Finder.sync`: a commit that waits for the disk has it keep all before it too."""
+        with self._between_commits() as writer:
+            writer.execute("PRAGMA synchronous = FULL")
+            try:
+                writer.execute(_SYNCED)
+            finally:
+                writer.execute(f"PRAGMA synchronous = {self._durability}")
 
     @contextmanager
     def _between_commits(self) -> Generator[apsw.Connection]:
