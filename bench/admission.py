@@ -1,10 +1,15 @@
 """The write barrier: what its rules find, and what they cost.
 
-    python -m bench.admission [detection | cost] [--owasp FOLDER]
+    python -m bench.admission [lists | detection | texts | cost] [--missed] [--owasp FOLDER]
+                              [--corpus FILE]
 
-*detection* counts hits and false alarms on made-up texts (tests/data/admission.json), and with
+*lists* counts what is stopped of the lists of secrets and injections (tests/data/barrier), by half,
+and prints the table of docs/write-barrier.md; --missed shows what was missed of the half "tuning".
+*detection* counts hits and false alarms on older made-up texts (tests/data/admission.json), with
 --owasp on the scenarios of OWASP's agent-memory-guard (Apache-2.0), from a folder that its wheel
-was unpacked in: its texts stay there. *cost* times adds to a set with and without each rule.
+was unpacked in, and with --corpus on lines of JSON with a text and a label, "malicious" or
+"benign": those texts stay there. *texts* times the two rules, text by text. *cost* times adds to a
+set with and without each rule.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fornix import Item, Memory
@@ -25,6 +31,10 @@ from fornix.sets.admission.injection import injections
 from fornix.sets.admission.secrets import secrets
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests"))
+
+from admission_texts import HALVES, Sample, samples  # noqa: E402 - the lists are beside the tests
+
 TEXTS = ROOT / "tests" / "data" / "admission.json"
 SCENARIOS = Path("agent_memory_guard") / "bench" / "scenarios.py"
 
@@ -107,6 +117,56 @@ def scenarios(folder: Path) -> None:
         print(f"  OWASP {category:20} {found:3} of {total}")
 
 
+FINDERS = {
+    "Secrets": (secrets, "secrets", "secrets_near"),
+    "Injection": (injections, "injections", "injections_near"),
+}
+
+
+def lists(*, missed: bool) -> None:
+    """Print what is stopped of the lists, as a table."""
+    print("| rule | half | stopped | false alarms |\n|---|---|---|---|")
+    wrong: list[Sample] = []
+    for rule, (find, attacks, harmless) in FINDERS.items():
+        for half in HALVES:
+            bad, good = samples(attacks, half), samples(harmless, half)
+            passed = [sample for sample in bad if not any(find(sample.text))]
+            alarms = [sample for sample in good if any(find(sample.text))]
+            found = f"{len(bad) - len(passed)} of {len(bad)}"
+            print(f"| `{rule}()` | {half} | {found} | {len(alarms)} of {len(good)} |")
+            wrong += [*passed, *alarms] if half == "tuning" else []
+    for sample in wrong if missed else ():
+        print(f"    {sample.kind}: {sample.text[:90]!r}")
+
+
+def corpus(file: Path) -> None:
+    """Print what is found in somebody else's lines of JSON."""
+    counts: dict[str, list[int]] = {}
+    for row in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+        count = counts.setdefault(row["label"], [0, 0])
+        count[0] += any(injections(row["text"]))
+        count[1] += 1
+    for label, (found, total) in counts.items():
+        print(f"  {file.name} {label:20} {found:3} of {total}")
+
+
+def text_cost() -> None:
+    """Print the CPU time that the rules take for a text: the least of seven rounds."""
+    sentence = "Ada prefers window seats on night trains to Vienna, and tea over coffee at noon."
+    near = [s.text for name in ("secrets_near", "injections_near") for s in samples(name)]
+    for name, contents in (("a sentence", [sentence] * 300), ("near-misses", near)):
+        for rule, (find, *_) in FINDERS.items():
+            least = min(_round(find, contents) for _ in range(7))
+            print(f"  {rule:10} {name:12} {least / len(contents) * 1e6:6.1f} us a text")
+
+
+def _round(find: Callable[[str], Iterator[str]], contents: list[str]) -> float:
+    began = time.thread_time()
+    for text in contents:
+        any(find(text))
+    return time.thread_time() - began
+
+
 def line(name: str, found: int, bad: int, alarms: int, good: int) -> None:
     precision = found / (found + alarms) if found + alarms else 1.0
     print(
@@ -160,12 +220,20 @@ def cost() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", choices=["detection", "cost"])
+    parser.add_argument("what", nargs="?", choices=["lists", "detection", "texts", "cost"])
+    parser.add_argument("--missed", action="store_true")
     parser.add_argument("--owasp", type=Path)
+    parser.add_argument("--corpus", type=Path)
     chosen = parser.parse_args()
-    if chosen.what != "cost":
+    if chosen.what in (None, "lists"):
+        lists(missed=chosen.missed)
+    if chosen.what in (None, "detection"):
         detection(chosen.owasp)
-    if chosen.what != "detection":
+        if chosen.corpus is not None:
+            corpus(chosen.corpus)
+    if chosen.what in (None, "texts"):
+        text_cost()
+    if chosen.what in (None, "cost"):
         cost()
 
 

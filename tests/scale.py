@@ -31,6 +31,7 @@ class Counts:
         forks: Trials in which processes fork, close and die at random.
         fork_jobs: Jobs of one pool or server of processes.
         fork_kinds: Kinds of pools, and of servers, that are tried.
+        hostile_chars: Characters of a text that is made to keep patterns busy.
     """
 
     kills: int
@@ -43,6 +44,7 @@ class Counts:
     forks: int
     fork_jobs: int
     fork_kinds: int
+    hostile_chars: int
 
 
 SCALES = {
@@ -57,6 +59,7 @@ SCALES = {
         forks=5,
         fork_jobs=6,
         fork_kinds=1,
+        hostile_chars=3_000,
     ),
     "full": Counts(
         kills=240,
@@ -69,6 +72,7 @@ SCALES = {
         forks=300,
         fork_jobs=40,
         fork_kinds=3,
+        hostile_chars=100_000,
     ),
 }
 

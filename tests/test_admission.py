@@ -55,7 +55,8 @@ from fornix.sets.admission import (
 )
 from fornix.sets.admission.duplicates import agree
 from fornix.sets.admission.rules import rules_of
-from fornix.sets.admission.secrets import is_card, secrets
+from fornix.sets.admission.secret_formats import is_card
+from fornix.sets.admission.secrets import secrets
 from fornix.store import Retire, Scope, SetRef
 from fornix.store.scope import HIDDEN
 from fornix.transfer import Load, Selection, Source, export_lines
@@ -496,10 +497,10 @@ def test_no_false_alarm_about_secrets(text: str):
 
 
 def test_secrets_are_found_wherever_they_are(memory: Memory):
-    """32 of 34 made-up texts; passwords in plain talk are beyond patterns."""
+    """All of 34 made-up texts."""
     facts = guarded(memory, Secrets())
     found = [facts.admit(text).outcome for text in TEXTS["secrets"]["bad"]]
-    assert found.count("reject") >= 32
+    assert found.count("reject") == 34
     for item in (
         Item("fine", metadata={"note": KEY}),
         Item({"text": "fine", "deep": [{"key": KEY}]}),
@@ -546,17 +547,17 @@ def test_names_of_fields_are_no_commands(memory: Memory):
 
 
 def test_few_false_alarms_about_injections(memory: Memory):
-    """One of 54, which reads like a command."""
+    """None of 54."""
     facts = guarded(memory, Injection())
     alarms = [t for t in TEXTS["injection"]["good"] if facts.admit(t).outcome != "accept"]
-    assert alarms == ["I always forget what I said above the line in forms."]
+    assert alarms == []
 
 
 def test_most_injections_are_held(memory: Memory):
-    """46 of 52 made-up texts, in twelve languages and disguises."""
+    """50 of 52 made-up texts, in twelve languages and disguises."""
     facts = guarded(memory, Injection())
     found = [facts.admit(text).outcome for text in TEXTS["injection"]["bad"]]
-    assert found.count("quarantine") >= 46
+    assert found.count("quarantine") >= 50
 
 
 @settings(max_examples=200)

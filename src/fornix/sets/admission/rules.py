@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from fornix.errors import FornixError, InvalidInput, RuleFailed
 from fornix.errors.shown import shown
 from fornix.sets.admission.duplicates import WORD, Exact, Near, lasts
-from fornix.sets.admission.injection import injections, unveiled
+from fornix.sets.admission.injection import injections
 from fornix.sets.admission.secrets import secrets
 from fornix.sets.admission.verdicts import (
     ACCEPT,
@@ -101,8 +101,6 @@ class Secrets(Kept):
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`."""
         found = next(secrets(candidate.everything), None)
-        if found is None and not candidate.everything.isascii():
-            found = next(secrets(unveiled(candidate.everything)), None)
         return (
             ACCEPT
             if found is None
