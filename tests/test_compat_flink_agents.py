@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from fornix import LocalRunner, Memory, Trim
+from fornix import LocalRunner, Memory, Summarize, Trim
 from fornix.compat.flink_agents import (
     Agent,
     ChatMessage,
@@ -269,3 +270,36 @@ def test_a_switch_is_true_or_false() -> None:
     """Anything else is an error that names the option."""
     with pytest.raises(InvalidInput, match=r"generate-event\.sensory-read"):
         memory_events({"memory.generate-event.sensory-read": "yes"})
+
+
+def test_a_summary_of_both_roles_says_who_said_what(memory: Memory) -> None:
+    """Without a model, too: nobody is shown to have said what the other said."""
+    said = [
+        ("user", "I moved to Lisbon. My new flat is small"),
+        ("assistant", "Lisbon is sunny. Is your flat near the river?"),
+        ("user", "It is near the river. The rent is high."),
+        ("assistant", "Rents in Lisbon are high everywhere."),
+    ]
+    history = LongTermMemory(memory.key("ada")).create_memory_set(
+        "h", ChatMessage, capacity=4, compaction_strategy=Summarize(n=4, max_tokens=200)
+    )
+    history.add([ChatMessage(role, text) for role, text in said])
+    history.add(ChatMessage("user", "Bye"))
+    summary, bye = history.get()
+    assert (summary.compacted, bye.value) == (True, ChatMessage("user", "Bye"))
+    assert summary.value.role == "system"
+    whose = {"User": said[0][1] + said[2][1], "Assistant": said[1][1] + said[3][1]}
+    lines = re.findall(
+        r"(User|Assistant): (.+?)(?= User:| Assistant:|$)", summary.value.content, re.MULTILINE
+    )
+    assert {who for who, _ in lines} == {"User", "Assistant"}
+    assert all(text.strip() in whose[who] for who, text in lines)
+    assert sum(len(text) for _, text in lines) > 60
+
+    alone = LongTermMemory(memory.key("ada")).create_memory_set(
+        "one", ChatMessage, capacity=4, compaction_strategy=Summarize(n=4)
+    )
+    alone.add([ChatMessage("user", text) for _, text in said])
+    alone.add(ChatMessage("user", "Bye"))
+    assert alone.get()[0].value.role == "user"
+    assert "User:" not in alone.get()[0].value.content

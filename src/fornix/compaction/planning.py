@@ -18,7 +18,7 @@ from fornix.store import Add, Compact, Link, Record, StoredItem
 from fornix.store.items import Item
 from fornix.store.records import Recorder, item_of
 from fornix.store.scope import SetRef
-from fornix.text import Summariser, Summary
+from fornix.text import Summariser, Summary, sentences
 from fornix.values import wire
 from fornix.values.storable import Value, microseconds, moment
 
@@ -221,11 +221,21 @@ def _wanted(stock: Stock, how: Summarize) -> int:
 
 
 def _said(sources: Sequence[StoredItem]) -> list[str]:
-    """Return what items say; where several speak, with who it is."""
+    """Return what items say; where several speak, or in several roles, who says each sentence.
+
+    A summary may take any of the sentences, and nobody is to seem to have said another's.
+    """
     records = [s.record for s in sources]
-    if len({record.speaker for record in records}) == 1:
+    if len({(record.speaker, record.role) for record in records}) == 1:
         return [record.text or "" for record in records]
-    return [f"{r.speaker}: {r.text}" if r.speaker and r.text else r.text or "" for r in records]
+    return [_labelled(r.text or "", r.speaker or (r.role or "").capitalize()) for r in records]
+
+
+def _labelled(text: str, who: str) -> str:
+    """Return a text with *who* before each of its sentences."""
+    if not who:
+        return text
+    return "\n".join(f"{who}: {sentence.text}" for sentence in sentences(text))
 
 
 def _summary(texts: Sequence[str], how: Summarize, shop: Workshop) -> Summary:

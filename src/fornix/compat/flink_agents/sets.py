@@ -127,11 +127,12 @@ class _Adapted:
     def _value(self, item: Item) -> object:
         if self.item_type is not ChatMessage:
             return item.value
-        # What stands for messages of several roles has none; a summary is told by the user.
+        # A summary of messages of several roles has none, and says who said what in its text.
         stored = cast("Value", item.value)
         said = stored if isinstance(stored, dict) else {}
         role, content = said.get("role", item.role), said.get("content", item.text)
-        return ChatMessage(str(role or "user"), str(content or ""))
+        nobody = "system" if item.compacted else "user"
+        return ChatMessage(str(role or nobody), str(content or ""))
 
     def _found(self, ids: str | Sequence[str] | None) -> list[Item]:
         if ids is None:
