@@ -40,11 +40,11 @@ def linked(writer: Writer, ref: SetRef, changes: Sequence[ItemChange]) -> list[I
         NotFound: There is no such source.
         InvalidInput: An item names itself, or an id that several sets have.
     """
-    made, done = set[str](), list[ItemChange]()
+    made, done, kept = set[str](), list[ItemChange](), _kept_sources(writer, ref, changes)
     for change in changes:
         done.append(change)
         if isinstance(change, (Add, Replace)) and not change.links:
-            had = _sources_of(writer, change) if isinstance(change, Replace) else ()
+            had = kept.get(change.record.id, ()) if isinstance(change, Replace) else ()
             record, names = change.record, dict.fromkeys((*had, *change.record.sources))
             links = [_link(writer, ref, record.id, name, made) for name in names if name not in had]
             if tuple(names) != record.sources or links:
@@ -65,10 +65,13 @@ def known_links(writer: Writer, ref: SetRef, record: Record) -> list[Link]:
     ]
 
 
-def _sources_of(writer: Writer, change: Replace) -> tuple[str, ...]:
+def _kept_sources(
+    writer: Writer, ref: SetRef, changes: Sequence[ItemChange]
+) -> dict[str, tuple[str, ...]]:
     """Return the sources that what is replaced has, and is linked to as far as they are there."""
-    stored = writer.get(change.set, [change.record.id], at=None)[0]
-    return () if stored is None else stored.record.sources
+    ids = [change.record.id for change in changes if isinstance(change, Replace)]
+    found = writer.get(ref, ids, at=None) if ids else []
+    return {stored.record.id: stored.record.sources for stored in found if stored is not None}
 
 
 def _link(writer: Writer, ref: SetRef, item_id: str, name: str, made: set[str]) -> Link:
