@@ -71,7 +71,7 @@ def test_power_loss_takes_only_the_last_commits_of_a_normal_store(folder, scenar
 
 def test_a_restore_that_is_cut_short_is_undone_at_the_next_opening(folder) -> None:
     """Killed anywhere in it: who only reads is told what to do, who may write opens the store."""
-    work = recorded(folder, "copies", steps=8)
+    work = recorded(folder, "copies", steps=4)
     laws, told = Laws(work, folder / "state"), 0
     cuts = [n for n, op in enumerate(work.log.ops) if isinstance(op, Write)]
     for cut in random.Random("restore").sample(cuts, min(len(cuts), COUNTS.power_states * 3)):
@@ -109,7 +109,7 @@ def broken(work: Work, folder: Path) -> str:
 
 def test_a_log_that_is_not_synced_is_seen(folder) -> None:
     """A store that calls itself durable and is not."""
-    work = recorded(folder, "changes", 6, durability="normal")
+    work = recorded(folder, "changes", 4, durability="normal")
     work.durability = "full"
     said = broken(work, folder)
     assert "seed 'sabotage': power was lost before op" in said
@@ -119,7 +119,7 @@ def test_a_log_that_is_not_synced_is_seen(folder) -> None:
 def test_a_store_that_never_syncs_is_seen(folder, monkeypatch) -> None:
     """Not even an earlier moment is left of it."""
     monkeypatch.setattr(DiskLog, "sync", lambda _log, _node: None)
-    work = recorded(folder, "checkpoints", 6, durability="normal")
+    work = recorded(folder, "checkpoints", 4, durability="normal")
     assert "power was lost" in broken(work, folder)
 
 
@@ -138,10 +138,10 @@ def test_a_sync_that_is_left_out_is_seen(
     """Of a side file, of the folder of a backup, of the folder that an index was removed from; of
     what an index was made of."""
     monkeypatch.setattr(module, name, Unsynced() if name == "os" else lambda _place: None)
-    assert expected in broken(recorded(folder, scenario, 6, durability="normal"), folder)
+    assert expected in broken(recorded(folder, scenario, 4, durability="normal"), folder)
 
 
 def test_a_receipt_before_the_checkpoint_is_seen(folder, monkeypatch) -> None:
     """What is "scrubbed" is in the log, or may come back from it."""
     monkeypatch.setattr(scrubbing, "empty_log", lambda _db, _path: [])
-    assert "was forgotten and is in app.db-wal" in broken(recorded(folder, "forgetting", 6), folder)
+    assert "was forgotten and is in app.db-wal" in broken(recorded(folder, "forgetting", 4), folder)
