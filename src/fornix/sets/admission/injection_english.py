@@ -169,7 +169,10 @@ PHRASES = {
         r"^\W{0,3}sudo (?:give|tell|show|ignore|reveal|grant)\b",
     ),
     "asks for the prompt": (
-        r"\b<reveal>\b(?: \w+){0,4} (?:your|the) (?:\w+ )?<inner> <prompt>\b(?! of\b)",
+        (
+            r"\b<reveal>\b(?: \w+){0,4} (?:your|the) (?:\w+ )?<inner> <prompt>\b(?! (?:of"
+            r"|for) the (?!<agent>))"
+        ),
         (
             r"\b<reveal>\b(?: \w+){0,3} (?:everything|all|text|words|lines"
             r"|content)(?: \w+){0,2} (?:above|before) (?:this|verbatim)"
@@ -205,7 +208,10 @@ PHRASES = {
         r"\bprint (?:the|all) environment variables\b",
     ),
     "keeps it from the user": (
-        r"\b(?:do not|don't|never|without) (?:ever )?<tell>(?: <of>){0,5} <people>\b",
+        (
+            r"\b(?:do not|don't|never|without) (?:ever )?<tell>(?: <of>){0,5} <people>\b(?! (?:about"
+            r"|of) (?:my|our|her|his)\b)"
+        ),
         (
             r"\b(?:do not|don't|never) (?:reveal|mention|disclose|admit|say"
             r"|show) (?:to \w+ )?that you (?:have |'ve )?"
