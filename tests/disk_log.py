@@ -21,6 +21,8 @@ from typing import Any, TypeAlias
 
 import apsw
 
+from fornix.store.sqlite import checksums
+
 PAGE = 4096
 
 
@@ -337,10 +339,10 @@ class RecordedFile(apsw.VFSFile):
 
 
 class RecordingVfs(apsw.VFS):
-    """The default VFS of this process, with a log of what it does in one folder."""
+    """The VFS of stores in this process, with a log of what it does in one folder."""
 
     def __init__(self, log: DiskLog) -> None:
-        self._log, self._base = log, apsw.vfs_names()[0]
+        self._log, self._base = log, checksums.vfs() or apsw.vfs_names()[0]
         super().__init__("recording", self._base, makedefault=True)
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 - SQLite's name

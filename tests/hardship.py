@@ -14,6 +14,8 @@ from pathlib import Path
 
 import apsw
 
+from fornix.store.sqlite import checksums
+
 DROP_RIGHTS = """
 import os as _os
 if _os.getuid() == 0:
@@ -68,7 +70,7 @@ class _SmallDisk(apsw.VFS):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        super().__init__("small disk", "", makedefault=True)
+        super().__init__("small disk", checksums.vfs() or "", makedefault=True)
 
     def xOpen(self, name, flags):  # noqa: N802 - apsw's
         return _SmallDiskFile(self.folder, name, flags)
@@ -79,7 +81,7 @@ class _SmallDiskFile(apsw.VFSFile):
         self.folder = folder
         # What SQLite forgives, as it closes, apsw would still raise: so only the log is limited.
         self.is_log = bool(flags[0] & apsw.SQLITE_OPEN_WAL)
-        super().__init__("unix", name, flags)
+        super().__init__(checksums.VFS, name, flags)
 
     def xWrite(self, data, offset):  # noqa: N802 - apsw's
         taken = sum(entry.stat().st_size for entry in self.folder.rglob("*"))

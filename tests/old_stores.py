@@ -6,6 +6,7 @@ from pathlib import Path
 
 import apsw
 
+from fornix.store.sqlite.checksums import MARK
 from fornix.store.sqlite.connection import APPLICATION_ID, migrations, sql
 
 
@@ -24,6 +25,7 @@ def as_schema_1(made: Path, path: Path) -> None:
         for table in tables:
             names = ", ".join(row[1] for row in db.execute(f"PRAGMA main.table_xinfo({table})"))
             db.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM made.{table}")  # noqa: S608 - ours
+    db.execute("DELETE FROM note WHERE name = ?", (MARK,))
     db.execute("DETACH made")
     db.pragma("application_id", APPLICATION_ID)
     db.pragma("user_version", 1)

@@ -25,6 +25,7 @@ class Counts:
         random_ops: Steps of a random walk over a store, a tree or a set.
         walks: Walks of a hypothesis machine whose steps are slow (a file, a process).
         fuzz_examples: Inputs that hypothesis makes up for one property (set as its default).
+        damages: Files that are damaged, each in one way.
         contention_s: Seconds for which processes or threads get in each other's way.
         power_states: States of a disk after a loss of power that are opened, of one scenario.
         power_steps: Steps that such a scenario goes through while it is recorded.
@@ -38,6 +39,7 @@ class Counts:
     random_ops: int
     walks: int
     fuzz_examples: int
+    damages: int
     contention_s: float
     power_states: int
     power_steps: int
@@ -53,6 +55,7 @@ SCALES = {
         random_ops=1_000,
         walks=6,
         fuzz_examples=40,
+        damages=21,
         contention_s=0.7,
         power_states=12,
         power_steps=5,
@@ -66,6 +69,7 @@ SCALES = {
         random_ops=25_000,
         walks=60,
         fuzz_examples=200,
+        damages=1_400,
         contention_s=20.0,
         power_states=800,
         power_steps=30,

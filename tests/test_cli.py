@@ -652,10 +652,12 @@ import difflib, sys  # click imports the first as it parses
 from fornix import Memory
 from fornix.cli import main
 from fornix.cli.commands import COMMANDS
+from fornix.store.sqlite import checksums
 for command in COMMANDS:  # imports, while files can be read
     command.load()
 with Memory.open(embedder="words") as memory:
     memory.key("ada").add("x")
+checksums.vfs()
 {DROP_RIGHTS}
 main()
 """

@@ -26,6 +26,7 @@ from fornix.errors import (
     NotFound,
     StoreBusy,
     StoreClosed,
+    StoreDamaged,
     StoreFull,
     StoreReadOnly,
     Unavailable,
@@ -44,10 +45,12 @@ import os, resource, signal, sys, time
 sys.path.insert(0, {here!r})
 from doors import Letters
 from fornix import Memory, errors
+from fornix.store.sqlite import checksums
 path = sys.argv[1]
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 with Memory.open(embedder=Letters()) as warm:  # imports, while files can be read
+    checksums.vfs()
     warm.key("a").add("x"); warm.key("a").search("x")
 """
 
@@ -383,7 +386,7 @@ def damage(path: Path, *, keep: int | None = None, garbage: tuple[int, int] | No
 @pytest.mark.parametrize("part", [0.3, 0.7, 0.99])
 @pytest.mark.parametrize("how", ["cut", "garbage"])
 def test_a_damaged_file_is_told(path: Path, how: str, part: float, mode) -> None:
-    """Cut off or overwritten: NotAStore, or right answers from what is sound; never wrong ones."""
+    """Cut off or overwritten: StoreDamaged, or right answers from what is sound."""
     with Memory.open(path, embedder="words") as memory:
         memory.key("ada").add_many([f"text {n} " * 40 for n in range(400)])
         expected = texts(memory)
@@ -403,14 +406,14 @@ def test_a_damaged_file_is_told(path: Path, how: str, part: float, mode) -> None
                 try:
                     answer = call()
                 except FornixError as error:
-                    told += isinstance(error, NotAStore)
+                    told += isinstance(error, StoreDamaged)
                 else:
                     if isinstance(answer, list):
                         assert set(answer) <= {*expected, "y"}
             if told == 0:
                 assert isinstance(memory.store, SqliteStore)
                 told = len(memory.store.problems())
-    except NotAStore:
+    except StoreDamaged:
         told = 1
     assert told
 

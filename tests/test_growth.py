@@ -13,6 +13,7 @@ import pytest
 from fornix import Item, Memory
 from fornix.search.index import catalog, set_loader
 from fornix.store.sqlite import SqliteStore, apply, database_file, free_pages
+from fornix.store.sqlite.connection import connect
 from index_store import Store, answers, catalog_of, fresh, viewed
 from scale import COUNTS
 
@@ -183,7 +184,7 @@ def grown(path, *, items):
 
 def unlike(path):
     """Have a store be as an earlier fornix made it: not to be shrunk in steps."""
-    with closing(apsw.Connection(str(path))) as db:
+    with closing(connect(path)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
         db.execute("PRAGMA auto_vacuum = NONE")
         db.execute("VACUUM")

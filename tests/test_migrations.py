@@ -127,7 +127,8 @@ def test_a_store_of_schema_1_is_what_it_was(tmp_path: Path) -> None:
     with Memory.open(path) as memory:
         store = memory.store
         assert isinstance(store, SqliteStore)
-        assert store.problems() == []
+        assert store.problems(deep=True) == []
+        assert store.has_checksums()
         notes = memory.key("ada").set("notes")
         assert [item.version for item in notes.list()] == [2, 1]
         assert [hit.item.id for hit in notes.search("tea coffee")] == expected

@@ -16,7 +16,7 @@ from disk_laws import Laws
 from disk_log import DiskLog, Write, recording
 from disk_scenarios import SCENARIOS, Work
 from disk_states import kept_all
-from fornix.errors import NotAStore, StoreReadOnly
+from fornix.errors import NotAStore, StoreDamaged, StoreReadOnly
 from fornix.search.index import segment, set_loader
 from fornix.store.sqlite import SqliteStore, database_file, maintenance, scrubbing
 from scale import COUNTS
@@ -80,7 +80,11 @@ def test_a_restore_that_is_cut_short_is_undone_at_the_next_opening(folder) -> No
             path = laws.write(files)
             try:
                 SqliteStore.open(path, read_only=True).close()
-            except (StoreReadOnly, NotAStore) as error:  # the second: it was being made
+            except (
+                StoreReadOnly,
+                NotAStore,
+                StoreDamaged,
+            ) as error:  # the second: it was being made
                 told += "was cut short; open the store once without mode='ro'" in str(error)
             with closing(SqliteStore.open(path)) as store:
                 assert store.problems() == []

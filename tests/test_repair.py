@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import apsw
 import pytest
 from click.testing import CliRunner
 
 from fornix import Memory
 from fornix.cli.app import fornix
-from fornix.errors import NotAStore, StoreBusy, Unsupported
+from fornix.errors import StoreBusy, StoreDamaged, Unsupported
 from fornix.store.sqlite import SqliteStore
+from fornix.store.sqlite.connection import connect
 from fornix.testing import differences, reads
 from waiting import LIMIT_S
 
@@ -78,7 +78,7 @@ def test_what_follows_from_the_rest_is_made_again(path: Path, what: str) -> None
     """Each derived part; the answers are what they were, and a second repair finds nothing."""
     before = told(path)
     sql, says = DAMAGE[what]
-    db = apsw.Connection(str(path))
+    db = connect(path)
     db.execute(sql)
     db.close()
     done = Memory.repair(path)
@@ -109,16 +109,16 @@ def test_side_files_are_made_again(path: Path) -> None:
 
 def test_a_damaged_file_is_not_touched(path: Path) -> None:
     """It takes a backup: the error says so."""
-    db = apsw.Connection(str(path))
+    db = connect(path)
     root = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'item_order'").get
     size = db.pragma("page_size")
     db.close()
     content = bytearray(path.read_bytes())
     content[(root - 1) * size + 8 : (root - 1) * size + 40] = b"\xff" * 32
     path.write_bytes(content)
-    with pytest.raises(NotAStore, match="restore a backup"):
+    with pytest.raises(StoreDamaged, match="restore a backup"):
         Memory.repair(path)
-    assert path.read_bytes()[100:] == bytes(content)[100:]  # the head counts openings
+    assert path.read_bytes()[size:] == bytes(content)[size:]  # the first page counts openings
 
 
 def test_nobody_else_may_have_it_open(path: Path) -> None:
@@ -133,7 +133,7 @@ def test_nobody_else_may_have_it_open(path: Path) -> None:
 
 def test_doctor_repairs_on_demand(path: Path) -> None:
     """It says what it did; without --repair it only says what is wrong."""
-    db = apsw.Connection(str(path))
+    db = connect(path)
     db.execute("DELETE FROM feature WHERE id = 'i'")
     db.close()
     runner = CliRunner()

@@ -240,7 +240,7 @@ def test_a_users_number_does_not_become_infinite(number: str) -> None:
 def test_a_name_that_is_no_wire_form_is_refused() -> None:
     """Rather than read as another name, which may be there too."""
     with pytest.raises(InvalidInput, match="second"):
-        wire.decode('{"$defs": 1, "defs": 2}')
+        wire.parse('{"$defs": 1, "defs": 2}')
 
 
 @given(st.lists(st.tuples(st.text("ab,", max_size=5), st.integers(0, 1300)), max_size=4))

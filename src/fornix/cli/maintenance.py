@@ -22,7 +22,7 @@ from fornix.cli.session import Session
 from fornix.compaction import compactor_notes
 from fornix.compaction.executor import due
 from fornix.compaction.set_snapshot import living
-from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound
+from fornix.errors import FornixError, InvalidInput, NotAStore, NotFound, StoreDamaged
 from fornix.memory.maintenance import SPARE
 from fornix.memory.memory import Memory
 from fornix.store import Store, StoreStats
@@ -67,24 +67,31 @@ class Finding:
 class Examined(Protocol):
     """A store that can tell what is wrong with its file."""
 
-    def problems(self) -> list[str]:
+    def problems(self, *, deep: bool = False) -> list[str]:
         """Return what is wrong; empty: nothing."""
+        ...
+
+    def has_checksums(self) -> bool:
+        """Return whether the pages of the file have checksums."""
         ...
 
 
 @command("doctor")
 @click.option("--repair", is_flag=True, help="First make again what follows from the rest.")
-def doctor(session: Session, *, repair: bool) -> None:
+@click.option("--deep", is_flag=True, help="Read every page and every text of the file, too.")
+def doctor(session: Session, *, repair: bool, deep: bool) -> None:
     """Look at the memory and its surroundings; say what is wrong and what to do.
 
     Reads only, unless --repair is given: then what search reads, vectors, counts of sets and the
     files beside the memory are made again where they are missing or wrong, while no other program
-    has the memory open. Items, exact memory, runs and history are never touched; if the file
-    itself is damaged, nothing is. Exit code 1 if something is wrong.
+    has the memory open, and a file without checksums gets them. Items, exact memory, runs and
+    history are never touched; if the file itself is damaged, nothing is. With --deep every page is
+    compared with its checksum, used or not, and every text is read. Exit code 1 if something is
+    wrong.
     With --json: {"ok": …, "findings": [{"name": …, "says": …, "state": "ok" | "note" | "wrong"}]}.
     """
     repaired = list(_repaired(session)) if repair else []
-    findings = [*repaired, *_surroundings(), *_examined(session)]
+    findings = [*repaired, *_surroundings(), *_examined(session, deep=deep)]
     ok = not any(finding.state == "wrong" for finding in findings)
     if session.json:
         listed = [{"name": f.name, "says": f.says, "state": f.state} for f in findings]
@@ -118,14 +125,14 @@ def _surroundings() -> Iterator[Finding]:
     yield Finding("platform", says, "ok" if tested else "note")
 
 
-def _examined(session: Session) -> Iterator[Finding]:
+def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
     place = session.place
     try:
         with session.open(mode="ro") as memory:
             yield Finding("file", str(place.absolute()))
-            yield from _contents(memory)
-            yield from _clock(memory)
-            yield from _integrity(memory)
+            yield from _told(_contents(memory))
+            yield from _told(_clock(memory))
+            yield from _told(_integrity(memory, deep=deep))
     except NotAStore as error:
         yield Finding("memory", f"{error}; {ASIDE}", "wrong")
     except (NotFound, InvalidInput) as error:
@@ -135,6 +142,14 @@ def _examined(session: Session) -> Iterator[Finding]:
         yield from _access(place)
     else:
         yield from _access(place)
+
+
+def _told(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield findings; that they end because of damage is one, too."""
+    try:
+        yield from findings
+    except StoreDamaged as error:
+        yield Finding("memory", str(error), "wrong")
 
 
 def _contents(memory: Memory) -> Iterator[Finding]:
@@ -234,8 +249,16 @@ def _clock(memory: Memory) -> Iterator[Finding]:
     )
 
 
-def _integrity(memory: Memory) -> Iterator[Finding]:
-    problems = memory.store.problems() if isinstance(memory.store, Examined) else []
+def _integrity(memory: Memory, *, deep: bool) -> Iterator[Finding]:
+    store = memory.store
+    if not isinstance(store, Examined):
+        return
+    if store.has_checksums():
+        yield Finding("checksums", "every page has one")
+    else:
+        says = "none: the file was made before pages had them; fornix doctor --repair adds them"
+        yield Finding("checksums", says, "note")
+    problems = store.problems(deep=deep)
     for problem in problems:
         mend = "fornix doctor --repair may mend it; else restore a backup: fornix restore BACKUP"
         yield Finding("integrity", f"{problem}; {mend}", "wrong")

@@ -11,6 +11,7 @@ from typing import TypeAlias, cast
 from fornix.errors import FornixError
 from fornix.store import Commit, Compact, ItemChange, Store
 from fornix.store.scope import SetRef
+from fornix.values import wire
 from fornix.values.forks import HandleLock
 
 _LOG = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def is_seen(store: Store, now: int) -> bool:
 def failures(store: Store) -> dict[int, tuple[str, int]]:
     """Return the sets that could not be compacted, by number: the kind of error, how often."""
     text = store.note(FAILED)
-    found = cast("dict[str, tuple[str, int]]", json.loads(text or "{}"))
+    found = cast("dict[str, tuple[str, int]]", wire.decode_plain(text or "{}"))
     return {int(number): (kind, tries) for number, (kind, tries) in found.items()}
 
 
@@ -70,7 +71,7 @@ def put_failure(store: Store, number: int, failure: tuple[str, int] | None) -> N
 def _put_failure(store: Store, number: int, failure: tuple[str, int] | None) -> None:
     for _ in range(ATTEMPTS):
         before = store.note(FAILED)
-        found = cast("dict[str, tuple[str, int]]", json.loads(before or "{}"))
+        found = cast("dict[str, tuple[str, int]]", wire.decode_plain(before or "{}"))
         if failure is None:
             if found.pop(str(number), None) is None:
                 return

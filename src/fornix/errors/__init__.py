@@ -60,7 +60,8 @@
     │   ├── ModelClosed                    a language model was asked after its close
     │   ├── TemplatesMissing               the package that renders prompts is not installed
     │   ├── ScriptEnded                    `ScriptedChat` was asked once more than it has answers
-    │   ├── NotAStore                      the file is something else, or damaged
+    │   ├── NotAStore                      the file is something else
+    │   ├── StoreDamaged                   the store's file does not hold what was written
     │   ├── StoreTooNew                    the file was written by a newer fornix
     │   └── Unsupported                    this platform, file system or option is not supported
     ├── EmbedderFailed (RuntimeError)  an embedder raised or answered wrongly
@@ -180,6 +181,7 @@ __all__ = [
     "StaleRun",
     "StoreBusy",
     "StoreClosed",
+    "StoreDamaged",
     "StoreFull",
     "StoreReadOnly",
     "StoreTooNew",
@@ -376,11 +378,27 @@ class WrongLoop(Unusable):
 
 
 class NotAStore(Unusable):
-    """A file is not a fornix store, or is damaged."""
+    """A file is not a fornix store."""
 
     def __init__(self, path: Path | str, problem: str) -> None:
         self.path = path
         super().__init__(f"{path}: {problem}")
+
+
+class StoreDamaged(Unusable):
+    """The file of a store does not hold what was written: a backup brings it back.
+
+    Attributes:
+        path: The file; None: what could not be read does not say.
+        problem: What is wrong, and with what.
+    """
+
+    def __init__(self, path: Path | str | None, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(
+            f"{'the store' if path is None else path} is damaged: {problem}; restore a backup "
+            "(fornix restore BACKUP); fornix doctor --deep tells what is hit"
+        )
 
 
 class StoreTooNew(Unusable):

@@ -24,6 +24,7 @@ from fornix.search.ranking import Scored, rank
 from fornix.search.signals import MAX_PARSED, Question, Signals
 from fornix.store import Feature, Scope, SetInfo, SetRef, Store, StoredItem
 from fornix.store.as_of import EVER, Moment, check_set
+from fornix.store.damage import telling_damage
 from fornix.store.filters import Filter
 from fornix.store.items import Hit, Hits, Item
 from fornix.store.records import item_of
@@ -132,6 +133,12 @@ class Recall:
         self._mutex = HandleLock()
         self._checked_seq = -1
 
+    @property
+    def store(self) -> Store:
+        """The store that is searched."""
+        return self._store
+
+    @telling_damage
     def search(
         self,
         sets: Sequence[SetRef] | Scope,

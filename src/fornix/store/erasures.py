@@ -102,7 +102,7 @@ class Erased:
     @classmethod
     def from_json(cls, text: str) -> Erased:
         """Return what `to_json` made *text* of."""
-        plain = cast("dict[str, Any]", json.loads(text))
+        plain = cast("dict[str, Any]", wire.decode_plain(text))
         listed = {n: tuple(cast("list[Any]", v)) for n, v in plain.items() if isinstance(v, list)}
         merged: dict[str, Any] = {**plain, **listed}
         return cls(**merged)

@@ -122,7 +122,7 @@ def _lines(source: Source) -> Iterator[tuple[int, Entry]]:
 def has_history(source: Source) -> bool:
     """Return whether an export of fornix has history: its first line says so."""
     try:
-        first: Value = wire.decode(next(source.lines(), (0, "null"))[1])
+        first: Value = wire.parse(next(source.lines(), (0, "null"))[1])
     except (ValueError, RecursionError):
         return False  # reading it says what is wrong
     return isinstance(first, dict) and first.get("history") is True

@@ -56,7 +56,7 @@ class Source:
         for number, text in self.lines():
             try:
                 found: Value = DECODER.decode(text)
-                found = wire.decode(text) if wired else found
+                found = wire.parse(text) if wired else found
             except (ValueError, RecursionError) as error:
                 said = error
                 if isinstance(error, json.JSONDecodeError):

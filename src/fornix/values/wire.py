@@ -16,7 +16,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, cast
 
-from fornix.errors import InvalidInput
+from fornix.errors import InvalidInput, StoreDamaged
 from fornix.values.storable import Value
 
 _DIGITS = 600
@@ -80,7 +80,36 @@ def _has_long_int(text: str) -> bool:
 
 
 def decode(text: str) -> Value:
-    """Return the value that *text*, made by `encode`, stands for."""
+    """Return the value that a store's *text*, made by `encode`, stands for.
+
+    Raises:
+        StoreDamaged: `encode` did not make it.
+    """
+    try:
+        return parse(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreDamaged(None, "a stored value cannot be read") from error
+
+
+def decode_plain(text: str) -> Any:  # noqa: ANN401 - as json.loads
+    """Return what a store's *text*, made by `json.dumps`, stands for.
+
+    Raises:
+        StoreDamaged: It is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreDamaged(None, "a stored list cannot be read") from error
+
+
+def parse(text: str) -> Value:
+    """Return the value that *text*, which somebody else may have written, stands for.
+
+    Raises:
+        InvalidInput: A name in it begins with one ``$``.
+        ValueError: It is no JSON.
+    """
     try:
         plain, end = _first(text)
     except json.JSONDecodeError:

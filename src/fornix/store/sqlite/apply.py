@@ -237,7 +237,7 @@ class Transaction:
         ).get
         if row is None:
             return None
-        self._known.sets[ref] = (row[0], Definition.from_json(json.loads(row[1])))
+        self._known.sets[ref] = (row[0], Definition.from_json(wire.decode_plain(row[1])))
         return self._known.sets[ref]
 
     def define(self, define: Define) -> None:

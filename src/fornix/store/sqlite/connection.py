@@ -21,6 +21,7 @@ from fornix.errors import (
     NotAStore,
     StoreBusy,
     StoreClosed,
+    StoreDamaged,
     StoreFull,
     StoreReadOnly,
     StoreTooNew,
@@ -28,12 +29,14 @@ from fornix.errors import (
     Unavailable,
 )
 from fornix.errors.shown import shown
+from fornix.store.damage import AT_FAULT, damage_of
 from fornix.store.records import is_meant
+from fornix.store.sqlite import checksums
 
 APPLICATION_ID = 0x666F726E
 """``forn``: tells a fornix store from other SQLite files."""
 
-SCHEMA = 2
+SCHEMA = 3
 """The newest schema this code knows; `migrations/` has a file for each number."""
 
 BUSY_MS = 10_000
@@ -49,6 +52,7 @@ _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 
 Row: TypeAlias = tuple[Any, ...]
 """A row as SQLite gives it: the query beside its use says what each column is."""
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -106,15 +110,33 @@ class Asked(NamedTuple):
 
 
 def translated(function: Callable[P, R]) -> Callable[P, R]:
-    """Make *function* raise fornix's errors in place of SQLite's."""
+    """Make *function* raise fornix's errors in place of SQLite's.
+
+    Whatever else it raises over a damaged file is `StoreDamaged`, too; over a sound one it is a
+    fault of ours, and goes on as it is.
+    """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except (apsw.SQLError, apsw.BindingsError, apsw.MisuseError):
-            raise  # a fault of ours, not of the caller's or the machine's
-        except (apsw.Error, OSError, UnicodeDecodeError) as error:
+        except StoreDamaged as error:
+            if error.path is not None:
+                raise
+            raise StoreDamaged(_asked(args, kwargs).place, error.problem) from error
+        except FornixError:
+            raise
+        except UnicodeDecodeError as error:
+            raise in_our_words(error, _asked(args, kwargs)) from error
+        except (apsw.SQLError, apsw.BindingsError, apsw.MisuseError, *AT_FAULT) as error:
+            before = error.__context__
+            if isinstance(before, apsw.Error):  # SQLite ended the transaction over that
+                raise in_our_words(before, _asked(args, kwargs)) from error
+            found = damage_of(args[0]) if args else None
+            if found is None:
+                raise
+            raise found from error
+        except (apsw.Error, OSError) as error:
             raise in_our_words(error, _asked(args, kwargs)) from error
 
     return call
@@ -159,9 +181,20 @@ def in_our_words(error: apsw.Error | OSError | UnicodeDecodeError, asked: Asked)
     for theirs, ours, words in kinds:
         if isinstance(error, theirs):
             return ours(f"{place}: {words} ({error})")
-    if isinstance(error, (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)):
-        return NotAStore(place, f"is not a fornix store, or is damaged ({error})")
-    return Unavailable(f"{place} could not be used: {type(error).__name__}: {error}")
+    return _damaged(error, place) or Unavailable(
+        f"{place} could not be used: {type(error).__name__}: {error}"
+    )
+
+
+def _damaged(error: Exception, place: str) -> FornixError | None:
+    """Return what *error* says of the contents of a file; None: nothing."""
+    if checksums.is_mismatch(error):
+        return StoreDamaged(place, "a page of the file does not match its checksum")
+    if isinstance(error, (apsw.CorruptError, UnicodeDecodeError)):
+        return StoreDamaged(place, str(error))
+    if isinstance(error, apsw.NotADBError):
+        return NotAStore(place, f"is not a fornix store ({error})")
+    return None
 
 
 def _access(asked: Asked) -> str:
@@ -247,7 +280,7 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
     if immutable:
         flags |= apsw.SQLITE_OPEN_URI
         name = f"{path.as_uri()}?immutable=1"
-    connection = apsw.Connection(name, flags=flags, statementcachesize=200)
+    connection = apsw.Connection(name, flags=flags, vfs=checksums.vfs(), statementcachesize=200)
     connection.set_busy_timeout(BUSY_MS)
     # Closing the last connection would checkpoint and delete the log: only `SqliteFile.close` may,
     # while it holds the write lock; never a forked child, nor the garbage collector.
@@ -269,16 +302,23 @@ def check(connection: apsw.Connection, path: Path) -> int:
 
     Raises:
         NotAStore: It is some other SQLite file.
+        StoreDamaged: Its head is wrong.
         StoreTooNew: Its schema is newer than `SCHEMA`.
     """
-    found = connection.pragma("user_version")
-    empty = not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+    try:
+        found = connection.pragma("user_version")
+        empty = not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+    except apsw.NotADBError as error:
+        if checksums.is_ours(connection, APPLICATION_ID):
+            raise StoreDamaged(path, f"its head cannot be read ({error})") from error
+        raise
     if empty and found == 0:
         return 0
     if connection.pragma("application_id") != APPLICATION_ID:
         raise NotAStore(path, "is an SQLite file, but not a fornix store; choose another path")
     if not isinstance(found, int) or found > SCHEMA:
         raise StoreTooNew(path, found=int(found or 0), known=SCHEMA)
+    checksums.check(connection, path)
     return found
 
 

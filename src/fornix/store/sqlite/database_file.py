@@ -24,7 +24,7 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.store import SWEPT_AT_ONCE
-from fornix.store.sqlite import free_pages, guards, maintenance
+from fornix.store.sqlite import checking, checksums, free_pages, guards, maintenance
 from fornix.store.sqlite.apply import Known
 from fornix.store.sqlite.connection import BUSY_MS, check, connect, migrate, translated
 from fornix.store.sqlite.lock_files import (
@@ -136,6 +136,7 @@ class SqliteFile:
         Raises:
             NotFound: Nothing is there, and it is to be opened read-only.
             NotAStore: Something else is there.
+            StoreDamaged: The store that is there cannot be read.
             StoreTooNew: A newer fornix made it.
             StoreReadOnly: It cannot be written; ``mode="ro"`` may still open it.
             Unsupported: The platform or file system has no locks to rely on.
@@ -217,6 +218,8 @@ class SqliteFile:
             writer = connect(self._path)
             try:
                 found = check(writer, self._path)
+                if not found:
+                    checksums.reserve(writer)  # before all else: it writes the head
                 # Of a new file, and of an earlier one once it is rewritten.
                 writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 writer.execute("PRAGMA journal_mode = WAL")
@@ -226,6 +229,9 @@ class SqliteFile:
                     "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
                     (os.urandom(16).hex(),),
                 )
+                checksums.mark(writer)
+                if 0 < found < checksums.SINCE:
+                    self._upgrade(writer)
                 writer.set_wal_hook(self._connections.count_pages)
                 self._guard_log()
             except BaseException:
@@ -340,6 +346,7 @@ class SqliteFile:
                 self._readers.pop().close()
             self._guard.unlock()
             self._writer.set_busy_timeout(0)
+            checksums.head(self._writer)
             try:
                 self._writer.execute("PRAGMA journal_mode = DELETE")
                 yield self._writer
@@ -351,6 +358,23 @@ class SqliteFile:
                 migrate(self._writer, found=check(self._writer, self._path))
                 self._guard_log()
 
+    def _upgrade(self, writer: apsw.Connection) -> None:
+        """Give a sound file checksums, unless it is large or in use: a repair still can."""
+        large = self._path.stat().st_size > checksums.IN_PASSING
+        if large or checking.damage(writer) is not None:
+            return
+        writer.set_busy_timeout(0)
+        with suppress(apsw.BusyError):
+            writer.execute("PRAGMA journal_mode = DELETE")
+            self._add_checksums(writer)
+        writer.set_busy_timeout(BUSY_MS)
+        writer.execute("PRAGMA journal_mode = WAL")
+
+    def _add_checksums(self, writer: apsw.Connection) -> bool:
+        """Give a file that nobody else has open checksums; return whether it had none."""
+        writer.execute("PRAGMA journal_mode = WAL")
+        return checksums.add(writer)
+
     def _care(self, writer: apsw.Connection) -> None:
         """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
         for _ in range(SWEEPS):
@@ -360,6 +384,7 @@ class SqliteFile:
         with writer:
             free_pages.give_back(writer, pages=free_pages.IN_PASSING, spare=free_pages.SPARE)
         self._known.nodes.clear()
+        checksums.head(writer)
         with suppress(apsw.BusyError):
             writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         self._connections.log_pages = 0
@@ -378,6 +403,7 @@ class SqliteFile:
             if self._writer is not None and self._lock is not None:
                 # The last connection checkpoints as it closes, so it queues with the writers.
                 with suppress(FornixError), self._lock.held(), FORKS.inside():
+                    checksums.head(self._writer)
                     if self._guard.unlock():
                         self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
                     self._connections.close()

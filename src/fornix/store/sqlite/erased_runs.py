@@ -236,7 +236,7 @@ def _kept(row: Row) -> Kept:
         asked,
         Erased.from_json(erased),
         STATES[int(state)],
-        tuple(json.loads(waiting)),
-        tuple(json.loads(held)),
+        tuple(wire.decode_plain(waiting)),
+        tuple(wire.decode_plain(held)),
         scrubbed,
     )

@@ -202,10 +202,10 @@ class Eraser:
             found = query(self._db, _STUBS, *place, stub_of(item_id, self._salt))
             yield from (row for (row,) in found)
         purged = query(self._db, _PURGED_OF, *place)
-        firsts = {row for _, added in purged for row in json.loads(added)}
+        firsts = {row for _, added in purged for row in wire.decode_plain(added)}
         for number in {number for number, _ in purged}:
             for row, begun, sources in query(self._db, _MADE, number):
-                if begun in firsts and not set(ids).isdisjoint(json.loads(sources)):
+                if begun in firsts and not set(ids).isdisjoint(wire.decode_plain(sources)):
                     yield row
 
     def _find(self, asked: Sequence[int], made: Sequence[int]) -> tuple[list[int], _Sources]:
@@ -263,7 +263,7 @@ class Eraser:
         if version.ended is None:
             return False
         rows = query(self._db, _COMPACTIONS, *_range(version.ended))
-        retired = any(version.row in json.loads(row[2]) for row in rows)
+        retired = any(version.row in wire.decode_plain(row[2]) for row in rows)
         return retired and bool(first(self._db, _LAST, version.set_id, version.id, version.row))
 
     def _restore(self, sources: _Sources) -> list[SetRef]:
@@ -280,7 +280,10 @@ class Eraser:
     def _mend(self, back: set[int]) -> None:
         """Have compactions say nothing of what is erased, and not undo what came back."""
         for number, _, retired, added in self._compactions.values():
-            lists: tuple[list[int], list[int]] = json.loads(retired), json.loads(added)
+            lists: tuple[list[int], list[int]] = (
+                wire.decode_plain(retired),
+                wire.decode_plain(added),
+            )
             if self._rows.keys().isdisjoint((*lists[0], *lists[1])):
                 continue
             lost = not self._rows.keys().isdisjoint(lists[1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import apsw
 
 from fornix.errors import IdempotencyConflict
@@ -44,7 +42,7 @@ def effects(db: apsw.Connection, number: int) -> Effects | None:
         return None
     time, result, ended, space, key = row
     stored = None if result is None else wire.decode(result)
-    ids: dict[str, list[int]] = {} if ended is None else json.loads(ended)
+    ids: dict[str, list[int]] = {} if ended is None else wire.decode_plain(ended)
     put = _nodes(db, "id BETWEEN ? AND ? ORDER BY place", *_range(number))
     gone = _nodes(
         db, "id IN (SELECT value FROM carray(?)) ORDER BY id", numbers(ids.get("nodes", []))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -12,6 +11,7 @@ from fornix.store import Compaction
 from fornix.store.sqlite import row_values
 from fornix.store.sqlite.connection import Row, numbers, query
 from fornix.store.sqlite.row_values import ROW_BITS
+from fornix.values import wire
 
 Pairs: TypeAlias = list[tuple[int, int]]
 """(row of a version, row of one it was derived from)."""
@@ -52,7 +52,7 @@ def undone_by(db: apsw.Connection, number: int) -> list[int]:
 
 def _compaction(db: apsw.Connection, row: Row) -> Compaction:
     number, set_id, how, retired, added, undone, purged, time = row
-    listed: tuple[list[int], list[int]] = json.loads(retired), json.loads(added)
+    listed: tuple[list[int], list[int]] = wire.decode_plain(retired), wire.decode_plain(added)
     kept = [_kept(db, rows) for rows in listed]
     return Compaction(
         id=number,

@@ -14,8 +14,8 @@ import apsw
 from fornix.errors import NotAStore, NotFound, StoreBusy
 from fornix.store import OP_RETENTION_US, SWEEP_AFTER_US, Lease, Scope, StoreStats
 from fornix.store.fsync import sync_folder
-from fornix.store.sqlite import free_pages, journal, retention
-from fornix.store.sqlite.connection import check, connect, first, query
+from fornix.store.sqlite import checksums, free_pages, journal, retention
+from fornix.store.sqlite.connection import APPLICATION_ID, check, connect, first, query
 from fornix.store.sqlite.lock_files import file_system
 from fornix.store.sqlite.staged_vectors import put_note
 
@@ -97,92 +97,16 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def damage(db: apsw.Connection) -> str | None:
-    """Return the first thing that SQLite finds wrong with the file; None: nothing."""
-    try:
-        found = [str(line) for (line,) in query(db, "PRAGMA integrity_check")]
-    except apsw.CorruptError as error:
-        return str(error)
-    return None if found == ["ok"] else found[0]
-
-
-def problems(db: apsw.Connection) -> list[str]:
-    """Return what is wrong with the file; empty: nothing."""
-    found = [str(row[0]) for row in db.execute("PRAGMA integrity_check") if row[0] != "ok"]
-    checks = {
-        "items without features": "SELECT count(*) FROM item "
-        "WHERE NOT EXISTS (SELECT 1 FROM feature WHERE set_id = item.set_id "
-        "AND feature.ended = ifnull(item.ended, 0) AND feature.row = item.row)",
-        "features without items": "SELECT count(*) FROM feature WHERE NOT EXISTS "
-        "(SELECT 1 FROM item WHERE item.row = feature.row)",
-        "items with several live versions": "SELECT count(*) FROM (SELECT 1 FROM item "
-        "WHERE ended IS NULL GROUP BY set_id, id HAVING count(*) > 1)",
-        "sets whose count is wrong": "SELECT count(*) FROM memory_set WHERE items != "
-        "(SELECT count(*) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
-        "runs whose lane is wrong": "SELECT count(*) FROM run WHERE NOT EXISTS "
-        "(SELECT 1 FROM lane WHERE lane.id = run.lane AND lane.agent = run.agent "
-        "AND run.number < lane.next)",
-        "runs that ended in part": "SELECT count(*) FROM run "
-        "WHERE (status >= 2) != (ended IS NOT NULL) OR (now IS NULL) != (actions IS NULL)",
-        "steps without a run and a commit": "SELECT count(*) FROM step WHERE NOT EXISTS "
-        "(SELECT 1 FROM run WHERE run.id = step.id >> 20 AND now IS NOT NULL "
-        "AND (ended IS NULL OR sensory IS NULL)) "
-        "OR NOT EXISTS (SELECT 1 FROM journal WHERE journal.n = step.n)",
-        "durable calls without a run": "SELECT count(*) FROM durable_call WHERE NOT EXISTS "
-        "(SELECT 1 FROM run WHERE run.id = durable_call.step >> 20 AND now IS NOT NULL)",
-        "outputs without a step": "SELECT count(*) FROM output WHERE NOT EXISTS "
-        "(SELECT 1 FROM step WHERE step.id = output.step AND step.n = output.id >> 20)",
-        "sets whose size is wrong": "SELECT count(*) FROM memory_set WHERE bytes != "
-        "(SELECT ifnull(sum(ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0) "
-        "+ octet_length(metadata)), 0) FROM item WHERE set_id = memory_set.id AND ended IS NULL)",
-        "sets whose tokens are wrong": "SELECT count(*) FROM memory_set WHERE tokens != "
-        "(SELECT ifnull(sum(tokens), 0) FROM item WHERE set_id = memory_set.id "
-        "AND ended IS NULL)",
-        "items whose tokens are not those of their features": "SELECT count(*) FROM item "
-        "JOIN feature ON feature.set_id = item.set_id AND feature.row = item.row "
-        "AND feature.ended = ifnull(item.ended, 0) WHERE feature.tokens != item.tokens",
-        "links of versions that are not there": "SELECT count(*) FROM link WHERE NOT EXISTS "
-        "(SELECT 1 FROM item WHERE item.row = link.row) "
-        "OR NOT EXISTS (SELECT 1 FROM item WHERE item.row = link.source)",
-        "compactions without a commit or a set": "SELECT count(*) FROM compaction "
-        "WHERE NOT EXISTS (SELECT 1 FROM journal WHERE journal.n = compaction.id >> 20) "
-        "OR NOT EXISTS (SELECT 1 FROM memory_set WHERE memory_set.id = set_id) "
-        "OR undone IS NOT NULL AND NOT EXISTS (SELECT 1 FROM journal WHERE n = undone)",
-        "compactions of versions that they did not change": "SELECT count(*) FROM compaction "
-        "WHERE EXISTS (SELECT 1 FROM json_each(retired) AS r JOIN item ON item.row = r.value "
-        "WHERE item.set_id != compaction.set_id OR item.ended IS NOT compaction.id >> 20) "
-        "OR EXISTS (SELECT 1 FROM json_each(added) AS a JOIN item ON item.row = a.value "
-        "WHERE item.set_id != compaction.set_id OR item.begun != compaction.id >> 20)",
-        "forgotten runs that left something": "SELECT count(*) FROM run WHERE erased IS NOT NULL "
-        "AND (event != '' OR error IS NOT NULL OR ended IS NULL OR EXISTS (SELECT 1 FROM step "
-        "WHERE step.id BETWEEN run.id << 20 AND (run.id << 20) + 1048575) OR EXISTS (SELECT 1 "
-        "FROM durable_call WHERE step BETWEEN run.id << 20 AND (run.id << 20) + 1048575))",
-        "forgotten keys that left something": "SELECT count(*) FROM scope WHERE space = '' "
-        "AND (EXISTS (SELECT 1 FROM memory_set WHERE memory_set.scope = scope.id) "
-        "OR EXISTS (SELECT 1 FROM node WHERE node.scope = scope.id) "
-        "OR EXISTS (SELECT 1 FROM lane JOIN run ON run.lane = lane.id "
-        "WHERE lane.scope = scope.id AND run.erased IS NULL))",
-        "receipts without a commit": "SELECT count(*) FROM receipt WHERE NOT EXISTS "
-        "(SELECT 1 FROM journal WHERE journal.n = receipt.n)",
-        "nodes whose parent is no object": "SELECT count(*) FROM node AS child "
-        "WHERE ended IS NULL AND parent != '' AND NOT EXISTS (SELECT 1 FROM node "
-        "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "
-        "AND iif(parent = '', name, parent || '.' || name) = child.parent)",
-    }
-    for what, sql in checks.items():
-        count = db.execute(sql).get
-        if count:
-            found.append(f"{count} {what}")
-    return found
-
-
 def backup(db: apsw.Connection, target: Path) -> None:
     """Copy the store as it is now; the copy appears whole, or not at all."""
     if not target.parent.is_dir():
         raise NotFound(f"{target.parent}: there is no such folder; make it first")
     with _part_of(target) as part:
-        copy = apsw.Connection(str(part))
+        copy = apsw.Connection(str(part), vfs=checksums.vfs())
         try:
+            if checksums.are_kept(db):
+                checksums.reserve(copy)
+                copy.pragma("application_id", APPLICATION_ID)  # from now on its VFS computes
             with db:  # one snapshot for the whole copy, whatever is written meanwhile
                 db.execute("SELECT 1 FROM note").fetchall()
                 with copy.backup("main", db, "main") as work:
@@ -250,10 +174,14 @@ def restore(db: apsw.Connection, source: Path, *, side_files: Path) -> None:
     try:
         check(copy, source)
         drop_side_files(side_files)
+        # Pages of a file without checksums are to be written only after its head, which comes
+        # first unless some leave the cache before: the VFS would write checksums into them.
+        db.pragma("cache_spill", checksums.are_kept(db) == checksums.are_kept(copy))
         with db.backup("main", copy, "main") as work:
             while not work.done:
                 work.step(BACKUP_PAGES)
     finally:
+        db.pragma("cache_spill", True)  # noqa: FBT003 - apsw's
         copy.close()
 
 

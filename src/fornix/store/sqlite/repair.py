@@ -6,7 +6,6 @@ it is for a backup to mend.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -28,7 +27,7 @@ _STRAY = """
         AND item.set_id = feature.set_id AND ifnull(item.ended, 0) = feature.ended)
 """
 
-_SOME = """
+SOME = """
     SELECT item.row, item.set_id, ifnull(item.ended, 0), item.first, item.id, item.begun, item.time,
         item.importance, item.speaker, item.role, item.session, item.metadata, item.text,
         item.tokens, feature.row IS NOT NULL, feature.first, feature.id, feature.begun,
@@ -90,7 +89,7 @@ def repair(
     done.count("features of no item removed", db.changes())
     sizes = _sizes(db, dimensions)
     last = -1
-    while some := query(db, _SOME, last, STEP):
+    while some := query(db, SOME, last, STEP):
         for row in some:
             _mend(db, row, sizes.get(row[1]), done)
         last = some[-1][0]
@@ -116,9 +115,7 @@ def _mend(db: apsw.Connection, row: Row, dimensions: int | None, done: Repaired)
     """Make the feature of one version again, if it is not as it should be."""
     number, set_id, ended, *own = row[:12]
     text, tokens, there = row[12:15]
-    time, speaker, metadata = own[3], own[5], own[8]
-    caption = caption_of(cast("dict[str, Value]", wire.decode(metadata)))
-    read = words.analyse(text or "", moment(time), speaker, caption)
+    metadata, read = own[8], _read(row)
     vectors, problem = _vectors(row[27], text, metadata, dimensions, there=bool(there))
     wrong = not there or [*own, *read] != list(row[15:27])
     if there and not wrong and not problem:
@@ -132,6 +129,18 @@ def _mend(db: apsw.Connection, row: Row, dimensions: int | None, done: Repaired)
     if problem:
         done.count("vectors to be made again")
     _tokens(db, number, tokens, read.tokens, done)
+
+
+def is_contradicted(row: Row) -> bool:
+    """Return whether a row of `SOME` has a feature, of words, that were not read of its item."""
+    return bool(row[24]) and [*row[3:12], *_read(row)] != list(row[15:27])
+
+
+def _read(row: Row) -> words.Terms:
+    """Return what is read of the item of a row of `SOME`."""
+    time, speaker, metadata, text = row[6], row[8], row[11], row[12]
+    caption = caption_of(cast("dict[str, Value]", wire.decode(metadata)))
+    return words.analyse(text or "", moment(time), speaker, caption)
 
 
 def _tokens(db: apsw.Connection, row: int, found: int, right: int, done: Repaired) -> None:
@@ -157,7 +166,7 @@ def _vectors(
 
 def _retentions(db: apsw.Connection, done: Repaired) -> None:
     for number, text, found in query(db, "SELECT id, definition, retention FROM memory_set"):
-        right = Definition.from_json(json.loads(text)).kept_us
+        right = Definition.from_json(wire.decode_plain(text)).kept_us
         if found != right:
             query(db, "UPDATE memory_set SET retention = ? WHERE id = ?", right, number)
             done.count("retentions of sets noted again")

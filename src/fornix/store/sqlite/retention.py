@@ -12,6 +12,7 @@ from fornix.store.replay_checks import GONE
 from fornix.store.sqlite import journal
 from fornix.store.sqlite.connection import first, numbers, query
 from fornix.store.sqlite.row_values import ROW_BITS, salt_of
+from fornix.values import wire
 
 ALL = (1 << 62) - 1
 
@@ -125,7 +126,7 @@ def _unlist(db: apsw.Connection, rows: object) -> None:
     for row, ended in query(db, _COMMITS, rows):
         gone.setdefault(ended, set()).add(row)
     for number, text in query(db, _LISTS, numbers([*gone])):
-        listed: dict[str, list[int]] = json.loads(text)
+        listed: dict[str, list[int]] = wire.decode_plain(text)
         listed["items"] = [r for r in listed.get("items", []) if r not in gone[number]]
         left = {what: ids for what, ids in listed.items() if ids}
         query(db, _RELIST, number, json.dumps(left) if left else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 
 import apsw
@@ -20,6 +19,7 @@ from fornix.store import (
 )
 from fornix.store.erasures import NO_SPACE, hidden_scope
 from fornix.store.sqlite.connection import Row, first
+from fornix.values import wire
 
 ITEM = """
     SELECT item.row, item.first, item.begun, item.ended, item.version, item.created, item.updated,
@@ -105,7 +105,7 @@ def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
     """Return the item version that a row of `ITEM` holds."""
     accessed = row[7] if touched is None else max(touched, row[7] or 0)
     begun, ended, version, created, updated = row[2:7]
-    sources = tuple(json.loads(row[17])) if row[17] else ()
+    sources = tuple(wire.decode_plain(row[17])) if row[17] else ()
     name, value, text, metadata, importance, speaker, role, session, time = row[8:17]
     record = Record(
         name,
@@ -156,7 +156,7 @@ def set_infos(rows: Iterable[Row], scope: Scope) -> Iterator[SetInfo]:
         yield SetInfo(
             number,
             SetRef(scope, name),
-            Definition.from_json(json.loads(definition)),
+            Definition.from_json(wire.decode_plain(definition)),
             items,
             size,
             tokens,

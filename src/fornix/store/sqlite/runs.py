@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import apsw
@@ -13,6 +12,7 @@ from fornix.store.sqlite.connection import Row, first, query
 from fornix.store.sqlite.leases import CALL_STATUSES, STATUSES
 from fornix.store.sqlite.progress import place_of
 from fornix.store.sqlite.row_values import ROW_BITS
+from fornix.values import wire
 
 _POSITIONS = (1 << ROW_BITS) - 1
 
@@ -166,7 +166,7 @@ def _outputs(rows: Sequence[Row]) -> list[Output]:
 
 def _run(row: Row) -> Run:
     number, agent, space, key, place, status, event, accepted, now, actions, *rest, erased = row
-    names = None if actions is None else tuple(json.loads(actions))
+    names = None if actions is None else tuple(wire.decode_plain(actions))
     # fmt: off
     return Run(
         number, agent, Scope(space, key), place, STATUSES[int(status)], event, accepted, now, names,

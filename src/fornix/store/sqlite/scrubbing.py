@@ -18,7 +18,7 @@ import apsw
 
 from fornix.store import Kept
 from fornix.store.fsync import sync_folder
-from fornix.store.sqlite import erased_runs
+from fornix.store.sqlite import checksums, erased_runs
 from fornix.store.sqlite.connection import BUSY_MS, numbers, query
 
 READERS_MS = 500
@@ -81,6 +81,7 @@ def vacuum(db: apsw.Connection) -> None:
 
 def empty_log(db: apsw.Connection, path: Path) -> list[str]:
     """Move all of the log into the database, and cut it; return who hinders that, in words."""
+    checksums.head(db)
     db.set_busy_timeout(READERS_MS)
     try:
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import apsw
 
-from fornix.errors import FornixError, NotAStore
+from fornix.errors import FornixError, StoreDamaged
 from fornix.store import (
     SHRUNK_AT_ONCE,
     Accepted,
@@ -33,8 +33,9 @@ from fornix.store import (
     StoredItem,
 )
 from fornix.store.erasures import Erased, Erasure, Kept
-from fornix.store.sqlite import erased_runs as receipts
 from fornix.store.sqlite import (
+    checking,
+    checksums,
     free_pages,
     leases,
     maintenance,
@@ -46,6 +47,7 @@ from fornix.store.sqlite import (
     scrubbing,
     staged_vectors,
 )
+from fornix.store.sqlite import erased_runs as receipts
 from fornix.store.sqlite import inputs as intake
 from fornix.store.sqlite.apply import Known, Transaction
 from fornix.store.sqlite.connection import query, translated
@@ -393,11 +395,13 @@ class SqliteStore(SqliteForgetting):
         Raises:
             NotFound: There is no such backup.
             NotAStore, StoreTooNew: It is something else.
+            StoreDamaged: The backup cannot be read.
             StoreBusy: Somebody else has the store open.
         """
         with self._alone() as db:
             backup = Path(os.path.realpath(source))
             maintenance.restore(db, backup, side_files=self.folder / "index")
+            self._add_checksums(db)
             self._known, self._salt = Known(), None
             self._glances.clear()
 
@@ -417,27 +421,45 @@ class SqliteStore(SqliteForgetting):
             progress: Called with how many items were looked at since the last call.
 
         Raises:
-            NotAStore: SQLite finds the file itself damaged; nothing was changed.
+            StoreDamaged: The file itself is damaged; nothing was changed.
             StoreBusy: Somebody else has the store open.
         """
         with self._alone() as db:
-            damage = maintenance.damage(db)
+            damage = checking.damage(db)
             if damage is not None:
-                problem = f"is damaged ({damage}), which nothing here can mend"
-                raise NotAStore(self._path, f"{problem}; restore a backup: fornix restore BACKUP")
+                raise StoreDamaged(self._path, f"{damage}, which nothing here can mend")
             maintenance.drop_side_files(self.folder / "index")
             done: list[str] = []
             with db:
                 done = repair.repair(db, dimensions=dimensions, progress=progress)
+            if self._add_checksums(db):
+                done.append("checksums given to every page")
             self._known = Known()
             self._glances.clear()
             return done
 
     @translated
-    def problems(self) -> list[str]:
-        """Return what SQLite's and our own checks find wrong with the file; empty: nothing."""
+    def problems(self, *, deep: bool = False) -> list[str]:
+        """Return what SQLite's and our own checks find wrong with the file; empty: nothing.
+
+        Args:
+            deep: Read every page, used or not, and every text, too.
+        """
         with self._reader() as db:
-            return maintenance.problems(db)
+            return checking.problems(db, self._location, deep=deep)
+
+    def damage(self) -> str | None:
+        """Return the first thing that is wrong with the structure of the file; None: nothing."""
+        if self._state != "open":
+            return None
+        with self._reader() as db:
+            return next(iter(checking.problems(db, self._location)), None)
+
+    @translated
+    def has_checksums(self) -> bool:
+        """Return whether the pages of the file have checksums."""
+        with self._reader() as db:
+            return checksums.are_kept(db)
 
 
 def _together(tx: Transaction, group: list[Ticket]) -> list[tuple[Ticket, object]]:
