@@ -1,9 +1,9 @@
-"""`python -m bench [store|retrieval|state|runs|lifecycle|layers|context|dialogue] ...`;
+"""`python -m bench [store|retrieval|state|runs|lifecycle|layers|context|dialogue|growth] ...`;
 without a name it is `store`."""
 
 import sys
 
-from bench import context, dialogue, layers, lifecycle, retrieval, runs, state, store
+from bench import context, dialogue, growth, layers, lifecycle, retrieval, runs, state, store
 
 PROGRAMS = {
     "store": store.main,
@@ -14,6 +14,7 @@ PROGRAMS = {
     "layers": layers.main,
     "context": context.main,
     "dialogue": dialogue.main,
+    "growth": growth.main,
 }
 
 if __name__ == "__main__":
