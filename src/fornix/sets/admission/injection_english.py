@@ -170,8 +170,8 @@ PHRASES = {
     ),
     "asks for the prompt": (
         (
-            r"\b<reveal>\b(?: \w+){0,4} (?:your|the) (?:\w+ )?<inner> <prompt>\b(?! (?:of"
-            r"|for) the (?!<agent>))"
+            r"\b<reveal>\b(?: \w+){0,4} (?:your|the) (?:\w+ )?<inner> <prompt>\b"
+            r"(?! (?:of|for) the (?!<agent>))"
         ),
         (
             r"\b<reveal>\b(?: \w+){0,3} (?:everything|all|text|words|lines"
@@ -209,8 +209,8 @@ PHRASES = {
     ),
     "keeps it from the user": (
         (
-            r"\b(?:do not|don't|never|without) (?:ever )?<tell>(?: <of>){0,5} <people>\b(?! (?:about"
-            r"|of) (?:my|our|her|his)\b)"
+            r"\b(?:do not|don't|never|without) (?:ever )?<tell>(?: <of>){0,5} <people>\b"
+            r"(?! (?:about|of) (?:my|our|her|his)\b)"
         ),
         (
             r"\b(?:do not|don't|never) (?:reveal|mention|disclose|admit|say"
