@@ -846,6 +846,10 @@ class Counted:
         self.asked["children", path] += 1
         return self.tree.children(path, now)
 
+    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
+        self.asked["names", path] += 1
+        return self.tree.field_names(path, now)
+
 
 @pytest.fixture
 def below() -> Counted:
@@ -877,7 +881,9 @@ def test_names_ask_for_one_object(below):
         assert len(big.get_field_names()) == len(big.get_fields()) == 100
     assert big.get("k3") == 3
     assert big.get("none") is None
-    assert below.asked == Counter({("node", ("big",)): 1, ("children", ("big",)): 1})
+    assert below.asked == Counter(
+        {("node", ("big",)): 1, ("names", ("big",)): 1, ("children", ("big",)): 1}
+    )
 
 
 def test_names_show_what_was_done_before_they_were_asked_for(below):

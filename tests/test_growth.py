@@ -12,7 +12,7 @@ import pytest
 
 from fornix import Item, Memory
 from fornix.search.index import catalog, set_loader
-from fornix.store.sqlite import SqliteStore, apply, database_file, free_pages
+from fornix.store.sqlite import SqliteStore, apply, database_file, free_pages, tree
 from fornix.store.sqlite.connection import connect
 from index_store import Store, answers, catalog_of, fresh, viewed
 from scale import COUNTS
@@ -290,3 +290,38 @@ def test_shrinking_that_is_killed_loses_nothing(tmp_path):
     with Memory.open(path, embedder="words") as memory:
         memory.shrink()
         assert memory.stats().store.free_bytes == 0
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_names_of_an_object_are_read_without_its_values(tmp_path, monkeypatch, inside):
+    """How many fields there are, and which, outside of a batch and in one, with what it changed."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        ada = memory.key("ada")
+        for number in range(5):
+            ada.short_term.set(f"box.f{number}", ["x" * 100, number])
+        with monkeypatch.context() as patch:
+            patch.setattr(tree.wire, "decode", None)
+            assert ada.short_term.get_object("box").get_field_names() == [f"f{n}" for n in range(5)]
+            assert len(ada.short_term.get_object("box")) == 5
+            assert list(ada.short_term) == ["box"]
+        if inside:
+            with ada.batch() as batch:
+                box = batch.short_term.get_object("box")
+                assert len(box) == 5
+                box.delete("f1")
+                box.set("f2", 2)
+                box.set("new", 1)
+                box.delete("f3")
+                box.set("f3", 3)
+                assert box.get_field_names() == ["f0", "f2", "f4", "new", "f3"]
+                assert box.to_dict() == {
+                    "f0": ["x" * 100, 0],
+                    "f2": 2,
+                    "f4": ["x" * 100, 4],
+                    "new": 1,
+                    "f3": 3,
+                }
+                assert box.get_field_names() == [*box.to_dict()]
+            assert ada.short_term.get_object("box").get_field_names() == [
+                *("f0", "f2", "f4", "new", "f3")
+            ]

@@ -42,15 +42,17 @@ class Fields:
         kept: Fields that the base has and that were not deleted, in its order; None: not listed.
         added: Fields made since, in order. The same dict as *below* where the base has nothing.
         mortal: A field may have an expiry.
+        named: The names of the base's fields, and when they expire there; None: not asked.
     """
 
-    __slots__ = ("added", "below", "kept", "mortal")
+    __slots__ = ("added", "below", "kept", "mortal", "named")
 
     def __init__(self, *, based: bool) -> None:
         self.added: dict[str, Cell] = {}
         self.below: dict[str, Cell] = {} if based else self.added
         self.kept: dict[str, Cell] | None = None if based else {}
         self.mortal = False
+        self.named: list[tuple[str, int | None]] | None = None
 
     def changed(self) -> Iterable[tuple[str, Cell]]:
         """Return what differs from the base: first its own fields, then new ones in order."""
@@ -259,6 +261,25 @@ class Cells:
         fields = self.listed(cell, path)
         every = chain((fields.kept or {}).items(), fields.added.items())
         return [pair for pair in every if (end := pair[1].expires) is None or end > now]
+
+    def names_in(self, cell: Cell | None, path: Path, now: int) -> list[tuple[str, int | None]]:
+        """Return the names of what `cells_in` returns, and expiries; asks the tree for no value."""
+        fields: Any = None if cell is None or cell.state != OBJECT else cell.fields
+        if fields is None or fields.kept is not None or self._tree is None:
+            return [(name, field.expires) for name, field in self.cells_in(cell, path, now)]
+        if fields.named is None:
+            fields.named = self._tree.field_names(path, EVER)
+        found: list[tuple[str, int | None]] = []
+        for name, expires in fields.named:
+            known = fields.below.get(name)
+            if name in fields.added or (known is not None and known.state == NOTHING):
+                continue
+            if known is not None and known.state != UNKNOWN:
+                found.append((name, known.expires))
+            else:
+                found.append((name, expires))
+        found += [(name, field.expires) for name, field in fields.added.items()]
+        return [pair for pair in found if (end := pair[1]) is None or end > now]
 
     # --- changing ---
 

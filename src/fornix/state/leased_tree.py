@@ -45,6 +45,10 @@ class HeldTree:
         """Return the fields of the object at *path*; see `Tree`."""
         return self._ledger.children(self._scope, path, at=None, now=now)
 
+    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
+        """Return the names of its fields; see `Tree`."""
+        return self._ledger.field_names(self._scope, path, at=None, now=now)
+
     def changed(self, deltas: Iterable[TreeDelta], number: int) -> None:
         """Note that commit *number* changed the tree so."""
         self._head = number

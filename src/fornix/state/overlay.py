@@ -207,6 +207,10 @@ class Overlay:
             for name, field in self._cells.cells_in(cell, path, now)
         ]
 
+    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
+        """Return the names of the fields of the object at *path*; see `Tree`."""
+        return self._cells.names_in(self._cells.known(path), path, now)
+
     def has(self, place: Place) -> bool:
         """Return whether a value or an object is at *place*."""
         return place.key in self._cells.plain or self._cells.alive(place.path) is not None
@@ -258,10 +262,7 @@ class Overlay:
             NotAnObject: A value or nothing is there.
         """
         cell = self.object_at(place)
-        fields = self._cells.listed(cell, place.path)
-        if not fields.mortal:
-            return [*(fields.kept or ()), *fields.added]
-        return [name for name, _ in self._cells.cells_in(cell, place.path, self.now)]
+        return [name for name, _ in self._cells.names_in(cell, place.path, self.now)]
 
     def fields(self, place: Place) -> list[tuple[str, Value | Mark]]:
         """Return the fields of the object at *place*, in the order they were made.

@@ -39,6 +39,11 @@ class Watched:
         self.seen.append(path)
         return [] if self.tree is None else self.tree.children(path, now)
 
+    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
+        """Return the names of its fields; see `Tree`."""
+        self.seen.append(path)
+        return [] if self.tree is None else self.tree.field_names(path, now)
+
 
 def looks(seen: Seen) -> dict[str, Value]:
     """Return which paths were looked up, by memory, each once."""

@@ -33,6 +33,10 @@ class Tree(Protocol):
         """Return the fields of the object at *path*, in the order they were made."""
         ...
 
+    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
+        """Return the names of those fields, and when each expires; reads no values."""
+        ...
+
 
 @frozen
 class Snapshot:
@@ -49,6 +53,10 @@ class Snapshot:
     def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
         """Return the fields of the object at *path*; see `Tree`."""
         return self.ledger.children(self.scope, path, at=self.at, now=now)
+
+    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
+        """Return the names of its fields; see `Tree`."""
+        return self.ledger.field_names(self.scope, path, at=self.at, now=now)
 
 
 class Mark(Enum):

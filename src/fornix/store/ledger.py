@@ -93,6 +93,12 @@ class Ledger(Protocol):
         """
         ...
 
+    def field_names(
+        self, scope: Scope, path: Path, *, at: int | None, now: int
+    ) -> list[tuple[str, int | None]]:
+        """Return the names of what `children` returns, and when each expires; reads no values."""
+        ...
+
     def effects(self, number: int) -> Effects | None:
         """Return what commit *number* changed; None if there is no such commit."""
         ...

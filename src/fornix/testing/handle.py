@@ -47,6 +47,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "node": lambda s: s.node(ADA, ("a",), at=None, now=NOW),
     "root": lambda s: s.node(ADA, (), at=None, now=NOW),
     "children": lambda s: s.children(ADA, (), at=None, now=NOW),
+    "field_names": lambda s: s.field_names(ADA, (), at=None, now=NOW),
     "effects": lambda s: s.effects(1),
     "commit_at": lambda s: s.commit_at(NOW),
     "set_info": lambda s: s.set_info(NOTES),

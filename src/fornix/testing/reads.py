@@ -125,6 +125,8 @@ def tree(
         if path:
             found.append((path, shown(node)))
         fields = store.children(scope, path, at=at, now=now)
+        names = store.field_names(scope, path, at=at, now=now)
+        assert names == [(name, child.expires) for name, child in fields]
         stack.extend(((*path, name), child) for name, child in reversed(fields))
     return found
 

@@ -42,7 +42,7 @@ from fornix.store import (
 )
 from fornix.store.erasures import forgotten
 from fornix.store.ram.erasing import RamForgetting
-from fornix.store.ram.row_versions import ROW_BITS, Entry, Journal, SetRows, Work
+from fornix.store.ram.row_versions import ROW_BITS, Entry, Journal, NodeRow, SetRows, Work
 from fornix.store.ram.tree import Tree
 from fornix.store.replay_checks import GONE
 from fornix.values.storable import Path
@@ -224,14 +224,24 @@ class RamStore(RamForgetting):
     ) -> list[tuple[str, Node]]:
         """Return copies of the direct fields of the object at *path*, in the order made."""
         with self._ready():
-            row = self._tree(scope).find(path, at, now)
-            if row is None:
-                return []
-            found = [
-                (name, row.below(name, at)) for name in (row.live if at is None else row.versions)
-            ]
-            there = [(n, r) for n, r in found if r is not None and not r.expired(now)]
-            return [(n, r.node()) for n, r in sorted(there, key=lambda pair: pair[1].position)]
+            return [(name, row.node()) for name, row in self._fields(scope, path, at, now)]
+
+    def field_names(
+        self, scope: Scope, path: Path, *, at: int | None, now: int
+    ) -> list[tuple[str, int | None]]:
+        """Return the names of those, and when each expires."""
+        with self._ready():
+            return [(name, row.expires) for name, row in self._fields(scope, path, at, now)]
+
+    def _fields(
+        self, scope: Scope, path: Path, at: int | None, now: int
+    ) -> list[tuple[str, NodeRow]]:
+        row = self._tree(scope).find(path, at, now)
+        if row is None:
+            return []
+        found = [(n, row.below(n, at)) for n in (row.live if at is None else row.versions)]
+        there = [(n, r) for n, r in found if r is not None and not r.expired(now)]
+        return sorted(there, key=lambda pair: pair[1].position)
 
     # --- the journal
 

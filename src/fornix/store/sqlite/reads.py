@@ -34,7 +34,7 @@ from fornix.store.sqlite import (
 from fornix.store.sqlite.connection import Row, numbers, query, translated
 from fornix.store.sqlite.database_file import Durability, SqliteFile
 from fornix.store.sqlite.row_values import head_of, scope_id
-from fornix.store.sqlite.tree import read_children, read_node
+from fornix.store.sqlite.tree import read_children, read_names, read_node
 from fornix.values.storable import Path as TreePath
 
 VERSION = "PRAGMA data_version"
@@ -98,6 +98,15 @@ class SqliteReads(SqliteFile):
         with self._reader() as db:
             number = self._number_of(db, scope)
             return [] if number is None else read_children(db, number, path, at=at, now=now)
+
+    @translated
+    def field_names(
+        self, scope: Scope, path: TreePath, *, at: int | None, now: int
+    ) -> list[tuple[str, int | None]]:
+        """See `Ledger.field_names`."""
+        with self._reader() as db:
+            number = self._number_of(db, scope)
+            return [] if number is None else read_names(db, number, path, at=at, now=now)
 
     def _number_of(self, db: apsw.Connection, scope: Scope) -> int | None:
         return self._known.scopes.get(scope) or scope_id(db, scope)

@@ -23,9 +23,6 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 _NAME = re.compile(r"(?:[^\\.]|\\.)+", re.DOTALL)
 
-_ALWAYS = (1 << 62) - 1
-"""Past every commit number."""
-
 FEW = 4
 """Nodes of one object fewer than these are looked up one by one."""
 
@@ -296,31 +293,36 @@ def read_children(
     db: apsw.Connection, scope: int, path: Path, *, at: int | None, now: int
 ) -> list[tuple[str, Node]]:
     """Return the direct fields of the object at *path*, in the order they were made."""
-    parent = joined(path)
-    rows = query(
-        db,
-        "SELECT place, name, value, expires FROM node "
-        "WHERE scope = ? AND parent = ? AND ended IS NULL AND begun <= ?",
-        scope,
-        parent,
-        _ALWAYS if at is None else at,
-    )
-    if at is not None:
-        rows += query(
-            db,
-            "SELECT place, name, value, expires FROM node "
-            "WHERE scope = ? AND parent = ? AND ended > ? AND begun <= ?",
-            scope,
-            parent,
-            at,
-            at,
-        )
-    rows.sort(key=_place)
+    rows = _fields(db, "value", scope, joined(path), at)
     return [
         (unescaped(name), _node(value, expires))
-        for _, name, value, expires in rows
+        for _, name, expires, value in rows
         if expires is None or expires > now
     ]
+
+
+def read_names(
+    db: apsw.Connection, scope: int, path: Path, *, at: int | None, now: int
+) -> list[tuple[str, int | None]]:
+    """Return the names of what `read_children` returns, and when each expires."""
+    rows = _fields(db, "NULL", scope, joined(path), at)
+    return [
+        (unescaped(name), expires)
+        for _, name, expires, _ in rows
+        if expires is None or expires > now
+    ]
+
+
+def _fields(db: apsw.Connection, value: str, scope: int, parent: str, at: int | None) -> list[Row]:
+    """Return place, name, expiry and *value*, a column, of the fields of an object, in order."""
+    columns = f"SELECT place, name, expires, {value} FROM node WHERE scope = ? AND parent = ?"  # noqa: S608 - ours
+    if at is None:
+        rows = query(db, f"{columns} AND ended IS NULL", scope, parent)
+    else:
+        rows = query(db, f"{columns} AND ended IS NULL AND begun <= ?", scope, parent, at)
+        rows += query(db, f"{columns} AND ended > ? AND begun <= ?", scope, parent, at, at)
+    rows.sort(key=_place)
+    return rows
 
 
 def _place(row: Row) -> int:
