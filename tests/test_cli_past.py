@@ -21,6 +21,9 @@ class Clock:
     def __call__(self) -> datetime:
         return self.now
 
+    def elapsed(self) -> timedelta:
+        return self.now - datetime(2025, 1, 1, tzinfo=UTC)
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -36,6 +39,8 @@ def path(tmp_path: Path) -> Path:
         ada.short_term.delete(("a.b",))
         ada.update("i", "black tea")
         ada.set("notes").add("a note", id="n")
+    clock.now += timedelta(days=3)
+    Memory.open(path, clock=clock).close()
     return path
 
 
@@ -101,6 +106,8 @@ def test_prune_history_lets_go_of_the_past(path: Path) -> None:
     with Memory.open(path) as memory:
         memory.key("ada").short_term.set("late", 1)
     answer = run(path, "prune-history", "--before", "2025-02-01T00:00:00Z")
+    assert "set the clock right" in answer.stderr
+    answer = run(path, "prune-history", "--before", "2025-01-13T00:00:00Z")
     assert answer.stdout.strip() == "removed 2 versions"
     refused = run(path, "diff", "ada", "3")
     assert refused.exit_code == 1

@@ -27,6 +27,9 @@ class Clock:
     def __call__(self) -> datetime:
         return self.now
 
+    def elapsed(self) -> timedelta:
+        return self.now - START
+
 
 @pytest.fixture(params=["ram", "sqlite"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:

@@ -43,6 +43,9 @@ class Clock:
     def __call__(self):
         return self.now
 
+    def elapsed(self):
+        return self.now - START
+
 
 class Life:
     """A memory that lives a random life, as of its clock.

@@ -32,12 +32,17 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = START
+        self._elapsed = timedelta(0)
 
     def __call__(self) -> datetime:
         return self.now
 
     def forward(self, **by: float) -> None:
         self.now += timedelta(**by)
+        self._elapsed += max(timedelta(0), timedelta(**by))
+
+    def elapsed(self) -> timedelta:
+        return self._elapsed
 
 
 @pytest.fixture

@@ -24,12 +24,24 @@ PARTS = ("tree", "sets")
 DAY = 86_400_000_000
 
 
+class Hands:
+    """A clock that is moved by hand, while as much time elapses."""
+
+    now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def elapsed(self) -> timedelta:
+        return self.now - START
+
+
 @dataclass
 class Play:
     """A key that much happens to, and what was told of it at each moment."""
 
     memory: Memory
-    clock: list[datetime]
+    clock: Hands
     rng: Random
     told: dict[tuple[str, int | datetime], object] = field(
         default_factory=dict[tuple[str, int | datetime], object]
@@ -50,8 +62,8 @@ class Play:
     def step(self) -> None:
         """Do something that may or may not work."""
         rng, ada = self.rng, self.ada
-        self.clock[0] += timedelta(hours=rng.choice((1, 1, 7, 40)))
-        later = rng.choice((None, self.clock[0] + timedelta(hours=rng.randrange(-1, 60))))
+        self.clock.now += timedelta(hours=rng.choice((1, 1, 7, 40)))
+        later = rng.choice((None, self.clock.now + timedelta(hours=rng.randrange(-1, 60))))
         item_id, text = rng.choice(IDS), rng.choice(TEXTS)
         live = self.memory.store.page(self.ref, limit=2)
         done = self.memory.store.compactions(self.ref, limit=1)
@@ -70,7 +82,7 @@ class Play:
             lambda: self.commit(Undo(self.ref, done[0].id if done else 0)),
             lambda: self.memory.sweep() if rng.random() < 0.3 else 0,
             lambda: (
-                self.memory.prune_history(before=self.clock[0] - timedelta(days=4))
+                self.memory.prune_history(before=self.clock.now - timedelta(days=4))
                 if rng.random() < 0.2
                 else 0
             ),
@@ -83,7 +95,7 @@ class Play:
     def look(self) -> None:
         """Keep what the key says now: at this time, and after a commit that was made now."""
         number = self.memory.store.commit_at(1 << 60)
-        moments: list[int | datetime] = [self.clock[0]]
+        moments: list[int | datetime] = [self.clock.now]
         if self.memory.store.time_of(number) == self.memory.engine.clock():
             moments.append(number)
         for part in PARTS:
@@ -113,9 +125,9 @@ def test_the_past_is_what_it_was(tmp_path: Path, retention: str | int, place: st
     """By commit and by time; where it is no longer kept it is HistoryPruned, and nothing else."""
     right, pruned = Counter[str](), Counter[str]()
     for seed in range(max(3, COUNTS.random_ops // 1_000)):
-        clock = [START]
+        clock = Hands()
         url = ":memory:" if place == "ram" else tmp_path / f"{seed}.db"
-        with Memory.open(url, embedder=Letters(), clock=lambda clock=clock: clock[0]) as memory:
+        with Memory.open(url, embedder=Letters(), clock=clock) as memory:
             play = Play(memory, clock, Random(seed))
             play.commit(Define(play.ref, Definition(retention=retention)))
             for _ in range(40):

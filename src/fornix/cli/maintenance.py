@@ -231,22 +231,29 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
 
 
 def _clock(memory: Memory) -> Iterator[Finding]:
-    """Tell of a clock that ran ahead: times of commits never go back behind its time."""
+    """Tell of a clock that is ahead, or that commits say was."""
     store, now = memory.store, microseconds(datetime.now(UTC))
     last, known = store.commit_at(LAST), store.commit_at(now + SKEW_US)
-    effects = store.effects(last) if last > known else None
-    if effects is None:
+    if last > known:
+        latest = stamp(moment(store.time_of(last)))
+        yield Finding(
+            "clock",
+            f"{last - known:,} commits lie in the future, the last at {latest}: a clock ran ahead "
+            "then, or this one is behind. Set the clock right; if it is, the next commits have "
+            "the right time again, and nothing else needs to be done",
+            "note",
+        )
+    else:
         yield Finding("clock", "no commit lies in the future")
-        return
-    latest = stamp(moment(effects.commit.time))
-    yield Finding(
-        "clock",
-        f"{last - known:,} commits lie in the future, the last at {latest}: a clock ran ahead "
-        "then, or this one is behind. Until that time comes, new commits get it, and so do items "
-        "added without a time. Set the clock right; if it is, restore a backup from before, or "
-        "export, correct the times in that file, and import it into a new memory",
-        "wrong",
-    )
+    sure = memory.engine.clock.corroborated(now)
+    if now > sure:
+        yield Finding(
+            "clock",
+            f"the clock is ahead of {stamp(moment(sure))}, up to which the time of this store is "
+            "corroborated: the host was off, or the clock is wrong. Until the store has been in "
+            "use for a day, nothing is let go that only this clock takes for old",
+            "note",
+        )
 
 
 def _integrity(memory: Memory, *, deep: bool) -> Iterator[Finding]:

@@ -12,9 +12,18 @@ from fornix.memory.differences import Difference, difference
 from fornix.search.embedding_worker import note_of
 from fornix.sets.forgetting import Receipt, Scrub, forget_key, receipt_named, receipts_of, scrub
 from fornix.sets.writer import Engine
-from fornix.store import SWEPT_AT_ONCE, Batch, ItemChange, Ledger, Retire, Scope
+from fornix.store import (
+    CLOCK_STEP_US,
+    SWEEP_AFTER_US,
+    SWEPT_AT_ONCE,
+    Batch,
+    ItemChange,
+    Ledger,
+    Retire,
+    Scope,
+)
 from fornix.store.as_of import AsOf
-from fornix.values.storable import checked_name, counted, microseconds
+from fornix.values.storable import checked_name, counted, microseconds, moment
 
 
 class Keeping:
@@ -62,8 +71,19 @@ class Keeping:
 
         Args:
             progress: Called with the number of versions that went since the last call.
+
+        Raises:
+            InvalidInput: It is to come, or only a clock that is ahead says that it came.
         """
         until, removed = microseconds(before, "before"), 0
+        known = self._engine.clock.settle()
+        if until > known + CLOCK_STEP_US:
+            raise InvalidInput(
+                f"before={before} is later than {moment(known)}, up to which the time of this "
+                "store is corroborated; nothing was removed: set the clock right or, if it is, "
+                "try again when the store has been in use for a day"
+            )
+        until = min(until, known - SWEEP_AFTER_US)
         after: int | None = 0
         while after is not None:
             done, after = self._engine.store.prune_history(before=until, after=after)
@@ -131,9 +151,10 @@ SPARE = 0.25
 def sweep(engine: Engine) -> int:
     """Retire items that have expired, and remove what is kept no longer; return how much.
 
-    In steps, each a short transaction: others write between them.
+    In steps, each a short transaction: others write between them. By corroborated time: what only
+    a wrong clock takes for old stays.
     """
-    now, done = engine.clock(), 0
+    now, done = engine.clock.settle(), 0
     while found := engine.store.expired(now=now, limit=AT_ONCE):
         changes: dict[Scope, list[ItemChange]] = {}
         for stored in found:

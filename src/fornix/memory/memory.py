@@ -22,11 +22,11 @@ from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.maintenance import Keeping, dimensions_of, sweep
 from fornix.memory.opening import (
     check_settings,
+    clock_for,
     embedder_for,
     file_path,
     open_store,
     summariser_of,
-    ticks_of,
 )
 from fornix.memory.prompt import ALL, NEWEST, All, Context, Newest, Shares
 from fornix.memory.reindexing import alone, embedder_notes, reindex
@@ -129,7 +129,8 @@ class Memory(Keeping):
             short_term_ttl: How long short-term values stay where a write does not say.
             admission: Rules for what is added, by this memory, to sets of keys that name none.
             cache_bytes: RAM for the index, beside the embedder's.
-            clock: Gives the time, with a zone; for tests and replays.
+            clock: Gives the time, with a zone; for tests and replays. A `SteadyClock` also tells
+                how much time has elapsed, which retention rests on.
 
         Raises:
             EmbedderConflict: The space, or the knowledge, remembers another embedder.
@@ -146,7 +147,7 @@ class Memory(Keeping):
         store = open_store(url, mode=mode, durability=durability, wait_s=wait_s)
         try:
             chosen = embedder_for(store, space, knowledge, embedder)
-            now = ticks_of(clock)
+            now = clock_for(store, clock)
             folder = store.folder if isinstance(store, SqliteStore) and mode == "rw" else None
             expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
             worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)

@@ -16,6 +16,7 @@ from fornix.llm import ChatModel
 from fornix.memory.reindexing import embedder_notes
 from fornix.state import Ttl
 from fornix.store import Limits, Store
+from fornix.store.clocks import DisciplinedClock, elapsed_beside
 from fornix.store.ram import RamStore
 from fornix.store.sqlite import SqliteStore
 from fornix.text import ModelSummariser, Summariser
@@ -110,6 +111,14 @@ def embedder_for(
         if name is not None and name != embedder.name:
             raise EmbedderConflict(note, asked=embedder.name, found=name)
     return embedder
+
+
+def clock_for(store: Store, clock: Callable[[], datetime] | None) -> DisciplinedClock:
+    """Return the clock of a memory on *store*, which keeps what is known of its time."""
+    found = DisciplinedClock(ticks_of(clock), elapsed_beside(clock), store)
+    if not store.read_only:
+        found.settle()
+    return found
 
 
 def ticks_of(clock: Callable[[], datetime] | None) -> Callable[[], int]:

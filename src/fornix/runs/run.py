@@ -360,9 +360,11 @@ class LiveRun:
                 state=state,
             )
         draft.settle()
+        now = engine.clock()
         return Batch(
             scope=self.row.scope,
-            time=engine.clock(),
+            time=now,
+            corroborated=engine.clock.corroborated(now),
             epoch=self.epoch,
             run=progress,
             release=release,

@@ -39,9 +39,11 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
     if state:
         refuse_own_tree(engine.store, draft.scope)
     request = None if op is None else engine.request(["batch", list(calls)])
+    now = engine.clock()
     batch = Batch(
         scope=draft.scope,
-        time=engine.clock(),
+        time=now,
+        corroborated=engine.clock.corroborated(now),
         op=op,
         request=request,
         label=label,

@@ -39,6 +39,7 @@ from fornix.store import (
     unscreened,
 )
 from fornix.store.as_of import AsOf, Moment, check_set, expired, moment_of
+from fornix.store.clocks import DisciplinedClock
 from fornix.store.definition import Plan, Ruled
 from fornix.store.items import Hits, Item
 from fornix.store.records import Recorder
@@ -223,7 +224,7 @@ class Engine:
     alike: Alike
     worker: EmbeddingWorker
     compactions: Compactions
-    clock: Callable[[], int]
+    clock: DisciplinedClock
     limits: Limits | None
     wait_s: float
     expects: tuple[tuple[str, str], ...] = ()
@@ -460,9 +461,11 @@ class CommitWriter(Reads):
             change = build(new_id if op is None else derived_ids(op))
             if not (change.items or change.define or op):
                 return change.result
+            now = engine.clock()
             batch = Batch(
                 scope=self._scope,
-                time=engine.clock(),
+                time=now,
+                corroborated=engine.clock.corroborated(now),
                 op=op,
                 request=request,
                 label=call.idempotency_key or "",

@@ -6,7 +6,8 @@ sentence of this page as a test.
 
 Everything is versioned: a commit never overwrites, it ends rows and begins others, so that reads
 of the past, replays and forgetting all look at the same rows. Commit numbers are whole, start
-at 1, and rise with every commit of the store; commit times never go back.
+at 1, and rise with every commit of the store. Commit times rise with them, but where a clock had
+been ahead and went back.
 Times are microseconds since 1970 in UTC, as int.
 """
 
@@ -40,6 +41,7 @@ from fornix.store.changes import (
     TreeDelta,
     Undo,
     adds_to,
+    ends_by,
     parts_of,
     records_of,
     refs_of,
@@ -51,11 +53,15 @@ from fornix.store.features import Change, ChangeKind, Feature, Pending
 from fornix.store.finder import Finder
 from fornix.store.lanes import Lanes
 from fornix.store.ledger import (
+    CLOCK_STEP_US,
+    CORROBORATED,
     OP_RETENTION_US,
+    OPS_KEPT,
     SHRUNK_AT_ONCE,
     SWEEP_AFTER_US,
     SWEPT_AT_ONCE,
     Ledger,
+    commit_time,
 )
 from fornix.store.progress import (
     Accepted,
@@ -76,6 +82,9 @@ from fornix.store.scope import Lease, Scope, SetRef
 from fornix.store.stats import StoreStats
 
 __all__ = [
+    "CLOCK_STEP_US",
+    "CORROBORATED",
+    "OPS_KEPT",
     "OP_RETENTION_US",
     "SHRUNK_AT_ONCE",
     "SWEEP_AFTER_US",
@@ -137,6 +146,8 @@ __all__ = [
     "Turn",
     "Undo",
     "adds_to",
+    "commit_time",
+    "ends_by",
     "parts_of",
     "records_of",
     "refs_of",

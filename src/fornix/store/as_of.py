@@ -33,7 +33,10 @@ class Moment(NamedTuple):
 
 
 def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> Moment:
-    """Return the moment that *as_of* means: of a commit, or of a time up to *now*."""
+    """Return the moment that *as_of* means: of a commit, or of a time up to *now*.
+
+    A time means what was there after the last commit, by number, whose time is not later.
+    """
     if isinstance(as_of, int):
         number, last = counted(as_of, what, least=0), ledger.commit_at(FOREVER)
         return Moment(last, now) if number > last else Moment(number, ledger.time_of(number))
@@ -42,7 +45,7 @@ def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> 
             f"{what} must be the number of a commit or a datetime, not {shown(as_of)}"
         )
     time = microseconds(as_of, what)
-    if time > now:  # a clock may go back; the times of commits never do
+    if time > now:  # a clock may be behind the commits that are there
         time = min(time, max(now, ledger.time_of(ledger.commit_at(FOREVER))))
     return Moment(ledger.commit_at(time), time)
 

@@ -307,7 +307,9 @@ class Batch:
     It has one key (or is of knowledge alone); its item changes may also reach knowledge.
 
     Attributes:
-        time: The caller's clock; the commit's time is this or, if later, the last commit's.
+        time: The caller's clock; the commit's time follows from it by `commit_time`.
+        corroborated: The time up to which that clock is corroborated: what expired by then is
+            ended where room is needed; what expired since only takes none. None: all of *time*.
         op: Digest of its name; None: nameless. A second commit with a name changes nothing.
         request: Digest of what the caller asked. With an op: a second commit must carry an equal
             one (else `IdempotencyConflict`, which names *label*); None: whatever it carries, the
@@ -331,6 +333,7 @@ class Batch:
 
     scope: Scope
     time: int
+    corroborated: int | None = None
     op: bytes | None = None
     request: bytes | None = None
     label: str = ""
@@ -357,6 +360,11 @@ class Batch:
             raise InvalidInput("what a run does is committed under the epoch of its key's lease")
         if self.epoch is None and self.release:
             raise InvalidInput("a batch outside a run has no lease to give back")
+
+
+def ends_by(batch: Batch, time: int) -> int:
+    """Return by which time what expired may be ended, by a batch that is committed at *time*."""
+    return time if batch.corroborated is None else min(time, batch.corroborated)
 
 
 def unscreened(batch: Batch) -> set[SetRef]:

@@ -23,6 +23,25 @@ SWEEP_AFTER_US = 24 * 3600 * 1_000_000
 SWEPT_AT_ONCE = 2_000
 """Ended versions of items that one sweep removes of a set at most."""
 
+OPS_KEPT = 10_000
+"""Commits whose ops are recognised whatever their age: the last ones of the store."""
+
+CLOCK_STEP_US = 60 * 1_000_000
+"""How far a clock may go back for the times of commits to wait for it; past that they follow."""
+
+CORROBORATED = "corroborated time"
+"""The note that says which time a sweep may go by that nobody asked for."""
+
+
+def commit_time(reading: int, last: int | None) -> int:
+    """Return the time of a commit that a clock read *reading* for, after one of the time *last*.
+
+    A clock that went back a little is waited for, so that times rise with commit numbers; where
+    it went back by more than `CLOCK_STEP_US`, it had been ahead, and the times return with it.
+    """
+    waits = last is not None and 0 < last - reading <= CLOCK_STEP_US
+    return last if waits and last is not None else reading
+
 
 SHRUNK_AT_ONCE = 4_000_000
 """Bytes that are given back to the disk in one transaction at most: some 20 ms."""
@@ -104,7 +123,11 @@ class Ledger(Protocol):
         ...
 
     def commit_at(self, time: int) -> int:
-        """Return the number of the last commit at or before *time*; 0: none."""
+        """Return the number of the last commit at or before *time*; 0: none.
+
+        Where a clock was ahead and went back, what was committed meanwhile came before what was
+        committed since, and so does in the answer: numbers, not times, say what came first.
+        """
         ...
 
     def time_of(self, number: int) -> int:
@@ -216,9 +239,11 @@ class Ledger(Protocol):
         """Note *text* if what stands there is *expected*; return whether it did. Durable."""
         ...
 
-    def sweep(self, *, now: int) -> int:
+    def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
         """Remove what expired `SWEEP_AFTER_US` ago, and names of ops past `OP_RETENTION_US`.
 
+        *now* is the caller's word: it has to be a time that is corroborated, since nothing that
+        goes comes back. Ops of the last *ops_kept* commits stay, whatever it says.
         And, up to `SWEPT_AT_ONCE` of a set, versions of items that ended longer ago than its
         retention, with their features and links; but for those that ended since a run that has
         not ended began. Returns how much was removed. Moves no commit number; reads of the

@@ -274,11 +274,13 @@ class Retain:
         age: None: no limit.
         count: None: no limit.
         dedupe_for: How long ids of events are recognised at least; while a run has not ended, its.
+        dedupe_count: Ids of the last so many inputs of the store are recognised, however old.
     """
 
     age: timedelta | None = timedelta(days=7)
     count: int | None = None
     dedupe_for: timedelta = timedelta(days=90)
+    dedupe_count: int = 10_000
 
     def __post_init__(self) -> None:
         """Refuse what could not be kept.
@@ -292,6 +294,7 @@ class Retain:
                 raise InvalidInput(f"{name} must be a timedelta of 0 or more, not {value!r}")
         if self.count is not None:
             counted(self.count, "count", least=0, most=LARGEST)
+        counted(self.dedupe_count, "dedupe_count", least=0, most=LARGEST)
 
     @property
     def age_us(self) -> int | None:

@@ -67,6 +67,7 @@ def batch(  # noqa: PLR0913 - the fields of Batch
     *changes: AnyChange,
     scope: Scope = ADA,
     time: int = NOW,
+    corroborated: int | None = None,
     base: int | None = None,
     epoch: int | None = None,
     op: bytes | None = None,
@@ -79,6 +80,7 @@ def batch(  # noqa: PLR0913 - the fields of Batch
     return Batch(
         scope=scope,
         time=time,
+        corroborated=corroborated,
         base=base,
         epoch=epoch,
         op=op,
@@ -130,7 +132,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Clock:
-    """Tells the time that it was set to; each look is a millisecond later.
+    """Tells the time that it was set to; each look is a millisecond later. A `SteadyClock`.
 
     Attributes:
         now: The time it told last.
@@ -138,14 +140,24 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = START
+        self._elapsed = timedelta(0)
 
     def __call__(self) -> datetime:
         """Return the time."""
-        self.now += timedelta(milliseconds=1)
+        self.elapse(milliseconds=1)
         return self.now
 
+    def elapsed(self) -> timedelta:
+        """Return how much time has elapsed, however the clock was set."""
+        return self._elapsed
+
+    def elapse(self, **by: float) -> None:
+        """Let time go by: ``clock.elapse(days=91)``."""
+        self.now += timedelta(**by)
+        self._elapsed += timedelta(**by)
+
     def move(self, **by: float) -> None:
-        """Move on, or back: ``clock.move(hours=1)``."""
+        """Set the clock forward, or back, while no time goes by: ``clock.move(hours=1)``."""
         self.now += timedelta(**by)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fornix.testing.clock_steps import ClockStepLaws
 from fornix.testing.commits import CommitLaws
 from fornix.testing.effects import EffectsLaws
 from fornix.testing.erasing import ErasingLaws
@@ -36,6 +37,7 @@ class StoreContract(
     SetLaws,
     LineageLaws,
     RetentionLaws,
+    ClockStepLaws,
     ScreenLaws,
     PastLaws,
     FinderLaws,

@@ -11,7 +11,7 @@ from fornix.store import Call, Input, Retain, Scope, Step, Store
 from fornix.testing.batches import ADA, BOB, DAY, NOW, SECOND, Laws
 from fornix.testing.lanes import BEGIN, accept, asked, end, leased, there, told, turn
 
-ALL = Retain(age=timedelta(microseconds=0), dedupe_for=timedelta(microseconds=0))
+ALL = Retain(age=timedelta(microseconds=0), dedupe_for=timedelta(microseconds=0), dedupe_count=0)
 """Keep nothing."""
 
 
@@ -197,7 +197,7 @@ class OutputLaws(Laws):
         run = store.accept("helper", [asked("e")])[0].run
         assert run is not None
         end(store, run)
-        retain = Retain(age=timedelta(microseconds=0), dedupe_for=timedelta(microseconds=DAY))
+        retain = Retain(age=timedelta(0), dedupe_for=timedelta(days=1), dedupe_count=0)
         assert store.prune("helper", "app", retain, now=NOW + DAY - 1) == 1
         answer = store.accept("helper", [asked("e")], owner="one")[0]
         assert (answer.run, answer.number, answer.repeated) == (None, 0, True)

@@ -131,7 +131,7 @@ class RetentionLaws(Laws):
         node = store.node(ADA, ("a",), at=number, now=NOW)
         assert node is not None
         assert node.value == 1
-        store.commit(told(Turn(run, "waiting", "discarded")))
+        store.commit(told(Turn(run, "waiting", "discarded"), time=AGES))
         assert prune(store, before=AGES) == 1
         assert store.sweep(now=AGES) > 0
 

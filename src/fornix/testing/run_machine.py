@@ -26,7 +26,7 @@ from fornix.store import (
     Store,
     Turn,
 )
-from fornix.testing.batches import DAY, SECOND
+from fornix.testing.batches import SECOND
 from fornix.testing.random_batches import SCOPES
 from fornix.values import wire
 
@@ -36,9 +36,9 @@ AGENTS = ("helper", "other \0 agent")
 SPACES = ("app", "app 2")
 RETAINS = (
     Retain(age=None, count=3),
-    Retain(age=timedelta(microseconds=SECOND), count=9, dedupe_for=timedelta(microseconds=0)),
-    Retain(age=None, count=1, dedupe_for=timedelta(microseconds=60 * SECOND)),
-    Retain(age=timedelta(microseconds=0), dedupe_for=timedelta(microseconds=DAY)),
+    Retain(age=timedelta(microseconds=SECOND), count=9, dedupe_for=timedelta(0), dedupe_count=0),
+    Retain(age=None, count=1, dedupe_for=timedelta(minutes=1), dedupe_count=4),
+    Retain(age=timedelta(0), dedupe_for=timedelta(days=1), dedupe_count=9),
 )
 
 

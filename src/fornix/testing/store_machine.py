@@ -133,13 +133,13 @@ class _Machine(RuleBasedStateMachine):
         self.store.unstage()
         self.model.unstage()
 
-    @rule(later=st.sampled_from((0, 1, 2 * SECOND, 91 * DAY)))
-    def sweep(self, later: int) -> None:
+    @rule(later=st.sampled_from((0, 1, 2 * SECOND, 91 * DAY)), ops_kept=st.sampled_from((0, 5)))
+    def sweep(self, later: int, ops_kept: int) -> None:
         """What has expired, and names of old ops, go for good."""
         self.latest += later
         self.clock = max(self.clock, self.latest)
         for store in (self.store, self.model):
-            store.sweep(now=self.latest)
+            store.sweep(now=self.latest, ops_kept=ops_kept)
 
     @rule(age=st.sampled_from((0, SECOND, 2 * DAY)), limit=st.integers(1, 40))
     def prune(self, age: int, limit: int) -> None:

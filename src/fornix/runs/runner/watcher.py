@@ -52,7 +52,8 @@ def forget(watch: Watch, name: str) -> None:
 
 def prune(shop: Shop, retain: Retain) -> int:
     """Remove some of what *retain* gives up of runs that ended; return how many runs went."""
-    return shop.engine.store.prune(shop.plan.name, shop.space, retain, now=shop.engine.clock())
+    now = shop.engine.clock.settle()
+    return shop.engine.store.prune(shop.plan.name, shop.space, retain, now=now)
 
 
 class Watch:

@@ -259,15 +259,17 @@ class RamLanes:
                     break
                 self._runs.drop(run)
                 done += 1
-            self._forget(home, now - retain.dedupe_us, limit)
+            self._forget(home, retain, now, limit)
             return done
 
-    def _forget(self, home: Agent, until: int, limit: int) -> None:
-        """Forget ids of events, but for those of unfinished runs."""
+    def _forget(self, home: Agent, retain: Retain, now: int, limit: int) -> None:
+        """Forget ids of events, but for the last ones, and those of unfinished runs."""
+        until, last = now - retain.dedupe_us, self._runs.made - retain.dedupe_count
         going = sorted(
             (known.time, event_id)
             for event_id, known in home.events.items()
             if known.time <= until
+            and known.run <= last
             and ((run := self._runs.get(known.run)) is None or run.ended is not None)
         )
         for _, event_id in going[:limit]:

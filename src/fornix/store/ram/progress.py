@@ -96,6 +96,7 @@ class Runs:
 
     Attributes:
         steps: Rows by run and ordinal: the other fields of a `StepDone`, in order.
+        made: The id of the last run.
     """
 
     def __init__(self) -> None:
@@ -104,7 +105,7 @@ class Runs:
         self._open: dict[int, Run] = {}
         self._ended: dict[int, tuple[Any, ...]] = {}
         self.calls: dict[int, dict[tuple[int, int], tuple[Call, int]]] = {}
-        self._made = 0
+        self.made = 0
 
     def needed(self) -> int:
         """Return the first commit of a run that has not ended; a large number: there is none."""
@@ -165,9 +166,9 @@ class Runs:
         home = self.agent(agent, given.scope.space)
         scope = home.scopes.setdefault(given.scope, given.scope)
         number = home.next.get(scope, 0)
-        self._made += 1
+        self.made += 1
         run = Run(
-            self._made, agent, scope, number, "waiting", given.event, given.time, origin=origin
+            self.made, agent, scope, number, "waiting", given.event, given.time, origin=origin
         )
         if given.event_id is not None:
             event_id = given.event_id

@@ -249,11 +249,13 @@ class Journal:
     """Entries, in the order of their commits; a sequence that begins with commit 1.
 
     Attributes:
-        time: Of the last commit; None: there is none.
+        times: Of all commits.
+        set_back: Whether a time is before that of the last one.
     """
 
     def __init__(self) -> None:
-        self.time: int | None = None
+        self.times: list[int] = []
+        self.set_back = False
         self._rows: list[tuple[Any, ...]] = []
         self._put: list[NodeRow] = []
 
@@ -271,7 +273,8 @@ class Journal:
 
     def append(self, commit: Commit, batch: Batch, work: Work) -> None:
         """Keep a commit, and what it did."""
-        self.time = commit.time
+        self.set_back = self.set_back or (self.time is not None and commit.time < self.time)
+        self.times.append(commit.time)
         # fmt: off
         self._rows.append((
             commit.time, commit.result, *batch.scope, batch.request, tuple(work.removed),
@@ -279,6 +282,11 @@ class Journal:
         ))
         # fmt: on
         self._put.extend(sorted(work.put.values(), key=_position))
+
+    @property
+    def time(self) -> int | None:
+        """The time of the last commit; None: there is none."""
+        return self.times[-1] if self.times else None
 
     def of(self, scope: Scope) -> list[int]:
         """Return the numbers of the commits of a scope."""

@@ -35,6 +35,7 @@ from fornix.store import (
     SetRef,
     Undo,
     adds_to,
+    ends_by,
     unscreened,
 )
 from fornix.store.ram.row_versions import ROW_BITS, ItemRow, SetRows, Work
@@ -194,9 +195,10 @@ class Sets:
         for change in batch.items:
             self._refuse_bare(change, bare)
             self._change(change, work)
-        _hold_renewed(renewed, work)
+        until = ends_by(batch, work.time)
+        _hold_renewed(renewed, work, until)
         for home in work.grown.values():
-            _hold_capacity(home, work)
+            _hold_capacity(home, work, until)
         self._hold_limits(batch, work)
 
     def _refuse_bare(self, change: ItemChange, bare: set[SetRef]) -> None:
@@ -403,20 +405,28 @@ class Sets:
             raise KeyFull(key, what="bytes", limit=limits.bytes)
 
 
-def _hold_renewed(renewed: Sequence[_Renewed], work: Work) -> None:
+def _hold_renewed(renewed: Sequence[_Renewed], work: Work, until: int) -> None:
     """Refuse another definition for a set that holds items from before."""
     for home, before in renewed:
-        if any(r.begun < work.number and not r.expired(work.time) for r in home.live.values()):
+        if any(r.begun < work.number and not r.expired(until) for r in home.live.values()):
             asked = home.definition
             raise SetDefinitionConflict(home.ref.name, asked=asked, found=before)
 
 
-def _hold_capacity(home: SetRows, work: Work) -> None:
+def _hold_capacity(home: SetRows, work: Work, until: int) -> None:
+    """Hold a set to its capacity; what expired by *until* is ended, what did since takes none."""
     definition = home.definition
-    if definition.bounded:
-        for row in [row for row in home.timed.values() if row.expired(work.time)]:
-            work.end(row)
-    held = len(home.live), home.tokens, home.bytes
+    if not definition.bounded:
+        return
+    for row in [row for row in home.timed.values() if row.expired(until)]:
+        work.end(row)
+    hidden = [row for row in home.timed.values() if row.expired(work.time)]
+    taken = len(hidden), sum(r.record.tokens for r in hidden), sum(r.bytes() for r in hidden)
+
+    def held_now() -> tuple[int, int, int]:
+        return len(home.live) - taken[0], home.tokens - taken[1], home.bytes - taken[2]
+
+    held = held_now()
     if definition.at_mark(*held):
         work.marks.append(home.ref)
     over = definition.over(*held)
@@ -426,8 +436,12 @@ def _hold_capacity(home: SetRows, work: Work) -> None:
         compacts = definition.compaction != "reject"
         raise SetFull(home.ref.name, capacity=over[1], what=over[0], compacts=compacts)
     if definition.compaction == "trim":
-        while home.live and definition.over(len(home.live), home.tokens, home.bytes):
-            work.end(home.live[home.order[0][1]])
+        firsts = {row.first for row in hidden}
+        oldest = [first for _, first in home.order if first not in firsts]
+        for first in oldest:
+            if not definition.over(*held_now()):
+                break
+            work.end(home.live[first])
 
 
 def _copied(definition: Definition) -> Definition:

@@ -24,6 +24,7 @@ from fornix.errors import (
 )
 from fornix.store import (
     OP_RETENTION_US,
+    OPS_KEPT,
     SHRUNK_AT_ONCE,
     SWEEP_AFTER_US,
     SWEPT_AT_ONCE,
@@ -38,6 +39,7 @@ from fornix.store import (
     SetRef,
     StoredItem,
     StoreStats,
+    commit_time,
     refs_of,
 )
 from fornix.store.erasures import forgotten
@@ -98,8 +100,7 @@ class RamStore(RamForgetting):
         taken = self._runs.adopted(batch)
         if taken is not None:
             return _told(self._journal[taken - 1])
-        last = self._journal.time
-        time = batch.time if last is None or batch.time > last else last
+        time = commit_time(batch.time, self._journal.time)
         work = Work(len(self._journal) + 1, time)
         try:
             self._guard(batch)
@@ -271,7 +272,10 @@ class RamStore(RamForgetting):
     def commit_at(self, time: int) -> int:
         """Return the number of the last commit at or before *time*; 0: none."""
         with self._ready():
-            return bisect_right(self._journal, time, key=lambda entry: entry.commit.time)
+            times = self._journal.times
+            if not self._journal.set_back:
+                return bisect_right(times, time)
+            return next((n for n in range(len(times), 0, -1) if times[n - 1] <= time), 0)
 
     def time_of(self, number: int) -> int:
         """Return the time of commit *number*, or of the last one before it; 0: there is none."""
@@ -415,12 +419,11 @@ class RamStore(RamForgetting):
         with self._ready():
             return 0
 
-    def sweep(self, *, now: int) -> int:
+    def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
         """Remove what has expired, and names of ops past their retention; return how much."""
         with self._ready():
-            oldest = now - OP_RETENTION_US
-            done = self._journal
-            late = [op for op, n in self._ops.items() if done[n - 1].commit.time <= oldest]
+            until = min(self.commit_at(now - OP_RETENTION_US), len(self._journal) - ops_kept)
+            late = [op for op, n in self._ops.items() if n <= until]
             for op in late:
                 del self._ops[op]
             purged = sum(self._purge(home, now) for home in self._sets.every())

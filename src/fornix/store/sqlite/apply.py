@@ -22,6 +22,7 @@ from fornix.store import (
     Definition,
     Scope,
     SetRef,
+    commit_time,
     refs_of,
 )
 from fornix.store.sqlite import leases, progress, retention
@@ -138,7 +139,7 @@ class Transaction:
         earlier = self._earlier(batch, number)
         if earlier is not None:
             return earlier
-        time = max(batch.time, self._known.time)
+        time = self._time(batch, number)
         scope = self.scope(batch.scope)
         if batch.expects:
             expect(self._db, batch.expects, known=self._known.notes)
@@ -174,6 +175,14 @@ class Transaction:
         )
         self._known.number, self._known.time = number, time
         return Commit(number, time, adopted=False, result=batch.result, marks=marks)
+
+    def _time(self, batch: Batch, number: int) -> int:
+        """Return the time of a commit; note where times go back."""
+        last = self._known.time if number > 1 else None
+        time = commit_time(batch.time, last)
+        if last is not None and time < last:
+            self._db.execute("INSERT INTO setback (n, time) VALUES (?, ?)", (number, time))
+        return time
 
     def _earlier(self, batch: Batch, number: int) -> Commit | None:
         """Return the commit that was made under the batch's name before; else take that name."""

@@ -52,6 +52,7 @@ class Intake:
         lane = self._lane(given.scope)
         run = self._known.next_run(self._db)
         if given.event_id is not None and not self._claim(given, given.event_id, run, lane):
+            self._known.last = run - 1  # no run took it
             return self._repeated(given, given.event_id, owner)
         number, is_first = lane.next, lane.open == 0
         self.insert(run, lane, given)

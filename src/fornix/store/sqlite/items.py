@@ -36,6 +36,7 @@ from fornix.store import (
     SetRef,
     Undo,
     adds_to,
+    ends_by,
     unscreened,
 )
 from fornix.store.sqlite import lineage
@@ -108,7 +109,17 @@ _INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row
 _OLDEST = """
     SELECT row, tokens, ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0)
         + octet_length(metadata)
-    FROM item WHERE set_id = ? AND ended IS NULL ORDER BY time, first LIMIT ?
+    FROM item WHERE set_id = ? AND ended IS NULL AND (expires IS NULL OR expires > ?)
+    ORDER BY time, first LIMIT ?
+"""
+
+_HELD = """
+    SELECT items - count(gone.row), memory_set.tokens - ifnull(sum(gone.tokens), 0),
+        bytes - ifnull(sum(ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0)
+            + octet_length(metadata)), 0)
+    FROM memory_set LEFT JOIN item AS gone ON gone.set_id = memory_set.id AND gone.ended IS NULL
+        AND gone.expires IS NOT NULL AND gone.expires <= ?2
+    WHERE memory_set.id = ?1
 """
 
 _TAKEN = """
@@ -191,8 +202,9 @@ class Changes:
 
     def _hold_renewed(self, renewed: Sequence[_Renewed]) -> None:
         """Refuse another definition for a set that holds items from before."""
+        until = ends_by(self._batch, self._time)
         for number, define, found in renewed:
-            if first(self._db, _EARLIER, number, self._number, self._time):
+            if first(self._db, _EARLIER, number, self._number, until):
                 raise SetDefinitionConflict(define.set.name, asked=define.definition, found=found)
 
     def _hold_screens(self) -> None:
@@ -444,11 +456,9 @@ class Changes:
             return
         definition = known[1]
         self._gathered.flush()
-        for (row,) in query(self._db, _EXPIRED, number, self._time):
+        for (row,) in query(self._db, _EXPIRED, number, ends_by(self._batch, self._time)):
             self._end(number, row)
-        held = self._db.execute(
-            "SELECT items, tokens, bytes FROM memory_set WHERE id = ?", (number,)
-        ).get
+        held = self._db.execute(_HELD, (number, self._time)).get
         if definition.at_mark(*held):
             self.marks.append(ref)
         over = definition.over(*held)
@@ -464,7 +474,7 @@ class Changes:
         """Retire the oldest until the set is within its capacity."""
         items, tokens, size = held
         while definition.over(items, tokens, size):
-            some = query(self._db, _OLDEST, number, TRIMMED)
+            some = query(self._db, _OLDEST, number, self._time, TRIMMED)
             for row, row_tokens, row_size in some:
                 if not definition.over(items, tokens, size):
                     return

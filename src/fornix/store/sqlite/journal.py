@@ -88,8 +88,14 @@ def _items(db: apsw.Connection, where: str, *bindings: object) -> list[StoredIte
 
 
 def commit_at(db: apsw.Connection, time: int) -> int:
-    """Return the last commit at or before *time*; commit times never go back."""
-    low, high = 0, db.execute("SELECT max(n) FROM journal").get or 0
+    """Return the last commit at or before *time*; see `Ledger.commit_at`.
+
+    From one setback to the next, times rise with the numbers.
+    """
+    low = db.execute("SELECT max(n) FROM setback WHERE time <= ?", (time,)).get or 0
+    high = db.execute("SELECT min(n) - 1 FROM setback WHERE n > ?", (low,)).get
+    if high is None:
+        high = db.execute("SELECT max(n) FROM journal").get or 0
     while low < high:
         middle = (low + high + 1) // 2
         row = db.execute("SELECT n, time FROM journal WHERE n >= ? LIMIT 1", (middle,)).get

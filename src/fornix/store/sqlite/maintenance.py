@@ -12,7 +12,15 @@ from pathlib import Path
 import apsw
 
 from fornix.errors import NotAStore, NotFound, StoreBusy
-from fornix.store import OP_RETENTION_US, SWEEP_AFTER_US, Lease, Scope, StoreStats
+from fornix.store import (
+    CORROBORATED,
+    OP_RETENTION_US,
+    OPS_KEPT,
+    SWEEP_AFTER_US,
+    Lease,
+    Scope,
+    StoreStats,
+)
 from fornix.store.fsync import sync_folder
 from fornix.store.sqlite import checksums, free_pages, journal, retention
 from fornix.store.sqlite.connection import APPLICATION_ID, check, connect, first, query
@@ -28,14 +36,22 @@ OPS_SWEPT = "ops swept"
 BACKUP_PAGES = 2_000
 
 
-def sweep(db: apsw.Connection, *, now: int) -> int:
+def sweep(db: apsw.Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
     """Remove expired nodes, what sets keep no longer, names of old ops and old changes."""
     done = retention.expire(db, now=now - SWEEP_AFTER_US) + retention.purge(db, now=now)
     before = db.total_changes()
-    _forget_ops(db, until=journal.commit_at(db, now - OP_RETENTION_US))
+    last = db.execute("SELECT ifnull(max(n), 0) FROM journal").get
+    old = journal.commit_at(db, now - OP_RETENTION_US)
+    _forget_ops(db, until=min(old, last - ops_kept))
     done += db.total_changes() - before
     db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))
     return done
+
+
+def sweep_unasked(db: apsw.Connection, *, last: int) -> int:
+    """Sweep by the time of the *last* commit, as far as a memory noted that it is corroborated."""
+    noted = first(db, "SELECT text FROM note WHERE name = ?", CORROBORATED)
+    return 0 if noted is None else sweep(db, now=min(last, int(noted)))
 
 
 def _forget_ops(db: apsw.Connection, *, until: int) -> None:

@@ -16,7 +16,7 @@ from fornix.store.sqlite.runs import places
 _AGENT = "SELECT id FROM agent WHERE space = ? AND name = ?"
 
 _OLD_IDS = """
-    event_id WHERE agent = ? AND time <= ? AND NOT EXISTS
+    event_id WHERE agent = ? AND time <= ? AND run <= ? AND NOT EXISTS
         (SELECT 1 FROM run WHERE run.id = event_id.run AND run.ended IS NULL)
     ORDER BY time, digest LIMIT ?
 """
@@ -26,6 +26,10 @@ _ANY_OLD_ID = f"SELECT 1 FROM {_OLD_IDS}"  # noqa: S608 - ours
 _FORGET_IDS = f"""
     DELETE FROM event_id WHERE (agent, digest) IN (SELECT agent, digest FROM {_OLD_IDS})
 """  # noqa: S608 - ours
+
+_LAST_RUN = """
+    SELECT max(ifnull((SELECT max(id) FROM run), 0), ifnull((SELECT max(pruned) FROM agent), 0))
+"""
 
 _ENDED = """
     SELECT id FROM run INDEXED BY run_ended
@@ -85,10 +89,15 @@ class Pruning:
         self._agent = first(db, _AGENT, space, agent)
         self._limit, self._ids_until = limit, now - retain.dedupe_us
         self._runs: list[int] = []
-        self._ids = False
+        self._ids, self._last_id = False, 0
         if self._agent is not None:
             self._runs = self._ended(db, retain, now)
-            self._ids = first(db, _ANY_OLD_ID, self._agent, self._ids_until, 1) is not None
+            self._last_id = (first(db, _LAST_RUN) or 0) - retain.dedupe_count
+            self._ids = first(db, _ANY_OLD_ID, *self._old_ids, 1) is not None
+
+    @property
+    def _old_ids(self) -> tuple[object, ...]:
+        return self._agent, self._ids_until, self._last_id
 
     @property
     def needed(self) -> bool:
@@ -126,7 +135,7 @@ class Pruning:
         if gone:
             sql = "UPDATE agent SET floor = max(floor, ?), pruned = max(pruned, ?) WHERE id = ?"
             query(db, sql, floor, max(gone), self._agent)
-        query(db, _FORGET_IDS, self._agent, self._ids_until, self._limit)
+        query(db, _FORGET_IDS, *self._old_ids, self._limit)
         return len(gone)
 
     def _last_output(self, db: apsw.Connection, commits: Sequence[int]) -> int:

@@ -41,6 +41,11 @@ CREATE TABLE journal (         -- one row per commit; what it changed is found b
 
 CREATE UNIQUE INDEX journal_op ON journal (op) WHERE op IS NOT NULL;
 
+CREATE TABLE setback (         -- commits whose time is before that of the last one: a clock that
+    n INTEGER PRIMARY KEY,     -- was ahead went back; in between times rise with the numbers
+    time INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE node (            -- one version of one node of an exact tree
     id INTEGER PRIMARY KEY,
     scope INTEGER NOT NULL REFERENCES scope,

@@ -16,6 +16,7 @@ import apsw
 
 from fornix.errors import FornixError, StoreDamaged
 from fornix.store import (
+    OPS_KEPT,
     SHRUNK_AT_ONCE,
     Accepted,
     Batch,
@@ -366,11 +367,11 @@ class SqliteStore(SqliteForgetting):
             return staged_vectors.put_note(db, name, text, expected)
 
     @translated
-    def sweep(self, *, now: int) -> int:
+    def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
         """See `Ledger.sweep`."""
         with self._writing() as db:
             self._known = Known()
-            return maintenance.sweep(db, now=now)
+            return maintenance.sweep(db, now=now, ops_kept=ops_kept)
 
     @translated
     def prune_history(

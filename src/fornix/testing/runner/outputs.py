@@ -88,9 +88,9 @@ class ConsumerLaws(RunnerLaws):
         assert [o.value for o in runner.outputs(after=runner_floor(runner))] == [3, 4]
         old = hall.serve(echo, name="old", retain=Retain(age=timedelta(microseconds=60_000_000)))
         old.handle("ada", 0)
-        self.clock.move(seconds=30)
+        self.clock.elapse(seconds=30)
         assert old.prune() == 0
-        self.clock.move(seconds=60)
+        self.clock.elapse(seconds=60)
         assert old.prune() == 1
 
     def test_pruning_leaves_nothing_that_is_given_up(

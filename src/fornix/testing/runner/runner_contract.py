@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fornix.testing.runner.asynchronous import AsyncLaws
+from fornix.testing.runner.clocks import WrongClockLaws
 from fornix.testing.runner.durable import DurableLaws
 from fornix.testing.runner.failures import FailureLaws
 from fornix.testing.runner.inputs import InputLaws
@@ -23,6 +24,7 @@ class RunnerContract(
     AsyncLaws,
     RecoveryLaws,
     ConsumerLaws,
+    WrongClockLaws,
 ):
     """What every runner promises.
 
