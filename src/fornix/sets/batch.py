@@ -88,6 +88,10 @@ class Draft(Reads):
         self._looked: set[SetRef] = set()
         self._crowds: dict[SetRef, Crowd] = {}
 
+    def now(self) -> int:
+        """See `Writer.now`; a repetition goes by the time of the first one."""
+        return super().now() if self.before is None else self.before.time
+
     def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
         """See `Writer.write`: kept until the batch commits."""
         self._check_open()
@@ -123,13 +127,14 @@ class Draft(Reads):
             SetFull: A set that is to make room can make none.
             InvalidPlan, StrategyFailed: A user's strategy failed.
         """
-        self._engine.compactions.relieve(items)
+        if self.before is None:
+            self._engine.compactions.relieve(items)
         done, defined = len(self.items), self.define[:]
         self.define.extend(define)
         try:
             for item in items:
                 self._rooms.follow(item.set, self.define)
-                if isinstance(item, Add):
+                if isinstance(item, Add) and self.before is None:  # a repetition adds nothing
                     self._make_room(item)
                     self._append(self._rooms.timed(item))
                 else:

@@ -9,7 +9,7 @@ from types import EllipsisType
 from typing import Literal, TypeAlias
 
 from fornix.compaction import Given
-from fornix.errors import InvalidInput, StaleItem
+from fornix.errors import HistoryPruned, InvalidInput, StaleItem
 from fornix.search.signals import Signals
 from fornix.sets.admission.barrier import (
     Adding,
@@ -276,8 +276,12 @@ class SetWrites(SetReads):
 
         What is left out (``...``) stays; a new *value* without *text* brings its own text.
 
+        With an *idempotency_key* a second call changes nothing and returns the version that the
+        first one made; the item as it is now, where its set keeps that version no longer.
+
         Raises:
             NotFound: There is no live item of this id.
+            HistoryPruned: It is a repetition, the version is not kept, and the item not there.
             StaleItem: *if_version* is given, and is not its version.
             Rejected: A rule of the set would not have it so.
         """
@@ -313,13 +317,37 @@ class SetWrites(SetReads):
             record = self._writer.records([(id, item)])[0]
             change = Replace(self._ref, stored.version, record)
             screened = self._screened(item, record)
-            return Change([change], id, retry=if_version is None, screened=screened)
+            told: Value = {"id": id, "version": stored.version + 1}
+            return Change([change], told, retry=if_version is None, screened=screened)
 
-        self._writer.write(Call("update", arguments, idempotency_key), build)
-        if made and made[0].expire_at is not None:  # it may be over by now, and then is not found
-            now = self._writer.get(self._ref, [id], at=None)[0]
-            return made[0] if now is None else item_of(now)
-        return item_of(self._live(id))
+        answer = self._writer.write(Call("update", arguments, idempotency_key), build)
+        version = answer["version"] if isinstance(answer, dict) else None
+        return self._version_made(id, version, made)
+
+    def _version_made(self, item_id: str, version: object, made: Sequence[Item]) -> Item:
+        """Return the version of an item that a call made, whatever became of it since.
+
+        Args:
+            version: None: the live one.
+            made: As it was made by this very call, if it was.
+
+        Raises:
+            HistoryPruned: It is not live, and the set no longer keeps that version.
+        """
+        live = self._writer.get(self._ref, [item_id], at=None)[0]
+        if live is not None and version in (live.version, None):
+            return item_of(live)
+        for stored, _ in self._writer.versions(self._ref, item_id):
+            if stored.version == version:
+                return item_of(stored)
+        for item in made:
+            if item.version == version:
+                return item
+        if live is None:
+            info = self._writer.info(self._ref)
+            floor = 0 if info is None else info.floor
+            raise HistoryPruned(f"item {item_id!r}", commit=floor, floor=floor + 1)
+        return item_of(live)
 
     def _screened(self, item: Item, record: Record, *, beside: str = "") -> list[Screened]:
         """Check what takes the place of an item that is there; see `check_update`."""
