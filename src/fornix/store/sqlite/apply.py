@@ -57,12 +57,14 @@ class Known:
         version: SQLite's number of the state that it was read of; None: of no state.
         number: The last commit; None: not looked up.
         time: When that was.
+        corroborated: The last time of which a batch said that it is.
         nodes: Live nodes by scope; also dropped when a sweep may have removed some.
     """
 
     version: int | None = None
     number: int | None = None
     time: int = 0
+    corroborated: int | None = None
     scopes: dict[Scope, int] = field(default_factory=dict[Scope, int])
     heads: dict[int, int] = field(default_factory=dict[int, int])
     nodes: dict[int, LiveNodes] = field(default_factory=dict[int, LiveNodes])
@@ -178,6 +180,8 @@ class Transaction:
 
     def _time(self, batch: Batch, number: int) -> int:
         """Return the time of a commit; note where times go back."""
+        if batch.corroborated is not None:
+            self._known.corroborated = batch.corroborated
         last = self._known.time if number > 1 else None
         time = commit_time(batch.time, last)
         if last is not None and time < last:

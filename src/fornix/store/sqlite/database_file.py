@@ -379,7 +379,11 @@ class SqliteFile:
         """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
         for _ in range(SWEEPS):
             with writer:
-                if maintenance.sweep_unasked(writer, last=self._known.time) < SWEPT_AT_ONCE:
+                known = self._known
+                done = maintenance.sweep_unasked(
+                    writer, last=known.time, corroborated=known.corroborated
+                )
+                if done < SWEPT_AT_ONCE:
                     break
         with writer:
             free_pages.give_back(writer, pages=free_pages.IN_PASSING, spare=free_pages.SPARE)

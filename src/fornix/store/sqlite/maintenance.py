@@ -48,10 +48,18 @@ def sweep(db: apsw.Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
     return done
 
 
-def sweep_unasked(db: apsw.Connection, *, last: int) -> int:
-    """Sweep by the time of the *last* commit, as far as a memory noted that it is corroborated."""
-    noted = first(db, "SELECT text FROM note WHERE name = ?", CORROBORATED)
-    return 0 if noted is None else sweep(db, now=min(last, int(noted)))
+def sweep_unasked(db: apsw.Connection, *, last: int, corroborated: int | None) -> int:
+    """Sweep by the time of the *last* commit, as far as it is corroborated.
+
+    Args:
+        corroborated: What the last batches said; None: what a memory noted.
+    """
+    if corroborated is None:
+        noted = first(db, "SELECT text FROM note WHERE name = ?", CORROBORATED)
+        if noted is None:
+            return 0
+        corroborated = int(noted)
+    return sweep(db, now=min(last, corroborated))
 
 
 def _forget_ops(db: apsw.Connection, *, until: int) -> None:
