@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import signal
@@ -56,6 +57,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             hasattr(item.module, "COUNTS") or is_hypothesis_test(item.obj)
         ):
             item.add_marker(pytest.mark.scaled)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what collecting made alone: each full collection of garbage would look through it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_here(host: object) -> bool:

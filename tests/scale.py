@@ -33,6 +33,7 @@ class Counts:
         fork_jobs: Jobs of one pool or server of processes.
         fork_kinds: Kinds of pools, and of servers, that are tried.
         hostile_chars: Characters of a text that is made to keep patterns busy.
+        embedded: Texts that a model embeds, to be compared with its reference.
     """
 
     kills: int
@@ -47,6 +48,7 @@ class Counts:
     fork_jobs: int
     fork_kinds: int
     hostile_chars: int
+    embedded: int
 
 
 SCALES = {
@@ -63,6 +65,7 @@ SCALES = {
         fork_jobs=6,
         fork_kinds=1,
         hostile_chars=3_000,
+        embedded=100,
     ),
     "full": Counts(
         kills=240,
@@ -77,6 +80,7 @@ SCALES = {
         fork_jobs=40,
         fork_kinds=3,
         hostile_chars=100_000,
+        embedded=1_000,
     ),
 }
 

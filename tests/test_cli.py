@@ -384,13 +384,13 @@ def test_where_imported_items_go_is_told(shell, tmp_path):
     assert "is a memory of fornix" in shell("import", str(shell.db), "-k", "a", code=1).stderr
 
 
-MESSAGES = 6000
+MESSAGES = 3000
 
 
 def imported_in_part(tmp_path, words, how):
     """End an import in the middle; return its memory, process, and what it said on stderr.
 
-    One that was done before it could be ended, on a busy machine, is repeated.
+    One that was ended too early or too late, on a busy machine, is repeated.
     """
     for attempt in range(100):
         db = tmp_path / f"{attempt}.db"
@@ -398,7 +398,7 @@ def imported_in_part(tmp_path, words, how):
         with process(*words, db=db) as child:
             wait_until(
                 lambda child=child, log=log: (
-                    child.poll() is not None or (log.exists() and log.stat().st_size >= 400_000)
+                    child.poll() is not None or (log.exists() and log.stat().st_size >= 300_000)
                 )
             )
             child.send_signal(how)
@@ -407,7 +407,7 @@ def imported_in_part(tmp_path, words, how):
             finally:
                 child.kill()
         with Memory.open(db, mode="ro") as memory:
-            if len(memory.key("ada").set("default")) < MESSAGES:
+            if 0 < len(memory.key("ada").set("default")) < MESSAGES:
                 return db, child, err
     raise AssertionError
 

@@ -244,11 +244,8 @@ def held(folder):
 
 
 def has_taken_signals(process_id):
-    """Whether no signal waits for a process, or it has ended."""
-    try:
-        status = Path(f"/proc/{process_id}/status").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return True
+    """Whether no signal waits for a process that is there, or ended and not waited for."""
+    status = Path(f"/proc/{process_id}/status").read_text(encoding="utf-8")
     return not re.search(r"(SigPnd|ShdPnd):\s*0*[1-9a-f]", status)
 
 
@@ -261,9 +258,9 @@ def test_a_run_that_is_ended_goes_on(tmp_path, how):
     with held(tmp_path) as (hold, env), process(*words, "--json", db=db, env=env) as child:
         assert child.stdout is not None
         for _ in range(MANY // 4):
-            child.stdout.readline()
+            assert child.stdout.readline()
         child.send_signal(how)
-        wait_until(lambda: has_taken_signals(child.pid))
+        wait_until(lambda: child.poll() is not None or has_taken_signals(child.pid))
         hold.unlink()
         try:
             _, err = child.communicate(timeout=LIMIT_S)

@@ -38,6 +38,7 @@ from fornix.embed.text_windows import MOST_WINDOWS, READ, STRIDE, window_starts
 from fornix.embed.vectors import quantise_each, unit
 from fornix.embed.weights import CHECKSUMS, checksum, read_arrays, read_lines
 from fornix.errors import EmbedderFailed, EmbedderMissing, InvalidInput
+from scale import COUNTS
 
 DATA = Path(__file__).parent / "data" / "embedders"
 """Texts of our own, with their pieces and vectors; `tools/make_weights.py` writes them."""
@@ -119,12 +120,16 @@ def test_meaning_is_found_without_a_shared_word(name):
 def test_minilm_is_the_published_model():
     """Int8 weights cost at most 0.001 of cosine on average, 0.002 on any of a thousand texts.
 
+    The everyday run looks at some of them.
+
     The reference is the float weights in float64, by code that shares nothing with ours.
     """
     with np.load(DATA / "vectors.npz", allow_pickle=False) as file:
         reference = file["vectors"].astype(np.float32)
-    found = cosines(open_embedder("minilm").embed(sentences()), reference)
-    assert len(found) == 1000
+    assert len(reference) == len(sentences()) == 1000
+    some = slice(None, None, 1000 // COUNTS.embedded)
+    found = cosines(open_embedder("minilm").embed(sentences()[some]), reference[some])
+    assert len(found) >= COUNTS.embedded
     assert found.mean() >= 0.999
     assert found.min() >= 0.998
 
@@ -133,7 +138,7 @@ def test_minilm_is_the_published_model():
 def test_company_does_not_change_a_vector(name):
     """The same text has the same row, alone or in a batch: to 1e-5, and to 1e-4 in bytes."""
     embedder = open_embedder(name)
-    texts = [*sentences()[::40], "", "x", *sentences()[-2:]]
+    texts = [*sentences()[::100], "", "x", *sentences()[-2:]]
     together = embedder.embed(texts)
     backwards = embedder.embed(texts[::-1])[::-1]
     alone = np.concatenate([embedder.embed([text]) for text in texts])
@@ -182,8 +187,8 @@ def test_static_knows_no_order():
 
 def test_static_is_instant():
     """It costs a small part of what a model of layers does, so that a commit can wait for it."""
-    texts = [text for text in sentences() if 25 <= len(text.split()) <= 40][:20]
-    assert len(texts) == 20
+    texts = [text for text in sentences() if 25 <= len(text.split()) <= 40][:5]
+    assert len(texts) == 5
     assert 10 * least_spent(Static(), texts) < least_spent(MiniLm(), texts)
 
 
@@ -241,7 +246,7 @@ def test_windows_cover_a_text(pieces):
 
 def test_a_long_text_has_a_row_for_each_window():
     """Each window is embedded like a text of its own; what stands far back is not lost."""
-    words = ["seat"] * 300 + ["violin"] * 300
+    words = ["seat"] * READ + ["violin"] * READ
     (rows, short) = embed_windows(open_embedder("minilm"), [" ".join(words), "a seat"])
     starts = window_starts(len(words))
     windows = [" ".join(words[start : start + READ]) for start in starts]
@@ -296,8 +301,9 @@ def test_threads_share_an_embedder(make):
         thread.start()
     for thread in threads:
         thread.join()
+    alone = make()
     for at in range(count):
-        np.testing.assert_allclose(found[at], make().embed(texts[at : at + 4]), atol=1e-5)
+        np.testing.assert_allclose(found[at], alone.embed(texts[at : at + 4]), atol=1e-5)
 
 
 def test_an_unknown_name_says_which_there_are():

@@ -72,6 +72,11 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree(path)))
+
+
 def texts() -> Iterator[tuple[Path, list[str]]]:
     """Every text file of the repository with its lines."""
     for path in files():
@@ -105,7 +110,7 @@ def test_no_test_leaves_itself_out():
     expect_none(
         f"{at(path, node)}: {used}"
         for path in sources("tests", "src")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if (used := getattr(node, "attr", getattr(node, "id", None))) in SKIPS
     )
 
@@ -125,7 +130,7 @@ def test_no_wait_of_a_test_is_short():
         f"{at(path, node)}: {ast.unparse(node)}: use LIMIT_S, or say on the line what cannot happen"
         for path in [*sources("tests"), *sources("src")]
         if path.is_relative_to(ROOT / "tests") or "testing" in path.parts
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if _waits_shortly(node) and not _has_comment(path, node)
     )
 
@@ -206,7 +211,7 @@ def _import_name(requirement: str) -> str:
 
 def _imported(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -229,7 +234,7 @@ def test_no_error_is_swallowed():
     expect_none(
         at(path, node)
         for path in sources("src", "tests", "tools", "bench")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if _swallows(node)
     )
 
@@ -265,7 +270,7 @@ def test_sql_is_never_put_together_from_values():
     expect_none(
         at(path, node)
         for path in sources("src")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if _joins_sql(node) and not _excused(path, node, "S608")
     )
 

@@ -16,7 +16,7 @@ from fornix.transfer import Selection, export_lines
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
 
-RECORDS = 2000
+RECORDS = min(2000, COUNTS.random_ops)
 TIME = "2025-02-05T12:00:00Z"
 KEYS = 3
 
