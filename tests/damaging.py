@@ -138,26 +138,26 @@ def examine(path: Path, asked: dict[str, Question], expected: dict[str, object])
     except (StoreDamaged, NotAStore) as error:
         verdict.opened = error
         return verdict
-    except Exception as error:  # noqa: BLE001 - any is a finding
-        verdict.foreign.append(f"open: {error!r}")
-        return verdict
     with memory:
         for name, question in asked.items():
-            try:
-                answer = question(memory)
-            except StoreDamaged:
-                verdict.told.append(name)
-            except Exception as error:  # noqa: BLE001 - any is a finding
-                verdict.foreign.append(f"{name}: {error!r}")
-            else:
-                if answer != expected[name]:
-                    verdict.wrong.append(name)
+            _ask(verdict, memory, name, question, expected[name])
         assert isinstance(memory.store, SqliteStore)
-        try:
-            verdict.sound = not memory.store.problems(deep=True)
-        except Exception as error:  # noqa: BLE001 - any is a finding
-            verdict.foreign.append(f"problems: {error!r}")
+        verdict.sound = not memory.store.problems(deep=True)
     return verdict
+
+
+def _ask(verdict: Verdict, memory: Memory, name: str, question: Question, expected: object) -> None:
+    try:
+        answer = question(memory)
+    except StoreDamaged:
+        verdict.told.append(name)
+    except FornixError:
+        verdict.wrong.append(name)
+    except Exception as error:  # noqa: BLE001 - any is a finding
+        verdict.foreign.append(f"{name}: {error!r}")
+    else:
+        if answer != expected:
+            verdict.wrong.append(name)
 
 
 # --- ways to damage a file ----------------------------------------------------------------------

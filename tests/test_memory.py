@@ -356,6 +356,8 @@ from fornix import Memory
 with Memory.open(embedder="words") as memory:  # imports, while files can be read
     memory.key("ada").add("x")
     memory.key("ada").search("x")
+from fornix.store.sqlite import checksums
+checksums.vfs()
 """
     + DROP_RIGHTS
     + """

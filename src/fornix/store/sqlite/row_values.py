@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import apsw
 
+from fornix.errors import StoreDamaged
 from fornix.store import (
     Change,
     ChangeKind,
@@ -105,6 +106,8 @@ def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
     """Return the item version that a row of `ITEM` holds."""
     accessed = row[7] if touched is None else max(touched, row[7] or 0)
     begun, ended, version, created, updated = row[2:7]
+    if not (type(row[16]) is type(created) is type(updated) is int):
+        raise StoreDamaged(None, f"a time of item row {row[0]!r} is no number")
     sources = tuple(wire.decode_plain(row[17])) if row[17] else ()
     name, value, text, metadata, importance, speaker, role, session, time = row[8:17]
     record = Record(
