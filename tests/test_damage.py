@@ -17,7 +17,7 @@ from fornix import Memory
 from fornix.cli.app import fornix
 from fornix.errors import NotAStore, StoreDamaged, Unsupported
 from fornix.store.sqlite import SqliteStore, checksums
-from fornix.store.sqlite.connection import connect
+from fornix.store.sqlite.connection import SCHEMA, connect
 from fornix.values import wire
 from scale import COUNTS
 
@@ -199,7 +199,7 @@ def without_checksums(content: bytes, path: Path) -> None:
         db.execute(sql)
     db.execute("DELETE FROM note WHERE name = ?", (checksums.MARK,))
     db.pragma("application_id", source.pragma("application_id"))
-    db.pragma("user_version", 2)
+    db.pragma("user_version", checksums.SINCE - 1)
     db.close()
     source.close()
     made.unlink()
@@ -254,7 +254,7 @@ def test_a_file_without_checksums_takes_a_backup_that_has_them(sound: Sound, pat
     """Each page is written with its checksum, also those that leave the cache early."""
     without_checksums(sound.content, path)
     db = connect(path)
-    db.pragma("user_version", 3)
+    db.pragma("user_version", SCHEMA)
     db.close()
     backup = path.with_name("backup.db")
     with Memory.open(path.with_name("other.db"), embedder="static") as memory:

@@ -31,7 +31,7 @@ class Examinable(Protocol):
 
 def damage_of(store: object) -> StoreDamaged | None:
     """Return the error for what is wrong with the file of a store; None: nothing, or no file."""
-    if not isinstance(store, Examinable):
+    if isinstance(store, type) or not isinstance(store, Examinable):
         return None
     found = store.damage()
     return None if found is None else StoreDamaged(store.location, found)

@@ -33,7 +33,7 @@ _MAGIC = b"SQLite format 3\0"
 MARK = "page checksums"
 """The note of a store whose pages have them: a damaged head cannot say that they have not."""
 
-SINCE = 3
+SINCE = 4
 """The first schema that has them; earlier versions of fornix would write pages without."""
 
 IN_PASSING = 64_000_000
