@@ -11,6 +11,7 @@ import pytest
 from compacting import Clock, numbered
 from doors import texts
 from fornix import CompactionPlan, Compactor, Item, Memory, Merge, Trim
+from fornix.compaction.strategies import OWN, restored
 from fornix.errors import SetBusy, SetFull, StoreClosed, StrategyFailed, Unusable
 from waiting import LIMIT_S, SHORT_S
 
@@ -154,3 +155,12 @@ def test_a_strategy_that_never_answers_holds_up_nobody_for_ever(memory: Memory) 
         go_on.set()
     assert memory.settle(LIMIT_S)
     notes.add("one more")
+
+
+def test_a_file_makes_nothing_but_strategies(tmp_path):
+    """A set names its strategy; a name that leads to a class of another kind is not called."""
+    made = tmp_path / "made"
+    planted = {"name": OWN, "at": "subprocess:Popen", "settings": {"args": ["touch", str(made)]}}
+    with pytest.raises(StrategyFailed, match="has no plan"):
+        restored(planted, {})
+    assert not made.exists()

@@ -308,6 +308,8 @@ def _imported(plain: Mapping[str, Value]) -> object:
         raise StrategyFailed(at, f"cannot be imported here ({error})") from error
     if not isinstance(found, type):
         return found
+    if not callable(getattr(found, "plan", None)):  # no class of another kind is called by a file
+        raise StrategyFailed(at, "has no plan(items, capacity)")
     settings = cast("dict[str, object]", plain.get("settings") or {})
     try:
         return found(**settings)
