@@ -150,7 +150,6 @@ def test_an_item_that_moved_refuses_the_batch(ada: KeyMemory, memory: Memory) ->
     for change in (
         lambda b: b.update("x", "mine"),
         lambda b: b.delete("x"),
-        lambda b: b.add("mine", id="x", on_existing="update"),
     ):
         with pytest.raises(StaleItem, match="'x'"), ada.batch() as b:
             change(b)

@@ -31,6 +31,7 @@ from fornix.store import (
     Feature,
     ItemChange,
     Record,
+    Replace,
     Retire,
     Revive,
     Scope,
@@ -201,9 +202,10 @@ class Draft(Reads):
     def _check(self, change: Single) -> None:
         if isinstance(change, Add):
             known = self._live.get((change.set, change.record.id))
-            if known is not None or (not change.fresh and self._found(change)):
+            asked = change.existing == "error" and not change.fresh
+            if known is not None or (asked and self._found(change)):
                 raise DuplicateItem(change.record.id, set_name=change.set.name)
-        else:
+        elif not (isinstance(change, Replace) and change.upsert):
             found = self._found(change)
             if found is None or found.version != change.version:
                 version = None if found is None else found.version

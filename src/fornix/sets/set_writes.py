@@ -205,7 +205,7 @@ class SetWrites(SetReads):
             ruled=ruled,
             pairs=pairs,
             live=live,
-            keep=on_existing == "keep",
+            existing=on_existing,
             on_rejected=on_rejected,
             new_id=new_id,
         )
@@ -249,9 +249,9 @@ class SetWrites(SetReads):
         changes: list[ItemChange] = []
         for record, stored in zip(latest.values(), live, strict=True):
             if stored is None:
-                changes.append(Add(self._ref, record))
+                changes.append(Add(self._ref, record, existing=on_existing))
             elif on_existing == "update":
-                changes.append(Replace(self._ref, stored.version, record))
+                changes.append(Replace(self._ref, stored.version, record, upsert=True))
         return changes
 
     def update(  # noqa: PLR0913 - what may be changed, all by name

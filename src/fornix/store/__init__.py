@@ -46,6 +46,7 @@ from fornix.store.changes import (
     records_of,
     refs_of,
     unscreened,
+    upserted,
 )
 from fornix.store.definition import Definition, Screened, SetInfo
 from fornix.store.erasures import Erased, Erasure, Kept, ReceiptState
@@ -152,6 +153,7 @@ __all__ = [
     "records_of",
     "refs_of",
     "unscreened",
+    "upserted",
 ]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from fornix.errors import InvalidInput
 from fornix.store.definition import Definition, Screened
@@ -136,6 +136,9 @@ class Add:
     A live one that has expired by the time of the commit is ended by it.
 
     Attributes:
+        existing: What is done where a live one has its id, other than to refuse: that one is kept,
+            or replaced, whatever its version. Later changes of the batch to what was replaced need
+            name no version; to what was kept they are `StaleItem`.
         links: What it was derived from, of its key or of knowledge; `NotFound` if there is no
             such item. They stay with every later version of the item.
         accessed: When it counts as read last: what stands for others takes theirs.
@@ -146,6 +149,7 @@ class Add:
     fresh: bool = False
     links: Sequence[Link] = ()
     accessed: int | None = None
+    existing: Literal["error", "keep", "update"] = "error"
 
 
 @frozen
@@ -154,12 +158,14 @@ class Replace:
 
     Attributes:
         links: What it was derived from besides what the version before was; as in `Add`.
+        upsert: Replace whatever version is live; where none is, add the item.
     """
 
     set: SetRef
     version: int
     record: Record
     links: Sequence[Link] = ()
+    upsert: bool = False
 
 
 @frozen
@@ -264,6 +270,11 @@ class Past:
 
 
 ItemChange: TypeAlias = Add | Replace | Retire | Compact | Undo | Revive | Past
+
+
+def upserted(change: Replace) -> Add:
+    """Return the add that an upsert comes to, whatever is live."""
+    return Add(change.set, change.record, links=change.links, existing="update")
 
 
 def parts_of(change: ItemChange) -> Sequence[Add | Replace | Retire]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import pytest
 
@@ -61,6 +61,11 @@ def add(
     """Return a change that adds `record(item_id, text)`."""
     made = record(item_id, text)
     return Add(to, Record(made.id, made.value, made.text, time=time))
+
+
+def upsert(item_id: str, text: str, existing: Literal["keep", "update"] = "update") -> Add:
+    """Return a change that adds `record(item_id, text)`, or meets the item that is there."""
+    return Add(NOTES, record(item_id, text), existing=existing)
 
 
 def batch(  # noqa: PLR0913 - the fields of Batch

@@ -25,6 +25,7 @@ from fornix.testing.sets import SetLaws
 from fornix.testing.staged_vectors import StagingLaws
 from fornix.testing.threads import ThreadLaws
 from fornix.testing.tree import TreeLaws
+from fornix.testing.upserts import UpsertLaws
 
 
 class StoreContract(
@@ -34,6 +35,7 @@ class StoreContract(
     TreeLaws,
     ExpiryLaws,
     ItemLaws,
+    UpsertLaws,
     SetLaws,
     LineageLaws,
     RetentionLaws,

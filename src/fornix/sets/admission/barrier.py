@@ -148,7 +148,7 @@ class Adding:
 
     Attributes:
         live: By id, what is replaced; what has no such item is added.
-        keep: What is there already stays as it is.
+        existing: What becomes of what is there already.
     """
 
     writer: Writer
@@ -156,9 +156,14 @@ class Adding:
     ruled: Ruled
     pairs: Sequence[tuple[str, Item]]
     live: dict[str, StoredItem]
-    keep: bool
+    existing: Literal["error", "keep", "update"]
     on_rejected: OnRejected
     new_id: Callable[[], str]
+
+    @property
+    def keep(self) -> bool:
+        """Whether what is there already stays as it is."""
+        return self.existing == "keep"
 
     def change(self, define: Sequence[Define], *, retry: bool) -> Change | None:
         """Return the changes of the call, and its result: ids and verdicts.
@@ -214,8 +219,9 @@ class Adding:
     def _kept(self, record: Record, item: Item) -> list[ItemChange]:
         stored = self.live.get(record.id)
         if stored is None:
-            return [Add(self.ref, record, fresh=item.id is None)]
-        return [] if self.keep else [Replace(self.ref, stored.version, record)]
+            fresh = item.id is None
+            return [Add(self.ref, record, fresh=fresh, existing=self.existing)]
+        return [] if self.keep else [Replace(self.ref, stored.version, record, upsert=True)]
 
     def _refuse(self, verdict: Verdict, at: int) -> None:
         if self.on_rejected == "error":

@@ -325,8 +325,20 @@ class Work:
     """One commit on its way: what it did, and the steps that take it back."""
 
     __slots__ = (
-        "begun", "compacted", "ended", "grown", "made", "marks", "number", "positions", "put",
-        "removed", "time", "undo",
+        "begun",
+        "compacted",
+        "ended",
+        "grown",
+        "landed",
+        "made",
+        "marks",
+        "number",
+        "positions",
+        "put",
+        "removed",
+        "stayed",
+        "time",
+        "undo",
     )  # fmt: skip
 
     def __init__(self, number: int, time: int) -> None:
@@ -339,6 +351,8 @@ class Work:
         self.grown: dict[SetRef, SetRows] = {}
         self.compacted = 0
         self.marks: list[SetRef] = []
+        self.landed: set[tuple[SetRef, str]] = set()
+        self.stayed: set[tuple[SetRef, str]] = set()
         self.undo: list[Callable[[], object]] = []
 
     def begin(

@@ -27,6 +27,7 @@ from fornix.store import (
     ItemChange,
     Link,
     Past,
+    Record,
     Replace,
     Retire,
     Revive,
@@ -37,6 +38,7 @@ from fornix.store import (
     adds_to,
     ends_by,
     unscreened,
+    upserted,
 )
 from fornix.store.ram.row_versions import ROW_BITS, ItemRow, SetRows, Work
 from fornix.store.replay_checks import check_next, check_past
@@ -244,15 +246,10 @@ class Sets:
         match change:
             case Add():
                 self._add(change, work)
-            case Replace(set=ref, version=version, record=record):
-                last = self._live(ref, record.id, version)
-                sources = [self._source(link).row for link in change.links]
-                work.end(last)
-                row = work.begin(last.home, record, last, version=version + 1)
-                self.lineage.inherit(row, last, work)
-                self.lineage.link(row.row, sources, work)
+            case Replace():
+                self._take_place(change, work)
             case Retire(set=ref, id=item_id, version=version):
-                work.end(self._live(ref, item_id, version))
+                work.end(self._live(ref, item_id, version, work))
             case Compact():
                 self._compact(change, work)
             case Undo():
@@ -266,11 +263,41 @@ class Sets:
                     raise NotFound(f"set {ref.name!r} has no version of row {number}")
                 self._revive(found, work)
 
-    def _live(self, ref: SetRef, item_id: str, version: int) -> ItemRow:
+    def _take_place(self, change: Replace, work: Work) -> None:
+        if change.upsert:
+            self._add(upserted(change), work)
+            return
+        last = self._live(change.set, change.record.id, change.version, work)
+        self._replace(last, change.record, change.links, work)
+
+    def _replace(self, last: ItemRow, record: Record, links: Sequence[Link], work: Work) -> ItemRow:
+        sources = [self._source(link).row for link in links]
+        work.end(last)
+        row = work.begin(last.home, record, last, version=last.version + 1)
+        self.lineage.inherit(row, last, work)
+        self.lineage.link(row.row, sources, work)
+        return row
+
+    def _meet(self, last: ItemRow, add: Add, work: Work) -> ItemRow:
+        """Do what is to be done where a live item has the id of one that is added."""
+        place = add.set, add.record.id
+        if add.existing == "error":
+            raise DuplicateItem(add.record.id, set_name=add.set.name)
+        if add.existing == "keep":
+            work.stayed.add(place)
+            return last
+        work.stayed.discard(place)
+        work.landed.add(place)
+        names = dict.fromkeys((*last.record.sources, *add.record.sources))
+        return self._replace(last, replace(add.record, sources=tuple(names)), add.links, work)
+
+    def _live(self, ref: SetRef, item_id: str, version: int, work: Work) -> ItemRow:
         home = self.named(ref)
         last = None if home is None else home.last(item_id)
         live = last is not None and last.ended is None
-        if last is None or not live or last.version != version:
+        place = ref, item_id
+        moved = last is not None and last.version != version and place not in work.landed
+        if last is None or not live or moved or place in work.stayed:
             found = last.version if last is not None and live else None
             raise StaleItem(item_id, expected=version, found=found)
         return last
@@ -280,7 +307,7 @@ class Sets:
         last = None if home is None else home.last(add.record.id)
         if last is not None and last.ended is None:
             if not last.expired(work.time):
-                raise DuplicateItem(add.record.id, set_name=add.set.name)
+                return self._meet(last, add, work)
             work.end(last)
         home = home or self._make(add.set, Definition(), work)
         work.grown[add.set] = home
@@ -303,7 +330,7 @@ class Sets:
         home = self.named(change.set)
         retired: list[ItemRow] = []
         for item_id, version in change.retired:
-            retired.append(self._live(change.set, item_id, version))
+            retired.append(self._live(change.set, item_id, version, work))
             work.end(retired[-1])
         if home is None:
             raise NotFound(f"there is no set {change.set.name!r} to compact")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 import apsw
@@ -38,6 +39,7 @@ from fornix.store import (
     adds_to,
     ends_by,
     unscreened,
+    upserted,
 )
 from fornix.store.sqlite import lineage
 from fornix.store.sqlite.batched_inserts import Gathered
@@ -173,6 +175,8 @@ class Changes:
         self._ended: list[int] = []
         self._taken: set[tuple[int, str]] | None = None
         self._compacted = 0
+        self._landed: set[tuple[int, str]] = set()
+        self._stayed: set[tuple[int, str]] = set()
         self.marks: list[SetRef] = []
 
     def run(self) -> list[int]:
@@ -226,15 +230,8 @@ class Changes:
         match change:
             case Add():
                 self._add(number, change)
-            case Replace(record=record, version=version):
-                row, first, created = self._live(number, record.id, version)
-                sources = self._sources(change.links) if change.links else ()
-                self._end(number, row)
-                new = self._insert(
-                    number, record, version=version + 1, first=first, created=created
-                )
-                self._inherit(new, row)
-                self._link(new, sources)
+            case Replace():
+                self._take_place(number, change)
             case Retire(id=item_id, version=version):
                 self._end(number, self._live(number, item_id, version)[0])
             case Compact():
@@ -255,7 +252,7 @@ class Changes:
                 raise SetMoved(change.set.name, what="rules")
             return known[0]
         match change:
-            case Add() | Past():
+            case Add() | Past() | Replace(upsert=True):
                 self._tx.define(Define(change.set, Definition()))
             case Replace(record=record):
                 raise StaleItem(record.id, expected=change.version, found=None)
@@ -266,17 +263,17 @@ class Changes:
         return self._set(change)
 
     def _add(self, number: int, add: Add) -> int:
-        self._grown[number] = add.set
         version, item_id = 1, add.record.id
         if (number, item_id) in self._gathered.names:
             self._gathered.flush()
         if not add.fresh and (self._taken is None or (number, item_id) in self._taken):
             last, live, row, expires = first(self._db, _LAST, number, item_id) or (0, 0, 0, None)
             if live and (expires is None or expires > self._time):
-                raise DuplicateItem(item_id, set_name=add.set.name)
+                return self._meet(number, add, row)
             if live:
                 self._end(number, row)
             version = last + 1
+        self._grown[number] = add.set
         sources = self._sources(add.links) if add.links else ()
         row = self._insert(number, add.record, version=version, first=None, created=None)
         self._link(row, sources)
@@ -285,6 +282,40 @@ class Changes:
                 "INSERT OR REPLACE INTO access (first, time) VALUES (?, ?)", (row, add.accessed)
             )
         return row
+
+    def _take_place(self, number: int, change: Replace) -> None:
+        """Begin the next version of an item, or add the item where it is to be there anyway."""
+        if change.upsert:
+            self._add(number, upserted(change))
+            return
+        row = self._live(number, change.record.id, change.version)[0]
+        self._replace(number, row, change.record, change.links)
+
+    def _meet(self, number: int, add: Add, row: int) -> int:
+        """Do what is to be done where a live item has the id of one that is added."""
+        item_id = add.record.id
+        if add.existing == "error":
+            raise DuplicateItem(item_id, set_name=add.set.name)
+        if add.existing == "keep":
+            self._stayed.add((number, item_id))
+            return row
+        self._stayed.discard((number, item_id))
+        self._landed.add((number, item_id))
+        had = first(self._db, "SELECT sources FROM item WHERE row = ?", row)
+        names = dict.fromkeys((*(json.loads(had) if had else ()), *add.record.sources))
+        return self._replace(number, row, replace(add.record, sources=tuple(names)), add.links)
+
+    def _replace(self, number: int, row: int, record: Record, links: Sequence[Link]) -> int:
+        """End a version that is live, and begin the next."""
+        version, earliest, created = first(
+            self._db, "SELECT version, first, created FROM item WHERE row = ?", row
+        )
+        sources = self._sources(links) if links else ()
+        self._end(number, row)
+        new = self._insert(number, record, version=version + 1, first=earliest, created=created)
+        self._inherit(new, row)
+        self._link(new, sources)
+        return new
 
     def _link(self, row: int, sources: Iterable[int]) -> None:
         if pairs := [(row, source) for source in sources]:
@@ -410,7 +441,8 @@ class Changes:
         )
         if live is None:
             raise StaleItem(item_id, expected=version, found=None)
-        if live[0] != version:
+        landed = (number, item_id) in self._landed
+        if (live[0] != version and not landed) or (number, item_id) in self._stayed:
             raise StaleItem(item_id, expected=version, found=live[0])
         return live[1], live[2], live[3]
 
