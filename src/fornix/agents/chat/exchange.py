@@ -168,10 +168,6 @@ def logged(message: AgentMessage, conv_id: str, *, to: str, role: str) -> GptsMe
     )
 
 
-if TYPE_CHECKING:
-    from fornix.agents.chat.conversable_agent import ConversableAgent  # which holds exchanges
-
-
 class Said(Event):
     """The input of an exchange."""
 
