@@ -216,17 +216,17 @@ def fornix(folder: Path) -> Answers:
 # --- side by side ---------------------------------------------------------------------------------
 
 ROWS = {
-    "state": "A process is killed in the second step. The count in the state, in another process",
-    "steps": "The run goes on there: how often each step ran in all",
-    "items": "Items that are there, of a step that stores one, whose first try was killed",
-    "handed on": "A value of this run only, from the first step: what the second try has of it",
+    "state": "A process is killed in the second step: the count in the state, read by another process",
+    "steps": "That process resumes the run: how often each step ran in total",
+    "items": "A step that stores one item is killed in its first try: how many items the store has",
+    "handed on": "A value of this run only, set in the first step: what the second try reads",
     "left": "What the next run finds of that value",
-    "again": "The same request comes again: the count",
-    "past": "After one more run: the count as it was before, and as it is",
-    "shared": "Three texts stored for all: how many somebody else's search returns",
-    "meaning": f'Best for "{ASKED}", with nothing set up',
-    "capacity": "Five items are stored where three are to be kept: how many there are",
-    "undone": "How many, once that is undone",
+    "again": "The same request arrives again: the count",
+    "past": "After one more run: the count before it, and after it",
+    "shared": "Three texts stored for all: how many another user's search returns",
+    "meaning": f'Best result for "{ASKED}" without any setup',
+    "capacity": "Five items are stored with a capacity of three: how many remain",
+    "undone": "How many there are after undoing that",
 }
 
 
