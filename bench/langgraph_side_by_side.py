@@ -216,7 +216,7 @@ def fornix(folder: Path) -> Answers:
 # --- side by side ---------------------------------------------------------------------------------
 
 ROWS = {
-    "state": "A process is killed in the second step: the count in the state, read by another process",
+    "state": "A process is killed in the second step: the count in the state, in another process",
     "steps": "That process resumes the run: how often each step ran in total",
     "items": "A step that stores one item is killed in its first try: how many items the store has",
     "handed on": "A value of this run only, set in the first step: what the second try reads",
