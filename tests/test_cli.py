@@ -561,7 +561,7 @@ def test_the_doctor_tells_of_a_clock_that_ran_ahead(filled):
     assert "corroborated" not in said
     with Memory.open(filled.db) as memory:
         store = memory.store
-        line = json.loads(store.note(TIMELINE))
+        line = json.loads(store.note(TIMELINE) or "{}")
         line["line"] -= 10**13
         store.put_note(TIMELINE, json.dumps(line), expected=store.note(TIMELINE))
     assert "the time of this store is corroborated" in " ".join(filled("doctor").stdout.split())
