@@ -200,7 +200,7 @@ class SetInfo:
     Attributes:
         number: Unique in the store, never reused; what a Finder knows the set by.
         items: Live items.
-        bytes: Of their values, texts and metadata, in UTF-8.
+        bytes: Of their values, texts and metadata, in UTF-8; bytes in a value are as many.
         tokens: Of their texts, as words are counted.
         expiring: When the first of its items expires; None: none does.
         timed: Whether any of its live items is valid for a time only.

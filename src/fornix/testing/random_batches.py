@@ -54,6 +54,7 @@ VALUES: tuple[Value, ...] = (
     "text",
     "naïve 🦊 \0 \\ $",
     b"\0\xff",
+    {"a": [b"\xff\1" * 40], "$bytes": b"z" * 30, "b": '{"$bytes":"'},
     [],
     {},
     {"$bytes": [1, {"b": None, "a": b""}], "": float("inf")},

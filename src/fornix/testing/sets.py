@@ -34,6 +34,7 @@ from fornix.testing.batches import (
 )
 from fornix.testing.items import ids
 from fornix.testing.tree import WORDS
+from fornix.values import wire
 from fornix.values.storable import Value
 
 BOOK = SetRef(HANDBOOK, "book")
@@ -173,6 +174,16 @@ class SetLaws(Laws):
         assert (info(store).items, info(store).bytes) == (2, 2 + 2 + 2 + 2)
         write(store, Retire(NOTES, "i", 2), add("k", "x"), Retire(NOTES, "k", 1))
         assert (info(store).items, info(store).bytes) == (1, 2 + 2)
+
+    def test_bytes_count_for_as_many(self, store: Store) -> None:
+        """Not for the third more that their wire form takes; and for none once they are gone."""
+        value = wire.encode({"a": b"\xff" * 600, "b": [b"x" * 400]})
+        write(store, Add(NOTES, Record("i", value, "")))
+        assert 1_000 < info(store).bytes < 1_100
+        write(store, Replace(NOTES, 1, Record("i", wire.encode(b"y" * 3_000), "")))
+        assert 3_000 < info(store).bytes < 3_100
+        write(store, Retire(NOTES, "i", 2))
+        assert info(store).bytes == 0
 
     # --- capacity
 

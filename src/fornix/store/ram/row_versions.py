@@ -24,6 +24,7 @@ from fornix.store import (
     SetRef,
     StoredItem,
 )
+from fornix.store.packed_values import packed
 from fornix.store.records import is_meant
 from fornix.values.storable import Path, Value, frozen
 
@@ -124,8 +125,8 @@ class ItemRow:
 
     def bytes(self) -> int:
         """Return what it counts for in the size of its set."""
-        texts = (self.record.value, self.record.text, self.record.metadata)
-        return sum(len(text.encode()) for text in texts if text is not None)
+        kept = (packed(self.record.value), self.record.text, self.record.metadata)
+        return sum(len(k.encode() if isinstance(k, str) else k) for k in kept if k is not None)
 
     def feature(self) -> Feature:
         """Return what search reads of it."""

@@ -25,6 +25,7 @@ from fornix.store import (
     commit_time,
     refs_of,
 )
+from fornix.store.packed_values import packed
 from fornix.store.sqlite import leases, progress, retention
 from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.connection import first
@@ -171,7 +172,7 @@ class Transaction:
                 scope,
                 batch.op,
                 batch.request,
-                None if batch.result is None else wire.encode(batch.result),
+                None if batch.result is None else packed(wire.encode(batch.result)),
                 _ended(ended) if ended else None,
             ),
         )

@@ -196,7 +196,7 @@ _TOKENS = itemgetter(18)
 def _size(row: Row) -> int:
     """Return the bytes of an item's value, text and metadata."""
     return sum(
-        len(text) if text.isascii() else len(text.encode())
-        for text in row[9:12]
-        if text is not None
+        len(part) if type(part) is bytes or part.isascii() else len(part.encode())
+        for part in row[9:12]
+        if part is not None
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import apsw
 
 from fornix.errors import StoreDamaged
+from fornix.store.packed_values import restored
 from fornix.store.sqlite import checksums, repair
 from fornix.store.sqlite.connection import Asked, in_our_words, query
 
@@ -117,7 +118,7 @@ def problems(db: apsw.Connection, place: str, *, deep: bool = False) -> list[str
             found.append(f"{what}: this cannot be checked: {in_our_words(error, Asked(place))}")
         else:
             found += [f"{count} {what}"] if count else []
-    return found if found or not deep else [*_unreadable(db), *_contradicting(db)]
+    return found if found or not deep else [*unreadable(db), *_contradicting(db)]
 
 
 def _damaged_pages(db: apsw.Connection, *, deep: bool) -> list[int]:
@@ -164,14 +165,14 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _unreadable(db: apsw.Connection) -> Iterator[str]:
-    """Yield where a text is no UTF-8, or a value no JSON."""
+def unreadable(db: apsw.Connection) -> Iterator[str]:
+    """Yield where a text is no UTF-8, or a value neither JSON nor packed."""
     for table, (name, *columns) in CONTENTS.items():
-        blobs = ", ".join(f"CAST({column} AS BLOB)" for column in columns)
+        read = ", ".join(f"typeof({column}), CAST({column} AS BLOB)" for column in columns)
         try:
-            for row, *values in db.execute(f"SELECT {name}, {blobs} FROM {table}"):  # noqa: S608 - ours
-                for column, value in zip(columns, values, strict=True):
-                    if value and not _is_readable(value, plain=column in _PLAIN):
+            for row, *found in db.execute(f"SELECT {name}, {read} FROM {table}"):  # noqa: S608 - ours
+                for column, kind, value in zip(columns, found[::2], found[1::2], strict=True):
+                    if not _is_readable(value, kind, plain=column in _PLAIN):
                         yield f"{column} of {table} {row!r} cannot be read"
         except _FAILURES as error:
             yield f"table {table} cannot be read: {_words(error)}"
@@ -190,11 +191,14 @@ def _contradicting(db: apsw.Connection) -> Iterator[str]:
         yield f"items cannot be compared with their features: {_words(error)}"
 
 
-def _is_readable(value: bytes, *, plain: bool) -> bool:
+def _is_readable(value: bytes | None, kind: str, *, plain: bool) -> bool:
+    """Return whether a column can be read: of what kind it is, and its content as a blob."""
+    if value is None or kind not in {"text", "blob"}:
+        return value is None
     try:
-        text = value.decode()
-        if not plain:
+        text = restored(value) if kind == "blob" else value.decode()
+        if text and not plain:
             json.loads(text)
-    except ValueError:
+    except (StoreDamaged, ValueError):
         return False
     return True

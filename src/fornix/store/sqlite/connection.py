@@ -36,7 +36,7 @@ from fornix.store.sqlite import checksums
 APPLICATION_ID = 0x666F726E
 """``forn``: tells a fornix store from other SQLite files."""
 
-SCHEMA = 4
+SCHEMA = 5
 """The newest schema this code knows; `migrations/` has a file for each number."""
 
 BUSY_MS = 10_000

@@ -18,6 +18,7 @@ from fornix.store.erasures import (
     stub_of,
     tells,
 )
+from fornix.store.packed_values import restored
 from fornix.store.sqlite import erased_runs, leases, row_values
 from fornix.store.sqlite.apply import Transaction
 from fornix.store.sqlite.connection import Row, first, numbers, query
@@ -231,10 +232,10 @@ class Eraser:
         everywhere = named.get(None, set())
         for commit, scope, result in self._db.execute(_ANSWERS):
             gone = everywhere | named.get(scope, set()) if scope in named else everywhere
-            if gone and commit not in found and tells(wire.decode(result), gone, ()):
+            if gone and commit not in found and tells(wire.decode(restored(result)), gone, ()):
                 written = query(self._db, _WRITTEN, *_range(commit))
                 kept = {item_id for row, item_id in written if row not in self._rows}
-                if tells(wire.decode(result), gone, kept):
+                if tells(wire.decode(restored(result)), gone, kept):
                     found.add(commit)
         return sorted(found)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import apsw
 
 from fornix.errors import IdempotencyConflict
+from fornix.store.packed_values import packed, restored
 from fornix.store.progress import Accepted, Input, space_of
 from fornix.store.scope import Lease, Scope
 from fornix.store.sqlite import leases
@@ -61,7 +62,8 @@ class Intake:
 
     def insert(self, run: int, lane: KnownLane, given: Input, *, origin: int | None = None) -> None:
         """Put a run at the end of a lane."""
-        self._runs.append((run, self._agent, lane.id, lane.next, given.event, given.time, origin))
+        event = packed(given.event)
+        self._runs.append((run, self._agent, lane.id, lane.next, event, given.time, origin))
         lane.next += 1
         lane.open += 1
         self._lanes[lane.id] = lane.next
@@ -73,7 +75,7 @@ class Intake:
         """Put a new run with the input of *run* at the end of its lane; return its id."""
         event = self._db.execute("SELECT event FROM run WHERE id = ?", (run,)).get
         heir = self._known.next_run(self._db)
-        self.insert(heir, self._lane(scope), Input(scope, event, time), origin=run)
+        self.insert(heir, self._lane(scope), Input(scope, restored(event), time), origin=run)
         self._flush()
         return heir
 

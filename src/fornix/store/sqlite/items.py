@@ -41,6 +41,7 @@ from fornix.store import (
     unscreened,
     upserted,
 )
+from fornix.store.packed_values import packed
 from fornix.store.sqlite import lineage
 from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.connection import Row, first, query, texts
@@ -464,9 +465,9 @@ class Changes:
         sources = json.dumps(r.sources) if r.sources else None
         # fmt: off
         self._gathered.add_item((
-            row, number, r.id, first, version, commit, time, created, now, r.value, r.text,
-            r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
-            r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
+            row, number, r.id, first, version, commit, time, created, now, packed(r.value),
+            r.text, r.metadata, r.importance, r.speaker, r.role, r.session, sources,
+            int(r.compacted), r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
         ), (
             number, 0, row, first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,
             r.metadata, r.terms, r.tokens, r.temporal, r.vectors,

@@ -7,11 +7,12 @@ import apsw
 from fornix.errors import IdempotencyConflict
 from fornix.store import Commit, Effects, Node, Scope, StoredItem
 from fornix.store.erasures import forgotten
+from fornix.store.packed_values import restored
 from fornix.store.replay_checks import GONE
 from fornix.store.sqlite import lineage, row_values
 from fornix.store.sqlite.connection import numbers, query
 from fornix.store.sqlite.row_values import ROW_BITS
-from fornix.store.sqlite.tree import split
+from fornix.store.sqlite.tree import node_of, split
 from fornix.values import wire
 from fornix.values.storable import Path
 
@@ -27,7 +28,7 @@ def adopted(db: apsw.Connection, op: bytes, *, request: bytes | None, label: str
         raise forgotten(f"request {label!r}" if label else "this request")
     if request is not None and asked != request:
         raise IdempotencyConflict(label)
-    stored = None if result is None else wire.decode(result)
+    stored = None if result is None else wire.decode(restored(result))
     return Commit(number, time, adopted=True, result=stored)
 
 
@@ -41,7 +42,7 @@ def effects(db: apsw.Connection, number: int) -> Effects | None:
     if row is None:
         return None
     time, result, ended, space, key = row
-    stored = None if result is None else wire.decode(result)
+    stored = None if result is None else wire.decode(restored(result))
     ids: dict[str, list[int]] = {} if ended is None else wire.decode_plain(ended)
     put = _nodes(db, "id BETWEEN ? AND ? ORDER BY place", *_range(number))
     gone = _nodes(
@@ -74,7 +75,7 @@ def _nodes(
     return [
         (
             (*split(parent), *split(name)),
-            Node(value is None, None if value is None else wire.decode(value), expires),
+            node_of(value, expires),
             place,
             end,
         )

@@ -9,6 +9,7 @@ import apsw
 
 from fornix.errors import InvalidInput, NotFound, StaleRun
 from fornix.store import Batch, Commit, Scope
+from fornix.store.packed_values import packed, restored
 from fornix.store.progress import ENDED, Call, Progress, RunStatus, Step
 from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.leases import CALL_STATUSES, STATUSES, KnownLanes, KnownRun
@@ -64,16 +65,16 @@ def _take(
         if taken is not None:
             return int(taken)
     run.next = max(run.next, step.ordinal + 1)
-    sensory = None if step.done else step.sensory
+    sensory = None if step.done else packed(step.sensory)
     gathered.steps.append(
-        (place, number, step.action, step.sent, sensory, step.looked, step.skipped)
+        (place, number, step.action, packed(step.sent), sensory, step.looked, step.skipped)
     )
     return None
 
 
 def _adopted(db: apsw.Connection, number: int) -> Commit:
     time, result = db.execute("SELECT time, result FROM journal WHERE n = ?", (number,)).get
-    stored = None if result is None else wire.decode(result)
+    stored = None if result is None else wire.decode(restored(result))
     return Commit(number, time, adopted=True, result=stored)
 
 
@@ -149,8 +150,8 @@ def apply(  # noqa: PLR0913 - where to, and what
         run.felt = run.felt or (told.sensory is not None and not told.done)
         if told.outputs:
             place, start = place_of(told.run, told.ordinal), number << ROW_BITS
-            rows = [(run.agent, start + i, place, event) for i, event in enumerate(told.outputs)]
-            gathered.outputs.extend(rows)
+            events = enumerate(map(packed, told.outputs))
+            gathered.outputs.extend((run.agent, start + i, place, event) for i, event in events)
         if told.done:
             turn(db, known, gathered, run, told.run, "done", time=time)
     elif isinstance(told, Call):
@@ -174,7 +175,7 @@ def _insert_call(db: apsw.Connection, call: Call, number: int) -> None:
     # fmt: off
     row = (
         step, call.position, number, call.name, call.digest, CALL_STATUSES.index(call.status),
-        call.outcome, call.attempts,
+        packed(call.outcome), call.attempts,
     )
     # fmt: on
     db.execute(

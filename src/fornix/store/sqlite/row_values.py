@@ -19,6 +19,7 @@ from fornix.store import (
     StoredItem,
 )
 from fornix.store.erasures import NO_SPACE, hidden_scope
+from fornix.store.packed_values import restored
 from fornix.store.sqlite.connection import Row, first
 from fornix.values import wire
 
@@ -112,7 +113,7 @@ def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
     name, value, text, metadata, importance, speaker, role, session, time = row[8:17]
     record = Record(
         name,
-        value,
+        restored(value),
         text,
         metadata,
         importance,

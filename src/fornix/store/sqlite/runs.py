@@ -8,6 +8,7 @@ import apsw
 
 from fornix.errors import OutputsPruned
 from fornix.store import Call, Output, Run, RunStatus, Scope, StepDone
+from fornix.store.packed_values import restored
 from fornix.store.sqlite.connection import Row, first, query
 from fornix.store.sqlite.leases import CALL_STATUSES, STATUSES
 from fornix.store.sqlite.progress import place_of
@@ -110,7 +111,10 @@ def steps(db: apsw.Connection, run: int) -> list[StepDone]:
         "WHERE id BETWEEN ? AND ? ORDER BY id"
     )
     rows = query(db, sql, *places(run))
-    return [StepDone(run, row[0] & _POSITIONS, *row[1:]) for row in rows]
+    return [
+        StepDone(run, place & _POSITIONS, action, n, restored(sent), restored(sensory), *rest)
+        for place, action, n, sent, sensory, *rest in rows
+    ]
 
 
 def places(run: int) -> tuple[int, int]:
@@ -125,10 +129,10 @@ def calls(db: apsw.Connection, run: int, ordinal: int) -> list[Call]:
         "WHERE step = ? ORDER BY position"
     )
     return [
-        Call(run, ordinal, position, name, digest, CALL_STATUSES[int(status)], outcome, attempts)
-        for position, name, digest, status, outcome, attempts in query(
-            db, sql, place_of(run, ordinal)
+        Call(
+            run, ordinal, at, name, digest, CALL_STATUSES[int(status)], restored(outcome), attempts
         )
+        for at, name, digest, status, outcome, attempts in query(db, sql, place_of(run, ordinal))
     ]
 
 
@@ -159,7 +163,7 @@ def outputs_of(db: apsw.Connection, run: int) -> list[Output]:
 
 def _outputs(rows: Sequence[Row]) -> list[Output]:
     return [
-        Output(position, run, number, step & _POSITIONS, key, event, time)
+        Output(position, run, number, step & _POSITIONS, key, restored(event), time)
         for position, run, number, step, key, event, time in rows
     ]
 
@@ -169,7 +173,7 @@ def _run(row: Row) -> Run:
     names = None if actions is None else tuple(wire.decode_plain(actions))
     # fmt: off
     return Run(
-        number, agent, Scope(space, key), place, STATUSES[int(status)], event, accepted, now, names,
-        *rest, forgotten=erased is not None,
+        number, agent, Scope(space, key), place, STATUSES[int(status)], restored(event), accepted,
+        now, names, *rest, forgotten=erased is not None,
     )
     # fmt: on

@@ -3,6 +3,7 @@
 -- Rows are versioned: `begun` and `ended` are commit numbers, a live row has no end.
 -- `node.id`, `item.row` and `output.id` are (commit number << 20 | position in the commit): unique,
 -- never reused, rising, and all that one commit began lies in one range. Times: microseconds, UTC.
+-- A column that may be ANY holds wire text, or a value that contains bytes, packed.
 
 CREATE TABLE note (            -- small facts: the salt, the embedder of each space
     name TEXT NOT NULL PRIMARY KEY,
@@ -34,7 +35,7 @@ CREATE TABLE journal (         -- one row per commit; what it changed is found b
     scope INTEGER NOT NULL REFERENCES scope,
     op BLOB,                   -- digest of its name, while repetitions are recognised
     request BLOB,              -- digest of what was asked
-    result TEXT,               -- what a repetition is told
+    result ANY,                -- what a repetition is told
     ended TEXT,                -- JSON: {"nodes": [id, …] removed, "items": [row, …] ended}
     erased INTEGER             -- the commit that erased what this one says
 ) STRICT;
@@ -52,7 +53,7 @@ CREATE TABLE node (            -- one version of one node of an exact tree
     parent TEXT NOT NULL,      -- path of the object above, names escaped and dotted; '' is the root
     name TEXT NOT NULL,        -- escaped
     place INTEGER NOT NULL,    -- order among its siblings: the id of the version that made it
-    value TEXT,                -- wire form; NULL: an object
+    value ANY,                 -- wire form, or packed; NULL: an object
     expires INTEGER,
     begun INTEGER NOT NULL,
     ended INTEGER
@@ -89,7 +90,7 @@ CREATE TABLE item (            -- one version of one item
     time INTEGER NOT NULL,
     created INTEGER NOT NULL,
     updated INTEGER NOT NULL,
-    value TEXT,                -- wire form; NULL: a str, the same as text
+    value ANY,                 -- wire form, or packed; NULL: a str, the same as text
     text TEXT,
     metadata TEXT NOT NULL,
     importance REAL NOT NULL,
@@ -235,7 +236,7 @@ CREATE TABLE run (
     lane INTEGER NOT NULL REFERENCES lane,
     number INTEGER NOT NULL,
     status INTEGER NOT NULL,   -- 0 waiting, 1 parked, 2 done, 3 discarded, 4 retried
-    event TEXT NOT NULL,
+    event ANY NOT NULL,
     accepted INTEGER NOT NULL,
     now INTEGER,               -- its own time; NULL: not begun
     actions TEXT,              -- JSON: what the event set off
@@ -252,8 +253,8 @@ CREATE TABLE step (            -- a task that is done
     id INTEGER PRIMARY KEY,    -- run << 20 | ordinal
     n INTEGER NOT NULL REFERENCES journal,
     action TEXT NOT NULL,
-    sent TEXT,
-    sensory TEXT,              -- NULL once the run has ended
+    sent ANY,
+    sensory ANY,               -- NULL once the run has ended
     looked TEXT,
     skipped TEXT
 ) STRICT;
@@ -265,7 +266,7 @@ CREATE TABLE durable_call (
     name TEXT NOT NULL,
     digest TEXT NOT NULL,
     status INTEGER NOT NULL,   -- 0 pending, 1 returned, 2 raised
-    outcome TEXT,
+    outcome ANY,
     attempts INTEGER NOT NULL,
     PRIMARY KEY (step, position)
 ) STRICT, WITHOUT ROWID;
@@ -274,7 +275,7 @@ CREATE TABLE output (          -- an event for the world
     agent INTEGER NOT NULL REFERENCES agent,
     id INTEGER NOT NULL,       -- commit number << 20 | position in the commit
     step INTEGER NOT NULL REFERENCES step,
-    event TEXT NOT NULL,
+    event ANY NOT NULL,
     PRIMARY KEY (agent, id)
 ) STRICT, WITHOUT ROWID;
 

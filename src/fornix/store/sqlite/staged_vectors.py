@@ -9,6 +9,7 @@ import apsw
 
 from fornix.errors import EmbedderConflict, NotFound
 from fornix.store import Compaction, Past, Pending, StoredItem
+from fornix.store.packed_values import packed
 from fornix.store.replay_checks import check_next, check_past
 from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.connection import first, numbers, query
@@ -186,7 +187,7 @@ def _begin(gathered: Gathered, number: int, item: StoredItem, commit: int) -> No
     # fmt: off
     gathered.add_item((
         row, number, r.id, item.first, item.version, commit, time, item.created, item.updated,
-        r.value, r.text, r.metadata, r.importance, r.speaker, r.role, r.session, sources,
+        packed(r.value), r.text, r.metadata, r.importance, r.speaker, r.role, r.session, sources,
         int(r.compacted), r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
     ), (
         number, 0, row, item.first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,

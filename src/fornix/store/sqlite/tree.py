@@ -11,6 +11,7 @@ import apsw
 
 from fornix.errors import NotAnObject, ObjectInTheWay, TooLarge
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
+from fornix.store.packed_values import packed, restored
 from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.connection import Row, first, query, texts
 from fornix.values import wire
@@ -184,7 +185,7 @@ class _Writer:
         if self._next >> 20 != self._number:
             raise TooLarge(f"a batch may change at most {MOST:,} nodes; commit in parts")
         path = delta.path
-        value = wire.encode(delta.value) if isinstance(delta, Put) else None
+        value = packed(wire.encode(delta.value)) if isinstance(delta, Put) else None
         place = row if place is None else place
         above, name = joined(path[:-1]), escaped(path[-1])
         self._gathered.nodes.append(
@@ -286,7 +287,7 @@ def read_node(
         )
     if row is None or (row[1] is not None and row[1] <= now):
         return None
-    return _node(row[0], row[1])
+    return node_of(row[0], row[1])
 
 
 def read_children(
@@ -295,7 +296,7 @@ def read_children(
     """Return the direct fields of the object at *path*, in the order they were made."""
     rows = _fields(db, "value", scope, joined(path), at)
     return [
-        (unescaped(name), _node(value, expires))
+        (unescaped(name), node_of(value, expires))
         for _, name, expires, value in rows
         if expires is None or expires > now
     ]
@@ -329,7 +330,8 @@ def _place(row: Row) -> int:
     return row[0]
 
 
-def _node(value: str | None, expires: int | None) -> Node:
+def node_of(value: str | bytes | None, expires: int | None) -> Node:
+    """Return the node that a row holds."""
     if value is None:
         return Node(is_object=True, expires=expires)
-    return Node(is_object=False, value=wire.decode(value), expires=expires)
+    return Node(is_object=False, value=wire.decode(restored(value)), expires=expires)
