@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fornix import ScriptedChat
@@ -200,6 +200,7 @@ def test_scores_combine_by_weight():
     assert score(Combined((Explicit(), 1)), ADA) == Score(0.0, None)
 
 
+@example([(0.5, 5e-324)])
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1e9)), min_size=1).filter(
         lambda parts: any(weight for _, weight in parts)

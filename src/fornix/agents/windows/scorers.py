@@ -261,10 +261,12 @@ class Combined(Scorer):
                 raise InvalidInput(f"give each scorer with its weight, as a pair, not {part!r}")
             checked_scorer(part[0])
             in_span(part[1], "the weight of a scorer", least=0, most=1e9)
-        self._total = sum(weight for _, weight in parts)
-        if not self._total:
+        most = max((weight for _, weight in parts), default=0)
+        if not most:
             raise InvalidInput("one of the weights of scorers must be above 0")
-        self._parts = [part for part in parts if part[1]]
+        # As shares of the largest: the smallest of floats, times a score, would be nothing.
+        self._parts = [(scorer, weight / most) for scorer, weight in parts if weight]
+        self._total = sum(weight for _, weight in self._parts)
 
     @property
     def ages(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of its parts

@@ -209,13 +209,14 @@ class Runs:
         run = self.get(told.run)
         if run is None:
             raise NotFound(f"there is no run {told.run} (any more)")
-        if run.scope != batch.scope:
-            raise InvalidInput(f"run {run.id} is of {run.scope}, its batch of {batch.scope}")
         takes_part = isinstance(told, (Step, Call))
         expected = "waiting" if takes_part else told.expected
+        # First: a run of a forgotten key has ended, and another name of its key.
         if run.status != expected:
             key = run.scope.key or ""
             raise StaleRun(key, expected=expected, found=run.status, what=f"run {run.id}")
+        if run.scope != batch.scope:
+            raise InvalidInput(f"run {run.id} is of {run.scope}, its batch of {batch.scope}")
         if takes_part and run.now is None and told.begin is None:
             raise InvalidInput(
                 f"the first commit of run {run.id} says when it began, and with what"

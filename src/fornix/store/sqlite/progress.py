@@ -123,10 +123,11 @@ def guard(db: apsw.Connection, known: KnownLanes, batch: Batch) -> KnownRun | No
     if told is None:
         return None
     run = run_known(db, known, told.run)
+    takes_part = isinstance(told, (Step, Call))
+    # First: a run of a forgotten key has ended, and another name of its key.
+    expect_status(told.run, run, "waiting" if takes_part else told.expected)
     if run.scope != batch.scope:
         raise InvalidInput(f"run {told.run} is of {run.scope}, its batch of {batch.scope}")
-    takes_part = isinstance(told, (Step, Call))
-    expect_status(told.run, run, "waiting" if takes_part else told.expected)
     if takes_part and not run.begun and told.begin is None:
         raise InvalidInput(f"the first commit of run {told.run} says when and how it began")
     return run
