@@ -20,7 +20,7 @@ if not __package__:
 from bench import measure
 from bench.measure import Report, Result
 from fornix import Memory
-from fornix.store import Add, Batch, Record, Scope, SetRef
+from fornix.store import Add, Batch, ItemRecord, Scope, SetRef
 
 CHARACTERS = 1_200
 
@@ -66,7 +66,9 @@ def _fill(memory: Memory, key: str, count: int) -> None:
     chance = random.Random(key)
     ref = SetRef(Scope(memory.space, key), "default")
     records = [
-        Record(str(i), None, chance.randbytes(CHARACTERS // 2).hex(), terms=chance.randbytes(250))
+        ItemRecord(
+            str(i), None, chance.randbytes(CHARACTERS // 2).hex(), terms=chance.randbytes(250)
+        )
         for i in range(count)
     ]
     items = [Add(ref, record) for record in records]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix import Item, Memory
-from fornix.store import Batch, Begin, Input, Put, Scope, Step
+from fornix.store import Batch, Begin, Put, QueuedInput, Scope, Step
 
 MANY = 20
 
@@ -90,7 +90,7 @@ def run(memory: Memory, name: str, step: int) -> None:
     The first task changes the tree and sends something out; the second ends the run.
     """
     store, scope, now = memory.store, Scope(memory.space, name), time.time_ns() // 1000
-    given = Input(scope, f"{step}", now, event_id=b"%d" % step, request=b"asked")
+    given = QueuedInput(scope, f"{step}", now, event_id=b"%d" % step, request=b"asked")
     accepted = store.accept("worker", [given], owner=f"worker {os.getpid()}")[0]
     if accepted.lease is None or accepted.run is None:
         return  # done, and told by nobody

@@ -26,7 +26,7 @@ from fornix.search.index import (
 from fornix.search.index import (
     postings as terms,
 )
-from fornix.store import Change, Feature
+from fornix.store import Feature, FeatureChange
 from fornix.store.filters import Filter
 from fornix.values import wire
 
@@ -93,7 +93,7 @@ class Store:
         return list(self.features(number))
 
     def _note(self, number, row, kind):
-        self.log.append(Change(len(self.log) + 1, number, row, kind))
+        self.log.append(FeatureChange(len(self.log) + 1, number, row, kind))
 
     def _put(self, feature, number):
         self.sets.setdefault(number, {})[feature.row] = feature

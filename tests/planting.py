@@ -10,16 +10,16 @@ from fornix.store import (
     Add,
     Batch,
     Begin,
-    Call,
     Compact,
-    Input,
+    DurableCall,
+    ItemRecord,
     Link,
     Put,
-    Record,
+    QueuedInput,
     Scope,
     SetRef,
+    StatusChange,
     Step,
-    Turn,
 )
 
 AGENT = "helper"
@@ -94,8 +94,8 @@ class Planter:
     def _ref(self, key: str, name: str) -> SetRef:
         return SetRef(Scope(self.memory.space, key), name)
 
-    def _record(self, kind: str, item_id: str = "i") -> Record:
-        return Record(item_id, None, f"window {self.make(kind)}")
+    def _record(self, kind: str, item_id: str = "i") -> ItemRecord:
+        return ItemRecord(item_id, None, f"window {self.make(kind)}")
 
     def _tree(self, key: str) -> None:
         tree, make = self.memory.key(key).short_term, self.make
@@ -128,9 +128,11 @@ class Planter:
         commits = [
             self._step(done, begin, done=True),
             self._step(parked, begin, done=False),
-            Turn(parked, "waiting", "parked", f'{{"message":"{self.make("error of a run")}"}}'),
+            StatusChange(
+                parked, "waiting", "parked", f'{{"message":"{self.make("error of a run")}"}}'
+            ),
             self._step(begun, begin, done=False),
-            Call(begun, 1, 0, "ask", "digest", "returned", self._wire("durable result")),
+            DurableCall(begun, 1, 0, "ask", "digest", "returned", self._wire("durable result")),
         ]
         for told in commits:
             self.memory.store.commit(
@@ -152,7 +154,7 @@ class Planter:
         event_id = self.make("event id")
         scope, now = Scope(self.memory.space, key), self.memory.engine.clock()
         digest = self.memory.engine.request(event_id)
-        given = Input(scope, self._wire("event"), now, digest, digest, event_id)
+        given = QueuedInput(scope, self._wire("event"), now, digest, digest, event_id)
         run = self.memory.store.accept(AGENT, [given])[0].run
         assert run is not None
         return run

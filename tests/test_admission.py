@@ -40,12 +40,12 @@ from fornix.errors import (
     RuleFailed,
     SetMoved,
 )
-from fornix.search.near_duplicates import CROWD, Crowd, Probe
+from fornix.search.near_duplicates import CROWD, ItemsByTerm, Probe
 from fornix.sets.admission import (
+    CustomRule,
     Exact,
     Injection,
     Near,
-    Own,
     Recalled,
     Rule,
     Secrets,
@@ -277,7 +277,7 @@ def test_a_crowd_finds_whatever_shares_enough(held: list[list[int]], asked: list
     from fornix.values.words import pack
 
     least = min(least, max(1, len(asked)))
-    crowd = Crowd()
+    crowd = ItemsByTerm()
     for number, terms in enumerate(held):
         crowd.take(str(number), pack(terms)[0], len(terms))
     wanted = {
@@ -656,10 +656,12 @@ def test_a_rule_of_ones_own_is_asked_and_found_again(tmp_path: Path):
         assert first in ASKED
         kept = facts.definition.admission or []
     assert list(kept) == [{"rule": "own", "path": "rules_of_tests:no_weather"}]
-    assert rules_of(kept) == [Own("rules_of_tests:no_weather")]
+    assert rules_of(kept) == [CustomRule("rules_of_tests:no_weather")]
 
 
-@pytest.mark.parametrize("rule", [broken, mute, Own("rules_of_tests:nothing"), Own("no_such:f")])
+@pytest.mark.parametrize(
+    "rule", [broken, mute, CustomRule("rules_of_tests:nothing"), CustomRule("no_such:f")]
+)
 def test_a_rule_that_fails_is_an_error_and_nothing_is_added(memory: Memory, rule: Rule):
     facts = guarded(memory, rule)
     with pytest.raises(RuleFailed):

@@ -23,7 +23,7 @@ from fornix.agents.layers import (
     SensoryMemory,
     ShortTermMemory,
 )
-from fornix.agents.layers import Memory as Layer
+from fornix.agents.layers import LayerMemory as Layer
 from fornix.compat import dbgpt
 from fornix.errors import InvalidInput
 

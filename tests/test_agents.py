@@ -10,7 +10,7 @@ import pytest
 from doors import Letters
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
 from fornix.errors import InvalidInput, InvalidName, StoreReadOnly
-from fornix.runs.agent import Plan
+from fornix.runs.agent import DispatchTable
 
 
 class Other(Event):
@@ -23,7 +23,7 @@ def outside(event, ctx):
 
 
 def names(agent, **options) -> list[str]:
-    return list(Plan.of(agent, **options).actions)
+    return list(DispatchTable.of(agent, **options).actions)
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_bases_come_first_and_overriding_keeps_the_place():
         def two(self, event, ctx):
             """Not an action any more."""
 
-    plan = Plan.of(Derived)
+    plan = DispatchTable.of(Derived)
     assert list(plan.actions) == ["one", "three", "four"]
     assert plan.actions["one"].events == (Other,)
     assert names(Base) == ["one", "two", "three"]
@@ -160,7 +160,7 @@ def test_an_action_may_have_several_events_and_an_event_several_actions():
     @action(InputEvent, Other)
     def both(event, ctx): ...
 
-    plan = Plan.of(Agent("agent", actions=[both, outside]))
+    plan = DispatchTable.of(Agent("agent", actions=[both, outside]))
     assert plan.set_off(InputEvent(1)) == ("both", "outside")
     assert plan.set_off(Other()) == ("both",)
     assert plan.set_off(OutputEvent(1)) == ()
@@ -179,18 +179,20 @@ def test_the_name_of_an_agent(memory):
     class Named(Shop):
         name = "named"
 
-    assert [Plan.of(a).name for a in (Shop, Shop(), Shop("mine"), Named, Named("mine"))] == [
+    assert [
+        DispatchTable.of(a).name for a in (Shop, Shop(), Shop("mine"), Named, Named("mine"))
+    ] == [
         "Shop",
         "Shop",
         "mine",
         "named",
         "mine",
     ]
-    assert Plan.of(Named, name="runner's").name == "runner's"
+    assert DispatchTable.of(Named, name="runner's").name == "runner's"
     assert LocalRunner(Shop, memory, name="имя/🦜").name == "имя/🦜"
     for name in (7, "\ud800", b"bytes"):
         with pytest.raises(InvalidName):
-            Plan.of(Shop, name=cast("str", name))
+            DispatchTable.of(Shop, name=cast("str", name))
 
 
 # --- what is refused ----------------------------------------------------------------------------
@@ -254,7 +256,7 @@ def test_what_is_no_agent():
     ]
     for agent, says in cases:
         with pytest.raises(InvalidInput, match=says):
-            Plan.of(agent)
+            DispatchTable.of(agent)
 
 
 def test_a_runner_needs_a_memory_that_it_can_write(tmp_path):
@@ -323,7 +325,7 @@ def test_a_condition_takes_the_event(when):
     def work(event, ctx): ...
 
     with pytest.raises(InvalidInput, match=r"the when= of action 'work' .* must take \(event\)"):
-        Plan.of(Agent("agent", actions=[work]))
+        DispatchTable.of(Agent("agent", actions=[work]))
 
 
 @pytest.mark.parametrize("name", ["", 3, "x" * 5000])

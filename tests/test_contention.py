@@ -18,7 +18,7 @@ from fornix import Memory
 from fornix.errors import DuplicateItem, FornixError, StaleRun
 from fornix.store import Add, Batch, Commit, Define, Definition, Replace, Retire, SetRef
 from fornix.store.sqlite import SqliteStore
-from fornix.store.sqlite.group_commit import Ticket
+from fornix.store.sqlite.group_commit import CommitTicket
 from fornix.testing import play_threads, replay
 from fornix.testing.batches import ADA, NOTES, add, batch, record
 from fornix.testing.reads import Follower
@@ -167,7 +167,9 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
 
 def settled(store: SqliteStore, *batches: Batch) -> list[object]:
     """Return what becomes of batches that share a transaction, each of a thread of its own."""
-    group = [Ticket(lambda tx, b=b: tx.apply(b), lambda tx, b=b: tx.gather(b)) for b in batches]
+    group = [
+        CommitTicket(lambda tx, b=b: tx.apply(b), lambda tx, b=b: tx.gather(b)) for b in batches
+    ]
     store._commit_group(group)
     return [ticket.error or ticket.answer for ticket in group]
 

@@ -432,4 +432,4 @@ def test_actions_of_both_kinds_live_in_one_agent():
 
     agent = Agent("both", actions=[theirs, ours])
     with Memory.open() as memory, LocalRunner(agent, memory) as runner:
-        assert runner.handle("ada", None) == ("LongTermMemory", "KeySets")
+        assert runner.handle("ada", None) == ("FlinkLongTermMemory", "KeySets")

@@ -23,9 +23,9 @@ from fornix.runs.durable_calls import (
     options_of,
 )
 from fornix.state import MemoryKind, Overlay, committed_tree
-from fornix.store import Call, Retain
+from fornix.store import DurableCall, Retain
 from fornix.store.progress import CallStatus
-from fornix.testing.runner.runner_laws import LONG_S, Gate
+from fornix.testing.runner.runner_laws import LONG_S, ActionGate
 
 
 class Mid(Event):
@@ -35,11 +35,11 @@ class Mid(Event):
 class Recorder:
     """Keeps the records of one task, as a store would."""
 
-    def __init__(self, *calls: Call) -> None:
-        self.records: list[Call] = []
+    def __init__(self, *calls: DurableCall) -> None:
+        self.records: list[DurableCall] = []
         self.kept = {call.position: call for call in calls}
 
-    def record(self, call: Call) -> None:
+    def record(self, call: DurableCall) -> None:
         self.records.append(call)
         self.kept[call.position] = call
 
@@ -60,7 +60,7 @@ class Open:
     def reopen(self) -> None: ...
 
 
-def durable(*recorded: Call, **settings) -> tuple[Durable, Recorder]:
+def durable(*recorded: DurableCall, **settings) -> tuple[Durable, Recorder]:
     """Return what calls durably in a task of which this is recorded, and what it records."""
     recorder = Recorder(*recorded)
     calls = Calls(1, 0, "work", b"salt", recorder, recorded=dict(recorder.kept), **settings)
@@ -69,10 +69,10 @@ def durable(*recorded: Call, **settings) -> tuple[Durable, Recorder]:
 
 def slot(
     position: int, function, *args, status: CallStatus = "returned", outcome: str | None = None
-) -> Call:
+) -> DurableCall:
     name = call_name(function, options_of(function))
     digest = arguments_digest(name, args, {}, b"salt")
-    return Call(1, 0, position, name, digest, status, outcome)
+    return DurableCall(1, 0, position, name, digest, status, outcome)
 
 
 @action(InputEvent)
@@ -211,7 +211,7 @@ def test_j7_what_is_complete_is_not_executed_again(memory):
 
 def test_j9_nothing_is_pruned_that_recovery_needs(memory):
     """A run is pruned after it has ended, and not before."""
-    gate = Gate()
+    gate = ActionGate()
 
     @action(InputEvent)
     def wait(event, ctx):
@@ -230,7 +230,7 @@ def test_j9_nothing_is_pruned_that_recovery_needs(memory):
 
 def test_j10_a_run_under_way_is_left(memory):
     """Of two inputs, only the one that is over is pruned."""
-    gate = Gate()
+    gate = ActionGate()
 
     @action(InputEvent)
     def wait(event, ctx):

@@ -34,13 +34,13 @@ from fornix.store import (
     Erasure,
     Feature,
     Finder,
-    Input,
     Lease,
     Link,
+    QueuedInput,
     Scope,
     SetRef,
+    StatusChange,
     Step,
-    Turn,
 )
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import ADA, NOTES, NOW, Clock, add, batch, record, write
@@ -364,7 +364,7 @@ def test_what_runs_still_hold_goes_when_they_end(memory):
     notes = memory.key("ada").set("notes")
     store, scope = memory.store, Scope(memory.space, "ada")
     notes.add("a", id="a")
-    run = store.accept("helper", [Input(scope, '"e"', NOW)])[0].run
+    run = store.accept("helper", [QueuedInput(scope, '"e"', NOW)])[0].run
     assert run is not None
     lease = store.lease(scope, "worker")
     assert lease is not None
@@ -374,7 +374,7 @@ def test_what_runs_still_hold_goes_when_they_end(memory):
     receipt = notes.forget("a")
     assert (receipt.state, receipt.open) == ("pending", (run,))
     assert f"run {run}" in receipt.held[0]
-    store.commit(Batch(scope=scope, time=NOW, run=Turn(run, "waiting", "discarded")))
+    store.commit(Batch(scope=scope, time=NOW, run=StatusChange(run, "waiting", "discarded")))
     assert [done.state for done in memory.scrub()] == ["scrubbed"]
     assert store.steps(run) == []
 

@@ -8,7 +8,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from fornix import Agent, InputEvent, LocalRunner, Memory, OutputEvent, Summarize, action
-from fornix.store import Begin, Create, Erasure, Input, Put, Replace, Step
+from fornix.store import Begin, Create, Erasure, Put, QueuedInput, Replace, Step
 from fornix.store.ram import RamStore
 from fornix.testing import ADA, NOTES, NOW, add, batch, record, write
 from waiting import LIMIT_S
@@ -103,7 +103,7 @@ def _fill(store: RamStore) -> None:
     """Put the secret wherever a key can have one."""
     write(store, Create(("box",)), Put(("box", "word"), CANARY), add("i"))
     write(store, Put(("box", "word"), "newer"), Replace(NOTES, 1, record("i", CANARY)))
-    run = store.accept("helper", [Input(ADA, CANARY, NOW)])[0].run
+    run = store.accept("helper", [QueuedInput(ADA, CANARY, NOW)])[0].run
     assert run is not None
     lease = store.lease(ADA, "worker")
     assert lease is not None

@@ -391,6 +391,16 @@ def _commands(group: click.Group, so_far: str) -> Iterator[str]:
             yield from _commands(command, f"{so_far} {word}")
 
 
+def test_no_class_name_stands_twice_in_the_package():
+    """One name means one thing, so that a search for a class finds one class."""
+    places: dict[str, list[str]] = {}
+    for path in sources("src"):
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(f"{name(path)}:{node.lineno}")
+    assert {each: found for each, found in places.items() if len(found) > 1} == {}
+
+
 def test_generated_pages_are_fresh():
     """A generated page is what its generator writes today; `make docs` writes it again."""
     command = [sys.executable, "tools/make_docs.py", "--check"]

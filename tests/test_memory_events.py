@@ -32,7 +32,7 @@ from fornix.events.memory_events import (
 )
 from fornix.runs.memory_recorder import NotedTree, Notes
 from fornix.state import MemoryKind, Overlay
-from fornix.store import Batch, Scope, Turn
+from fornix.store import Batch, Scope, StatusChange
 from fornix.values import wire
 from scale import COUNTS
 
@@ -177,7 +177,7 @@ def test_a_beginning_that_was_told_is_not_told_again(ram):
         Fails.broken = False
         scope = Scope("default", "k")
         lease = ram.store.lease(scope, "somebody")
-        turn = Turn(1, "parked", "waiting")
+        turn = StatusChange(1, "parked", "waiting")
         ram.store.commit(Batch(scope=scope, time=NOW, epoch=lease.epoch, run=turn, release=True))
         runner.run_until_idle()
     assert [output.value for output in LocalRunner(Fails, ram).outputs()] == [{}, "input"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fornix.errors import TreeConflict
-from fornix.state import MemoryKind, Overlay, Snapshot, Tree, Ttl
+from fornix.state import ExactTree, MemoryKind, Overlay, Snapshot, Ttl
 from fornix.store import Batch, Clear, Delete, Scope, TreeDelta
 from fornix.store.ram import RamStore
 from fornix.values.storable import Path, Value
@@ -158,8 +158,8 @@ def _renewed(node: Branch, expires: int | None) -> Branch:
     )
 
 
-def seen(tree: Tree, now: int, path: Path = ()) -> Shape:
-    """The same of any `Tree`."""
+def seen(tree: ExactTree, now: int, path: Path = ()) -> Shape:
+    """The same of any `ExactTree`."""
     return [
         (
             name,
@@ -209,7 +209,7 @@ class OverlayMachine(RuleBasedStateMachine):
         now = self.model.now
         return Overlay(self.base(), kind=MemoryKind.SHORT_TERM, now=now, ttl=self.model.ttl)
 
-    def base(self) -> Tree:
+    def base(self) -> ExactTree:
         return Snapshot(self.store, SCOPE, self.store.head(SCOPE))
 
     def keep(self, deltas: tuple[TreeDelta, ...]) -> None:
@@ -357,7 +357,7 @@ class StackedMachine(OverlayMachine):
         self.below = Overlay(None, kind=MemoryKind.SENSORY, now=lambda: self.model.now)
         super().__init__()
 
-    def base(self) -> Tree:
+    def base(self) -> ExactTree:
         return self.below
 
     def fresh(self) -> Overlay:
@@ -379,7 +379,7 @@ def _place(delta: TreeDelta) -> tuple[Path, bool]:
     return delta.path, isinstance(delta, Delete | Clear)
 
 
-def _model_of(tree: Tree, now: int, path: Path = (), expires: int | None = None) -> Branch:
+def _model_of(tree: ExactTree, now: int, path: Path = (), expires: int | None = None) -> Branch:
     return Branch(
         expires,
         {

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from file_scan import scan
 from fornix import Memory
 from fornix.errors import StoreDamaged
-from fornix.store import Batch, Begin, Call, Scope, Step, Store, Turn
+from fornix.store import Batch, Begin, DurableCall, Scope, StatusChange, Step, Store
 from fornix.store.packed_values import packed, restored
-from fornix.store.progress import Input
+from fornix.store.progress import QueuedInput
 from fornix.store.sqlite import SqliteStore, checking, items, tree
 from fornix.store.sqlite.connection import connect
 from fornix.transfer import Load, Source, export_lines, history_lines, layout_of
@@ -137,7 +137,9 @@ def test_a_file_grows_by_the_bytes_it_holds(tmp_path: Path, where: str) -> None:
         elif where == "tree":
             memory.key("ada").short_term.set("picture", value)
         else:
-            memory.store.accept("agent", [Input(Scope("default", "ada"), wire.encode(value), 1)])
+            memory.store.accept(
+                "agent", [QueuedInput(Scope("default", "ada"), wire.encode(value), 1)]
+            )
     assert filed(path) - before < 1.1 * MB
     with Memory.open(path, embedder="words") as memory:
         if where == "item":
@@ -201,13 +203,13 @@ RESULT: Value = {"a": b"\xff\0" * 200}
 def ran(store: Store, text: str) -> tuple[int, int]:
     """Have a run of key ada leave *text* in all places; return it, and the commit of its step."""
     ada = Scope("default", "ada")
-    run = store.accept("agent", [Input(ada, text, 1)])[0].run
+    run = store.accept("agent", [QueuedInput(ada, text, 1)])[0].run
     lease = store.lease(ada, "worker")
     assert run is not None
     assert lease is not None
     step = Step(run, 0, "act", text, text, outputs=[text], begin=Begin(1, ("act",)))
-    call = Call(run, 1, 0, "ask", "digest", "returned", text)
-    park = Turn(run, "waiting", "parked", "{}")
+    call = DurableCall(run, 1, 0, "ask", "digest", "returned", text)
+    park = StatusChange(run, "waiting", "parked", "{}")
     done, *_ = [
         store.commit(Batch(scope=ada, time=1, epoch=lease.epoch, run=told, result=RESULT))
         for told in (step, call, park)

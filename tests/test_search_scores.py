@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fornix.search.bm25 import Bm25
 from fornix.search.index import SetIndex
 from fornix.search.ranking import rank
-from fornix.search.signals import Question, Signals
+from fornix.search.signals import QuestionSignals, Signals
 from fornix.store import Feature
 from fornix.values import words
 from fornix.values.storable import microseconds
@@ -88,7 +88,7 @@ def search(sets, text, meaning=None, **options):
     sets = sets if isinstance(sets, list) else [sets]
     speakers = [name for one in sets for name in one.speakers]
     asked = {"limit": 10, "signals": Signals(), "now": NOW} | options
-    return rank(sets, Question.of(text, speakers=speakers), meaning, **asked)
+    return rank(sets, QuestionSignals.of(text, speakers=speakers), meaning, **asked)
 
 
 def ids(hits):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fornix.errors import InvalidInput
-from fornix.search.signals import MAX_TERMS, Question, Signals
+from fornix.search.signals import MAX_TERMS, QuestionSignals, Signals
 from fornix.values.dates import NamedDate, closeness, named_date
 from fornix.values.storable import microseconds
 
@@ -18,11 +18,11 @@ SPEAKERS = ("Caroline", "Melanie")
 
 
 def ask(text, *speakers):
-    return Question.of(text, speakers=speakers or SPEAKERS)
+    return QuestionSignals.of(text, speakers=speakers or SPEAKERS)
 
 
 def date_of(text):
-    found = Question.of(text).date
+    found = QuestionSignals.of(text).date
     return found and (found.year, found.month, found.day)
 
 
@@ -168,7 +168,7 @@ def test_i_points_to_the_user_unless_a_speaker_is_named(text, says_i):
 )
 def test_a_question_may_ask_for_a_time(text, when):
     """When, how long, which year, how many days: at the start, or anywhere for the last."""
-    assert Question.of(text).when is when
+    assert QuestionSignals.of(text).when is when
 
 
 # --- dates ------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ def _by_calendar(date, time):
 @given(st.text(max_size=300), st.lists(st.text(max_size=20), max_size=5))
 def test_any_question_can_be_read(text, speakers):
     """Nothing that is written, by anyone called anything, raises; meaning is never emptied."""
-    question = Question.of(text, speakers=speakers)
+    question = QuestionSignals.of(text, speakers=speakers)
     assert question.meaning.strip() or not text.strip()
     assert question.speaker is None or question.speaker in speakers
     assert len(set(question.terms)) == len(question.terms) <= MAX_TERMS
@@ -333,13 +333,13 @@ def test_a_pasted_page_takes_bounded_time(text):
 
 def test_a_long_question_is_cut():
     """Two hundred and fifty-six terms are searched."""
-    assert len(Question.of(" ".join(f"w{i}" for i in range(1000))).terms) == MAX_TERMS
+    assert len(QuestionSignals.of(" ".join(f"w{i}" for i in range(1000))).terms) == MAX_TERMS
 
 
 def test_many_speakers_are_no_trouble():
     """In a group of thousands the one who is named is found."""
     crowd = [f"Member{i} Of{i}" for i in range(5000)]
-    assert Question.of("What did member77 say?", speakers=crowd).speaker == "Member77 Of77"
+    assert QuestionSignals.of("What did member77 say?", speakers=crowd).speaker == "Member77 Of77"
 
 
 # --- weights ----------------------------------------------------------------------------------

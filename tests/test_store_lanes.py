@@ -14,7 +14,7 @@ import pytest
 from doors import Letters
 from fornix import Memory
 from fornix.errors import KeyBusy, NotFound, StaleRun, StoreReadOnly
-from fornix.store import Call, Input, Put, Retain, Scope, Step
+from fornix.store import DurableCall, Put, QueuedInput, Retain, Scope, Step
 from fornix.store.sqlite import SqliteStore, leases
 from fornix.testing import ADA, NOW, differences, reads
 from fornix.testing.lanes import BEGIN, accept, asked, end, leased, told, turn
@@ -54,7 +54,7 @@ def furnish(store) -> int:
     run = store.queue("helper", ADA)[1].id
     epoch = leased(store).epoch
     store.commit(told(Step(run, 0, "greet", sensory="1", outputs=["3"], begin=BEGIN), epoch=epoch))
-    store.commit(told(Call(run, 1, 0, "fetch", "digest", "pending"), epoch=epoch))
+    store.commit(told(DurableCall(run, 1, 0, "fetch", "digest", "pending"), epoch=epoch))
     store.consumer("helper", "app", "mail")
     return run
 
@@ -155,7 +155,7 @@ def test_a_store_that_is_only_read_says_so(store, path):
         assert not differences(reads(store, now=NOW), reads(reader, now=NOW))
         assert reader.consumer("helper", "app", "mail") == 0
         for call in (
-            lambda: reader.accept("helper", [Input(ADA, "1", NOW)]),
+            lambda: reader.accept("helper", [QueuedInput(ADA, "1", NOW)]),
             lambda: reader.consumer("helper", "app", "new"),
             lambda: reader.advance("helper", "app", "mail", 1),
             lambda: reader.retry(2, last=True, time=NOW),
@@ -172,7 +172,7 @@ def test_what_is_remembered_of_runs_has_a_bound(store, monkeypatch):
     ids = [accept(store, scope) for scope in scopes * 2]
     assert len(store._known.runs.runs) <= 3
     assert [end(store, run) for run in ids] == list(range(1, 13))
-    answers = store.accept("helper", [Input(scope, "1", NOW) for scope in scopes])
+    answers = store.accept("helper", [QueuedInput(scope, "1", NOW) for scope in scopes])
     assert [(answer.number, answer.first) for answer in answers] == [(2, True)] * 6
 
 

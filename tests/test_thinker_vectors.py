@@ -17,7 +17,6 @@ import pytest
 
 from fornix.agents.automata import Automata, Decoder, Epoch, Manifold
 from fornix.agents.windows import (
-    Asked,
     Fading,
     Hierarchical,
     Hybrid,
@@ -32,6 +31,7 @@ from fornix.agents.windows import (
     Stamp,
     Stream,
     Void,
+    WindowRequest,
     float8,
 )
 from fornix.agents.windows.linked import expanded
@@ -398,7 +398,7 @@ def weight(window):
     """How much the one observation of a window matters by now."""
     with window._mirror.seen(window._place.writer()) as held:
         (slot,) = held.slots
-        return window.importance(held, Asked(None, NOON, window._place.writer()))[slot]
+        return window.importance(held, WindowRequest(None, NOON, window._place.writer()))[slot]
 
 
 @pytest.mark.parametrize(

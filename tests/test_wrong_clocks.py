@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from fornix import Memory
-from fornix.store import CLOCK_STEP_US, Input, Retain, Scope, Turn
+from fornix.store import CLOCK_STEP_US, QueuedInput, Retain, Scope, StatusChange
 from fornix.store import Batch as StoreBatch
 from fornix.store.clocks import (
     COUNTED_US,
@@ -281,13 +281,13 @@ class Life:
 
     def submit(self, memory, name):
         """An event comes again."""
-        given = Input(ADA, "1", memory.engine.clock(), name, b"asked", "an event")
+        given = QueuedInput(ADA, "1", memory.engine.clock(), name, b"asked", "an event")
         (answer,) = memory.store.accept("helper", [given])
         age = self.now() - self.events[name] if name in self.events else None
         assert age is None or answer.repeated or age >= 90 * 24 * HOUR_US, (name, age)
         if not answer.repeated:
             self.events[name] = self.now()
-            turn = Turn(answer.run, "waiting", "discarded")
+            turn = StatusChange(answer.run, "waiting", "discarded")
             time = memory.engine.clock()
             memory.store.commit(StoreBatch(scope=ADA, time=time, run=turn))
 

@@ -11,7 +11,7 @@ from fornix.agents.layers import (
     LongTermMemory,
     SensoryMemory,
 )
-from fornix.agents.layers.layer import Memory
+from fornix.agents.layers.layer import LayerMemory
 
 BEGIN, END = "<!-- flow: written by tools/make_layers.py -->", "<!-- end of the flow -->"
 
@@ -50,7 +50,7 @@ async def _flow() -> str:
     return "\n".join(lines)
 
 
-async def _held(part: Memory[AgentMemoryFragment]) -> list[AgentMemoryFragment]:
+async def _held(part: LayerMemory[AgentMemoryFragment]) -> list[AgentMemoryFragment]:
     return await part.read("")
 
 

@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.progress import track
 
 from fornix.embed import wordpiece
-from fornix.embed.encoder import HEADS, SMALLEST_VARIANCE, Dense, Encoder, Layer, Norm
+from fornix.embed.encoder import HEADS, SMALLEST_VARIANCE, Dense, Encoder, EncoderLayer, Norm
 from fornix.embed.static import DIMENSIONS as STATIC_DIMENSIONS
 from fornix.embed.text_windows import READ, WINDOW
 from fornix.embed.weights import CHECKSUMS, checksum
@@ -109,7 +109,7 @@ def matrix(tensors: Mapping[str, Floats], name: str) -> tuple[Floats, Floats]:
     return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
 
 
-def layer(tensors: Mapping[str, Floats], at: int) -> Layer:
+def layer(tensors: Mapping[str, Floats], at: int) -> EncoderLayer:
     """Return a layer with the factors that `encoder.Layer` asks for."""
     prefix = f"encoder.layer.{at}"
     parts = ("query", "key", "value")
@@ -120,7 +120,7 @@ def layer(tensors: Mapping[str, Floats], at: int) -> Layer:
         for kind in (0, 1)
     )
     narrow, narrow_bias = matrix(tensors, f"{prefix}.output.dense")
-    return Layer(
+    return EncoderLayer(
         heads=Dense(joined, bias),
         mixed=Dense(*matrix(tensors, f"{prefix}.attention.output.dense")),
         mixed_norm=Norm(*norm(tensors, f"{prefix}.attention.output.LayerNorm")),
@@ -174,7 +174,7 @@ def pack(encoder: Encoder) -> Arrays:
         "positions": encoder.positions.astype(np.float16),
         "norm": np.stack([encoder.norm.scale, encoder.norm.shift]),
     }
-    picks: dict[str, Callable[[Layer], Dense]] = {
+    picks: dict[str, Callable[[EncoderLayer], Dense]] = {
         "heads": lambda layer: layer.heads,
         "mixed": lambda layer: layer.mixed,
         "wide": lambda layer: layer.wide,

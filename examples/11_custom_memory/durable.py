@@ -26,7 +26,15 @@ from typing import ClassVar
 
 from fornix import Memory
 from fornix.agents.automata import Automata
-from fornix.agents.windows import Asked, Column, Evict, Held, Observation, Reply, Window
+from fornix.agents.windows import (
+    Column,
+    Evict,
+    Observation,
+    Reply,
+    Window,
+    WindowIndex,
+    WindowRequest,
+)
 from fornix.llm import ScriptedChat
 from memory import ANSWERS, LONG, STRATUM
 
@@ -44,7 +52,7 @@ class PriorityMemory(Window):
     kind: ClassVar[str] = "longest answers"
     evicts: ClassVar[Evict] = "least important"
 
-    def worth(self, held: Held, asked: Asked) -> Column:
+    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column:
         """Return what each observation is worth showing: its importance."""
         return self.importance(held, asked)
 

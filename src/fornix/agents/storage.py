@@ -34,7 +34,7 @@ Now = datetime | Callable[[], datetime] | None
 """What tells the time: a clock; None: the system's. A datetime is when a clock begins."""
 
 
-class Place:
+class LayerStorage:
     """Where the layers that belong together keep what they hold.
 
     Args:
@@ -66,11 +66,11 @@ class Place:
         """Whether all is gone when the process ends, although no memory in RAM was asked for."""
         return self._memory is None
 
-    def again(self, memory: KeySets | None = None) -> Place:
+    def again(self, memory: KeySets | None = None) -> LayerStorage:
         """Return *memory* as a place, or this one; of RAM: new RAM."""
         if memory is None and self._memory is not None:
             return self
-        return Place(memory, now=self._clock, embedder=self._embedder)
+        return LayerStorage(memory, now=self._clock, embedder=self._embedder)
 
     def sets(self) -> KeySets:
         """Return the memory of the key, or the RAM, that it is."""

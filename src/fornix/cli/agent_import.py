@@ -16,13 +16,13 @@ import click
 
 from fornix.errors import FornixError, InvalidInput, NotFound
 from fornix.runs import agent
-from fornix.runs.agent import Agent, Plan
+from fornix.runs.agent import Agent, DispatchTable
 from fornix.runs.durable_calls import message_of
 
 AGENT = click.argument("agent", metavar="AGENT")
 
 
-def load(named: str, *, name: str | None) -> Plan:
+def load(named: str, *, name: str | None) -> DispatchTable:
     """Return the plan of the agent that ``FILE.py:NAME`` or ``MODULE:NAME`` names.
 
     Args:
@@ -47,7 +47,7 @@ def load(named: str, *, name: str | None) -> Plan:
     if found is None:
         raise NotFound(f"{place} has no {attribute!r}; {_offer(module)}")
     try:
-        return Plan.of(found, name=name)
+        return DispatchTable.of(found, name=name)
     except FornixError as error:
         raise InvalidInput(f"{place}: {error}") from error
     except KeyboardInterrupt:

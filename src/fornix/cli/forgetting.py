@@ -63,7 +63,7 @@ def forget(  # noqa: PLR0913 - an option each, as click passes them
     "open": […], "out_of_reach": […]}.
     """
     owner = Owner(key, knowledge)
-    asked = _Asked(owner, set_name, list(ids), where)
+    asked = _ForgetRequest(owner, set_name, list(ids), where)
     with session.open(knowledge=knowledge) as memory:
         counted = asked.forget(memory, dry_run=True)
         if dry_run:
@@ -78,7 +78,7 @@ def forget(  # noqa: PLR0913 - an option each, as click passes them
         show_receipt(session, receipt)
 
 
-class _Asked:
+class _ForgetRequest:
     """What is to be forgotten."""
 
     def __init__(

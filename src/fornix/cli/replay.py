@@ -10,7 +10,7 @@ from fornix.cli import output
 from fornix.cli.options import command
 from fornix.cli.runs import RUN, require
 from fornix.cli.session import Session
-from fornix.cli.trace import Fields, Step, Trace, input_of
+from fornix.cli.trace import Fields, Trace, TraceStep, input_of
 
 
 @command("replay")
@@ -42,7 +42,7 @@ def replay(session: Session, *, number: int) -> None:
                 click.echo(line)
 
 
-def _show(step: Step) -> None:
+def _show(step: TraceStep) -> None:
     title = click.style(output.one_line(step["action"]), bold=True)
     skipped = "  failed, and was skipped" if step["skipped"] else ""
     click.echo(f"\n{step['step']}  {title}  commit {step['commit']}, {step['time']}{skipped}")
@@ -54,7 +54,7 @@ def _line(verb: str, said: str) -> str:
     return f"  {click.style(verb.ljust(6), dim=True)} {output.one_line(said)}"
 
 
-def _read(step: Step) -> Iterator[str]:
+def _read(step: TraceStep) -> Iterator[str]:
     read = step["read"]
     for memory in ("short_term", "sensory"):
         for each in read[memory]:
@@ -67,7 +67,7 @@ def _read(step: Step) -> Iterator[str]:
             yield _line("", f"  {_item(hit)}")
 
 
-def _wrote(step: Step) -> Iterator[str]:
+def _wrote(step: TraceStep) -> Iterator[str]:
     wrote = step["wrote"]
     for each in wrote["short_term"]:
         yield _line("wrote", f"short_term {_node(each)}")
@@ -85,7 +85,7 @@ def _calls(calls: Iterable[Fields]) -> Iterator[str]:
         yield _line("called", f"{each['function']}() {each['status']}{told}{tries}")
 
 
-def _sent(step: Step) -> Iterator[str]:
+def _sent(step: TraceStep) -> Iterator[str]:
     for each in step["sent"]:
         then = each["sets_off"]
         following = f" -> {', '.join(map(str, then))}" if isinstance(then, list) and then else ""

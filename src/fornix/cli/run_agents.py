@@ -168,7 +168,7 @@ def _lines(name: str, handle: IO[bytes], again: str) -> Iterator[Line]:
 
 
 @dataclass
-class Tally:
+class InputTally:
     """What became of inputs.
 
     Attributes:
@@ -198,9 +198,9 @@ def _run(
     write: Callable[[bytes], object] | None,
     *,
     retry_parked: bool,
-) -> Tally:
+) -> InputTally:
     """Run what is fed in, tell what comes of it, and count that."""
-    tally = Tally()
+    tally = InputTally()
     try:
         with progress(session, "running", total=feed.total) as advance:
             for line, outcome in _outcomes(runner, feed, retry_parked=retry_parked):
@@ -217,7 +217,7 @@ def _run(
     return tally
 
 
-def _sum_up(session: Session, tally: Tally, output: str | None, *, goes_on: bool) -> None:
+def _sum_up(session: Session, tally: InputTally, output: str | None, *, goes_on: bool) -> None:
     """Say what was done; what failed is an error, unless the command goes on."""
     if output is not None or not session.json:
         names = ("done", "repeated", "outputs", "failed")
@@ -250,7 +250,7 @@ def _outcomes(
             yield ahead.popleft(), outcome
 
 
-def _count(tally: Tally, line: Line, outcome: Outputs | FornixError) -> None:
+def _count(tally: InputTally, line: Line, outcome: Outputs | FornixError) -> None:
     if isinstance(outcome, NotFound):  # it was done so long ago that its outputs were pruned
         tally.repeated += 1
     elif isinstance(outcome, FornixError):

@@ -11,7 +11,7 @@ import click
 from fornix.cli import completion_names, output
 from fornix.cli.options import Whole, command, shared
 from fornix.cli.session import Session
-from fornix.cli.trace import Step, Trace, input_of
+from fornix.cli.trace import Trace, TraceStep, input_of
 from fornix.errors import StaleRun
 from fornix.memory.memory import Memory
 from fornix.runs.runner.run_records import given_up, overtaken
@@ -178,7 +178,7 @@ def _done(traced: Trace) -> Iterator[tuple[str, str]]:
         yield f"step {unfinished['step']}", f"not done, but {calls:,} durable calls are recorded"
 
 
-def _brief(step: Step) -> str:
+def _brief(step: TraceStep) -> str:
     """Return what a step did."""
     counts = {
         "short-term changes": len(step["wrote"]["short_term"]),

@@ -10,7 +10,7 @@ from fornix.memory.memory import Memory
 from fornix.sets.forgetting import refuse_forgotten
 from fornix.state import MemoryKind, Overlay, Places, committed_tree
 from fornix.state.paths import spelled
-from fornix.store import Call, Effects, Node, Run, SetRef, StepDone, StoredItem
+from fornix.store import DurableCall, Effects, Node, Run, SetRef, StepDone, StoredItem
 from fornix.store.progress import ENDED
 from fornix.store.stored_read_set import Looked
 from fornix.values import wire
@@ -47,7 +47,7 @@ class Wrote(TypedDict):
     items: list[Fields]
 
 
-class Step(TypedDict):
+class TraceStep(TypedDict):
     """A task that is done."""
 
     step: int
@@ -102,7 +102,7 @@ class Trace:
         calls = [_call(call) for call in self._store.calls(self._row.id, ordinal)]
         return OpenStep(step=ordinal, calls=calls) if calls else None
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[TraceStep]:
         """Yield the tasks that are done."""
         now = self._row.now or self._row.accepted
         places = Places(MemoryKind.SENSORY)
@@ -111,7 +111,7 @@ class Trace:
             effects = self._store.effects(step.commit)
             looked = Looked.of(step.looked, self._row.scope)
             changed = cast("list[Any]", wire.decode(step.sensory)) if step.sensory else []
-            yield Step(
+            yield TraceStep(
                 step=step.ordinal,
                 action=step.action,
                 commit=step.commit,
@@ -238,7 +238,7 @@ def _text(stored: StoredItem) -> Json:
     return stored.record.text
 
 
-def _call(call: Call) -> Fields:
+def _call(call: DurableCall) -> Fields:
     outcome = None if call.outcome is None else show.wired(wire.decode(call.outcome))
     name = "error" if call.status == "raised" else "result"
     return {

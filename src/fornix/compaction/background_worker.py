@@ -30,7 +30,7 @@ MOST_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CompactionFailure:
     """Why a set was not compacted.
 
     Attributes:
@@ -53,11 +53,11 @@ class CompactionWorker:
     def __init__(
         self,
         step: Callable[[SetRef], bool],
-        failed: Callable[[SetRef, Failure], None],
+        failed: Callable[[SetRef, CompactionFailure], None],
     ) -> None:
         self._step, self._failed = step, failed
         self._waiting: dict[SetRef, float] = {}
-        self.failures: dict[SetRef, Failure] = {}
+        self.failures: dict[SetRef, CompactionFailure] = {}
         self._change = threading.Condition(cast("threading.Lock", HandleLock()))
         self._closed = False
         self._at_work: SetRef | None = None
@@ -154,7 +154,7 @@ class CompactionWorker:
         due = time.monotonic() + min(longest, shortest * 2.0 ** min(tries - 1, 20))
         if len(self.failures) >= MOST_REMEMBERED and before is None:
             self.failures.clear()
-        failure = self.failures[ref] = Failure(error, tries, due)
+        failure = self.failures[ref] = CompactionFailure(error, tries, due)
         _LOG.warning(
             "compaction failed, the set is as it was: %s",
             type(error).__name__,

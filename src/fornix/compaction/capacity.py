@@ -13,7 +13,7 @@ from fornix.compaction.planning import (
     held_by,
     refuse_inside,
 )
-from fornix.compaction.set_snapshot import Held, Stock, View, bytes_of
+from fornix.compaction.set_snapshot import SetSize, Stock, View, bytes_of
 from fornix.compaction.strategies import Known, name_of, restored
 from fornix.errors import SetFull
 from fornix.store import Add, Compact, Define, Replace, Retire, SetInfo, StoredItem
@@ -60,7 +60,7 @@ def room_made(
     return change
 
 
-def frees(definition: Definition, before: Held, after: Held) -> bool:
+def frees(definition: Definition, before: SetSize, after: SetSize) -> bool:
     """Return whether a step brings a set nearer to its capacities, so that another may follow.
 
     It leaves fewer items, or less of something with a capacity and not more of anything that has
@@ -79,7 +79,7 @@ def frees(definition: Definition, before: Held, after: Held) -> bool:
     return all(now <= was for was, now in counted) and any(now < was for was, now in counted)
 
 
-def shrunk(before: Held, after: Held) -> bool:
+def shrunk(before: SetSize, after: SetSize) -> bool:
     """Return whether a set holds less of anything than before."""
     return after.items < before.items or after.tokens < before.tokens or after.bytes < before.bytes
 
@@ -87,7 +87,7 @@ def shrunk(before: Held, after: Held) -> bool:
 def full(
     definition: Definition,
     ref: SetRef,
-    over: Held,
+    over: SetSize,
     problem: str,
 ) -> SetFull:
     """Return the error of a set for which no room can be made, as *problem* says."""
@@ -167,10 +167,10 @@ class Rooms:
         info = self._sets.get(change.set)
         if info is None:
             return
-        held = Held(info.items, info.tokens, info.bytes)
+        held = SetSize(info.items, info.tokens, info.bytes)
         if before is not None:
             features = self._view.features(change.set, [before])
-            held -= Held(1, sum(f.tokens for f in features.values()), bytes_of(before))
+            held -= SetSize(1, sum(f.tokens for f in features.values()), bytes_of(before))
         if not isinstance(change, Retire):
             held += held_by(change.record)
         self._sets[change.set] = replace(

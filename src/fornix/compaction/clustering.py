@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fornix.embed import Vectors, dequantise
 from fornix.store import Feature, StoredItem
-from fornix.store.records import Recorder
+from fornix.store.records import RecordMaker
 from fornix.text.row_groups import grouped
 from fornix.values import words
 
@@ -27,7 +27,7 @@ AT_ONCE = 128
 
 
 def meanings(
-    items: Sequence[StoredItem], features: Mapping[int, Feature], recorder: Recorder
+    items: Sequence[StoredItem], features: Mapping[int, Feature], recorder: RecordMaker
 ) -> Vectors:
     """Return a unit row per item: of its vectors as they are stored, else of its words.
 

@@ -105,7 +105,7 @@ class Compacted:
 Listener: TypeAlias = Callable[[Compacted], object]
 
 
-class Listeners:
+class CompactionListeners:
     """Those who are told, in this process, after each commit that compacted."""
 
     def __init__(self) -> None:

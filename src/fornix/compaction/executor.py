@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from fornix.compaction import compactor_notes
-from fornix.compaction.background_worker import BUSY_S, CompactionWorker, Failure
+from fornix.compaction.background_worker import BUSY_S, CompactionFailure, CompactionWorker
 from fornix.compaction.capacity import FREES_NOTHING, RETIRES_NOTHING, Rooms, frees, full, shrunk
-from fornix.compaction.compactor_notes import Compacted, Listeners, compactions_of
+from fornix.compaction.compactor_notes import Compacted, CompactionListeners, compactions_of
 from fornix.compaction.planning import Workshop, carried_out, drawn, freed, refuse_inside
-from fornix.compaction.set_snapshot import NOTHING, Held, Stock, StoreView, View, living
+from fornix.compaction.set_snapshot import NOTHING, SetSize, Stock, StoreView, View, living
 from fornix.compaction.strategies import Given, Known, Trim, kept, restored
 from fornix.errors import FornixError, InvalidInput, SetBusy, SetFull, StaleItem, Unavailable
 from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo, Store
@@ -68,7 +68,7 @@ class Compactions:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.known: Known = {}
-        self.listeners = Listeners()
+        self.listeners = CompactionListeners()
         self.worker = CompactionWorker(self._in_background, self._note)
         self._locks: dict[SetRef, HandleLock] = {}
         self._pressed: set[SetRef] = set()
@@ -132,7 +132,7 @@ class Compactions:
             return False
         return self.step(ref, by="background") is not None
 
-    def _note(self, ref: SetRef, failure: Failure) -> None:
+    def _note(self, ref: SetRef, failure: CompactionFailure) -> None:
         """Keep for `fornix doctor` that a set could not be compacted."""
         says = (type(failure.error).__name__, failure.tries)
         try:
@@ -273,7 +273,7 @@ def due(info: SetInfo, share: float | None = None) -> bool:
     definition = info.definition
     if not definition.bounded or definition.compaction in IN_THE_COMMIT:
         return False
-    return Held(info.items, info.tokens, info.bytes).over(
+    return SetSize(info.items, info.tokens, info.bytes).over(
         definition, definition.high_water if share is None else share
     )
 
@@ -289,14 +289,14 @@ def _no_step(info: SetInfo, by: str, problem: str) -> None:
     Raises:
         SetFull: The set is over a capacity, and is not compacted by a call.
     """
-    held = Held(info.items, info.tokens, info.bytes)
+    held = SetSize(info.items, info.tokens, info.bytes)
     if by != CALLED and held.over(info.definition):
         raise full(info.definition, info.ref, held, problem)
 
 
 def _overfull(info: SetInfo, problem: str) -> SetFull:
     """Return the error of a set that compaction does not keep within its capacity."""
-    held = Held(info.items, info.tokens, info.bytes)
+    held = SetSize(info.items, info.tokens, info.bytes)
     return full(info.definition, info.ref, held, problem)
 
 

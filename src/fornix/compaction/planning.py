@@ -11,12 +11,12 @@ from itertools import islice
 
 from fornix.compaction.clustering import alike, meanings, topics
 from fornix.compaction.plans import CompactionPlan, Derived, checked_plan
-from fornix.compaction.set_snapshot import Held, Stock, end_of, place_of, time_of
-from fornix.compaction.strategies import BuiltIn, Merge, Own, Summarize, Trim
+from fornix.compaction.set_snapshot import SetSize, Stock, end_of, place_of, time_of
+from fornix.compaction.strategies import BuiltIn, CustomStrategy, Merge, Summarize, Trim
 from fornix.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
-from fornix.store import Add, Compact, Link, Record, StoredItem
+from fornix.store import Add, Compact, ItemRecord, Link, StoredItem
 from fornix.store.items import Item
-from fornix.store.records import Recorder, item_of
+from fornix.store.records import RecordMaker, item_of
 from fornix.store.scope import SetRef
 from fornix.text import Summariser, Summary, sentences
 from fornix.values import wire
@@ -43,7 +43,7 @@ class Workshop:
         model: Gives one of a model; None: the memory has none.
     """
 
-    recorder: Recorder
+    recorder: RecordMaker
     chosen: Callable[[], Summariser]
     model: Callable[[], Summariser] | None = None
 
@@ -58,7 +58,7 @@ class Draw:
     notes: dict[str, Value]
 
 
-def drawn(stock: Stock, strategy: BuiltIn | Own, shop: Workshop) -> Draw | None:
+def drawn(stock: Stock, strategy: BuiltIn | CustomStrategy, shop: Workshop) -> Draw | None:
     """Return what a strategy does to a set in one step; None: there is nothing to do.
 
     Raises:
@@ -73,7 +73,7 @@ def drawn(stock: Stock, strategy: BuiltIn | Own, shop: Workshop) -> Draw | None:
             return _summarised(stock, strategy, shop)
         case Merge():
             return _merged(stock, strategy, shop)
-        case Own():
+        case CustomStrategy():
             return _own(stock, strategy, shop)
 
 
@@ -326,7 +326,7 @@ def refuse_inside(ref: SetRef, shop: Workshop) -> None:
         )
 
 
-def _own(stock: Stock, own: Own, shop: Workshop) -> Draw | None:
+def _own(stock: Stock, own: CustomStrategy, shop: Workshop) -> Draw | None:
     items = list(stock.oldest())
     known = {stored.record.id: stored for stored in items}
     capacity = stock.definition.capacity
@@ -446,7 +446,7 @@ def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
     )
 
 
-def _held_when(records: Sequence[Record]) -> tuple[int | None, int | None]:
+def _held_when(records: Sequence[ItemRecord]) -> tuple[int | None, int | None]:
     """Return since when and until when what stands for others holds: as long as all of them do.
 
     If they never did together, then from the first of them to the last.
@@ -470,7 +470,7 @@ def _agreed(labels: Sequence[str | None]) -> str | None:
     return labels[0] if len(set(labels)) == 1 else None
 
 
-def freed(stock: Stock, draw: Draw, change: Compact) -> Held:
+def freed(stock: Stock, draw: Draw, change: Compact) -> SetSize:
     """Return what a set holds after a change."""
     gone = stock.sizes([draw.known[item_id] for item_id in draw.plan.gone])
     left = stock.held
@@ -481,7 +481,7 @@ def freed(stock: Stock, draw: Draw, change: Compact) -> Held:
     return left
 
 
-def held_by(record: Record) -> Held:
+def held_by(record: ItemRecord) -> SetSize:
     """Return what an item with this record counts for."""
     texts = (record.value, record.text, record.metadata)
-    return Held(1, record.tokens, sum(len(text.encode()) for text in texts if text is not None))
+    return SetSize(1, record.tokens, sum(len(text.encode()) for text in texts if text is not None))

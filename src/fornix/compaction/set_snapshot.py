@@ -67,25 +67,25 @@ class StoreView:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SetSize:
     """How much a set holds, or how much is to come."""
 
     items: int
     tokens: int
     bytes: int
 
-    def __add__(self, more: Held) -> Held:
-        return Held(self.items + more.items, self.tokens + more.tokens, self.bytes + more.bytes)
+    def __add__(self, more: SetSize) -> SetSize:
+        return SetSize(self.items + more.items, self.tokens + more.tokens, self.bytes + more.bytes)
 
-    def __sub__(self, less: Held) -> Held:
-        return Held(self.items - less.items, self.tokens - less.tokens, self.bytes - less.bytes)
+    def __sub__(self, less: SetSize) -> SetSize:
+        return SetSize(self.items - less.items, self.tokens - less.tokens, self.bytes - less.bytes)
 
     def over(self, definition: Definition, share: float = 1.0) -> bool:
         """Whether it is more than a share of a set's capacities."""
         return definition.over(self.items, self.tokens, self.bytes, share=share) is not None
 
 
-NOTHING = Held(0, 0, 0)
+NOTHING = SetSize(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Stock:
 
     view: View
     info: SetInfo
-    coming: Held
+    coming: SetSize
     now: int
 
     @property
@@ -113,9 +113,9 @@ class Stock:
         return self.info.definition
 
     @property
-    def held(self) -> Held:
+    def held(self) -> SetSize:
         """What is in it."""
-        return Held(self.info.items, self.info.tokens, self.info.bytes)
+        return SetSize(self.info.items, self.info.tokens, self.info.bytes)
 
     def oldest(self) -> Iterator[StoredItem]:
         """Yield its items, the oldest first."""
@@ -124,16 +124,17 @@ class Stock:
             yield from (stored for stored in page if not expired(stored.record, self.now))
             after = place_of(page[-1])
 
-    def sizes(self, items: Sequence[StoredItem]) -> list[Held]:
+    def sizes(self, items: Sequence[StoredItem]) -> list[SetSize]:
         """Return what each of *items* counts for."""
         counts = self.definition.capacity_tokens is not None
         none: Mapping[int, Feature] = {}
         features = self.view.features(self.ref, items) if counts else none
         return [
-            Held(1, features[s.row].tokens if s.row in features else 0, bytes_of(s)) for s in items
+            SetSize(1, features[s.row].tokens if s.row in features else 0, bytes_of(s))
+            for s in items
         ]
 
-    def without(self, held: Held) -> Stock:
+    def without(self, held: SetSize) -> Stock:
         """Return it with as much as *held* in it."""
         left = replace(self.info, items=held.items, tokens=held.tokens, bytes=held.bytes)
         return replace(self, info=left)

@@ -185,7 +185,7 @@ OWN = "own"
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class CustomStrategy:
     """A strategy of the user's.
 
     Attributes:
@@ -197,7 +197,7 @@ class Own:
 
 
 Known: TypeAlias = dict[str, Planner]
-"""Strategies that cannot be imported, by `Own.at`: they serve in the process that brought them."""
+"""Strategies that cannot be imported, by `CustomStrategy.at`; they work in this process only."""
 
 
 def kept(given: object, known: Known) -> str | dict[str, Value]:
@@ -271,7 +271,7 @@ def name_of(plain: str | Mapping[str, Value]) -> str:
     return plain if isinstance(plain, str) else str(plain.get("at", plain.get("name")))
 
 
-def restored(plain: str | Mapping[str, Value], known: Known) -> BuiltIn | Own | None:
+def restored(plain: str | Mapping[str, Value], known: Known) -> BuiltIn | CustomStrategy | None:
     """Return the strategy that a set keeps; None: its store does what there is to do.
 
     Raises:
@@ -284,7 +284,7 @@ def restored(plain: str | Mapping[str, Value], known: Known) -> BuiltIn | Own | 
         return read(plain)
     at = str(plain.get("at"))
     if at in known:
-        return Own(at, known[at])
+        return CustomStrategy(at, known[at])
     if plain.get("here"):
         raise StrategyFailed(
             at,
@@ -294,7 +294,7 @@ def restored(plain: str | Mapping[str, Value], known: Known) -> BuiltIn | Own | 
     plan = getattr(made, "plan", made)
     if not callable(plan):
         raise StrategyFailed(at, "is neither a function nor has it a plan")
-    return Own(at, cast("Planner", plan))
+    return CustomStrategy(at, cast("Planner", plan))
 
 
 def _imported(plain: Mapping[str, Value]) -> object:

@@ -35,7 +35,6 @@ from fornix.agents.layers import (
     LLMImportanceScorer,
     LLMInsightExtractor,
     LongTermMemory,
-    Memory,
     MemoryFragment,
     SensoryMemory,
     ShortTermMemory,
@@ -43,6 +42,9 @@ from fornix.agents.layers import (
     StructuredObservation,
     WriteOperation,
     initialize_id_generator,
+)
+from fornix.agents.layers import (
+    LayerMemory as Memory,
 )
 from fornix.llm import OpenAIChat
 

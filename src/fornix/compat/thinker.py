@@ -16,10 +16,12 @@ from fornix.agents.automata import (
     Manifold,
     Phase,
     Reasoner,
-    State,
+)
+from fornix.agents.automata import (
+    LoopState as State,
 )
 from fornix.agents.windows import ContextMemory, Input, Observation, Reply, Settings, Stamp, Void
-from fornix.agents.windows import Stream as Window
+from fornix.agents.windows import Stream as StreamWindow
 from fornix.embed import float8
 from fornix.errors import EpochsSpent, PromptAborted
 from fornix.llm import Unfit
@@ -95,7 +97,7 @@ def Answer(text: str, *answers: str) -> Message:  # noqa: N802 - thinker's name
     return Message(text, "tool", answers=answers)
 
 
-class Stream(Window):
+class ThinkerStream(StreamWindow):
     """The last observations, as many as *cap*; by thinker's rules.
 
     A cap of 0 or less is none, observations stand in the order in which they were committed, and
@@ -112,3 +114,6 @@ class Stream(Window):
     ) -> None:
         settings.setdefault("profile", "thinker")
         super().__init__(cap, stratum, **settings)
+
+
+Stream = ThinkerStream

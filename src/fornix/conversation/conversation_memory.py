@@ -15,7 +15,7 @@ from fornix.conversation.rolling_summary import (
     MOST_AT_ONCE,
     NOTHING,
     Compressed,
-    Keeping,
+    SummaryPolicy,
     Summing,
     summed_up,
 )
@@ -37,7 +37,7 @@ from fornix.errors import (
 )
 from fornix.llm import ChatModel
 from fornix.sets.batch import Draft
-from fornix.sets.writer import Call, Change
+from fornix.sets.writer import PlannedWrite, WriteCall
 from fornix.store import Add, Link, Retire, StoredItem
 from fornix.text import Summariser, Summary
 from fornix.text.budget import Budget
@@ -130,9 +130,9 @@ class ConversationMemory(Talk):
         """Commit a summary for another, None for none, with messages whose marks are others."""
         retired = [] if before is None else [Retire(self._ref, SUMMARY, before.version)]
         arguments: list[Value] = [self.name, cast("Value", value and dict(value))]
-        call = Call("summary", lambda: [*arguments, [s.record.id for s, _ in pairs]])
+        call = WriteCall("summary", lambda: [*arguments, [s.record.id for s, _ in pairs]])
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             items = [*retired, *self._marked(pairs)]
             if value is not None:
                 record = self._writer.records([(SUMMARY, summary_item(value, time))])[0]
@@ -141,7 +141,7 @@ class ConversationMemory(Talk):
             return self._change(items, retry=False)
 
         if retired and isinstance(self._writer, Draft):  # which takes an id once per call
-            self._writer.write(call, lambda _: Change(retired, None))
+            self._writer.write(call, lambda _: PlannedWrite(retired, None))
             retired = []
         self._writer.write(call, build)
 
@@ -182,7 +182,7 @@ class ConversationMemory(Talk):
             ModelMissing, ModelClosed, ScriptEnded: The model cannot be asked at all.
             StaleItem, DuplicateItem: Others changed what it read, again and again.
         """
-        keeping = Keeping.of(keep_recent, keep_tokens, beside_tokens, trigger_tokens)
+        keeping = SummaryPolicy.of(keep_recent, keep_tokens, beside_tokens, trigger_tokens)
         budget, summing = keeping.budget, Summing(model, max_tokens)
         steps: list[tuple[int, Summary]] = []
 
@@ -207,7 +207,7 @@ class ConversationMemory(Talk):
         return self._seen(read)[0]
 
     def _sum_up_all(
-        self, keeping: Keeping, summing: Summing, steps: list[tuple[int, Summary]]
+        self, keeping: SummaryPolicy, summing: Summing, steps: list[tuple[int, Summary]]
     ) -> None:
         """Sum up what may be, a commit for `MOST_AT_ONCE` messages; note what each did."""
         open_ = self._open()
@@ -310,7 +310,7 @@ class ConversationMemory(Talk):
         if summary:
             items.append(replace(summary_item(value, None), id=SUMMARY))
 
-        def build(new_id: Callable[[], str]) -> Change:
+        def build(new_id: Callable[[], str]) -> PlannedWrite:
             adds = [(item.id or new_id(), item) for item in items]
             retired = [Retire(self._ref, s.record.id, s.version) for s in self._all()]
             added = [Add(self._ref, record) for record in self._writer.records(adds)]
@@ -318,7 +318,7 @@ class ConversationMemory(Talk):
 
         if isinstance(self._writer, Draft):  # which takes an id once per call
             self.clear()
-        self._writer.write(Call("load", lambda: [self.name, len(items)]), build)
+        self._writer.write(WriteCall("load", lambda: [self.name, len(items)]), build)
 
     def _all(self) -> list[StoredItem]:
         summary = self._summary()

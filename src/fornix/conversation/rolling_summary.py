@@ -47,7 +47,7 @@ class Compressed:
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class SummaryPolicy:
     """From which size on a conversation is summed up, and how much of its end is kept.
 
     Attributes:
@@ -99,11 +99,11 @@ class Keeping:
         return sum(size <= self.tokens for size in accumulate(sizes, initial=self.beside)) - 1
 
 
-NOTHING = Keeping()
+NOTHING = SummaryPolicy()
 """Keeps none of the last units."""
 
 
-def summed_up(open_: Sequence[StoredItem], keeping: Keeping) -> list[StoredItem]:
+def summed_up(open_: Sequence[StoredItem], keeping: SummaryPolicy) -> list[StoredItem]:
     """Return those of the messages that no summary stands for which one may stand for now.
 
     Kept are the last units, the newest request, and calls that wait for an answer.

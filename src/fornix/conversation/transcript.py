@@ -14,7 +14,7 @@ from fornix.errors import InvalidInput, InvalidValue
 from fornix.sets import MemorySet
 from fornix.sets.forgetting import Receipt
 from fornix.sets.set_options import position
-from fornix.sets.writer import Call, Change, Where, Writer
+from fornix.sets.writer import PlannedWrite, Where, WriteCall, Writer
 from fornix.store import (
     Define,
     Definition,
@@ -304,7 +304,7 @@ class Talk:
         ids = None if msg_ids is None else message_ids(msg_ids)
         changed = [0]
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             asked = self._newest() if ids is None else self._live(ids)
             pairs: list[tuple[StoredItem, list[str]]] = []
             for stored in asked:
@@ -320,7 +320,7 @@ class Talk:
             return self._change(items, retry=True)
 
         arguments: list[Value] = [self.name, new, old, None if ids is None else [*ids]]
-        self._writer.write(Call("mark", lambda: arguments), build)
+        self._writer.write(WriteCall("mark", lambda: arguments), build)
         return changed[0]
 
     def _marked(self, pairs: Sequence[tuple[StoredItem, Sequence[str]]]) -> list[ItemChange]:
@@ -342,11 +342,11 @@ class Talk:
         record = self._writer.records([(SUMMARY, item)])[0]
         return [Replace(self._ref, stored.version, record)]
 
-    def _change(self, items: Sequence[ItemChange], *, retry: bool) -> Change:
+    def _change(self, items: Sequence[ItemChange], *, retry: bool) -> PlannedWrite:
         """Return a change of messages that rules of admission took when they were added."""
         ruled = self._writer.rules(self._ref, None) if items else None
         screened = [] if ruled is None else [Screened(self._ref, ruled.kept)]
-        return Change(items, None, self._definition(items), retry=retry, screened=screened)
+        return PlannedWrite(items, None, self._definition(items), retry=retry, screened=screened)
 
     def _definition(self, items: Sequence[ItemChange]) -> list[Define]:
         new = items and self._writer.info(self._ref) is None

@@ -68,7 +68,7 @@ IDEOGRAPHS = """
 """Chinese characters, each a word of its own; decomposed only after that."""
 
 
-class Table:
+class CharacterTable:
     """A set of characters, held as ranges: 140,000 of them in 300 pairs."""
 
     def __init__(self, table: str) -> None:

@@ -102,7 +102,7 @@ class Norm:
 
 
 @dataclass(frozen=True)
-class Layer:
+class EncoderLayer:
     """One layer: attention, then a wide and a narrow matrix, each added to what came in.
 
     The queries in `heads` are already divided by the root of a head's size, and `narrow` is
@@ -125,7 +125,7 @@ class Encoder:
     word_scales: Vectors
     positions: Vectors
     norm: Norm
-    layers: tuple[Layer, ...]
+    layers: tuple[EncoderLayer, ...]
 
     def encode(self, texts: Sequence[Sequence[int]]) -> Vectors:
         """Return a unit row per text: the mean of its pieces after the last layer.
@@ -164,7 +164,7 @@ def _spans(lengths: Sequence[int]) -> list[tuple[int, int, int]]:
     return spans
 
 
-def _through(layer: Layer, rows: Vectors, spans: Sequence[tuple[int, int, int]]) -> Vectors:
+def _through(layer: EncoderLayer, rows: Vectors, spans: Sequence[tuple[int, int, int]]) -> Vectors:
     heads = layer.heads(rows)
     seen = np.empty_like(rows)
     for start, end, length in spans:
@@ -213,7 +213,7 @@ def unpack(arrays: Mapping[str, NDArray[np.generic]]) -> Encoder:
     """Return the encoder that is kept in a weights file, its int8 matrices as float32 again.
 
     A matrix is its int8 numbers, times a scale per number in, times a scale per number out; the
-    word table stays int8. The factors that `Layer` asks for are already in the scales.
+    word table stays int8. The factors that `EncoderLayer` asks for are already in the scales.
     """
     floats = {name: part.astype(np.float32) for name, part in arrays.items() if name != "words"}
     for name in MATRICES:
@@ -229,11 +229,11 @@ def unpack(arrays: Mapping[str, NDArray[np.generic]]) -> Encoder:
     )
 
 
-def _layer(floats: Mapping[str, Vectors], at: int) -> Layer:
+def _layer(floats: Mapping[str, Vectors], at: int) -> EncoderLayer:
     heads, mixed, wide, narrow = (
         Dense(floats[name][at], floats[f"{name}.bias"][at]) for name in MATRICES
     )
-    return Layer(
+    return EncoderLayer(
         heads=heads,
         mixed=mixed,
         mixed_norm=Norm(*floats["mixed.norm"][at]),

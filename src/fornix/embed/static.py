@@ -22,7 +22,7 @@ WEIGHTS = "static.npz"
 
 
 @dataclass(frozen=True)
-class Table:
+class WordPieceTable:
     """A row per word piece: the piece alone through MiniLM, made shorter the more common it is.
 
     Row 0 stands for unknown pieces and is zero; row 1 is the first piece that is text.
@@ -45,7 +45,7 @@ class Static:
 
     def __init__(self) -> None:
         self._lock = FreshLock()
-        self._read: Table | None = None
+        self._read: WordPieceTable | None = None
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return a unit row per text, shape (texts, 256), from all of its words.
@@ -84,11 +84,11 @@ class Static:
                 sums[at] = rows[start:end].sum(axis=0)
         return words, unit(sums)
 
-    def _table(self) -> Table:
+    def _table(self) -> WordPieceTable:
         with self._lock:
             if self._read is None:
                 arrays = read_arrays(WEIGHTS)
-                self._read = Table(
+                self._read = WordPieceTable(
                     rows=arrays["rows"].astype(np.int8, copy=False),
                     scales=arrays["scales"].astype(np.float32, copy=False),
                 )

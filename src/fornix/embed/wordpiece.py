@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 
-from fornix.embed.characters import DROPPED, IDEOGRAPHS, PUNCTUATION, Table
+from fornix.embed.characters import DROPPED, IDEOGRAPHS, PUNCTUATION, CharacterTable
 from fornix.embed.weights import read_lines
 
 UNKNOWN = 100
@@ -109,8 +109,8 @@ class _Characters(dict[int, str]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._dropped, self._punctuation = Table(DROPPED), Table(PUNCTUATION)
-        self._ideographs = Table(IDEOGRAPHS)
+        self._dropped, self._punctuation = CharacterTable(DROPPED), CharacterTable(PUNCTUATION)
+        self._ideographs = CharacterTable(IDEOGRAPHS)
 
     def __missing__(self, code: int) -> str:
         if len(self) >= CACHED_CHARACTERS:

@@ -198,7 +198,7 @@ def silent(event: Event) -> bool:
 Listener: TypeAlias = Callable[[MemoryEvent], object]
 
 
-class Listeners:
+class EventListeners:
     """Who is told of memory events in this process, once they are committed.
 
     Attributes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from fornix.errors import FornixError, ModelAnswerInvalid, ModelFailed
-from fornix.llm.chat import ChatModel, Message, Messages, checked_messages
+from fornix.llm.chat import ChatModel, Messages, ModelMessage, checked_messages
 
 LONGEST_ANSWER = 1_000_000
 """Characters; a longer answer is not read."""
@@ -59,7 +59,7 @@ def ask_json(
         ModelFailed: The model could not be asked.
     """
     asked = checked_messages(messages, images=chat.takes_images)
-    said: Sequence[Message] = asked
+    said: Sequence[ModelMessage] = asked
     for attempt in range(1, asking.attempts + 1):
         try:
             return check(read_json(_asked(chat, said, json_schema, asking)))
@@ -72,7 +72,7 @@ def ask_json(
                 f"Your answer could not be used: {problem}. Answer again, with nothing but JSON "
                 "as described above."
             )
-            said = [*asked, Message(role="user", content=again)]
+            said = [*asked, ModelMessage(role="user", content=again)]
     raise AssertionError("a model is asked at least once")
 
 

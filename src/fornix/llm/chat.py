@@ -29,7 +29,7 @@ MOST_TEMPERATURE = 2.0
 """The highest temperature that a request may ask for."""
 
 
-class Message(TypedDict):
+class ModelMessage(TypedDict):
     """A message to a model, or of one; `urls` say where what it is about can be found."""
 
     role: str
@@ -105,7 +105,7 @@ class Meter:
 class ChatRequest:
     """What a model is asked, checked; the fields are the arguments of `ChatModel.complete`."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[ModelMessage, ...]
     json_schema: Mapping[str, object] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
@@ -235,7 +235,7 @@ def checked_request(
 
 def checked_messages(
     messages: object, *, what: str = "messages", images: bool = False
-) -> tuple[Message, ...]:
+) -> tuple[ModelMessage, ...]:
     """Return a copy of *messages*, if they are some.
 
     Args:
@@ -256,13 +256,13 @@ def checked_messages(
     return tuple(_message(m, f"{what}[{at}]", images=images) for at, m in enumerate(listed))
 
 
-def _message(message: object, where: str, *, images: bool) -> Message:
+def _message(message: object, where: str, *, images: bool) -> ModelMessage:
     if isinstance(message, ToChat):
         message = message.to_chat()
     if not isinstance(message, Mapping):
         raise InvalidInput(f"{where} must be a dict, not {type(message).__name__}")
     given = cast("Mapping[object, object]", message)
-    if unknown := [key for key in given if key not in Message.__annotations__]:
+    if unknown := [key for key in given if key not in ModelMessage.__annotations__]:
         raise InvalidInput(f"{where} has {unknown[0]!r}; it can have role, content, name and urls")
     role = given.get("role")
     if not isinstance(role, str) or role not in ROLES:
@@ -271,7 +271,7 @@ def _message(message: object, where: str, *, images: bool) -> Message:
     what = f"the urls of {where}"
     urls = [_text(url, what) for url in checked_urls(given.get("urls"), what)]
     shown = [url for url in urls if images and role == "user" and is_image(url)]
-    checked = Message(
+    checked = ModelMessage(
         role=role, content=with_urls(content, [url for url in urls if url not in shown])
     )
     if "name" in given:
@@ -281,7 +281,7 @@ def _message(message: object, where: str, *, images: bool) -> Message:
     return checked
 
 
-def for_servers(messages: Sequence[Message]) -> list[Message]:
+def for_servers(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Return messages with such names as servers of the OpenAI protocol take.
 
     They refuse a request for one name that does not fit `NAME`. What does not fit becomes "_",
@@ -302,7 +302,7 @@ def _fitting(name: str) -> str:
     return fit if NAME.fullmatch(fit) and (is_told or fit == name) else ""
 
 
-def _named(message: Message, taken: Mapping[str, str]) -> Message:
+def _named(message: ModelMessage, taken: Mapping[str, str]) -> ModelMessage:
     name = message.get("name", "")
     if fit := taken.get(name):
         return {**message, "name": fit}

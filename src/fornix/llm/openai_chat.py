@@ -25,9 +25,9 @@ from fornix.llm import reply
 from fornix.llm.chat import (
     ChatModel,
     ChatRequest,
-    Message,
     Messages,
     Meter,
+    ModelMessage,
     Usage,
     checked_request,
     for_servers,
@@ -442,7 +442,7 @@ class _Client(Protocol):
     def close(self) -> None: ...
 
 
-def _sent(message: Message) -> dict[str, object]:
+def _sent(message: ModelMessage) -> dict[str, object]:
     """Return a message as the protocol has it: with images, its content is a list of parts."""
     sent: dict[str, object] = {**message}
     if "urls" in message:

@@ -48,7 +48,7 @@ _HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ServerReply:
     """What a server answered.
 
     Attributes:
@@ -68,7 +68,7 @@ def unusable(model: str, problem: str) -> ModelAnswerInvalid:
     return ModelAnswerInvalid(model, f"its answer {problem}")
 
 
-def read_body(model: str, body: bytes, kind: str) -> Reply:
+def read_body(model: str, body: bytes, kind: str) -> ServerReply:
     """Return the answer that a body holds; *kind* is its content type.
 
     Raises:
@@ -81,7 +81,7 @@ def read_body(model: str, body: bytes, kind: str) -> Reply:
     choice = _mapping(cast("list[object]", choices)[0])
     message = _mapping(choice.get("message"))
     text = message.get("content")
-    return Reply(
+    return ServerReply(
         text=text if isinstance(text, str) else None,
         finish=str(choice.get("finish_reason")),
         refused=bool(message.get("refusal")),
@@ -89,7 +89,7 @@ def read_body(model: str, body: bytes, kind: str) -> Reply:
     )
 
 
-def text_of(model: str, found: Reply, *, asked_json: bool) -> str:
+def text_of(model: str, found: ServerReply, *, asked_json: bool) -> str:
     """Return the text of an answer.
 
     Raises:
@@ -171,7 +171,7 @@ class Streamed:
                 raise unusable(self._model, f"is {_named(self._kind)}, not a stream")
             raise ModelUnavailable(self._model, "its answer was cut off in the middle")
         text = "said" if self._said else None
-        whole = Reply(text, self._finish, refused=self._refused, usage=Usage())
+        whole = ServerReply(text, self._finish, refused=self._refused, usage=Usage())
         text_of(self._model, whole, asked_json=False)
 
 

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from fornix.errors import InvalidInput, ScriptEnded
-from fornix.llm.chat import ChatModel, ChatRequest, Message, Messages, Meter, Usage, checked_request
+from fornix.llm.chat import (
+    ChatModel,
+    ChatRequest,
+    Messages,
+    Meter,
+    ModelMessage,
+    Usage,
+    checked_request,
+)
 from fornix.values.forks import FreshLock
 
 Answer: TypeAlias = str | BaseException
@@ -27,7 +35,7 @@ class ScriptedChat(ChatModel):
 
     def __init__(
         self,
-        answers: Sequence[Answer] | Callable[[tuple[Message, ...]], Answer],
+        answers: Sequence[Answer] | Callable[[tuple[ModelMessage, ...]], Answer],
         *,
         name: str = "scripted",
         takes_images: bool = False,

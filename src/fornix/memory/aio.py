@@ -20,7 +20,14 @@ from fornix.compaction import Compacted
 from fornix.embed import Embedder
 from fornix.errors import Unusable
 from fornix.events.memory_events import MemoryEvent
-from fornix.memory.async_calls import Async, AsyncConversation, Lane, Loop, OneByOne, awaited
+from fornix.memory.async_calls import (
+    Async,
+    AsyncConversation,
+    CallExecutor,
+    CallLane,
+    OneByOne,
+    awaited,
+)
 from fornix.memory.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
 from fornix.memory.memory import Memory
 from fornix.memory.prompt import Prompts
@@ -65,7 +72,7 @@ def _opened(
 class AsyncMemoryObject:
     """A `MemoryObject` whose calls are awaited; objects it gives are of its kind."""
 
-    def __init__(self, loop: Lane, sync: MemoryObject) -> None:
+    def __init__(self, loop: CallLane, sync: MemoryObject) -> None:
         self.loop, self.sync = loop, sync
 
     is_exist = awaited(MemoryObject.is_exist)
@@ -153,7 +160,7 @@ class AsyncMemoryObject:
 class AsyncQuarantine:
     """A `Quarantine` whose calls are awaited."""
 
-    def __init__(self, loop: Lane, sync: Quarantine) -> None:
+    def __init__(self, loop: CallLane, sync: Quarantine) -> None:
         self.loop, self.sync = loop, sync
 
     list = awaited(Quarantine.list)
@@ -166,7 +173,7 @@ class AsyncQuarantine:
 class AsyncMemorySet:
     """A `MemorySet` whose calls are awaited."""
 
-    def __init__(self, loop: Lane, sync: MemorySet) -> None:
+    def __init__(self, loop: CallLane, sync: MemorySet) -> None:
         self.loop, self.sync = loop, sync
 
     add = awaited(MemorySet.add)
@@ -209,7 +216,7 @@ class AsyncMemorySet:
 class AsyncKnowledge:
     """A `KnowledgeMemory` whose calls are awaited."""
 
-    def __init__(self, loop: Lane, sync: KnowledgeMemory) -> None:
+    def __init__(self, loop: CallLane, sync: KnowledgeMemory) -> None:
         self.loop, self.sync = loop, sync
 
     search = awaited(KnowledgeMemory.search)
@@ -230,7 +237,7 @@ class AsyncKnowledge:
 class _AsyncSets:
     """The sets of a key, or of a batch."""
 
-    def __init__(self, loop: Lane, sync: KeyMemory | KeyBatch) -> None:
+    def __init__(self, loop: CallLane, sync: KeyMemory | KeyBatch) -> None:
         self.loop, self.sync = loop, sync
 
     context = awaited(Prompts.context)
@@ -319,7 +326,7 @@ class AsyncBatch(_AsyncSets):
 
     sync: KeyBatch
 
-    def __init__(self, loop: Lane, make: Callable[[], KeyBatch]) -> None:
+    def __init__(self, loop: CallLane, make: Callable[[], KeyBatch]) -> None:
         self.loop, self._make = loop, make
 
     async def __aenter__(self) -> Self:
@@ -345,13 +352,13 @@ class AsyncBatch(_AsyncSets):
 class AsyncMemory:
     """A `Memory` whose calls are awaited; opened and used in one event loop."""
 
-    def __init__(self, loop: Loop, sync: Memory) -> None:
+    def __init__(self, loop: CallExecutor, sync: Memory) -> None:
         self.loop, self.sync = loop, sync
 
     @classmethod
     async def open(cls, *args: object, **kwargs: object) -> Self:
         """Open a memory; takes what `Memory.open` takes."""
-        loop = Loop()
+        loop = CallExecutor()
         opening = partial(Memory.open, *args, **kwargs)  # pyright: ignore[reportArgumentType] - checked by Memory.open
         try:
             return cls(loop, await loop.run(opening))

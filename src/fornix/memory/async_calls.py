@@ -20,7 +20,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-class Loop:
+class CallExecutor:
     """Runs calls in threads, for the event loop it was made in, and for no other."""
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class Loop:
         self._threads.shutdown(wait=False)
 
 
-class Lane(Protocol):
-    """What calls go through: the `Loop`, or the lane of one batch."""
+class CallLane(Protocol):
+    """What calls go through: the `CallExecutor`, or the lane of one batch."""
 
     async def run(self, call: Callable[[], R]) -> R:
         """Return what *call* returns, in a thread."""
@@ -59,7 +59,7 @@ class Lane(Protocol):
 class OneByOne:
     """The calls of one batch: never two at a time, whatever tasks they come from."""
 
-    def __init__(self, loop: Lane) -> None:
+    def __init__(self, loop: CallLane) -> None:
         self._loop, self._turn = loop, asyncio.Lock()
 
     async def run(self, call: Callable[[], R]) -> R:
@@ -72,7 +72,7 @@ class Async(Protocol):
     """What has a sync object behind it."""
 
     @property
-    def loop(self) -> Lane:
+    def loop(self) -> CallLane:
         """What calls go through."""
         ...
 
@@ -97,7 +97,7 @@ def awaited(
 class AsyncConversation:
     """A `ConversationMemory` whose calls are awaited."""
 
-    def __init__(self, loop: Lane, sync: ConversationMemory) -> None:
+    def __init__(self, loop: CallLane, sync: ConversationMemory) -> None:
         self.loop, self.sync = loop, sync
 
     add = awaited(ConversationMemory.add)

@@ -41,7 +41,7 @@ class Inside(NamedTuple):
     scope: Scope
 
 
-class Sets:
+class OwnerSets:
     """Named sets of one owner, and the calls that go to its set "default"."""
 
     _make: type[MemorySet] = MemorySet
@@ -93,7 +93,7 @@ class Sets:
         return self._writer.search(asked, query, options)
 
 
-class KeySets(Sets):
+class KeySets(OwnerSets):
     """The long-term memory of one key."""
 
     def set(  # noqa: PLR0913 - what a set may be opened with, all but its name by name
@@ -204,7 +204,7 @@ class KeySets(Sets):
         return self
 
 
-class KnowledgeMemory(Sets):
+class KnowledgeMemory(OwnerSets):
     """Sets that belong to no key: whoever names this knowledge on the store shares them."""
 
     _make = KnowledgeSet

@@ -26,7 +26,7 @@ from fornix.store.as_of import AsOf
 from fornix.values.storable import checked_name, counted, microseconds, moment
 
 
-class Keeping:
+class Maintenance:
     """The part of a memory that looks after its past."""
 
     _engine: Engine

@@ -19,7 +19,7 @@ from fornix.errors.shown import shown
 from fornix.events.memory_events import MemoryEvent
 from fornix.llm import ChatModel
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
-from fornix.memory.maintenance import Keeping, dimensions_of, sweep
+from fornix.memory.maintenance import Maintenance, dimensions_of, sweep
 from fornix.memory.opening import (
     check_settings,
     clock_for,
@@ -33,14 +33,14 @@ from fornix.memory.reindexing import alone, embedder_notes, reindex
 from fornix.search.embedding_worker import EmbeddingWorker
 from fornix.search.index import Index
 from fornix.search.near_duplicates import Alike
-from fornix.search.query import Recall
+from fornix.search.query import Searcher
 from fornix.search.signals import Signals
 from fornix.sets.admission import Rule, plans
 from fornix.sets.writer import Engine, Where
 from fornix.state import Spelling, Ttl
 from fornix.store import Lease, Limits, Scope, Store, StoreStats
 from fornix.store.as_of import AsOf, ValidAt
-from fornix.store.records import Recorder
+from fornix.store.records import RecordMaker
 from fornix.store.sqlite import SqliteStore
 from fornix.store.sqlite.connection import SCHEMA as STORE_SCHEMA
 from fornix.text import ExtractiveSummariser
@@ -81,7 +81,7 @@ class MemoryStats:
     failure: str | None
 
 
-class Memory(Keeping):
+class Memory(Maintenance):
     """A store, opened for one space: the way to the memory of its keys, and to knowledge.
 
     Safe to share among threads; several processes may open one file. Not usable after a fork: the
@@ -157,8 +157,8 @@ class Memory(Keeping):
                 salt=store.salt(),
                 budget_bytes=cache_bytes,
             )
-            recall = Recall(store, index, chosen, worker, now, expects)
-            recorder = Recorder(chosen)
+            recall = Searcher(store, index, chosen, worker, now, expects)
+            recorder = RecordMaker(chosen)
             shop = Workshop(recorder, ExtractiveSummariser, summariser_of(model))
             compactions = Compactions(Site(store, shop, now, new_id, expects, wait_s))
             alike = Alike(store, index, dimensions=chosen.dimensions)

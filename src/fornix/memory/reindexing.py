@@ -16,7 +16,7 @@ from pathlib import Path
 from fornix.embed import Embedder, embed_windows, quantise_each
 from fornix.errors import Conflict, StoreBusy
 from fornix.search.embedding_worker import note_of
-from fornix.store import Pending, Scope, Store
+from fornix.store import PendingVectors, Scope, Store
 from fornix.store.records import meaning_text
 
 BATCH = 64
@@ -121,7 +121,7 @@ def _scopes(store: Store, space: str, knowledge: str) -> Iterator[Scope]:
         after = page[-1]
 
 
-def _embedded(embedder: Embedder, found: list[Pending]) -> list[tuple[int, int, bytes]]:
+def _embedded(embedder: Embedder, found: list[PendingVectors]) -> list[tuple[int, int, bytes]]:
     if not embedder.dimensions:
         return [(waiting.set_number, waiting.row, b"") for waiting in found]
     texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]

@@ -67,7 +67,7 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class BoundAction:
     """An action of an agent, ready to be called as ``call(event, ctx)``.
 
     Attributes:
@@ -216,7 +216,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DispatchTable:
     """An agent, looked through once: which event sets off what.
 
     Attributes:
@@ -227,22 +227,22 @@ class Plan:
 
     agent: Agent
     name: str
-    actions: dict[str, Action]
-    by_event: dict[type[Event], tuple[Action, ...]]
+    actions: dict[str, BoundAction]
+    by_event: dict[type[Event], tuple[BoundAction, ...]]
     types: dict[str, type[Event]]
     always: dict[type[Event], tuple[str, ...]]
     told: Mapping[type[MemoryEvent], Detail]
     kept: frozenset[type[MemoryEvent]]
 
     @classmethod
-    def of(cls, agent: Agent | type[Agent], *, name: str | None = None) -> Plan:
+    def of(cls, agent: Agent | type[Agent], *, name: str | None = None) -> DispatchTable:
         """Return the plan of an agent, or of a class of agents that needs no arguments.
 
         Raises:
             InvalidInput: It has no action, two of one name, or two events of one name.
         """
         made = _made(agent)
-        actions: dict[str, Action] = {}
+        actions: dict[str, BoundAction] = {}
         for found in _actions(made):
             if found.name in actions:
                 raise InvalidInput(f"agent {_title(made)} has two actions named {found.name!r}")
@@ -297,7 +297,7 @@ class Plan:
         return tuple(a.name for a in found if a.when is None or _is_met(a, a.when, event))
 
 
-def _is_met(found: Action, when: Condition, event: Event) -> bool:
+def _is_met(found: BoundAction, when: Condition, event: Event) -> bool:
     try:
         return bool(when(event))
     except Exception as error:
@@ -345,7 +345,7 @@ def _title(agent: Agent) -> str:
     return str(_name(agent))
 
 
-def _actions(agent: Agent) -> Iterable[Action]:
+def _actions(agent: Agent) -> Iterable[BoundAction]:
     """Yield the actions of an agent: of its bases first, each class in the order of definition."""
     defined: dict[str, object] = {}
     for kind in reversed(type(agent).__mro__):
@@ -381,7 +381,7 @@ def _check_takes(function: Callable[..., Any], *names: str, what: str) -> None:
         return  # of a function in C, which does not say
 
 
-def _action(agent: Agent, name: str, call: Callable[..., Any], inner: object) -> Action:
+def _action(agent: Agent, name: str, call: Callable[..., Any], inner: object) -> BoundAction:
     marked: Marked = getattr(inner, _MARK)
     _check_takes(call, "event", "ctx", what=f"action {name!r} of agent {_title(agent)}")
     if marked.when is not None:
@@ -391,7 +391,7 @@ def _action(agent: Agent, name: str, call: Callable[..., Any], inner: object) ->
         raise InvalidInput(f"action {name!r} must not yield; send events with ctx.send_event(…)")
     on_error = marked.on_error or agent.on_error
     retry = marked.retry or agent.retry
-    return Action(
+    return BoundAction(
         name=name,
         events=marked.events,
         call=call,

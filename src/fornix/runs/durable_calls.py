@@ -21,7 +21,7 @@ from fornix.errors import (
     Unusable,
 )
 from fornix.runs.agent import OnMismatch
-from fornix.store import Call
+from fornix.store import DurableCall
 from fornix.values import wire
 from fornix.values.retries import ONCE, Retry
 from fornix.values.storable import Value, checked, checked_name
@@ -227,10 +227,10 @@ RECONCILED = 0
 _INSIDE: ContextVar[str | None] = ContextVar("fornix_durable_call", default=None)
 
 
-class Recorder(Protocol):
+class CallRecorder(Protocol):
     """Where the calls of a task are written down, and where its waits can be cut short."""
 
-    def record(self, call: Call) -> None:
+    def record(self, call: DurableCall) -> None:
         """Keep a call; durable when this returns."""
         ...
 
@@ -272,10 +272,10 @@ class Calls:
     ordinal: int
     action: str
     salt: bytes
-    recorder: Recorder
+    recorder: CallRecorder
     on_mismatch: OnMismatch = "fail"
     is_async: bool = False
-    recorded: dict[int, Call] = field(default_factory=dict[int, Call])
+    recorded: dict[int, DurableCall] = field(default_factory=dict[int, DurableCall])
     retried: bool = False
     made: int = 0
 
@@ -288,7 +288,7 @@ class Calls:
         name = call_name(function, options)
         digest = arguments_digest(name, args, kwargs, self.salt)
         position, self.made = self.made, self.made + 1
-        fresh = Call(self.run, self.ordinal, position, name, digest, "pending")
+        fresh = DurableCall(self.run, self.ordinal, position, name, digest, "pending")
         known = self.recorded.get(position)
         if known is None:
             return Slot(self, fresh, None)
@@ -306,7 +306,7 @@ class Calls:
             return Slot(self, fresh, again if known.attempts == RECONCILED else None)
         return Slot(self, fresh, known)
 
-    def _begun_anew(self, fresh: Call) -> Call:
+    def _begun_anew(self, fresh: DurableCall) -> DurableCall:
         """Forget the calls from a position on; return the one that is now under way there.
 
         In a commit of its own: calls past it may be under way at the same time.
@@ -321,8 +321,8 @@ class Slot:
     """One call: where it stands, and what is recorded of it."""
 
     calls: Calls
-    call: Call
-    known: Call | None
+    call: DurableCall
+    known: DurableCall | None
 
     @property
     def complete(self) -> bool:
@@ -360,7 +360,7 @@ class Slot:
         outcome = raised(error)
         self._record(replace(self.call, status="raised", outcome=outcome, attempts=tried))
 
-    def _record(self, call: Call) -> None:
+    def _record(self, call: DurableCall) -> None:
         self.calls.recorder.record(call)
 
 

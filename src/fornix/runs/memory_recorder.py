@@ -21,7 +21,7 @@ from fornix.events.memory_events import (
     Written,
 )
 from fornix.state import Mark, MemoryKind, MemoryObject, Overlay
-from fornix.state.paths import Place
+from fornix.state.paths import ParsedPath
 from fornix.state.tree_values import Branch, Expiry
 from fornix.store import Clear, Create, Delete, Put, Scope, SetRef, StoredItem, TreeDelta
 from fornix.store.items import Hits
@@ -226,20 +226,20 @@ class NotedTree(Overlay):
 
     # --- reads ---
 
-    def read(self, place: Place) -> Value | Mark:
+    def read(self, place: ParsedPath) -> Value | Mark:
         """See `Overlay.read`."""
         found = super().read(place)
         self._see(place.path, found)
         return found
 
-    def fields(self, place: Place) -> list[tuple[str, Value | Mark]]:
+    def fields(self, place: ParsedPath) -> list[tuple[str, Value | Mark]]:
         """See `Overlay.fields`."""
         found = super().fields(place)
         for name, value in found:
             self._see((*place.path, name), value)
         return found
 
-    def branch(self, place: Place) -> Branch:
+    def branch(self, place: ParsedPath) -> Branch:
         """See `Overlay.branch`."""
         found = super().branch(place)
         if self._reading:
@@ -259,28 +259,28 @@ class NotedTree(Overlay):
 
     # --- writes ---
 
-    def assign(self, place: Place, value: object, expiry: Expiry = None) -> None:
+    def assign(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """See `Overlay.assign`."""
         super().assign(place, value, expiry)
         self.first.setdefault(place.path, len(self.first))
 
-    def create(self, place: Place, expiry: Expiry = None, *, overwrite: bool = False) -> None:
+    def create(self, place: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False) -> None:
         """See `Overlay.create`."""
         super().create(place, expiry, overwrite=overwrite)
         self.first.setdefault(place.path, len(self.first))
 
-    def append(self, place: Place, value: object, expiry: Expiry = None) -> None:
+    def append(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """See `Overlay.append`."""
         super().append(place, value, expiry)
         self.first.setdefault(place.path, len(self.first))
 
-    def increment(self, place: Place, by: float, expiry: Expiry = None) -> int | float:
+    def increment(self, place: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
         """See `Overlay.increment`."""
         total = super().increment(place, by, expiry)
         self.first.setdefault(place.path, len(self.first))
         return total
 
-    def graft(self, place: Place, branch: Branch, expiry: Expiry = None) -> None:
+    def graft(self, place: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
         """See `Overlay.graft`."""
         super().graft(place, branch, expiry)
         self.first.setdefault(place.path, len(self.first))

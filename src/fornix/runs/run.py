@@ -19,14 +19,24 @@ from typing import cast
 from fornix.errors import AgentChanged, RunTooLong, StaleRun
 from fornix.events.events import Event, OutputEvent, plain, restored, written
 from fornix.events.memory_events import MemoryEvent, RunBeginEvent, silent
-from fornix.runs.agent import Action, Plan
+from fornix.runs.agent import BoundAction, DispatchTable
 from fornix.runs.durable_calls import Calls, message_of
 from fornix.runs.memory_recorder import Notes, snapshot
-from fornix.runs.task import Done, Place, RunnerContext, Task
+from fornix.runs.task import Done, RunnerContext, Task, TaskEnvironment
 from fornix.sets.writer import Engine
 from fornix.state import MemoryKind, Places, Ttl, committed_tree
 from fornix.state.leased_tree import HeldTree
-from fornix.store import Batch, Begin, Call, Commit, Progress, Run, RunStatus, Step, Turn
+from fornix.store import (
+    Batch,
+    Begin,
+    Commit,
+    DurableCall,
+    Progress,
+    Run,
+    RunStatus,
+    StatusChange,
+    Step,
+)
 from fornix.values import wire
 from fornix.values.retries import ONCE
 from fornix.values.storable import Value
@@ -54,7 +64,7 @@ class Shop:
     """What all runs of one runner have in common."""
 
     engine: Engine
-    plan: Plan
+    plan: DispatchTable
     space: str
     knowledge: str
     ttl: Ttl | None
@@ -86,7 +96,7 @@ class Due:
     ordinal: int
     action: str
     event: Event
-    found: Action | None = None
+    found: BoundAction | None = None
 
 
 class LiveRun:
@@ -119,12 +129,12 @@ class LiveRun:
         self._tree = tree
         self._now = row.now if row.now is not None else shop.engine.clock()
         # fmt: off
-        self._place = Place(
+        self._place = TaskEnvironment(
             shop.engine, row.scope, tree, shop.knowledge, shop.plan.name, row.scope.key or "",
             row.id, row.number, self._now, shop.sensory_paths, shop.paths, shop.ttl,
         )
         # fmt: on
-        self._recorded: list[Call] | None = None
+        self._recorded: list[DurableCall] | None = None
         self._task: Task | None = None
         self._parked_at = None if row.error is None else parked_at(row.error)
 
@@ -192,7 +202,7 @@ class LiveRun:
         return self._due[0].action if self._due and self.prepared else ""
 
     @property
-    def action(self) -> Action:
+    def action(self) -> BoundAction:
         """The action of the next task.
 
         Raises:
@@ -207,9 +217,9 @@ class LiveRun:
             due.found = self._action_named(due.action)
         return due.found
 
-    def _action_named(self, name: str) -> Action:
+    def _action_named(self, name: str) -> BoundAction:
         if name == RUN_BEGIN:
-            return Action(RUN_BEGIN, (), self._tell_begin, None, "fail", ONCE, is_async=False)
+            return BoundAction(RUN_BEGIN, (), self._tell_begin, None, "fail", ONCE, is_async=False)
         found = self.shop.plan.actions.get(name)
         if found is None:
             raise AgentChanged(
@@ -240,7 +250,7 @@ class LiveRun:
         event = due.event if due.event.shared() else due.event.copied()
         return task, event, RunnerContext(task)
 
-    def _calls_for(self, ordinal: int, action: Action, stopping: threading.Event) -> Calls:
+    def _calls_for(self, ordinal: int, action: BoundAction, stopping: threading.Event) -> Calls:
         """Return the durable calls of a task, which most tasks never ask for."""
         return Calls(
             self.row.id,
@@ -267,13 +277,13 @@ class LiveRun:
         assert self._task is not None  # noqa: S101 - it is at work
         self._task.pass_on(event)  # the input, under the id that it came with
 
-    def _calls_of(self, ordinal: int) -> list[Call]:
+    def _calls_of(self, ordinal: int) -> list[DurableCall]:
         """Return what is recorded of a task; asked of the store once it may be anything."""
         if self._recorded is not None:
             return self._recorded
         return self.shop.engine.store.calls(self.row.id, ordinal)
 
-    def called(self, call: Call) -> Batch:
+    def called(self, call: DurableCall) -> Batch:
         """Return the batch that keeps a durable call of the task."""
         self._recorded = None
         return self._batch(replace(call, begin=self._begin), release=False)
@@ -343,7 +353,7 @@ class LiveRun:
         """Return the batch that parks the run, or ends one without tasks; it gives the lease up."""
         ordinal = self._due[0].ordinal if self._due else 0
         text = None if error is None else told(error, self.next_action, ordinal)
-        turn = Turn(self.row.id, "waiting", status, error=text, begin=self._begin)
+        turn = StatusChange(self.row.id, "waiting", status, error=text, begin=self._begin)
         return self._batch(turn, release=True)
 
     def _batch(self, progress: Progress, did: Done | None = None, *, release: bool) -> Batch:
@@ -413,7 +423,7 @@ class RunRecorder:
     def __init__(self, run: LiveRun, stopping: threading.Event) -> None:
         self._run, self._stopping = run, stopping
 
-    def record(self, call: Call) -> None:
+    def record(self, call: DurableCall) -> None:
         """Keep a call; durable when this returns."""
         run = self._run
         try:

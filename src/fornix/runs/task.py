@@ -16,18 +16,18 @@ from fornix.errors import InvalidInput, Unusable
 from fornix.events.events import Event
 from fornix.memory.keys import KeySets, KnowledgeMemory
 from fornix.memory.prompt import Prompts, Sources
-from fornix.runs.agent import Action
+from fornix.runs.agent import BoundAction
 from fornix.runs.durable_calls import Calls, Durable, check_outside
 from fornix.runs.memory_recorder import NotedTree, Notes
 from fornix.search.query import SearchOptions
 from fornix.sets import clearing
 from fornix.sets.batch import Draft
-from fornix.sets.writer import Call, Change, Engine
+from fornix.sets.writer import Engine, PlannedWrite, WriteCall
 from fornix.state import MemoryObject, Overlay, Resolver, Ttl
-from fornix.state.overlay import Sealed
+from fornix.state.overlay import SealedOverlay
 from fornix.state.paths import Places
 from fornix.state.read_set import Watched, looks, looks_in_wire, owner_of
-from fornix.state.tree_values import Tree
+from fornix.state.tree_values import ExactTree
 from fornix.store import Retire, Scope, SetRef, StoredItem, TreeDelta, parts_of
 from fornix.store.as_of import Moment
 from fornix.store.items import Hits
@@ -133,7 +133,7 @@ class NotedDraft(RunDraft):
     notes: Notes
     _writing = _answering = False
 
-    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
         """See `Writer.write`."""
         done = len(self.items)
         self._writing = True  # what is read to do so is no read of the action's
@@ -167,7 +167,7 @@ class NotedDraft(RunDraft):
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class TaskEnvironment:
     """Where tasks of a run take place: what is the same for all of them.
 
     Attributes:
@@ -179,7 +179,7 @@ class Place:
 
     engine: Engine
     scope: Scope
-    short: Tree
+    short: ExactTree
     knowledge: str
     agent: str
     key: str
@@ -209,8 +209,8 @@ class Task:
 
     def __init__(
         self,
-        place: Place,
-        action: Action,
+        place: TaskEnvironment,
+        action: BoundAction,
         ordinal: int,
         *,
         calls: Callable[[], Calls],
@@ -255,7 +255,7 @@ class Task:
         return self._short
 
     def _overlay(
-        self, tree: Tree | None, paths: Places, ttl: Ttl | None, resolver: Resolver
+        self, tree: ExactTree | None, paths: Places, ttl: Ttl | None, resolver: Resolver
     ) -> Overlay:
         self.check_open()
         watched = Watched(tree)
@@ -321,7 +321,7 @@ class Task:
     def _end(self, reason: str) -> None:
         """Seal for good; what is no longer needed goes at once, not when its group is committed."""
         self._reason = reason
-        sealed = Sealed(reason)
+        sealed = SealedOverlay(reason)
         if self._short is not None:
             self._short.end(sealed)
         if self._sensory is not None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from fornix.embed import Embedder, Vectors, embed_windows, quantise_each
 from fornix.errors import EmbedderConflict, EmbedderFailed, FornixError, Unavailable, Unusable
-from fornix.store import Pending, Scope, Store
+from fornix.store import PendingVectors, Scope, Store
 from fornix.store.records import meaning_text
 from fornix.values.forks import HandleLock
 
@@ -85,7 +85,7 @@ class EmbeddingWorker:
                 self._fill(found, {*self._expects, *expects})
         return len(found)
 
-    def _mine(self, limit: int) -> tuple[list[Pending], set[tuple[str, str]]]:
+    def _mine(self, limit: int) -> tuple[list[PendingVectors], set[tuple[str, str]]]:
         """Return pending items of spaces that remember this embedder, and the notes that say so.
 
         Other spaces of the store may have others, whose items this one must leave alone.
@@ -102,7 +102,7 @@ class EmbeddingWorker:
                 return mine[:limit], {(note, name) for note in ours}
             wanted *= 4
 
-    def _fill(self, found: Sequence[Pending], expects: Collection[tuple[str, str]]) -> None:
+    def _fill(self, found: Sequence[PendingVectors], expects: Collection[tuple[str, str]]) -> None:
         texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
         windows = embed_windows(self._embedder, texts)
         vectors = quantise_each(windows)

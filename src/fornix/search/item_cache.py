@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fornix.store import Finder, Record, Scope, SetRef, StoredItem
+from fornix.store import Finder, ItemRecord, Scope, SetRef, StoredItem
 from fornix.store.items import Hits, Item
 from fornix.store.records import item_of
 from fornix.values import wire
@@ -120,7 +120,7 @@ def _kept(stored: StoredItem) -> _Kept:
     return _Kept(stored.first, dict(vars(item)), value, metadata)
 
 
-def _size(record: Record) -> int:
+def _size(record: ItemRecord) -> int:
     return len(record.value or "") + len(record.text or "") + len(record.metadata)
 
 

@@ -43,7 +43,7 @@ class Probe(NamedTuple):
     most: int
 
 
-class Crowd:
+class ItemsByTerm:
     """Items by the terms they hold."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class _Known:
     items: int
     base: int = 0
     past: int = 0
-    crowd: Crowd = field(default_factory=Crowd)
+    crowd: ItemsByTerm = field(default_factory=ItemsByTerm)
     lock: HandleLock = field(default_factory=HandleLock)
 
 
@@ -204,7 +204,7 @@ class Alike:
             known.base = known.past = self._index.read(
                 [known.number], dimensions=self._dimensions, work=_last_row
             )
-            known.crowd = Crowd()
+            known.crowd = ItemsByTerm()
         for feature in self._store.features(known.number, after=known.past):
             known.crowd.take(feature.id, feature.terms, feature.tokens)
             known.past = feature.row

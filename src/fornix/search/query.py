@@ -21,7 +21,7 @@ from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, SetIndex, quantised
 from fornix.search.item_cache import Shelf
 from fornix.search.ranking import Scored, rank
-from fornix.search.signals import MAX_PARSED, Question, Signals
+from fornix.search.signals import MAX_PARSED, QuestionSignals, Signals
 from fornix.store import Feature, Scope, SetInfo, SetRef, Store, StoredItem
 from fornix.store.as_of import EVER, Moment, check_set
 from fornix.store.damage import telling_damage
@@ -87,7 +87,7 @@ class Drafted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _SearchRequest:
     """What is searched, for what, and as of when.
 
     Attributes:
@@ -113,7 +113,7 @@ class _Asked:
         )
 
 
-class Recall:
+class Searcher:
     """Searches sets of one store."""
 
     def __init__(
@@ -128,7 +128,7 @@ class Recall:
         self._store, self._index, self._embedder = store, index, embedder
         self._worker, self._clock, self._expects = worker, clock, expects
         self._vectors: OrderedDict[str, Quantised] = OrderedDict()
-        self._questions: dict[tuple[str, tuple[str, ...]], Question] = {}
+        self._questions: dict[tuple[str, tuple[str, ...]], QuestionSignals] = {}
         self._shelf = Shelf(store)
         self._mutex = HandleLock()
         self._checked_seq = -1
@@ -164,7 +164,7 @@ class Recall:
             return Hits()
         instants = options.instants(self._clock() if now is None else now)
         if options.at is None:
-            asked = _Asked(infos, query, options, instants)
+            asked = _SearchRequest(infos, query, options, instants)
             return self._search_now(seq, sets, asked, drafted)
         for info in infos:
             check_set(self._store, info.ref, options.at)
@@ -180,8 +180,8 @@ class Recall:
             self._store.out_of_time(info.number, now=time, valid_at=valid_at, at=commit)
             for info in infos
         ]
-        asked = _Asked(infos, query, options, instants)
-        question = Question.of(query, speakers=_speakers(past))
+        asked = _SearchRequest(infos, query, options, instants)
+        question = QuestionSignals.of(query, speakers=_speakers(past))
         scored, pending = self._rank(past, asked, question, out)
         return self._hits(scored, {}, asked, partial=pending > 0, touch=False)
 
@@ -189,7 +189,7 @@ class Recall:
         self,
         seq: int | None,
         sets: Sequence[SetRef] | Scope,
-        asked: _Asked,
+        asked: _SearchRequest,
         drafted: Drafted | None,
     ) -> Hits:
         query = asked.query
@@ -223,7 +223,7 @@ class Recall:
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
         return self._hits(scored, items, asked, partial=pending > 0, touch=asked.options.touch)
 
-    def _hidden(self, asked: _Asked, drafted: Drafted | None) -> list[Collection[int]]:
+    def _hidden(self, asked: _SearchRequest, drafted: Drafted | None) -> list[Collection[int]]:
         """Return the rows of each set that are not to be found; cheap where there are none."""
         ended = frozenset[int]() if drafted is None else drafted.hidden
         now, valid_at = asked.instants
@@ -242,12 +242,12 @@ class Recall:
     ) -> R:
         return self._index.read(numbers, dimensions=self._embedder.dimensions, work=work, seq=seq)
 
-    def _question(self, query: str, speakers: tuple[str, ...]) -> Question:
+    def _question(self, query: str, speakers: tuple[str, ...]) -> QuestionSignals:
         """Return what *query* asks, from memory if it was asked lately."""
         name = query, speakers
         question = self._questions.get(name)
         if question is None:
-            question = Question.of(query, speakers=speakers)
+            question = QuestionSignals.of(query, speakers=speakers)
             with self._mutex:
                 while len(self._questions) >= REMEMBERED:
                     del self._questions[next(iter(self._questions))]
@@ -284,8 +284,8 @@ class Recall:
     def _rank(
         self,
         sets: Sequence[SetIndex],
-        asked: _Asked,
-        question: Question,
+        asked: _SearchRequest,
+        question: QuestionSignals,
         hidden: Sequence[Collection[int]],
     ) -> tuple[list[Scored], int]:
         options, signals = asked.options, _signals(asked.options, asked.infos)
@@ -305,7 +305,9 @@ class Recall:
         )
         return scored, sum(one.pending for one in sets) if self._embedder.dimensions else 0
 
-    def _read_times(self, sets: Sequence[SetIndex], asked: _Asked) -> list[NDArray[np.int64]]:
+    def _read_times(
+        self, sets: Sequence[SetIndex], asked: _SearchRequest
+    ) -> list[NDArray[np.int64]]:
         """Return when the items of each set were last read; 0: never, or only drafted yet."""
         times = [np.zeros(one.size, np.int64) for one in sets]
         for info, one, own in zip(asked.infos, sets, times, strict=False):
@@ -335,7 +337,7 @@ class Recall:
         self,
         scored: Sequence[Scored],
         drafted: Mapping[int, StoredItem],
-        asked: _Asked,
+        asked: _SearchRequest,
         *,
         partial: bool,
         touch: bool,

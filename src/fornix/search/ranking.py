@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from fornix.search.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest
 from fornix.search.index import Quantised, SetIndex
-from fornix.search.signals import Question, Signals
-from fornix.store.items import Parts
+from fornix.search.signals import QuestionSignals, Signals
+from fornix.store.items import ScoreParts
 from fornix.values.dates import closeness
 
 NEAR_SHARE = 0.004
@@ -70,7 +70,7 @@ class Scored(NamedTuple):
 
 def rank(  # noqa: PLR0913 - who asks what, where, when: nothing here belongs together
     sets: Sequence[SetIndex],
-    question: Question,
+    question: QuestionSignals,
     vector: Vector | None,
     *,
     limit: int,
@@ -121,7 +121,7 @@ class _Search:
     """One question, and where it is asked."""
 
     sets: Sequence[SetIndex]
-    question: Question
+    question: QuestionSignals
     vector: Vector | None
     limit: int
     signals: Signals
@@ -378,6 +378,6 @@ def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
     names = tuple(page.parts)
     found = zip(entries, docs.tolist(), rows, range(len(rows)), strict=True)
     return [
-        Scored(number, doc, row, name, -key / _UNIT, Parts(names, shares, place))
+        Scored(number, doc, row, name, -key / _UNIT, ScoreParts(names, shares, place))
         for (key, name, number, _), doc, row, place in found
     ]

@@ -98,7 +98,7 @@ class Signals:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuestionSignals:
     """What search reads from a question.
 
     Attributes:
@@ -122,7 +122,7 @@ class Question:
     when: bool = False
 
     @classmethod
-    def of(cls, text: str, *, speakers: Iterable[str] = ()) -> Question:
+    def of(cls, text: str, *, speakers: Iterable[str] = ()) -> QuestionSignals:
         """Return what *text* asks, in a scope where *speakers* speak; any text has an answer.
 
         Names are recognised in any language; dates in those of `dates`; "I" and "when" in English.
@@ -232,7 +232,7 @@ def _is_name(text: str, word: re.Match[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class _SpeakerNames:
     """Spellings of speakers by their first word: (words, whether the whole name, speaker)."""
 
     spelled: Mapping[str, Sequence[tuple[tuple[str, ...], bool, str]]]
@@ -250,7 +250,7 @@ class _Names:
 
 
 @lru_cache(maxsize=16)
-def _names(speakers: tuple[str, ...]) -> _Names:
+def _names(speakers: tuple[str, ...]) -> _SpeakerNames:
     spelled: dict[str, list[tuple[tuple[str, ...], bool, str]]] = {}
     unspaced: list[str] = []
     for speaker in dict.fromkeys(speakers):
@@ -263,7 +263,7 @@ def _names(speakers: tuple[str, ...]) -> _Names:
             if _can_name(spelling):
                 entry = (spelling, spelling == whole, speaker)
                 spelled.setdefault(spelling[0], []).append(entry)
-    return _Names(spelled, unspaced)
+    return _SpeakerNames(spelled, unspaced)
 
 
 def _can_name(spelling: tuple[str, ...]) -> bool:

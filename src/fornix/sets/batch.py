@@ -20,17 +20,17 @@ from fornix.errors import (
     StaleItem,
     Unusable,
 )
-from fornix.search.near_duplicates import Crowd, Probe
+from fornix.search.near_duplicates import ItemsByTerm, Probe
 from fornix.search.query import Drafted, SearchOptions
 from fornix.sets.admission.barrier import both, screened_again
-from fornix.sets.writer import Call, Change, Engine, Reads, Ruled
+from fornix.sets.writer import Engine, PlannedWrite, Reads, Ruled, WriteCall
 from fornix.store import (
     Add,
     Define,
     Definition,
     Feature,
     ItemChange,
-    Record,
+    ItemRecord,
     Replace,
     Retire,
     Revive,
@@ -87,13 +87,13 @@ class Draft(Reads):
         self.screens: dict[SetRef, Screened] = {}
         self._whole: set[SetRef] = set()
         self._looked: set[SetRef] = set()
-        self._crowds: dict[SetRef, Crowd] = {}
+        self._crowds: dict[SetRef, ItemsByTerm] = {}
 
     def now(self) -> int:
         """See `Writer.now`; a repetition goes by the time of the first one."""
         return super().now() if self.before is None else self.before.time
 
-    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
         """See `Writer.write`: kept until the batch commits."""
         self._check_open()
         if call.idempotency_key is not None:
@@ -178,8 +178,8 @@ class Draft(Reads):
         return first is not None
 
     def _built(
-        self, build: Callable[[Callable[[], str]], Change], new_id: Callable[[], str]
-    ) -> Change:
+        self, build: Callable[[Callable[[], str]], PlannedWrite], new_id: Callable[[], str]
+    ) -> PlannedWrite:
         change = build(new_id)
         if any(isinstance(item, (Undo, Revive)) for item in change.items):
             raise Unusable("inside a batch nothing is undone or brought back; do it by itself")
@@ -241,7 +241,7 @@ class Draft(Reads):
         return max(seen, default=0)
 
     def _stored(
-        self, ref: SetRef, record: Record, before: StoredItem | None, version: int
+        self, ref: SetRef, record: ItemRecord, before: StoredItem | None, version: int
     ) -> StoredItem:
         row, now = self._next, self._engine.clock()
         self._next += 1
@@ -389,7 +389,7 @@ class Draft(Reads):
             found = self._there(self._engine.alike.find_at(ref, probes, self.before.commit))
         crowd = self._crowds.get(ref)
         if crowd is None:
-            crowd = self._crowds[ref] = Crowd()
+            crowd = self._crowds[ref] = ItemsByTerm()
             for (of, item_id), stored in self._live.items():
                 if of == ref and stored is not None:
                     crowd.take(item_id, stored.record.terms, stored.record.tokens)

@@ -19,13 +19,13 @@ from fornix.store import (
     Commit,
     Erased,
     Erasure,
-    Kept,
     Run,
     RunStatus,
     Scope,
     SetRef,
     Store,
     StoredItem,
+    StoredReceipt,
 )
 from fornix.store.filters import Filter
 from fornix.store.records import facts_of
@@ -158,7 +158,7 @@ class Receipt:
         )
 
 
-def _facts(kept: Kept) -> tuple[Mapping[str, Value], Mapping[str, int]]:
+def _facts(kept: StoredReceipt) -> tuple[Mapping[str, Value], Mapping[str, int]]:
     return cast("Mapping[str, Value]", wire.decode(kept.asked)), kept.erased.counts
 
 
@@ -291,7 +291,7 @@ def _forget(
     if kept is not None:
         return receipt_of(engine.store, kept)
     waits = [one for one in engine.store.receipts(_owners(scope)) if one.scrubbed is None]
-    unkept = Kept(
+    unkept = StoredReceipt(
         erasure.receipt,
         "",
         erasure.asked,
@@ -359,7 +359,7 @@ def _is_small(store: Store) -> bool:
 # --- receipts ---------------------------------------------------------------------------------
 
 
-def receipt_of(store: Store, kept: Kept) -> Receipt:
+def receipt_of(store: Store, kept: StoredReceipt) -> Receipt:
     """Return a receipt as users see it."""
     erased = kept.erased
     return Receipt(
@@ -438,7 +438,7 @@ def scrub(engine: Engine, owners: Sequence[str]) -> list[Receipt]:
     return [receipt_of(store, kept) for one in waiting if (kept := store.receipt(one)) is not None]
 
 
-def _unfinished(store: Store, owners: Sequence[str]) -> Iterator[Kept]:
+def _unfinished(store: Store, owners: Sequence[str]) -> Iterator[StoredReceipt]:
     before: int | None = None
     while page := store.receipts(owners, before=before, limit=PAGE):
         yield from (kept for kept in page if kept.scrubbed is None)

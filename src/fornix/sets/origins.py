@@ -8,7 +8,7 @@ from typing import cast
 
 from fornix.errors import InvalidInput, NotFound
 from fornix.sets.writer import Writer
-from fornix.store import Add, ItemChange, Link, Record, Replace, SetRef
+from fornix.store import Add, ItemChange, ItemRecord, Link, Replace, SetRef
 from fornix.values.storable import checked_name
 
 
@@ -56,7 +56,7 @@ def linked(writer: Writer, ref: SetRef, changes: Sequence[ItemChange]) -> list[I
     return done
 
 
-def known_links(writer: Writer, ref: SetRef, record: Record) -> list[Link]:
+def known_links(writer: Writer, ref: SetRef, record: ItemRecord) -> list[Link]:
     """Return links to those sources of an item that are there; the others are left out."""
     return [
         Link(found[0], name)

@@ -11,7 +11,7 @@ from fornix.compaction.lineage import Ancestor, CompactionInfo, Lineage, Undone
 from fornix.errors import CompactionChanged, NotFound
 from fornix.sets.set_options import refuse_upkeep
 from fornix.sets.set_writes import SetWrites
-from fornix.sets.writer import Call, Change
+from fornix.sets.writer import PlannedWrite, WriteCall
 from fornix.store import Compaction, ItemChange, StoredItem, Undo
 from fornix.store.items import Item
 from fornix.store.records import item_of
@@ -90,12 +90,12 @@ class SetTidying(SetWrites):
             raise NotFound(f"set {self.name!r} of {self._owner} has no compaction {compaction}")
         changes: list[ItemChange] = [Undo(self._ref, compaction)]
 
-        def build(_new_id: Callable[[], str]) -> Change:
-            return Change(changes, None)
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
+            return PlannedWrite(changes, None)
 
         restored, removed = self._ids(done.retired), self._writer.rows(done.added)
         try:
-            self._writer.write(Call("undo", lambda: compaction), build)
+            self._writer.write(WriteCall("undo", lambda: compaction), build)
         except CompactionChanged as error:
             raise self._explained(error, done) from error
         known = set(restored)

@@ -26,13 +26,13 @@ from fornix.sets.forgetting import Receipt, Scrub, forget_items
 from fornix.sets.origins import check_sources, linked
 from fornix.sets.set_options import Execution, checked_ids, definition, fits, refuse_upkeep
 from fornix.sets.set_reads import SetReads
-from fornix.sets.writer import Call, Change, Ruled, Where
+from fornix.sets.writer import PlannedWrite, Ruled, Where, WriteCall
 from fornix.store import (
     Add,
     Define,
     Definition,
     ItemChange,
-    Record,
+    ItemRecord,
     Replace,
     Retire,
     Screened,
@@ -153,7 +153,7 @@ class SetWrites(SetReads):
 
         defined = True
 
-        def build(new_id: Callable[[], str]) -> Change:
+        def build(new_id: Callable[[], str]) -> PlannedWrite:
             nonlocal defined
             if self._define:  # others may have added to the set since it was opened
                 self._define = self._definition_to_make()
@@ -173,9 +173,9 @@ class SetWrites(SetReads):
             if checked:  # else it was here before, and whoever brings it back links it
                 changes = linked(self._writer, self._ref, changes)
             again = on_existing != "error"
-            return Change(changes, ids, self._define, retry=again, screened=passed)
+            return PlannedWrite(changes, ids, self._define, retry=again, screened=passed)
 
-        answer = self._writer.write(Call("add", arguments, idempotency_key), build)
+        answer = self._writer.write(WriteCall("add", arguments, idempotency_key), build)
         if defined:
             self._define = ()
         return added(answer)
@@ -190,7 +190,7 @@ class SetWrites(SetReads):
         on_existing: OnExisting,
         on_rejected: OnRejected,
         new_id: Callable[[], str],
-    ) -> Change | None:
+    ) -> PlannedWrite | None:
         """Return what the rules of the set make of a call that adds items; see `Adding`."""
         live: dict[str, StoredItem] = {}
         if on_existing != "error":
@@ -233,14 +233,14 @@ class SetWrites(SetReads):
         """What the rules of the set keep out of it until somebody decides."""
         return Quarantine(self._writer, self._ref.scope, self.name)
 
-    def _added(self, records: Sequence[Record], items: Sequence[Item]) -> list[ItemChange]:
+    def _added(self, records: Sequence[ItemRecord], items: Sequence[Item]) -> list[ItemChange]:
         """Return changes that add what has to be new."""
         return [
             Add(self._ref, record, fresh=item.id is None)
             for record, item in zip(records, items, strict=True)
         ]
 
-    def _merged(self, records: Sequence[Record], on_existing: OnExisting) -> list[ItemChange]:
+    def _merged(self, records: Sequence[ItemRecord], on_existing: OnExisting) -> list[ItemChange]:
         """Return changes that add what is new, and keep or replace what is there."""
         latest = {record.id: record for record in records}
         if len(latest) != len(records):
@@ -308,7 +308,7 @@ class SetWrites(SetReads):
             asked = as_passed(replace(Item(value=None), **changes))
             return [self.name, id, names, if_version, asked]
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             stored = self._live(id)
             if if_version is not None and stored.version != if_version:
                 raise StaleItem(id, expected=if_version, found=stored.version)
@@ -318,9 +318,9 @@ class SetWrites(SetReads):
             change = Replace(self._ref, stored.version, record)
             screened = self._screened(item, record)
             told: Value = {"id": id, "version": stored.version + 1}
-            return Change([change], told, retry=if_version is None, screened=screened)
+            return PlannedWrite([change], told, retry=if_version is None, screened=screened)
 
-        answer = self._writer.write(Call("update", arguments, idempotency_key), build)
+        answer = self._writer.write(WriteCall("update", arguments, idempotency_key), build)
         version = answer["version"] if isinstance(answer, dict) else None
         return self._version_made(id, version, made)
 
@@ -349,7 +349,7 @@ class SetWrites(SetReads):
             raise HistoryPruned(f"item {item_id!r}", commit=floor, floor=floor + 1)
         return item_of(live)
 
-    def _screened(self, item: Item, record: Record, *, beside: str = "") -> list[Screened]:
+    def _screened(self, item: Item, record: ItemRecord, *, beside: str = "") -> list[Screened]:
         """Check what takes the place of an item that is there; see `check_update`."""
         while (ruled := self._writer.rules(self._ref, None)) is not None:
             screened = check_update(
@@ -379,16 +379,16 @@ class SetWrites(SetReads):
         def arguments() -> Value:
             return [self.name, list(wanted) if wanted is not None else None, checked(where)]
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             if wanted is not None:
                 found = [s for s in self._writer.get(self._ref, wanted, at=None) if s is not None]
             else:
                 found = [s for s in self._walk(newest_first=False, at=None) if fits(s, chosen)]
             unique = {stored.record.id: stored.version for stored in found}
             changes = [Retire(self._ref, item_id, version) for item_id, version in unique.items()]
-            return Change(changes, len(changes), retry=True)
+            return PlannedWrite(changes, len(changes), retry=True)
 
-        answer = self._writer.write(Call("delete", arguments, idempotency_key), build)
+        answer = self._writer.write(WriteCall("delete", arguments, idempotency_key), build)
         return answer if isinstance(answer, int) else 0
 
     def clear(self, *, idempotency_key: str | None = None) -> int:
@@ -457,11 +457,11 @@ class SetWrites(SetReads):
         if not self._upkeep:
             refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             new = definition(chosen, start=self.definition)
-            return Change([], None, [Define(self._ref, new, replace=True)])
+            return PlannedWrite([], None, [Define(self._ref, new, replace=True)])
 
-        self._writer.write(Call("redefine", lambda: None), build)
+        self._writer.write(WriteCall("redefine", lambda: None), build)
         self._define = ()
         return self.definition
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fornix.errors import DuplicateItem, InvalidInput
 from fornix.sets.set_writes import SetWrites
-from fornix.sets.writer import Call, Change
+from fornix.sets.writer import PlannedWrite, WriteCall
 from fornix.store import Add, Link, Replace
 from fornix.store.items import Item
 from fornix.store.records import as_passed, item_of
@@ -61,7 +61,7 @@ class Superseding(SetWrites):
         def arguments() -> Value:
             return [self.name, id, asked, as_passed(item)]
 
-        def build(new: Callable[[], str]) -> Change:
+        def build(new: Callable[[], str]) -> PlannedWrite:
             stored = self._live(id)
             since = moment(self._writer.now() if asked is None else asked)
             before = item_of(stored)
@@ -74,9 +74,9 @@ class Superseding(SetWrites):
             added = Add(self._ref, fresh, fresh=new_id is None, links=[Link(self._ref, id)])
             screened = self._screened(replace(item, id=name, valid_from=since), fresh, beside=id)
             changes = [Replace(self._ref, stored.version, old), added]
-            return Change(changes, name, self._define, retry=True, screened=screened)
+            return PlannedWrite(changes, name, self._define, retry=True, screened=screened)
 
-        return str(self._writer.write(Call("supersede", arguments, idempotency_key), build))
+        return str(self._writer.write(WriteCall("supersede", arguments, idempotency_key), build))
 
 
 def _ended(item: Item, at: datetime) -> Item:

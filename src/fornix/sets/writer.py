@@ -14,11 +14,11 @@ from typing import Protocol, TypeAlias
 
 from fornix.compaction import CALLED, Compacted, Compactions, Given, kept
 from fornix.errors import DuplicateItem, SetMoved, StaleItem
-from fornix.events.memory_events import Listeners
+from fornix.events.memory_events import EventListeners
 from fornix.search.embedding_worker import EmbeddingWorker
 from fornix.search.item_cache import Echoes
 from fornix.search.near_duplicates import Alike, Probe
-from fornix.search.query import Recall, SearchOptions
+from fornix.search.query import Searcher, SearchOptions
 from fornix.sets.key_locks import KeyLocks
 from fornix.store import (
     Batch,
@@ -27,8 +27,8 @@ from fornix.store import (
     Define,
     Definition,
     ItemChange,
+    ItemRecord,
     Limits,
-    Record,
     Scope,
     Screened,
     SetInfo,
@@ -42,7 +42,7 @@ from fornix.store.as_of import AsOf, Moment, check_set, expired, moment_of
 from fornix.store.clocks import DisciplinedClock
 from fornix.store.definition import Plan, Ruled
 from fornix.store.items import Hits, Item
-from fornix.store.records import Recorder
+from fornix.store.records import RecordMaker
 from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.forks import HandleLock
@@ -56,7 +56,7 @@ Where: TypeAlias = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlannedWrite:
     """What one call changes, and what it answers.
 
     Attributes:
@@ -74,7 +74,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class WriteCall:
     """A call as the user made it: how a repetition under one idempotency key is recognised."""
 
     name: str
@@ -85,11 +85,11 @@ class Call:
 class Writer(Protocol):
     """Where a set's changes go: a commit of their own, or a batch; reads see what it wrote."""
 
-    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
         """Build a change (given a maker of ids), keep it, and return its result."""
         ...
 
-    def records(self, items: Sequence[tuple[str, Item]]) -> list[Record]:
+    def records(self, items: Sequence[tuple[str, Item]]) -> list[ItemRecord]:
         """Return what a store keeps of items."""
         ...
 
@@ -219,8 +219,8 @@ class Engine:
     """
 
     store: Store
-    recorder: Recorder
-    recall: Recall
+    recorder: RecordMaker
+    recall: Searcher
     alike: Alike
     worker: EmbeddingWorker
     compactions: Compactions
@@ -229,7 +229,7 @@ class Engine:
     wait_s: float
     expects: tuple[tuple[str, str], ...] = ()
     lanes: KeyLocks = field(default_factory=KeyLocks)
-    listeners: Listeners = field(default_factory=Listeners)
+    listeners: EventListeners = field(default_factory=EventListeners)
     owners: deque[str] = field(default_factory=deque[str])
     admission: Sequence[Plan] = ()
     knowledge: str = ""
@@ -280,7 +280,7 @@ class Reads:
             return False
         return expired(stored.record, self.now() if at is None else at.time)
 
-    def records(self, items: Sequence[tuple[str, Item]]) -> list[Record]:
+    def records(self, items: Sequence[tuple[str, Item]]) -> list[ItemRecord]:
         """See `Writer.records`."""
         return self._engine.recorder.records(items, now=self._engine.clock())
 
@@ -447,7 +447,7 @@ class CommitWriter(Reads):
         super().__init__(engine)
         self._scope = scope
 
-    def write(self, call: Call, build: Callable[[Callable[[], str]], Change]) -> Value:
+    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
         """See `Writer.write`."""
         engine, op, request = self._engine, None, None
         if call.idempotency_key is not None:

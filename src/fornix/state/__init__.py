@@ -1,17 +1,17 @@
 """Exact memory: a tree of values per key, read and written through cursors."""
 
-from fornix.state.committed_tree import CommittedTree, Lane, PastTree
+from fornix.state.committed_tree import CommittedTree, PastTree, WriterLock
 from fornix.state.memory_object import ExactMemory, MemoryObject
 from fornix.state.overlay import Overlay
 from fornix.state.paths import MAX_LEVELS, MemoryKind, MemoryRef, Places, Resolver, Spelling
-from fornix.state.tree_values import MISSING, Mark, Snapshot, Tree, TreeLimits, Ttl
+from fornix.state.tree_values import MISSING, ExactTree, Mark, Snapshot, TreeLimits, Ttl
 
 __all__ = [
     "MAX_LEVELS",
     "MISSING",
     "CommittedTree",
     "ExactMemory",
-    "Lane",
+    "ExactTree",
     "Mark",
     "MemoryKind",
     "MemoryObject",
@@ -22,7 +22,7 @@ __all__ = [
     "Resolver",
     "Snapshot",
     "Spelling",
-    "Tree",
     "TreeLimits",
     "Ttl",
+    "WriterLock",
 ]

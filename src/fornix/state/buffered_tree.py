@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from fornix.errors import Unusable
 from fornix.state import Mark, Overlay
-from fornix.state.paths import Place
+from fornix.state.paths import ParsedPath
 from fornix.state.tree_values import Expiry
 from fornix.values.storable import Value
 
@@ -19,17 +19,17 @@ class BlockTree(Overlay):
 
     __slots__ = ("open",)
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: ParsedPath) -> bool:
         """See `Overlay.has`."""
         self._check_open()
         return super().has(place)
 
-    def read(self, place: Place) -> Value | Mark:
+    def read(self, place: ParsedPath) -> Value | Mark:
         """See `Overlay.read`."""
         self._check_open()
         return super().read(place)
 
-    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
+    def put(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """See `Overlay.put`."""
         self._check_open()
         super().put(place, value, expiry)

@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Any, Final
 
 from fornix.errors import ObjectInTheWay, TreeConflict
-from fornix.state.paths import Place, key_of
-from fornix.state.tree_values import EVER, Branch, Tree
+from fornix.state.paths import ParsedPath, key_of
+from fornix.state.tree_values import EVER, Branch, ExactTree
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
 from fornix.values.storable import Path, Value
 
@@ -188,7 +188,7 @@ class Cells:
 
     __slots__ = ("_now", "_tree", "plain", "root")
 
-    def __init__(self, tree: Tree | None, now: int | Callable[[], int]) -> None:
+    def __init__(self, tree: ExactTree | None, now: int | Callable[[], int]) -> None:
         self._tree, self._now = tree, now
         self.root = Cell()
         self.root.state, self.root.fields = OBJECT, Fields(based=tree is not None)
@@ -295,7 +295,7 @@ class Cells:
         if expires is not None:
             fields.mortal = True
 
-    def place_value(self, place: Place, value: Value, expires: int | None) -> None:
+    def place_value(self, place: ParsedPath, value: Value, expires: int | None) -> None:
         """Put a checked value at *place*; raise `TreeConflict` where it cannot be."""
         cell = self.alive(place.path)
         if cell is None:
@@ -311,7 +311,7 @@ class Cells:
         else:
             self.plain.pop(place.key, None)
 
-    def place_object(self, place: Place, expires: int | None) -> Cell:
+    def place_object(self, place: ParsedPath, expires: int | None) -> Cell:
         """Return the object at *place*, made where nothing or a value is."""
         cell = self.alive(place.path)
         if cell is not None and cell.state == OBJECT:
@@ -326,7 +326,7 @@ class Cells:
         self.plain.pop(place.key, None)
         return cell
 
-    def _grown(self, place: Place, expires: int | None) -> Cell:
+    def _grown(self, place: ParsedPath, expires: int | None) -> Cell:
         """Return a cell at *place*, where nothing is, in objects that last until *expires*."""
         path = place.path
         have, cell = len(path) - 1, self.root
@@ -429,7 +429,7 @@ def _later(expires: int | None, than: int | None) -> bool:
     return than is not None and (expires is None or expires > than)
 
 
-def in_the_way(place: Place) -> ObjectInTheWay:
+def in_the_way(place: ParsedPath) -> ObjectInTheWay:
     """Return the error for a value that was to be set where an object is."""
     return ObjectInTheWay(
         place.text, "an object is there; delete it first, or write to a field of it"

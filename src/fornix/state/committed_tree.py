@@ -13,7 +13,7 @@ from fornix.errors import KeyBusy, StaleRun, StoreReadOnly, Unavailable
 from fornix.state.cells import copied
 from fornix.state.memory_object import MemoryObject
 from fornix.state.overlay import Overlay
-from fornix.state.paths import MemoryKind, Place, Places, Resolver
+from fornix.state.paths import MemoryKind, ParsedPath, Places, Resolver
 from fornix.state.tree_values import (
     MISSING,
     Expiry,
@@ -36,7 +36,7 @@ PATIENCE = 10
 """A read outside a run renews an expiry once this part of its time to live has passed: 1/10."""
 
 
-class Lane(Protocol):
+class WriterLock(Protocol):
     """What keeps the writers of one key apart: a `threading.Lock`, or more."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - threading's
@@ -103,7 +103,7 @@ class CommittedTree:
     ledger: Ledger
     scope: Scope
     clock: Callable[[], int]
-    lane: Lane
+    lane: WriterLock
     wait_s: float = 10.0
     ttl: Ttl | None = None
     limits: TreeLimits = field(default_factory=TreeLimits)
@@ -135,11 +135,11 @@ class CommittedTree:
 
     # --- reading ---
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: ParsedPath) -> bool:
         """Return whether a value or an object is at *place*."""
         return self._latest().node(place.path, self.clock()) is not None
 
-    def read(self, place: Place) -> Value | Mark:
+    def read(self, place: ParsedPath) -> Value | Mark:
         """Return the value at *place*, or what is there instead."""
         if self.ttl is not None and self.ttl.refresh == "read":
             return self.look(lambda tree: tree.read(place))
@@ -160,7 +160,7 @@ class CommittedTree:
 
     # --- changing ---
 
-    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
+    def put(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Put *value* at *place*."""
         self.change(lambda tree: tree.put(place, value, expiry), put_request(place, value, expiry))
 
@@ -283,11 +283,11 @@ class PastTree:
         """Equal for all handles of this memory."""
         return id(self.ledger), self.scope, self.at
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: ParsedPath) -> bool:
         """Return whether a value or an object was at *place*."""
         return self._tree().has(place)
 
-    def read(self, place: Place) -> Value | Mark:
+    def read(self, place: ParsedPath) -> Value | Mark:
         """Return the value that was at *place*, or what was there instead."""
         return self._tree().read(place)
 
@@ -295,7 +295,7 @@ class PastTree:
         """Return what *operation* reads."""
         return operation(self._tree())
 
-    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
+    def put(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Raise `StoreReadOnly`."""
         self.change(None, put_request(place, value, expiry))
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from fornix.errors import CompareFailed, InvalidInput, InvalidPath, ObjectInTheWay, TreeConflict
-from fornix.state.paths import MemoryKind, MemoryRef, Place, Places, Resolver, Spelling
+from fornix.state.paths import MemoryKind, MemoryRef, ParsedPath, Places, Resolver, Spelling
 from fornix.state.tree_values import MISSING, Branch, Expiry, Mark, asked, lasting
 from fornix.store.as_of import AsOf
 from fornix.values.storable import Value, microseconds
@@ -41,15 +41,15 @@ class ExactMemory(Protocol):
         """Equal for all handles of one memory."""
         ...
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: ParsedPath) -> bool:
         """Return whether a value or an object is at *place*."""
         ...
 
-    def read(self, place: Place) -> Value | Mark:
+    def read(self, place: ParsedPath) -> Value | Mark:
         """Return a copy of the value at *place*, or what is there instead."""
         ...
 
-    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
+    def put(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Put *value* at *place*."""
         ...
 
@@ -90,7 +90,7 @@ class MemoryObject:
 
     __slots__ = ("_below", "_memory", "_place")
 
-    def __init__(self, memory: ExactMemory, place: Place | None = None) -> None:
+    def __init__(self, memory: ExactMemory, place: ParsedPath | None = None) -> None:
         self._memory = memory
         self._place = place or memory.places.root
         self._below = self._place.below
@@ -399,7 +399,7 @@ class MemoryObject:
             return found
         return default if found is MISSING else MemoryObject(memory, place)
 
-    def _seek(self, path: object) -> tuple[ExactMemory, Place]:
+    def _seek(self, path: object) -> tuple[ExactMemory, ParsedPath]:
         """Return where *path* leads to: from here, or a reference from its root."""
         if type(path) is dict:
             path = MemoryRef.from_json(cast("object", path))
@@ -420,7 +420,7 @@ class MemoryObject:
             "use ref.resolve(ctx), or get(ref) of that memory"
         )
 
-    def _field(self, path: object) -> Place:
+    def _field(self, path: object) -> ParsedPath:
         """Return the place below this one that a write goes to."""
         if isinstance(path, MemoryRef):
             raise InvalidPath(path, "a write takes a path; use ref.path, from the root")
@@ -429,7 +429,7 @@ class MemoryObject:
             raise InvalidPath(path, "is the object itself; name a field of it")
         return place
 
-    def _found(self, path: object) -> Place:
+    def _found(self, path: object) -> ParsedPath:
         try:
             return self._below[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
         except (KeyError, TypeError):
@@ -443,7 +443,7 @@ class MemoryObject:
         place = self._place
         return self._memory.look(lambda tree: tree.branch(place))
 
-    def _copy(self, source: MemoryObject, place: Place, expiry: Expiry) -> None:
+    def _copy(self, source: MemoryObject, place: ParsedPath, expiry: Expiry) -> None:
         start = source._place.path
         own = self._is_beside(source)
         if own and place.path[: len(start)] == start:
@@ -468,12 +468,12 @@ def _expiry(ttl: timedelta | None, expires_at: datetime | None) -> Expiry:
     return ttl
 
 
-def _json(place: Place) -> Value:
+def _json(place: ParsedPath) -> Value:
     return list(place.path)
 
 
 def _compare_and_put(
-    tree: Overlay, place: Place, value: object, expected: object, expiry: Expiry
+    tree: Overlay, place: ParsedPath, value: object, expected: object, expiry: Expiry
 ) -> None:
     found = tree.read(place)
     if found is Mark.OBJECT:

@@ -14,15 +14,15 @@ from typing import NoReturn, TypeGuard, TypeVar, cast
 from fornix.errors import InvalidValue, NotAnObject, TreeConflict, Unsupported, Unusable
 from fornix.state.cells import ATOMS, OBJECT, VALUE, WRITTEN, Cell, Cells, copied, in_the_way
 from fornix.state.memory_object import MemoryObject
-from fornix.state.paths import MemoryKind, Place, Places, Resolver, names_of
+from fornix.state.paths import MemoryKind, ParsedPath, Places, Resolver, names_of
 from fornix.state.tree_values import (
     MISSING,
     Branch,
+    ExactTree,
     Expiry,
     Mark,
     NotPlain,
     Snapshot,
-    Tree,
     TreeLimits,
     Ttl,
     lasting,
@@ -56,7 +56,7 @@ _SHORT = 128
 _LIMITS = TreeLimits()
 
 
-class Sealed:
+class SealedOverlay:
     """Stands where an overlay's cells were: what is read or written now would be lost."""
 
     def __init__(self, reason: str) -> None:
@@ -68,7 +68,7 @@ class Sealed:
 
 
 class Overlay:
-    """Buffered changes over a `Tree`, for one thread. Itself a `Tree`, so that they can be stacked.
+    """Buffered changes over an `ExactTree`, for one thread; an `ExactTree` itself, so they stack.
 
     A method that raises has changed nothing.
 
@@ -89,7 +89,7 @@ class Overlay:
 
     def __init__(
         self,
-        tree: Tree | None,
+        tree: ExactTree | None,
         *,
         kind: MemoryKind,
         now: int | Callable[[], int],
@@ -109,14 +109,14 @@ class Overlay:
 
     def seal(self, reason: str) -> Cells:
         """Have every later use raise `Unusable`, saying *reason*; return what `unseal` takes."""
-        cells, self._cells = self._cells, cast("Cells", Sealed(reason))
+        cells, self._cells = self._cells, cast("Cells", SealedOverlay(reason))
         return cells
 
     def unseal(self, cells: Cells) -> None:
         """Be usable again."""
         self._cells = cells
 
-    def end(self, sealed: Sealed) -> None:
+    def end(self, sealed: SealedOverlay) -> None:
         """Have every later use raise `Unusable` for good, and let go of all that it held.
 
         Its resolver holds it in turn, and circles are left to the garbage collector.
@@ -193,14 +193,14 @@ class Overlay:
     # --- reads ---
 
     def node(self, path: Path, now: int) -> Node | None:
-        """Return the node at *path*; see `Tree`."""
+        """Return the node at *path*; see `ExactTree`."""
         cell = self._cells.known(path)
         if cell is None or (cell.expires is not None and cell.expires <= now):
             return None
         return Node(cell.state == OBJECT, cell.value, cell.expires)
 
     def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
-        """Return the fields of the object at *path*; see `Tree`."""
+        """Return the fields of the object at *path*; see `ExactTree`."""
         cell = self._cells.known(path)
         return [
             (name, Node(field.state == OBJECT, field.value, field.expires))
@@ -208,10 +208,10 @@ class Overlay:
         ]
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
-        """Return the names of the fields of the object at *path*; see `Tree`."""
+        """Return the names of the fields of the object at *path*; see `ExactTree`."""
         return self._cells.names_in(self._cells.known(path), path, now)
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: ParsedPath) -> bool:
         """Return whether a value or an object is at *place*."""
         return place.key in self._cells.plain or self._cells.alive(place.path) is not None
 
@@ -242,7 +242,7 @@ class Overlay:
             "with memory.key(…).short_term.at(…)"
         )
 
-    def read(self, place: Place) -> Value | Mark:
+    def read(self, place: ParsedPath) -> Value | Mark:
         """Return a copy of the value at *place*, or what is there instead."""
         cell = self._cells.plain.get(place.key)
         if cell is not None:
@@ -255,7 +255,7 @@ class Overlay:
             return cell.value
         return self._shown(cell, place.path)
 
-    def names(self, place: Place) -> list[str]:
+    def names(self, place: ParsedPath) -> list[str]:
         """Return the names of the fields of the object at *place*, in the order they were made.
 
         Raises:
@@ -264,7 +264,7 @@ class Overlay:
         cell = self.object_at(place)
         return [name for name, _ in self._cells.names_in(cell, place.path, self.now)]
 
-    def fields(self, place: Place) -> list[tuple[str, Value | Mark]]:
+    def fields(self, place: ParsedPath) -> list[tuple[str, Value | Mark]]:
         """Return the fields of the object at *place*, in the order they were made.
 
         Raises:
@@ -277,7 +277,7 @@ class Overlay:
             for name, cell in cells
         ]
 
-    def branch(self, place: Place) -> Branch:
+    def branch(self, place: ParsedPath) -> Branch:
         """Return a copy of the object at *place*.
 
         Raises:
@@ -285,7 +285,7 @@ class Overlay:
         """
         return self._branch(self.object_at(place), place.path, self.now)
 
-    def object_at(self, place: Place) -> Cell:
+    def object_at(self, place: ParsedPath) -> Cell:
         """Return the cell of the object at *place*, or raise `NotAnObject`."""
         cell = self._cells.alive(place.path)
         if cell is None:
@@ -297,7 +297,7 @@ class Overlay:
 
     # --- writes ---
 
-    def put(self, place: Place, value: object, expiry: Expiry = None) -> None:
+    def put(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Put *value* at *place*, with the objects that lead there.
 
         Raises:
@@ -314,12 +314,12 @@ class Overlay:
         if self.noting:
             self._note(put_request(place, value, expiry))
 
-    def assign(self, place: Place, value: object, expiry: Expiry = None) -> None:
+    def assign(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Do what `put` does, as part of another call."""
         whole = self._checked(place, value)
         self._cells.place_value(place, whole, self._expires(expiry))
 
-    def create(self, place: Place, expiry: Expiry = None, *, overwrite: bool = False) -> None:
+    def create(self, place: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False) -> None:
         """Put an empty object at *place*, with those that lead there; one that is there stays.
 
         Raises:
@@ -334,17 +334,17 @@ class Overlay:
             )
         self._cells.place_object(place, self._expires(expiry))
 
-    def delete(self, place: Place) -> bool:
+    def delete(self, place: ParsedPath) -> bool:
         """Remove what is at *place* and all below it; return whether something was there."""
         cell = self._cells.alive(place.path)
         self._cells.bury(cell, place.path, place.key)
         return cell is not None
 
-    def clear(self, place: Place) -> None:
+    def clear(self, place: ParsedPath) -> None:
         """Remove all below the object at *place*, or raise `NotAnObject`."""
         self._cells.clear(self.object_at(place), place.path, place.key)
 
-    def append(self, place: Place, value: object, expiry: Expiry = None) -> None:
+    def append(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Add *value* to the end of the list at *place*; begin one where nothing is.
 
         Its expiry stays, unless *expiry* or the memory says otherwise.
@@ -371,7 +371,7 @@ class Overlay:
         self._cells.place_value(place, items, expires)
         cell.size = size
 
-    def increment(self, place: Place, by: float, expiry: Expiry = None) -> int | float:
+    def increment(self, place: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
         """Add *by* to the number at *place*, 0 where nothing is, and return the sum.
 
         Its expiry stays, unless *expiry* or the memory says otherwise.
@@ -396,7 +396,7 @@ class Overlay:
         self._cells.place_value(place, total, self._same_expiry(cell, expiry))
         return total
 
-    def graft(self, place: Place, branch: Branch, expiry: Expiry = None) -> None:
+    def graft(self, place: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
         """Put a copy of *branch* at *place*: where nothing is, or in place of a value.
 
         Raises:
@@ -428,7 +428,7 @@ class Overlay:
                 fields.append((name, cast("Value", self._shown(field, below))))
         return Branch(tuple(fields))
 
-    def _value_of(self, cell: Cell, place: Place) -> Value:
+    def _value_of(self, cell: Cell, place: ParsedPath) -> Value:
         if cell.state == OBJECT:
             raise in_the_way(place)
         return cell.value
@@ -436,7 +436,7 @@ class Overlay:
     def _note(self, request: Sequence[object]) -> None:
         self.calls.append([checked(part, nan=True) for part in request])
 
-    def _checked(self, place: Place, value: object) -> Value:
+    def _checked(self, place: ParsedPath, value: object) -> Value:
         if _small(value):
             return value
         try:

@@ -181,7 +181,7 @@ def _memory_kind(kind: object) -> MemoryKind:
 # --- parsed paths -----------------------------------------------------------------------------
 
 
-class Place:
+class ParsedPath:
     """A path that was parsed: where it leads from the root, and what is made of it only once.
 
     Attributes:
@@ -195,7 +195,7 @@ class Place:
 
     def __init__(self, path: Path, key: str, ref: MemoryRef) -> None:
         self.path, self.key, self.ref = path, key, ref
-        self.below: dict[Spelling, Place] = {}
+        self.below: dict[Spelling, ParsedPath] = {}
 
     @property
     def text(self) -> str:
@@ -210,10 +210,10 @@ class Places:
 
     def __init__(self, kind: MemoryKind) -> None:
         self.kind = kind
-        self.root = Place((), "", MemoryRef(kind, ""))
+        self.root = ParsedPath((), "", MemoryRef(kind, ""))
         self._made = 0
 
-    def find(self, start: Place, path: object) -> Place:
+    def find(self, start: ParsedPath, path: object) -> ParsedPath:
         """Return the place that *path* leads to from *start*; *start* for the empty path.
 
         Raises:
@@ -235,11 +235,11 @@ class Places:
             start.below[names] = place
         return place
 
-    def _place(self, names: Path) -> Place:
+    def _place(self, names: Path) -> ParsedPath:
         if len(names) > MAX_LEVELS:
             raise TooLarge(f"a path has {len(names)} names; at most {MAX_LEVELS} are accepted")
         text = spelled(names)
         ref = object.__new__(MemoryRef)  # its names were checked above; this is half of a write
         object.__setattr__(ref, "kind", self.kind)
         object.__setattr__(ref, "path", text)
-        return Place(names, text if isinstance(text, str) else key_of(names), ref)
+        return ParsedPath(names, text if isinstance(text, str) else key_of(names), ref)

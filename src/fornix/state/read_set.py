@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeAlias
 
-from fornix.state.tree_values import Tree
+from fornix.state.tree_values import ExactTree
 from fornix.store import Node, SetRef
 from fornix.values import wire
 from fornix.values.storable import Path, Value
@@ -25,22 +25,22 @@ class Watched:
 
     __slots__ = ("seen", "tree")
 
-    def __init__(self, tree: Tree | None) -> None:
+    def __init__(self, tree: ExactTree | None) -> None:
         self.tree = tree
         self.seen: list[Path] = []
 
     def node(self, path: Path, now: int) -> Node | None:
-        """Return the node at *path*; see `Tree`."""
+        """Return the node at *path*; see `ExactTree`."""
         self.seen.append(path)
         return None if self.tree is None else self.tree.node(path, now)
 
     def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
-        """Return the fields of the object at *path*; see `Tree`."""
+        """Return the fields of the object at *path*; see `ExactTree`."""
         self.seen.append(path)
         return [] if self.tree is None else self.tree.children(path, now)
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
-        """Return the names of its fields; see `Tree`."""
+        """Return the names of its fields; see `ExactTree`."""
         self.seen.append(path)
         return [] if self.tree is None else self.tree.field_names(path, now)
 

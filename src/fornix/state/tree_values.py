@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
 from fornix.errors import InvalidInput, TooLarge
-from fornix.state.paths import Place, Spelling, spelled
+from fornix.state.paths import ParsedPath, Spelling, spelled
 from fornix.store import Ledger, Node, Scope
 from fornix.values import wire
 from fornix.values.storable import MAX_DEPTH, Path, Value, frozen
@@ -22,7 +22,7 @@ LEAST_VALUE_BYTES = 1024
 """A limit below this would make short values cost a count of their bytes."""
 
 
-class Tree(Protocol):
+class ExactTree(Protocol):
     """An exact tree, as it is at one moment. The root is an object that always exists."""
 
     def node(self, path: Path, now: int) -> Node | None:
@@ -47,15 +47,15 @@ class Snapshot:
     at: int | None
 
     def node(self, path: Path, now: int) -> Node | None:
-        """Return the node at *path*; see `Tree`."""
+        """Return the node at *path*; see `ExactTree`."""
         return self.ledger.node(self.scope, path, at=self.at, now=now)
 
     def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
-        """Return the fields of the object at *path*; see `Tree`."""
+        """Return the fields of the object at *path*; see `ExactTree`."""
         return self.ledger.children(self.scope, path, at=self.at, now=now)
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
-        """Return the names of its fields; see `Tree`."""
+        """Return the names of its fields; see `ExactTree`."""
         return self.ledger.field_names(self.scope, path, at=self.at, now=now)
 
 
@@ -171,7 +171,7 @@ class TreeLimits:
         if self.value_bytes < LEAST_VALUE_BYTES:
             raise InvalidInput(f"value_bytes must be at least {LEAST_VALUE_BYTES}")
 
-    def measured(self, value: Value, place: Place) -> int:
+    def measured(self, value: Value, place: ParsedPath) -> int:
         """Return a bound of the bytes of *value*, which is to go to *place*.
 
         Raises:
@@ -235,6 +235,6 @@ def asked(expiry: Expiry) -> Value:
     return ["ttl", lasting(expiry)] if isinstance(expiry, timedelta) else expiry
 
 
-def put_request(place: Place, value: object, expiry: Expiry) -> list[object]:
+def put_request(place: ParsedPath, value: object, expiry: Expiry) -> list[object]:
     """Return what a `set` was asked to do."""
     return ["set", list(place.path), value, asked(expiry)]

@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from fornix.errors import HistoryPruned, InvalidInput
 from fornix.errors.shown import shown
-from fornix.store import Ledger, Record, Scope, SetRef
+from fornix.store import ItemRecord, Ledger, Scope, SetRef
 from fornix.values.storable import counted, microseconds
 
 AsOf: TypeAlias = int | datetime
@@ -80,12 +80,12 @@ def valid_time(valid_at: ValidAt | None) -> int | Literal["any"] | None:
     return microseconds(valid_at, "valid_at")
 
 
-def expired(record: Record, now: int) -> bool:
+def expired(record: ItemRecord, now: int) -> bool:
     """Return whether an item has expired by *now*."""
     return record.expires is not None and record.expires <= now
 
 
-def holds(record: Record, at: int) -> bool:
+def holds(record: ItemRecord, at: int) -> bool:
     """Return whether what an item says holds at *at*."""
     since, to = record.valid_from, record.valid_to
     return (since is None or since <= at) and (to is None or at < to)

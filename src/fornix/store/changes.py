@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from fornix.errors import InvalidInput
 from fornix.store.definition import Definition, Screened
-from fornix.store.progress import Progress, Turn
+from fornix.store.progress import Progress, StatusChange
 from fornix.store.scope import Lease, Scope, SetRef
 from fornix.values.storable import Path, Value, counted, frozen, frozen_by_name
 
@@ -81,7 +81,7 @@ Applying them looks at no expiry: what had expired when they were made, they del
 
 
 @frozen
-class Record:
+class ItemRecord:
     """The contents of one version of an item, ready to be stored.
 
     Attributes:
@@ -145,7 +145,7 @@ class Add:
     """
 
     set: SetRef
-    record: Record
+    record: ItemRecord
     fresh: bool = False
     links: Sequence[Link] = ()
     accessed: int | None = None
@@ -163,7 +163,7 @@ class Replace:
 
     set: SetRef
     version: int
-    record: Record
+    record: ItemRecord
     links: Sequence[Link] = ()
     upsert: bool = False
 
@@ -285,7 +285,7 @@ def parts_of(change: ItemChange) -> Sequence[Add | Replace | Retire]:
     return () if isinstance(change, (Undo, Revive, Past)) else (change,)
 
 
-def records_of(change: ItemChange) -> Sequence[Record]:
+def records_of(change: ItemChange) -> Sequence[ItemRecord]:
     """Return the records that *change* brings."""
     if isinstance(change, (Add, Replace)):
         return (change.record,)
@@ -367,7 +367,7 @@ class Batch:
         """Refuse what contradicts itself."""
         if self.run is not None and self.op is not None:
             raise InvalidInput("a batch of a run is named by its place in it, and has no op")
-        if self.epoch is None and not (self.run is None or isinstance(self.run, Turn)):
+        if self.epoch is None and not (self.run is None or isinstance(self.run, StatusChange)):
             raise InvalidInput("what a run does is committed under the epoch of its key's lease")
         if self.epoch is None and self.release:
             raise InvalidInput("a batch outside a run has no lease to give back")
@@ -468,7 +468,7 @@ class StoredItem:
     created: int
     updated: int
     accessed: int | None
-    record: Record
+    record: ItemRecord
 
 
 @dataclass(frozen=True, slots=True)

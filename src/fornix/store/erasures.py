@@ -109,7 +109,7 @@ class Erased:
 
 
 @frozen
-class Kept:
+class StoredReceipt:
     """A receipt, as a store keeps it.
 
     Attributes:

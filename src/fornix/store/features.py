@@ -32,7 +32,7 @@ class Feature(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FeatureChange:
     """A line of the change log: what happened to a feature."""
 
     seq: int
@@ -42,7 +42,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingVectors:
     """A version that waits for its vectors; *metadata* in wire form, for its captions."""
 
     set_number: int

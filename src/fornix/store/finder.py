@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fornix.store.changes import StoredItem
 from fornix.store.definition import SetInfo
-from fornix.store.features import Change, Feature, Pending
+from fornix.store.features import Feature, FeatureChange, PendingVectors
 from fornix.store.scope import Scope, SetRef
 
 
@@ -32,7 +32,7 @@ class Finder(Protocol):
         """
         ...
 
-    def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
+    def changes(self, since: int, *, limit: int = 10_000) -> list[FeatureChange] | None:
         """Return lines past *since*, in order; None if the log no longer goes back that far."""
         ...
 
@@ -67,7 +67,9 @@ class Finder(Protocol):
         """
         ...
 
-    def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:
+    def pending(
+        self, *, limit: int, set_numbers: Sequence[int] | None = None
+    ) -> list[PendingVectors]:
         """Return versions that wait for their vectors, live ones and earlier ones first."""
         ...
 
@@ -86,7 +88,7 @@ class Finder(Protocol):
     # A space changes its embedder in two steps: vectors of the new one are staged beside the
     # old ones, which go on serving, and then take their places all at once.
 
-    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[Pending]:
+    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
         """Return versions of sets that have no staged vectors yet, live ones first.
 
         Those that meaning can read: with vectors, or a text that is not blank, or a caption.

@@ -85,7 +85,7 @@ class Hit:
     parts: Mapping[str, float]
 
 
-class Parts(Mapping[str, float]):
+class ScoreParts(Mapping[str, float]):
     """What a score is made of; looked up when it is asked for.
 
     Args:

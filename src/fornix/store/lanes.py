@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from fornix.store.progress import Accepted, Call, Input, Output, Retain, Run, RunStatus, StepDone
+from fornix.store.progress import (
+    Accepted,
+    DurableCall,
+    QueuedInput,
+    Retain,
+    Run,
+    RunStatus,
+    StepDone,
+    StoredOutput,
+)
 from fornix.store.scope import Scope
 
 
@@ -17,7 +26,7 @@ class Lanes(Protocol):
     """
 
     def accept(
-        self, agent: str, inputs: Sequence[Input], *, owner: str | None = None
+        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
     ) -> list[Accepted]:
         """Keep inputs, all of one space: durable when this returns; answer in their order.
 
@@ -65,8 +74,8 @@ class Lanes(Protocol):
         """Return the tasks of a run that are done, by ordinal."""
         ...
 
-    def calls(self, run: int, ordinal: int) -> list[Call]:
-        """Return the durable calls of a task, by position, as they stand; see `Call`."""
+    def calls(self, run: int, ordinal: int) -> list[DurableCall]:
+        """Return the durable calls of a task, by position, as they stand; see `DurableCall`."""
         ...
 
     def retry(self, run: int, *, last: bool, time: int) -> int:
@@ -82,7 +91,9 @@ class Lanes(Protocol):
         """
         ...
 
-    def outputs(self, agent: str, space: str, *, after: int = 0, limit: int = 100) -> list[Output]:
+    def outputs(
+        self, agent: str, space: str, *, after: int = 0, limit: int = 100
+    ) -> list[StoredOutput]:
         """Return outputs of an agent past a position, in order.
 
         Raises:
@@ -90,7 +101,7 @@ class Lanes(Protocol):
         """
         ...
 
-    def outputs_of(self, run: int) -> list[Output]:
+    def outputs_of(self, run: int) -> list[StoredOutput]:
         """Return the outputs of one run, in order."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from fornix.errors import FornixError
 from fornix.store.changes import Batch, Commit, Compaction, Effects, Node, StoredItem
 from fornix.store.definition import SetInfo
-from fornix.store.erasures import Erased, Erasure, Kept
+from fornix.store.erasures import Erased, Erasure, StoredReceipt
 from fornix.store.scope import Lease, Scope, SetRef
 from fornix.store.stats import StoreStats
 from fornix.values.storable import Path
@@ -298,11 +298,11 @@ class Ledger(Protocol):
 
     def receipts(
         self, owners: Sequence[str], *, before: int | None = None, limit: int = 100
-    ) -> list[Kept]:
+    ) -> list[StoredReceipt]:
         """Return receipts by `owner_of`, the latest first, of commits below *before*."""
         ...
 
-    def receipt(self, receipt: str) -> Kept | None:
+    def receipt(self, receipt: str) -> StoredReceipt | None:
         """Return a receipt, or None if there is none of that id."""
         ...
 

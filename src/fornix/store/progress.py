@@ -32,7 +32,7 @@ ENDED = frozenset[RunStatus]({"done", "discarded", "retried"})
 
 
 @frozen
-class Input:
+class QueuedInput:
     """An event from outside, to be run for a key.
 
     Attributes:
@@ -70,7 +70,7 @@ class Accepted:
     first: bool
 
 
-def space_of(inputs: Sequence[Input]) -> str:
+def space_of(inputs: Sequence[QueuedInput]) -> str:
     """Return the space that *inputs*, at least one, are all of.
 
     Raises:
@@ -169,7 +169,7 @@ CallStatus: TypeAlias = Literal["pending", "returned", "raised"]
 
 
 @frozen
-class Call:
+class DurableCall:
     """A durable call of a task: begun, or completed.
 
     A second one in the same place replaces one that is pending; one that is complete stands, and
@@ -201,7 +201,7 @@ class Call:
 
 
 @frozen
-class Turn:
+class StatusChange:
     """A change of a run's status alone; refused as `StaleRun` if it is not *expected*.
 
     Attributes:
@@ -220,7 +220,7 @@ class Turn:
             raise InvalidInput(f"run {self.run}: a run that is {self.expected} stays so")
 
 
-Progress: TypeAlias = Step | Call | Turn
+Progress: TypeAlias = Step | DurableCall | StatusChange
 
 
 def _placed(position: int, what: str) -> None:
@@ -246,7 +246,7 @@ class StepDone:
 
 
 @frozen
-class Output:
+class StoredOutput:
     """An event for the world.
 
     Attributes:

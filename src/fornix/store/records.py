@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 from fornix.embed import Embedder, embed_windows, quantise_each
 from fornix.errors import InvalidInput, InvalidValue
 from fornix.errors.shown import shown
-from fornix.store import Add, Compact, Feature, ItemChange, Record, Replace, Retire, StoredItem
+from fornix.store import Add, Compact, Feature, ItemChange, ItemRecord, Replace, Retire, StoredItem
 from fornix.store.items import Item, text_of
 from fornix.values import wire, words
 from fornix.values.storable import Value, checked, checked_name, microseconds, moment
@@ -19,16 +19,16 @@ CAPTION = "caption"
 
 
 Fields: TypeAlias = tuple[Any, ...]
-"""All fields of a `Record` but the last, in its order."""
+"""All fields of a `ItemRecord` but the last, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorder:
+class RecordMaker:
     """Makes records of items; where the embedder is quick, with their vectors."""
 
     embedder: Embedder
 
-    def records(self, items: Sequence[tuple[str, Item]], *, now: int) -> list[Record]:
+    def records(self, items: Sequence[tuple[str, Item]], *, now: int) -> list[ItemRecord]:
         """Return the records of (id, item) pairs, as of a clock that says *now*.
 
         Raises:
@@ -37,17 +37,17 @@ class Recorder:
         """
         unfinished = [self._read(item_id, item, now) for item_id, item in items]
         if not (self.embedder.dimensions and self.embedder.instant):
-            return [Record(*fields, vectors=vectors) for fields, vectors in unfinished]
+            return [ItemRecord(*fields, vectors=vectors) for fields, vectors in unfinished]
         texts = [
             meaning_text(fields[2] or "", fields[3]) for fields, new in unfinished if new is None
         ]
         made = iter(self._embedded(texts))
         return [
-            Record(*fields, vectors=next(made) if vectors is None else vectors)
+            ItemRecord(*fields, vectors=next(made) if vectors is None else vectors)
             for fields, vectors in unfinished
         ]
 
-    def vectors(self, records: Sequence[Record]) -> list[bytes]:
+    def vectors(self, records: Sequence[ItemRecord]) -> list[bytes]:
         """Return the vectors of records, as a store keeps them."""
         return self._embedded([meaning_text(r.text or "", r.metadata) for r in records])
 
@@ -233,7 +233,7 @@ Single: TypeAlias = Add | Replace | Retire
 """A change of one item."""
 
 
-def embedded(change: ItemChange, done: Mapping[int, Record]) -> ItemChange:
+def embedded(change: ItemChange, done: Mapping[int, ItemRecord]) -> ItemChange:
     """Return *change* with those records that got their vectors."""
     if isinstance(change, (Add, Replace)):
         return replace(change, record=done.get(id(change.record), change.record))

@@ -17,9 +17,9 @@ from fornix.store import (
     Compact,
     Define,
     ItemChange,
+    ItemRecord,
     Limits,
     Past,
-    Record,
     Replace,
     Retire,
     Revive,
@@ -50,9 +50,9 @@ ITEM_CHANGES = (Add, Replace, Retire, Compact, Undo, Revive, Past)
 AnyChange: TypeAlias = TreeDelta | Define | ItemChange
 
 
-def record(item_id: str, text: str | None = None) -> Record:
+def record(item_id: str, text: str | None = None) -> ItemRecord:
     """Return the contents of an item whose value is its text; ``text of <id>`` by default."""
-    return Record(item_id, value=None, text=f"text of {item_id}" if text is None else text)
+    return ItemRecord(item_id, value=None, text=f"text of {item_id}" if text is None else text)
 
 
 def add(
@@ -60,7 +60,7 @@ def add(
 ) -> Add:
     """Return a change that adds `record(item_id, text)`."""
     made = record(item_id, text)
-    return Add(to, Record(made.id, made.value, made.text, time=time))
+    return Add(to, ItemRecord(made.id, made.value, made.text, time=time))
 
 
 def upsert(item_id: str, text: str, existing: Literal["keep", "update"] = "update") -> Add:

@@ -15,11 +15,11 @@ from fornix.store import (
     Batch,
     Define,
     Definition,
-    Input,
     Put,
+    QueuedInput,
     Retain,
+    StatusChange,
     Store,
-    Turn,
 )
 from fornix.testing.batches import ADA, DAY, NOTES, NOW, SECOND, Laws, add, batch, record, write
 from fornix.testing.items import ids
@@ -29,15 +29,17 @@ YEAR = 365 * DAY
 SHORT = Retain(age=timedelta(0), dedupe_for=timedelta(0), dedupe_count=3)
 
 
-def event(number: int, time: int = NOW) -> Input:
+def event(number: int, time: int = NOW) -> QueuedInput:
     """Return an input that has an id."""
-    return Input(ADA, "1", time, b"event %d" % number, b"asked", f"event {number}")
+    return QueuedInput(ADA, "1", time, b"event %d" % number, b"asked", f"event {number}")
 
 
 def discard_all(store: Store) -> None:
     """End every run that waits."""
     for run in store.runs("app"):
-        store.commit(Batch(scope=run.scope, time=NOW, run=Turn(run.id, "waiting", "discarded")))
+        store.commit(
+            Batch(scope=run.scope, time=NOW, run=StatusChange(run.id, "waiting", "discarded"))
+        )
 
 
 class ClockStepLaws(Laws):
@@ -127,7 +129,7 @@ class ClockStepLaws(Laws):
         discard_all(store)
         for _ in range(4):
             store.accept("helper", [event(n) for n in range(3)])
-        store.accept("helper", [Input(ADA, "1", NOW)])
+        store.accept("helper", [QueuedInput(ADA, "1", NOW)])
         store.prune("helper", "app", SHORT, now=NOW + YEAR)
         again = store.accept("helper", [event(n) for n in (2, 1, 0)])
         assert [answer.repeated for answer in again] == [True, True, False]

@@ -12,23 +12,23 @@ from fornix.store import (
     Add,
     Batch,
     Begin,
-    Call,
     Commit,
     Compact,
     Define,
     Definition,
+    DurableCall,
     Erased,
     Erasure,
-    Input,
     Link,
     Put,
+    QueuedInput,
     Replace,
     Retire,
     Run,
     SetRef,
+    StatusChange,
     Step,
     Store,
-    Turn,
     Undo,
 )
 from fornix.testing.batches import (
@@ -76,7 +76,9 @@ def ids(store: Store, ref: SetRef = NOTES) -> list[str]:
 
 def run_of(store: Store, *, event: str = '"secret"', agent: str = "helper") -> int:
     """Accept an input of Ada's."""
-    accepted = store.accept(agent, [Input(ADA, event, NOW, event.encode(), b"asked", "it")])[0]
+    accepted = store.accept(agent, [QueuedInput(ADA, event, NOW, event.encode(), b"asked", "it")])[
+        0
+    ]
     assert accepted.run is not None
     return accepted.run
 
@@ -407,7 +409,7 @@ class ErasingLaws(Laws):
         assert store.keys("app") == ["ada"]
         assert [name for name, _ in store.children(ADA, (), at=None, now=NOW)] == ["b"]
         assert store.children(ADA, (), at=1, now=NOW) == []
-        accepted = store.accept("helper", [Input(ADA, '"next"', NOW)])[0]
+        accepted = store.accept("helper", [QueuedInput(ADA, '"next"', NOW)])[0]
         assert accepted.number == 1
         second = forget_key(store, "two")
         assert second.commit is not None
@@ -417,9 +419,9 @@ class ErasingLaws(Laws):
         """Its event id is remembered, though nothing else of it is."""
         run = run_of(store)
         forget_key(store)
-        again = store.accept("helper", [Input(ADA, '"secret"', NOW, b'"secret"', b"asked", "it")])[
-            0
-        ]
+        again = store.accept(
+            "helper", [QueuedInput(ADA, '"secret"', NOW, b'"secret"', b"asked", "it")]
+        )[0]
         assert (again.repeated, again.run, again.number) == (True, run, 0)
         assert store.queue("helper", ADA) == []
 
@@ -434,11 +436,11 @@ class ErasingLaws(Laws):
         forget_key(store)
         told = Step(run, 0, "greet", begin=Begin(NOW, ("greet",)), done=True)
         late = Batch(scope=ADA, time=NOW, epoch=lease.epoch, run=told, items=[add("z")])
-        pending = Call(run, 0, 0, "fetch", "digest", "returned", '"secret"')
+        pending = DurableCall(run, 0, 0, "fetch", "digest", "returned", '"secret"')
         for refused in (
             late,
             Batch(scope=ADA, time=NOW, epoch=lease.epoch, run=pending),
-            Batch(scope=ADA, time=NOW, run=Turn(run, "waiting", "parked", '"secret"')),
+            Batch(scope=ADA, time=NOW, run=StatusChange(run, "waiting", "parked", '"secret"')),
             Batch(scope=ADA, time=NOW, base=base, state=[Put(("z",), 1)]),
         ):
             with pytest.raises(StaleRun):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fornix.errors import KeyBusy
-from fornix.store import Batch, Store, Turn
+from fornix.store import Batch, StatusChange, Store
 from fornix.testing.batches import ADA, NOW, SECOND, Laws, add, write
 from fornix.testing.erasing import forget, known, run_of, step
 
@@ -76,7 +76,9 @@ class ErasingRunLaws(Laws):
         """Retrying what is parked does not save what was forgotten."""
         run = run_of(store)
         step(store, run, done=False)
-        store.commit(Batch(scope=ADA, time=NOW, run=Turn(run, "waiting", "parked", '"secret"')))
+        store.commit(
+            Batch(scope=ADA, time=NOW, run=StatusChange(run, "waiting", "parked", '"secret"'))
+        )
         self.give_back(store)
         assert tuple(forget(store, f"by {run} 0").open) == (run,)
         heir = store.retry(run, last=True, time=NOW)
@@ -95,7 +97,7 @@ class ErasingRunLaws(Laws):
     def test_a_heir_of_an_input_loses_it_too(self, store: Store) -> None:
         """A parked run whose input a later one took over has the same event."""
         run = run_of(store)
-        write_turn = Turn(run, "waiting", "parked", '"secret"')
+        write_turn = StatusChange(run, "waiting", "parked", '"secret"')
         store.commit(Batch(scope=ADA, time=NOW, run=write_turn))
         heir = store.retry(run, last=True, time=NOW)
         step(store, heir)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from fornix.store import Add, Feature, Put, Record, Replace, Retire, SetRef, Store
+from fornix.store import Add, Feature, ItemRecord, Put, Replace, Retire, SetRef, Store
 from fornix.testing.batches import (
     ADA,
     BOB,
@@ -25,7 +25,7 @@ from fornix.testing.sets import info
 OTHER = SetRef(ADA, "other")
 
 
-def waiting(item_id: str, text: str | None = None) -> Record:
+def waiting(item_id: str, text: str | None = None) -> ItemRecord:
     """Return a record that waits for its vectors."""
     return replace(record(item_id, text), vectors=None)
 
@@ -47,7 +47,7 @@ class FinderLaws(Laws):
         """Every field of it, as it was added."""
         number = write(store, Add(NOTES, WHOLE)).number
         found = features(store)[0]
-        for name in set(Feature._fields) & {f.name for f in fields(Record)}:
+        for name in set(Feature._fields) & {f.name for f in fields(ItemRecord)}:
             assert getattr(found, name) == getattr(WHOLE, name), name
         item = only(store)
         assert (found.row, found.first, found.begun, found.ended) == (

@@ -11,7 +11,7 @@ from fornix.errors import (
     NotFound,
     StaleRun,
 )
-from fornix.store import Commit, Input, Put, Scope, SetRef, Step, Store
+from fornix.store import Commit, Put, QueuedInput, Scope, SetRef, Step, Store
 from fornix.testing.batches import ADA, BOB, NOTES, NOW, Laws, add, batch
 from fornix.testing.lanes import BEGIN, accept, asked, leased, there, told
 from fornix.testing.progress import PUT, committed
@@ -98,7 +98,7 @@ class GroupLaws(Laws):
             assert found is not None
             assert found.items == 1
         assert store.keys("another app") == ["bob"]
-        assert store.accept("helper", [Input(BOB, "1", NOW)])[0].first
+        assert store.accept("helper", [QueuedInput(BOB, "1", NOW)])[0].first
 
     def test_refused_inputs_leave_nothing_for_others_of_their_group(self, store: Store) -> None:
         """Numbers, leases and event ids of what was refused are free, whoever wrote beside it."""
@@ -110,7 +110,7 @@ class GroupLaws(Laws):
             for j in range(20):
                 try:
                     inputs = [
-                        Input(new, f"{i}.{j}", NOW),
+                        QueuedInput(new, f"{i}.{j}", NOW),
                         asked("e", "other" if i % 2 else "asked"),
                     ]
                     kept += store.accept("helper", inputs, owner=f"{i}")[0].number >= 0

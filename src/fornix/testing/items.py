@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from fornix.errors import DuplicateItem, StaleItem
-from fornix.store import Add, Record, Replace, Retire, Scope, SetRef, Store, StoredItem
+from fornix.store import Add, ItemRecord, Replace, Retire, Scope, SetRef, Store, StoredItem
 from fornix.testing.batches import ADA, BOB, HANDBOOK, NOTES, NOW, SECOND, Laws, add, record, write
 from fornix.testing.reads import pages
 from fornix.testing.tree import WORDS
 
-WHOLE = Record(
+WHOLE = ItemRecord(
     "i",
     value='{"text":"naïve 🦊"}',
     text="naïve 🦊",
@@ -67,7 +67,7 @@ class ItemLaws(Laws):
 
     def test_a_value_may_stand_for_its_text(self, store: Store) -> None:
         """None and an empty text are told apart."""
-        write(store, Add(NOTES, Record("i", None, "")), Add(NOTES, Record("j", '""', None)))
+        write(store, Add(NOTES, ItemRecord("i", None, "")), Add(NOTES, ItemRecord("j", '""', None)))
         assert [(r.value, r.text) for r in (only(store).record, only(store, "j").record)] == [
             (None, ""),
             ('""', None),

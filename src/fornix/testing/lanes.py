@@ -13,16 +13,16 @@ from fornix.store import (
     Accepted,
     Batch,
     Begin,
-    Input,
     Lease,
     Progress,
+    QueuedInput,
     Run,
     RunStatus,
     Scope,
+    StatusChange,
     Step,
     Store,
     TreeDelta,
-    Turn,
 )
 from fornix.testing.batches import ADA, BOB, HANDBOOK, NOW, SECOND, Laws, batch, write
 from fornix.testing.threads import at_once
@@ -33,15 +33,15 @@ BEGIN = Begin(NOW, ("greet", "note"))
 
 def asked(
     event_id: str, request: str = "asked", *, scope: Scope = ADA, event: str = '"hello"'
-) -> Input:
+) -> QueuedInput:
     """Return an input that carries an id."""
     label = f"event {event_id}"
-    return Input(scope, event, NOW, event_id.encode(), request.encode(), label)
+    return QueuedInput(scope, event, NOW, event_id.encode(), request.encode(), label)
 
 
 def accept(store: Store, scope: Scope = ADA, *, agent: str = "helper", time: int = NOW) -> int:
     """Accept one input; return its run."""
-    run = store.accept(agent, [Input(scope, '"hello"', time)])[0].run
+    run = store.accept(agent, [QueuedInput(scope, '"hello"', time)])[0].run
     assert run is not None
     return run
 
@@ -72,7 +72,7 @@ def told(  # noqa: PLR0913 - the fields of Batch
 def turn(store: Store, run: int, status: RunStatus, error: str | None = None) -> None:
     """Change the status of a run, whatever it is."""
     found = there(store, run)
-    store.commit(told(Turn(run, found.status, status, error), scope=found.scope))
+    store.commit(told(StatusChange(run, found.status, status, error), scope=found.scope))
 
 
 def end(store: Store, run: int, outputs: Sequence[str] = (), *, time: int = NOW) -> int:
@@ -97,7 +97,7 @@ class LaneLaws(Laws):
 
     def test_an_accepted_input_is_a_waiting_run(self, store: Store) -> None:
         """With its event and time, not begun; it is the first of its lane."""
-        answer = store.accept("helper", [Input(ADA, '"hello"', NOW)])
+        answer = store.accept("helper", [QueuedInput(ADA, '"hello"', NOW)])
         run = answer[0].run
         assert answer == [Accepted(run, 0, repeated=False, lease=None, first=True)]
         assert run is not None
@@ -107,10 +107,10 @@ class LaneLaws(Laws):
 
     def test_inputs_are_numbered_by_agent_and_key(self, store: Store) -> None:
         """From 0, without gaps, in the order they were accepted; run ids rise over all."""
-        inputs = [Input(scope, f"{i}", NOW) for i, scope in enumerate((ADA, BOB, ADA, ADA))]
+        inputs = [QueuedInput(scope, f"{i}", NOW) for i, scope in enumerate((ADA, BOB, ADA, ADA))]
         answers = store.accept("helper", inputs)
         answers += store.accept("other", inputs[:1]) + store.accept("helper", inputs[:2])
-        answers += store.accept("helper", [Input(Scope("other app", "ada"), "7", NOW)])
+        answers += store.accept("helper", [QueuedInput(Scope("other app", "ada"), "7", NOW)])
         assert [answer.number for answer in answers] == [0, 0, 1, 2, 0, 3, 1, 0]
         ids = [answer.run or 0 for answer in answers]
         assert ids == sorted(set(ids))
@@ -119,13 +119,13 @@ class LaneLaws(Laws):
     def test_the_first_of_a_lane_is_told_so(self, store: Store) -> None:
         """Nothing before it waits or is parked; what ended does not count."""
         one = accept(store)
-        assert [a.first for a in store.accept("helper", [Input(ADA, "2", NOW)])] == [False]
-        assert [a.first for a in store.accept("other", [Input(ADA, "2", NOW)])] == [True]
+        assert [a.first for a in store.accept("helper", [QueuedInput(ADA, "2", NOW)])] == [False]
+        assert [a.first for a in store.accept("other", [QueuedInput(ADA, "2", NOW)])] == [True]
         turn(store, one, "parked")
-        assert [a.first for a in store.accept("helper", [Input(ADA, "3", NOW)])] == [False]
+        assert [a.first for a in store.accept("helper", [QueuedInput(ADA, "3", NOW)])] == [False]
         for run in store.queue("helper", ADA):
             turn(store, run.id, "discarded")
-        assert [a.first for a in store.accept("helper", [Input(ADA, "4", NOW)] * 2)] == [
+        assert [a.first for a in store.accept("helper", [QueuedInput(ADA, "4", NOW)] * 2)] == [
             True,
             False,
         ]
@@ -138,7 +138,7 @@ class LaneLaws(Laws):
     def test_inputs_are_of_keys_of_one_space(self, store: Store, bad: Scope) -> None:
         """Otherwise none is kept."""
         with pytest.raises(InvalidInput):
-            store.accept("helper", [Input(ADA, "1", NOW), Input(bad, "2", NOW)])
+            store.accept("helper", [QueuedInput(ADA, "1", NOW), QueuedInput(bad, "2", NOW)])
         assert store.runs("app") == store.runs("other app") == []
 
     def test_a_key_with_an_input_is_a_key(self, store: Store) -> None:
@@ -174,7 +174,7 @@ class LaneLaws(Laws):
         store.accept("helper", [asked("e")])
         with pytest.raises(IdempotencyConflict, match="event e"):
             store.accept(
-                "helper", [Input(ADA, "1", NOW), asked("f"), asked("e", "other")], owner="one"
+                "helper", [QueuedInput(ADA, "1", NOW), asked("f"), asked("e", "other")], owner="one"
             )
         assert len(store.runs("app")) == 1
         assert list(store.stats().leases) == []
@@ -185,7 +185,7 @@ class LaneLaws(Laws):
 
     def test_equal_events_without_an_id_are_two_runs(self, store: Store) -> None:
         """Contents are never compared."""
-        answers = store.accept("helper", [Input(ADA, '"hello"', NOW)] * 2)
+        answers = store.accept("helper", [QueuedInput(ADA, '"hello"', NOW)] * 2)
         assert [(a.number, a.repeated) for a in answers] == [(0, False), (1, False)]
 
     # --- leases
@@ -193,7 +193,7 @@ class LaneLaws(Laws):
     def test_accept_takes_the_leases_of_its_keys(self, store: Store) -> None:
         """Where they are free or the owner's own, as `lease` would."""
         theirs = leased(store, BOB, "two")
-        inputs = [Input(scope, "1", NOW) for scope in (ADA, BOB, ADA, CY)]
+        inputs = [QueuedInput(scope, "1", NOW) for scope in (ADA, BOB, ADA, CY)]
         found = [answer.lease for answer in store.accept("helper", inputs, owner="one")]
         assert [lease and (lease.scope, lease.owner) for lease in found] == [
             (ADA, "one"),
@@ -204,14 +204,14 @@ class LaneLaws(Laws):
         assert found[0] == found[2] == store.lease(ADA, "one")
         assert store.lease(ADA, "two") is None
         assert store.lease(BOB, "two") == theirs
-        answer = store.accept("helper", [Input(ADA, "1", NOW)], owner="one")
+        answer = store.accept("helper", [QueuedInput(ADA, "1", NOW)], owner="one")
         assert answer[0].lease == found[0]
 
     def test_accept_takes_over_from_the_dead(self, store: Store) -> None:
         """Under a higher epoch; whoever had it is fenced."""
-        before = store.accept("helper", [Input(ADA, "1", NOW)], owner="one")[0]
+        before = store.accept("helper", [QueuedInput(ADA, "1", NOW)], owner="one")[0]
         self.kill_owner(store, "one")
-        after = store.accept("helper", [Input(ADA, "2", NOW)], owner="two")[0]
+        after = store.accept("helper", [QueuedInput(ADA, "2", NOW)], owner="two")[0]
         assert before.lease is not None
         assert after.lease is not None
         assert after.lease.epoch > before.lease.epoch
@@ -323,7 +323,7 @@ class LaneLaws(Laws):
         before = there(store, run)
         assert (before.status, before.ended, before.error) == ("retried", NOW + SECOND, '"why"')
         assert [each.id for each in store.queue("helper", ADA)] == [later, heir]
-        assert store.accept("helper", [Input(ADA, "1", NOW)])[0].number == 3
+        assert store.accept("helper", [QueuedInput(ADA, "1", NOW)])[0].number == 3
 
     def test_only_what_is_parked_is_retried(self, store: Store) -> None:
         """What waits or has ended is not; nor what is not there. No commit number moves."""
@@ -350,7 +350,7 @@ class LaneLaws(Laws):
         """Numbers and ids of many at once are in one order; one of them is first, one runs it."""
 
         def play(i: int) -> list[Accepted]:
-            each = [Input(ADA, f"{i}.{j}", NOW) for j in range(5)]
+            each = [QueuedInput(ADA, f"{i}.{j}", NOW) for j in range(5)]
             return [
                 a for j in range(5) for a in store.accept("helper", each[j : j + 2], owner=f"{i}")
             ]
@@ -375,7 +375,7 @@ class LaneLaws(Laws):
         def play(i: int) -> int:
             scope = Scope("app", f"{i}")
             for j in range(10):
-                answer = store.accept("helper", [Input(scope, f"{j}", NOW)], owner=f"{i}")[0]
+                answer = store.accept("helper", [QueuedInput(scope, f"{j}", NOW)], owner=f"{i}")[0]
                 assert answer.lease is not None
                 assert (answer.number, answer.first) == (j, True)
                 step = Step(answer.run or 0, 0, "greet", begin=BEGIN, outputs=[f"{i}.{j}"])

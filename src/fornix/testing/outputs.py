@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from fornix.errors import NotFound, OutputsPruned
-from fornix.store import Call, Input, Retain, Scope, Step, Store
+from fornix.store import DurableCall, QueuedInput, Retain, Scope, Step, Store
 from fornix.testing.batches import ADA, BOB, DAY, NOW, SECOND, Laws
 from fornix.testing.lanes import BEGIN, accept, asked, end, leased, there, told, turn
 
@@ -87,7 +87,7 @@ class OutputLaws(Laws):
     def test_a_pruned_run_is_gone_with_all_that_hung_on_it(self, store: Store) -> None:
         """What it changed in memory, and its place among commits, stay; ids are not used again."""
         run, lease = accept(store), leased(store)
-        call = Call(run, 0, 0, "fetch", "digest", "returned", "1", begin=BEGIN)
+        call = DurableCall(run, 0, 0, "fetch", "digest", "returned", "1", begin=BEGIN)
         store.commit(told(call, epoch=lease.epoch))
         step = Step(run, 0, "greet", outputs=["1"], done=True)
         number = store.commit(told(step, epoch=lease.epoch, release=True)).number
@@ -97,7 +97,7 @@ class OutputLaws(Laws):
         assert store.runs("app") == []
         assert store.effects(number) is not None
         assert store.commit_at(NOW) == number
-        again = store.accept("helper", [Input(ADA, "1", NOW)])[0]
+        again = store.accept("helper", [QueuedInput(ADA, "1", NOW)])[0]
         assert again.number == 1
         assert again.run is not None
         assert again.run > run

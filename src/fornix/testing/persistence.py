@@ -11,21 +11,21 @@ import pytest
 from fornix.errors import KeyBusy, NotFound, StaleRun
 from fornix.store import (
     Add,
-    Call,
     Compact,
     Create,
     Define,
     Definition,
     Delete,
-    Input,
+    DurableCall,
     Link,
     Put,
+    QueuedInput,
     Replace,
     Retain,
     Retire,
+    StatusChange,
     Step,
     Store,
-    Turn,
     Undo,
 )
 from fornix.testing.batches import (
@@ -144,7 +144,7 @@ class PersistenceLaws(Laws):
         """Inputs, steps, calls, outputs and consumers are there; numbers and ids go on."""
         first, second = (a.run or 0 for a in store.accept("helper", [asked("e"), asked("f")]))
         lease = leased(store)
-        call = Call(first, 0, 0, "fetch", "digest", "pending", begin=BEGIN)
+        call = DurableCall(first, 0, 0, "fetch", "digest", "pending", begin=BEGIN)
         store.commit(told(call, epoch=lease.epoch))
         step = Step(first, 0, "greet", sensory="1", outputs=["1"])
         work = told(step, epoch=lease.epoch)
@@ -160,7 +160,7 @@ class PersistenceLaws(Laws):
         assert again.consumer("helper", "app", "mail") == 3
         assert again.commit(work) == replace(commit, adopted=True)
         assert again.accept("helper", [asked("e")])[0].run == first
-        third = again.accept("helper", [Input(ADA, "3", NOW)])[0]
+        third = again.accept("helper", [QueuedInput(ADA, "3", NOW)])[0]
         assert (third.number, third.first) == (2, False)
         assert (third.run or 0) > second
         heir = leased(again, owner="two")
@@ -193,18 +193,18 @@ class PersistenceLaws(Laws):
         assert other.commit(work).adopted
         with pytest.raises(KeyBusy):
             write(other, Put(("a",), 2))
-        other.commit(told(Turn(ids[0], "waiting", "parked", '"why"')))
+        other.commit(told(StatusChange(ids[0], "waiting", "parked", '"why"')))
         with pytest.raises(StaleRun):
             store.commit(told(Step(ids[0], 1, "note"), epoch=lease.epoch))
         assert other.retry(ids[0], last=True, time=NOW) > ids[2]
-        assert store.accept("helper", [Input(ADA, "5", NOW)])[0].number == 4
+        assert store.accept("helper", [QueuedInput(ADA, "5", NOW)])[0].number == 4
         store.release(lease)
-        heir = other.accept("helper", [Input(ADA, "6", NOW)], owner="two")[0].lease
+        heir = other.accept("helper", [QueuedInput(ADA, "6", NOW)], owner="two")[0].lease
         assert heir is not None
         assert store.lease(ADA, "one") is None
         other.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
         with pytest.raises(NotFound):
-            store.commit(told(Turn(ids[0], "waiting", "parked")))
+            store.commit(told(StatusChange(ids[0], "waiting", "parked")))
         for each in (store, other):
             assert [run.number for run in each.queue("helper", ADA)] == [1, 2, 3, 4, 5]
         other.close()

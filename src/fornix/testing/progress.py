@@ -18,16 +18,16 @@ from fornix.errors import (
 from fornix.store import (
     Batch,
     Begin,
-    Call,
     Commit,
+    DurableCall,
     Lease,
     Node,
     Progress,
     Put,
+    StatusChange,
     Step,
     StepDone,
     Store,
-    Turn,
 )
 from fornix.testing.batches import ADA, BOB, NOW, SECOND, Laws, add, batch, write
 from fornix.testing.lanes import BEGIN, accept, leased, there, told, turn
@@ -44,10 +44,12 @@ def begun(store: Store) -> tuple[int, Lease]:
     return run, lease
 
 
-def call(run: int, position: int = 0, outcome: str | None = None, *, ordinal: int = 1) -> Call:
+def call(
+    run: int, position: int = 0, outcome: str | None = None, *, ordinal: int = 1
+) -> DurableCall:
     """Return a durable call: pending, or returned if it has an outcome."""
     status = "pending" if outcome is None else "returned"
-    return Call(run, ordinal, position, "fetch", "digest", status, outcome)
+    return DurableCall(run, ordinal, position, "fetch", "digest", status, outcome)
 
 
 def committed(answer: Commit | FornixError) -> Commit:
@@ -154,8 +156,8 @@ class ProgressLaws(Laws):
         begin = Begin(NOW, ())
         ways: dict[str, Progress] = {
             "step": Step(run, 0, "greet", begin=begin),
-            "call": Call(run, 0, 0, "fetch", "digest", "pending", begin=begin),
-            "turn": Turn(run, "waiting", "parked", begin=begin),
+            "call": DurableCall(run, 0, 0, "fetch", "digest", "pending", begin=begin),
+            "turn": StatusChange(run, "waiting", "parked", begin=begin),
         }
         store.commit(told(ways[kind], epoch=lease.epoch))
         assert (there(store, run).now, there(store, run).actions) == (NOW, ())
@@ -254,10 +256,10 @@ class ProgressLaws(Laws):
     def test_a_turn_changes_the_status(self, store: Store) -> None:
         """If it is as expected; under a lease or outside one; it is a commit."""
         run, lease = begun(store)
-        store.commit(told(Turn(run, "waiting", "parked", '"why"'), epoch=lease.epoch))
+        store.commit(told(StatusChange(run, "waiting", "parked", '"why"'), epoch=lease.epoch))
         assert (there(store, run).status, there(store, run).error) == ("parked", '"why"')
         assert there(store, run).ended is None
-        number = store.commit(told(Turn(run, "parked", "waiting"))).number
+        number = store.commit(told(StatusChange(run, "parked", "waiting"))).number
         assert (there(store, run).status, there(store, run).error) == ("waiting", '"why"')
         effects = store.effects(number)
         assert effects is not None
@@ -268,7 +270,7 @@ class ProgressLaws(Laws):
         run = accept(store)
         before = there(store, run)
         with pytest.raises(StaleRun) as caught:
-            store.commit(told(Turn(run, "parked", "discarded")))
+            store.commit(told(StatusChange(run, "parked", "discarded")))
         assert (caught.value.expected, caught.value.found) == ("parked", "waiting")
         assert there(store, run) == before
 
@@ -287,7 +289,7 @@ class ProgressLaws(Laws):
                 turn(store, run, "parked", '"why"')
             store.commit(
                 told(
-                    Turn(run, there(store, run).status, status),  # pyright: ignore[reportArgumentType] - one of them
+                    StatusChange(run, there(store, run).status, status),  # pyright: ignore[reportArgumentType] - one of them
                     time=NOW + SECOND,
                 )
             )
@@ -302,9 +304,9 @@ class ProgressLaws(Laws):
         run = accept(store)
         turn(store, run, "discarded")
         with pytest.raises(InvalidInput):
-            Turn(run, "discarded", "waiting")
+            StatusChange(run, "discarded", "waiting")
         with pytest.raises(StaleRun):
-            store.commit(told(Turn(run, "waiting", "parked")))
+            store.commit(told(StatusChange(run, "waiting", "parked")))
 
     @pytest.mark.parametrize("status", ["parked", "discarded"])
     def test_a_run_that_does_not_wait_takes_no_steps(self, store: Store, status: str) -> None:
@@ -323,7 +325,11 @@ class ProgressLaws(Laws):
         """Of the batch's own key."""
         run, lease = begun(store)
         others = leased(store, BOB)
-        every: list[Progress] = [Step(run, 1, "x"), call(run), Turn(run, "waiting", "parked")]
+        every: list[Progress] = [
+            Step(run, 1, "x"),
+            call(run),
+            StatusChange(run, "waiting", "parked"),
+        ]
         for progress in every:
             with pytest.raises(NotFound):
                 store.commit(told(replace(progress, run=run + 1), epoch=lease.epoch))
@@ -335,7 +341,11 @@ class ProgressLaws(Laws):
         run, zombie = begun(store)
         self.kill_owner(store, "one")
         heir = leased(store, owner="two")
-        every: list[Progress] = [Step(run, 1, "x"), call(run), Turn(run, "waiting", "parked")]
+        every: list[Progress] = [
+            Step(run, 1, "x"),
+            call(run),
+            StatusChange(run, "waiting", "parked"),
+        ]
         for progress in every:
             with pytest.raises(StaleRun) as caught:
                 store.commit(told(progress, epoch=zombie.epoch))
@@ -376,9 +386,9 @@ class ProgressLaws(Laws):
             with pytest.raises(TooLarge):
                 Step(1, bad, "greet")
             with pytest.raises(TooLarge):
-                Call(1, bad, 0, "fetch", "digest", "pending")
+                DurableCall(1, bad, 0, "fetch", "digest", "pending")
             with pytest.raises(TooLarge):
-                Call(1, 0, bad, "fetch", "digest", "pending")
+                DurableCall(1, 0, bad, "fetch", "digest", "pending")
 
     # --- writes outside a run
 

@@ -20,10 +20,10 @@ from fornix.store import (
     Erased,
     Erasure,
     ItemChange,
+    ItemRecord,
     Limits,
     Link,
     Put,
-    Record,
     Refresh,
     Replace,
     Retire,
@@ -211,8 +211,8 @@ class Player:
         versions = store.versions(home, self.rng.choice(IDS))
         return Revive(home, self.rng.choice(versions).row if versions else 0)
 
-    def _record(self, item_id: str) -> Record:
-        made = Record(
+    def _record(self, item_id: str) -> ItemRecord:
+        made = ItemRecord(
             item_id,
             value=self.rng.choice((None, '"v"', '{"text":"é"}')),
             text=self.rng.choice(TEXTS),

@@ -11,12 +11,12 @@ from fornix.store import (
     Effects,
     Feature,
     Node,
-    Output,
     Run,
     Scope,
     SetRef,
     Store,
     StoredItem,
+    StoredOutput,
 )
 from fornix.store.erasures import NO_SPACE
 from fornix.values import wire
@@ -97,7 +97,7 @@ def _all_outputs(store: Store, agent: str, space: str) -> tuple[bool, list[tuple
         return True, _outputs(store.outputs(agent, space, after=error.floor, limit=FAR))
 
 
-def _outputs(found: Sequence[Output]) -> list[tuple[object, ...]]:
+def _outputs(found: Sequence[StoredOutput]) -> list[tuple[object, ...]]:
     positions = [output.position for output in found]
     assert positions == sorted(set(positions)), "positions rise"
     return [(o.number, o.ordinal, o.key, o.event, o.time) for o in found]
@@ -153,7 +153,7 @@ def pages(
     return found
 
 
-class _Names:
+class _CanonicalNames:
     """Names for the commits and rows of one store that are the same in every store."""
 
     def __init__(self, store: Store) -> None:
@@ -233,7 +233,7 @@ def reads(
         at: Which commits to read the past at, as positions in commit order from 1; None: all.
         scopes: Scopes to read although no item or tree was written there.
     """
-    names = _Names(store)
+    names = _CanonicalNames(store)
     wanted = range(1, len(names.numbers) + 1) if at is None else sorted(at)
     told: dict[str, object] = {"commits": [names.commit(e) for e in names.effects]}
     told["times"] = [names.commits[store.commit_at(e.commit.time)] for e in names.effects]
@@ -284,7 +284,9 @@ def reads(
     return told | lane_reads(store, store.spaces(), names.commits)
 
 
-def _set_reads(store: Store, names: _Names, ref: SetRef, number: int, i: int | None) -> object:
+def _set_reads(
+    store: Store, names: _CanonicalNames, ref: SetRef, number: int, i: int | None
+) -> object:
     at = None if i is None else names.numbers[i - 1]
     found = pages(store, ref, at=at)
     backwards = pages(store, ref, at=at, newest_first=True)
@@ -297,7 +299,9 @@ def _set_reads(store: Store, names: _Names, ref: SetRef, number: int, i: int | N
     )
 
 
-def _out_of_time(store: Store, names: _Names, number: int, now: int, i: int | None) -> list[object]:
+def _out_of_time(
+    store: Store, names: _CanonicalNames, number: int, now: int, i: int | None
+) -> list[object]:
     """Return what is out of time, at moments near which it often changes."""
     at = None if i is None else names.numbers[i - 1]
     moments = (None, now, now - 1_000_000)
@@ -307,7 +311,7 @@ def _out_of_time(store: Store, names: _Names, number: int, now: int, i: int | No
     ]
 
 
-def _compactions(store: Store, names: _Names, ref: SetRef) -> list[object]:
+def _compactions(store: Store, names: _CanonicalNames, ref: SetRef) -> list[object]:
     """Return the compactions of a set, read page by page, and each by itself."""
     found: list[Compaction] = []
     before = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from fornix.errors import FornixError
-from fornix.store import Accepted, Batch, Begin, Commit, Input, Put, Step, Store
+from fornix.store import Accepted, Batch, Begin, Commit, Put, QueuedInput, Step, Store
 from fornix.store.ram import RamStore
 from fornix.testing.batches import NOW
 from fornix.testing.batches import again as told_again
@@ -30,8 +30,8 @@ class Played:
     """
 
     answered: list[tuple[Batch, Commit]] = field(default_factory=list[tuple[Batch, Commit]])
-    accepted: list[tuple[str, Input, Accepted]] = field(
-        default_factory=list[tuple[str, Input, Accepted]]
+    accepted: list[tuple[str, QueuedInput, Accepted]] = field(
+        default_factory=list[tuple[str, QueuedInput, Accepted]]
     )
     refused: dict[str, int] = field(default_factory=dict[str, int])
     latest: int = NOW
@@ -121,7 +121,7 @@ def _play(store: Store, batches: int, name: str) -> Played:
 def _run_one(store: Store, rng: Random, clock: int, owner: str, played: Played) -> None:
     """Accept an input; if its key is free, do the next tasks of its lane and give it back."""
     scope, agent = rng.choice(SCOPES[:3]), rng.choice(AGENTS)
-    given = Input(scope, f'"{owner}"', clock)
+    given = QueuedInput(scope, f'"{owner}"', clock)
     if rng.random() < 0.5:
         given = replace(given, event_id=b"event %d" % rng.randrange(200), request=b"asked")
     accepted = store.accept(agent, [given], owner=owner)[0]
@@ -168,7 +168,9 @@ def replay(store: Store, played: Played) -> None:
     _compare(store, model, _some(len(numbers) - 1), now=played.latest)
 
 
-def _accept_again(model: Store, accepted: Sequence[tuple[str, Input, Accepted]]) -> dict[int, int]:
+def _accept_again(
+    model: Store, accepted: Sequence[tuple[str, QueuedInput, Accepted]]
+) -> dict[int, int]:
     """Accept inputs in the order of their runs; return the run that each became."""
     made = [each for each in accepted if not each[2].repeated]
     runs: dict[int, int] = {}

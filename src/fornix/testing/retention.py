@@ -17,9 +17,9 @@ from fornix.store import (
     Put,
     Replace,
     Retire,
+    StatusChange,
     Step,
     Store,
-    Turn,
     Undo,
 )
 from fornix.testing.batches import ADA, BOB, NOTES, NOW, SECOND, Laws, add, record, write
@@ -131,7 +131,7 @@ class RetentionLaws(Laws):
         node = store.node(ADA, ("a",), at=number, now=NOW)
         assert node is not None
         assert node.value == 1
-        store.commit(told(Turn(run, "waiting", "discarded"), time=AGES))
+        store.commit(told(StatusChange(run, "waiting", "discarded"), time=AGES))
         assert prune(store, before=AGES) == 1
         assert store.sweep(now=AGES) > 0
 

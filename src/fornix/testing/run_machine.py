@@ -13,18 +13,18 @@ from fornix.store import (
     Accepted,
     Batch,
     Begin,
-    Call,
     Commit,
-    Input,
+    DurableCall,
     Lease,
     Progress,
     Put,
+    QueuedInput,
     Retain,
     Run,
     Scope,
+    StatusChange,
     Step,
     Store,
-    Turn,
 )
 from fornix.testing.batches import SECOND
 from fornix.testing.random_batches import SCOPES
@@ -149,8 +149,8 @@ class LaneGame:
         scope = run.scope if rng.random() < 0.95 else rng.choice(SCOPES[:3])
         lease = self._lease(rng, scope, owner)
         told = _progress(rng, run, clock)
-        outside = lease is None or (isinstance(told, Turn) and rng.random() < 0.5)
-        if outside and not isinstance(told, Turn):
+        outside = lease is None or (isinstance(told, StatusChange) and rng.random() < 0.5)
+        if outside and not isinstance(told, StatusChange):
             return None
         state = [Put(("leaf",), rng.randrange(9))] if rng.random() < 0.3 else []
         theirs = Batch(
@@ -236,12 +236,12 @@ class LaneGame:
         )
 
 
-def _input(rng: Random, scope: Scope, clock: int) -> Input:
+def _input(rng: Random, scope: Scope, clock: int) -> QueuedInput:
     event = wire.encode(rng.choice(("hello", 1, None, "naïve 🦊 \0")))
     if rng.random() < 0.5:
-        return Input(scope, event, clock)
+        return QueuedInput(scope, event, clock)
     request = rng.choice((b"asked", b"asked", b"asked", b"asked", b"other"))
-    return Input(scope, event, clock, b"event %d" % rng.randrange(12), request, "an event")
+    return QueuedInput(scope, event, clock, b"event %d" % rng.randrange(12), request, "an event")
 
 
 def _progress(rng: Random, run: Run, clock: int) -> Progress:
@@ -262,7 +262,7 @@ def _progress(rng: Random, run: Run, clock: int) -> Progress:
         place, attempts = rng.randrange(3), rng.randrange(1, 4)
         truncate = rng.random() < 0.2
         # fmt: off
-        return Call(
+        return DurableCall(
             run.id, rng.randrange(4), place, "fetch", "digest", status, text, attempts, begin,
             truncate,
         )
@@ -271,4 +271,4 @@ def _progress(rng: Random, run: Run, clock: int) -> Progress:
     if rng.random() < 0.1:
         expected = rng.choice(("waiting", "parked"))
     status = rng.choice(("waiting", "parked", "parked", "done", "discarded"))
-    return Turn(run.id, expected, status, text, begin)
+    return StatusChange(run.id, expected, status, text, begin)

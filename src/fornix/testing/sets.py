@@ -9,9 +9,9 @@ from fornix.store import (
     Add,
     Define,
     Definition,
+    ItemRecord,
     Limits,
     Put,
-    Record,
     Replace,
     Retire,
     Scope,
@@ -94,7 +94,7 @@ class SetLaws(Laws):
 
     def test_an_empty_set_takes_the_definition_of_its_next_add(self, store: Store) -> None:
         """And only then: by itself a definition changes nothing, and no set that holds items."""
-        late = Record("late", None, "late", expires=NOW + 1)
+        late = ItemRecord("late", None, "late", expires=NOW + 1)
         write(store, Define(NOTES, RICH), add("i"), Add(NOTES, late))
         with pytest.raises(SetDefinitionConflict):
             write(store, Define(NOTES, TRIM), Retire(NOTES, "i", 1), add("j"))
@@ -166,11 +166,11 @@ class SetLaws(Laws):
         """And the UTF-8 bytes of their values, texts and metadata."""
         write(
             store,
-            Add(NOTES, Record("i", '"é"', "🦊", '{"a":1}')),
-            Add(NOTES, Record("j", None, "é")),
+            Add(NOTES, ItemRecord("i", '"é"', "🦊", '{"a":1}')),
+            Add(NOTES, ItemRecord("j", None, "é")),
         )
         assert (info(store).items, info(store).bytes) == (2, 4 + 4 + 7 + 2 + 2)
-        write(store, Replace(NOTES, 1, Record("i", "[]", None)))
+        write(store, Replace(NOTES, 1, ItemRecord("i", "[]", None)))
         assert (info(store).items, info(store).bytes) == (2, 2 + 2 + 2 + 2)
         write(store, Retire(NOTES, "i", 2), add("k", "x"), Retire(NOTES, "k", 1))
         assert (info(store).items, info(store).bytes) == (1, 2 + 2)
@@ -178,9 +178,9 @@ class SetLaws(Laws):
     def test_bytes_count_for_as_many(self, store: Store) -> None:
         """Not for the third more that their wire form takes; and for none once they are gone."""
         value = wire.encode({"a": b"\xff" * 600, "b": [b"x" * 400]})
-        write(store, Add(NOTES, Record("i", value, "")))
+        write(store, Add(NOTES, ItemRecord("i", value, "")))
         assert 1_000 < info(store).bytes < 1_100
-        write(store, Replace(NOTES, 1, Record("i", wire.encode(b"y" * 3_000), "")))
+        write(store, Replace(NOTES, 1, ItemRecord("i", wire.encode(b"y" * 3_000), "")))
         assert 3_000 < info(store).bytes < 3_100
         write(store, Retire(NOTES, "i", 2))
         assert info(store).bytes == 0
@@ -269,11 +269,11 @@ class SetLaws(Laws):
 
     def test_a_key_holds_so_many_bytes(self, store: Store) -> None:
         """Of values, texts and metadata, in UTF-8."""
-        write(store, Add(NOTES, Record("i", '"é"', "é")), limits=Limits(bytes=8))
+        write(store, Add(NOTES, ItemRecord("i", '"é"', "é")), limits=Limits(bytes=8))
         with pytest.raises(KeyFull) as caught:
-            write(store, Add(NOTES, Record("j", None, "")), limits=Limits(bytes=9))
+            write(store, Add(NOTES, ItemRecord("j", None, "")), limits=Limits(bytes=9))
         assert (caught.value.what, caught.value.limit) == ("bytes", 9)
-        write(store, Add(NOTES, Record("j", None, "")), limits=Limits(bytes=10))
+        write(store, Add(NOTES, ItemRecord("j", None, "")), limits=Limits(bytes=10))
 
     def test_limits_do_not_keep_anyone_from_deleting(self, store: Store) -> None:
         """Nor from writing the tree: they hold for what adds."""

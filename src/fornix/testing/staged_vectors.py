@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fornix.errors import EmbedderConflict
-from fornix.store import Add, Put, Record, Replace, Retire, SetRef, Store
+from fornix.store import Add, ItemRecord, Put, Replace, Retire, SetRef, Store
 from fornix.testing.batches import ADA, BOB, NOTES, Laws, add, batch, record, write
 from fornix.testing.finder import OTHER, features, row, waiting
 from fornix.testing.reads import FAR, Follower
@@ -74,8 +74,8 @@ class StagingLaws(Laws):
             Add(NOTES, waiting("waits")),
             Add(NOTES, replace(record("vectors", ""), vectors=b"\1")),
             add("text"),
-            Add(NOTES, Record("caption", "1", None, '{"caption":"a cat"}')),
-            Add(NOTES, Record("nothing", "1", None)),
+            Add(NOTES, ItemRecord("caption", "1", None, '{"caption":"a cat"}')),
+            Add(NOTES, ItemRecord("nothing", "1", None)),
             add("blank", "  "),
         )
         found = store.unstaged([info(store).number], limit=9)
@@ -91,13 +91,13 @@ class StagingLaws(Laws):
         blank = [chr(code) for code in range(0x110000) if chr(code).isspace()]
         unseen = ["\u200b", "\ufeff", "\0", " \u2060 "]
         write(store, *[add(text, text) for text in [*blank, *unseen]], add("all", "".join(blank)))
-        write(store, Add(NOTES, Record("no caption", "1", "\u3000", '{"caption":""}')))
+        write(store, Add(NOTES, ItemRecord("no caption", "1", "\u3000", '{"caption":""}')))
         found = store.unstaged([info(store).number], limit=99)
         assert [p.text for p in found] == unseen
 
     def test_what_waits_comes_with_its_metadata(self, store: Store) -> None:
         """Captions are meaning too."""
-        write(store, Add(NOTES, Record("i", "1", None, '{"caption":"é"}', vectors=None)))
+        write(store, Add(NOTES, ItemRecord("i", "1", None, '{"caption":"é"}', vectors=None)))
         assert [(p.text, p.metadata) for p in store.pending(limit=9)] == [("", '{"caption":"é"}')]
 
     def test_live_versions_are_staged_first(self, store: Store) -> None:

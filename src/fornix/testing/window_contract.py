@@ -202,7 +202,7 @@ class ContextContract:
         each observation was let go or is there, and once.
         """
         begins, gone = memory.context(None), list[object]()
-        begun, done, made = Tally(), Tally(), dict[Message, str]()
+        begun, done, made = CallCounter(), CallCounter(), dict[Message, str]()
         end = time.monotonic() + self.seconds
 
         def work(_thread: int) -> None:
@@ -258,7 +258,7 @@ def pairs(told: Sequence[Message], begins: Sequence[Message]) -> list[tuple[Mess
     return list(zip(left[::2], left[1::2], strict=True))
 
 
-class Tally:
+class CallCounter:
     """Counts, whoever asks."""
 
     def __init__(self) -> None:

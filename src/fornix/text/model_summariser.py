@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from fornix.embed import Vectors
 from fornix.errors import InvalidInput, ModelFailed
-from fornix.llm import Asking, ChatModel, Message, ask_json
+from fornix.llm import Asking, ChatModel, ModelMessage, ask_json
 from fornix.text.extractive_summariser import ExtractiveSummariser
 from fornix.text.sentences import parts, shortened, tokens
 from fornix.text.summary import (
@@ -23,7 +23,7 @@ from fornix.text.summary_prompts import (
     ITEM_TOKENS,
     SUMMARY_SCHEMA,
     TOPICS_SCHEMA,
-    Found,
+    CheckedTopic,
     summary_messages,
     summary_of,
     topics_messages,
@@ -46,7 +46,7 @@ SHORT_TOKENS = 32
 T = TypeVar("T")
 
 
-class _Entry(NamedTuple):
+class _TopicEntry(NamedTuple):
     """Something to be sorted: a text, or a topic of an earlier round; and whose texts it has."""
 
     text: str
@@ -154,7 +154,7 @@ class ModelSummariser:
         """
         texts = self._checked(texts, limit, max_tokens, vectors)
         entries = [
-            _Entry(shortened(text.strip(), self._batch_tokens // SHARE), (at,))
+            _TopicEntry(shortened(text.strip(), self._batch_tokens // SHARE), (at,))
             for at, text in enumerate(texts)
             if text.strip()
         ]
@@ -200,7 +200,7 @@ class ModelSummariser:
         messages = summary_messages(texts, most)
         return self._ask(messages, SUMMARY_SCHEMA, lambda value: summary_of(value, most))
 
-    def _topics(self, entries: Sequence[_Entry], limit: int, max_tokens: int) -> list[Topic]:
+    def _topics(self, entries: Sequence[_TopicEntry], limit: int, max_tokens: int) -> list[Topic]:
         while len(batches := self._batches(entries, lambda entry: entry.text)) > 1:
             entries = [entry for batch in batches for entry in self._sorted(batch, limit)]
         return [
@@ -213,18 +213,20 @@ class ModelSummariser:
             for found in self._topics_of(batches[0], limit, max_tokens)
         ]
 
-    def _sorted(self, batch: Sequence[_Entry], limit: int) -> Iterable[_Entry]:
+    def _sorted(self, batch: Sequence[_TopicEntry], limit: int) -> Iterable[_TopicEntry]:
         """Return the topics of one of several batches, at most half as many as it has entries."""
         if len(batch) == 1:
             return batch
         most = self._batch_tokens // SHARE
         found = self._topics_of(batch, min(limit, len(batch) // 2), most)
         return [
-            _Entry(shortened(f"{topic.title}: {topic.summary}", most), _together(topic, batch))
+            _TopicEntry(shortened(f"{topic.title}: {topic.summary}", most), _together(topic, batch))
             for topic in found
         ]
 
-    def _topics_of(self, batch: Sequence[_Entry], limit: int, most: int) -> tuple[Found, ...]:
+    def _topics_of(
+        self, batch: Sequence[_TopicEntry], limit: int, most: int
+    ) -> tuple[CheckedTopic, ...]:
         texts = [entry.text for entry in batch]
         messages = topics_messages(texts, limit, most)
         return self._ask(
@@ -233,7 +235,7 @@ class ModelSummariser:
 
     def _ask(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[ModelMessage],
         schema: Mapping[str, object],
         check: Callable[[object], T],
     ) -> T:
@@ -253,6 +255,6 @@ class ModelSummariser:
         return found
 
 
-def _together(found: Found, batch: Sequence[_Entry]) -> tuple[int, ...]:
+def _together(found: CheckedTopic, batch: Sequence[_TopicEntry]) -> tuple[int, ...]:
     """Return the texts of all entries of a topic."""
     return tuple(sorted(index for item in found.items for index in batch[item].indices))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
-from fornix.llm import Message, Unfit
+from fornix.llm import ModelMessage, Unfit
 from fornix.text.sentences import tokens
 
 LONGEST_TITLE = 80
@@ -53,7 +53,7 @@ TOPICS_SCHEMA: Mapping[str, object] = {
 }
 
 
-class Found(NamedTuple):
+class CheckedTopic(NamedTuple):
     """A topic as a model gave it, checked: which of the texts it was asked about belong to it."""
 
     title: str
@@ -61,7 +61,7 @@ class Found(NamedTuple):
     items: tuple[int, ...]
 
 
-def summary_messages(texts: Sequence[str], most: int) -> list[Message]:
+def summary_messages(texts: Sequence[str], most: int) -> list[ModelMessage]:
     """Return what a model is asked for a summary of at most *most* tokens."""
     asked = (
         f"You condense what a memory holds. {DATA}Answer with JSON alone, an object whose "
@@ -70,7 +70,7 @@ def summary_messages(texts: Sequence[str], most: int) -> list[Message]:
     return _messages(asked, texts)
 
 
-def topics_messages(texts: Sequence[str], limit: int, most: int) -> list[Message]:
+def topics_messages(texts: Sequence[str], limit: int, most: int) -> list[ModelMessage]:
     """Return what a model is asked for topics, each with a summary of at most *most* tokens."""
     asked = (
         f"You sort what a memory holds. {DATA}Group the items by what they are about, into at most "
@@ -93,7 +93,7 @@ def summary_of(value: object, most: int) -> str:
     return _text(cast("dict[str, object]", value).get("summary"), '"summary"', most)
 
 
-def topics_of(value: object, count: int, limit: int, most: int) -> tuple[Found, ...]:
+def topics_of(value: object, count: int, limit: int, most: int) -> tuple[CheckedTopic, ...]:
     """Return the topics in an answer about *count* texts.
 
     Raises:
@@ -110,7 +110,7 @@ def topics_of(value: object, count: int, limit: int, most: int) -> tuple[Found, 
     return tuple(_topic(topic, at, count, most, taken) for at, topic in enumerate(listed))
 
 
-def _topic(value: object, at: int, count: int, most: int, taken: set[int]) -> Found:
+def _topic(value: object, at: int, count: int, most: int, taken: set[int]) -> CheckedTopic:
     where = f"topic {at}"
     if not isinstance(value, dict):
         raise Unfit(f"{where} is not an object")
@@ -119,7 +119,7 @@ def _topic(value: object, at: int, count: int, most: int, taken: set[int]) -> Fo
     if len(title) > LONGEST_TITLE or len(title.splitlines()) > 1:
         raise Unfit(f'"title" of {where} is not one line of at most {LONGEST_TITLE} characters')
     summary = _text(given.get("summary"), f'"summary" of {where}', most)
-    return Found(title, summary, _items(given.get("items"), where, count, taken))
+    return CheckedTopic(title, summary, _items(given.get("items"), where, count, taken))
 
 
 def _items(value: object, where: str, count: int, taken: set[int]) -> tuple[int, ...]:
@@ -153,7 +153,7 @@ def _words(most: int) -> str:
     return f"{words} words (in a script without spaces, {characters} characters)"
 
 
-def _messages(asked: str, texts: Sequence[str]) -> list[Message]:
+def _messages(asked: str, texts: Sequence[str]) -> list[ModelMessage]:
     items = [{"id": at, "text": text} for at, text in enumerate(texts)]
     data = json.dumps(items, ensure_ascii=False, indent=0)
-    return [Message(role="system", content=asked), Message(role="user", content=data)]
+    return [ModelMessage(role="system", content=asked), ModelMessage(role="user", content=data)]

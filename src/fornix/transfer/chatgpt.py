@@ -26,7 +26,7 @@ HIDDEN = "is hidden in the chat"
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ExportedMessage:
     """A message of a conversation.
 
     Attributes:
@@ -45,7 +45,7 @@ def timed(item: Item, time: datetime | None) -> Item:
     return replace(item, time=time)
 
 
-def messages(chat: dict[str, Value]) -> Iterator[Message | Skipped]:
+def messages(chat: dict[str, Value]) -> Iterator[ExportedMessage | Skipped]:
     """Yield the messages of the branch that a conversation shows, oldest first.
 
     Raises:
@@ -104,7 +104,7 @@ def _message(
     said: dict[str, Value],
     chat: dict[str, Value],
     before: dict[str, Value],
-) -> Message | Skipped:
+) -> ExportedMessage | Skipped:
     content, author, facts = (_object(said, part) for part in ("content", "author", "metadata"))
     kind = content.get("content_type", "text")
     if facts.get("is_visually_hidden_from_conversation"):
@@ -127,7 +127,7 @@ def _message(
         role=label_of(author, "role"),
         session=name,
     )
-    return Message(item, said, before)
+    return ExportedMessage(item, said, before)
 
 
 def _object(fields: dict[str, Value], name: str) -> dict[str, Value]:

@@ -11,7 +11,7 @@ from fornix.store.items import Item
 from fornix.transfer import chatgpt
 from fornix.transfer.foreign_formats import Reader, inside, label_of, metadata_of, name_of
 from fornix.transfer.import_entries import ItemLine, Skipped, objects_of
-from fornix.transfer.json_stream import Record
+from fornix.transfer.json_stream import JsonRecord
 from fornix.values.storable import Value
 
 FIELDS = {"id", "role", "content", "speaker", "session", "time", "metadata", "importance"}
@@ -89,7 +89,7 @@ class ChatReader(Reader):
     LISTS: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
-    def knows(cls, record: Record) -> bool:
+    def knows(cls, record: JsonRecord) -> bool:
         """Return whether it is a message, or holds some."""
         fields = record.fields
         return (
@@ -98,7 +98,7 @@ class ChatReader(Reader):
             or isinstance(fields.get("mapping"), dict)
         )
 
-    def read(self, record: Record) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
         """Yield the messages of a record."""
         fields = record.fields
         if isinstance(fields.get("mapping"), dict):
@@ -110,7 +110,9 @@ class ChatReader(Reader):
         else:
             yield from self._message(fields)
 
-    def _exported(self, found: chatgpt.Message, chat: dict[str, Value]) -> ItemLine | Skipped:
+    def _exported(
+        self, found: chatgpt.ExportedMessage, chat: dict[str, Value]
+    ) -> ItemLine | Skipped:
         with inside(f"message {found.item.id!r}"):
             time = self.when(("create_time",), found.fields, found.before, chat)
             item = chatgpt.timed(found.item, time)

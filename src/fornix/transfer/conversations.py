@@ -10,7 +10,7 @@ from fornix.errors import InvalidInput
 from fornix.store.items import Item
 from fornix.transfer.foreign_formats import Reader, inside, name_of
 from fornix.transfer.import_entries import ItemLine, Skipped, objects_of
-from fornix.transfer.json_stream import Record
+from fornix.transfer.json_stream import JsonRecord
 from fornix.values.storable import Value, checked_name
 from fornix.values.times import read_time
 from fornix.values.words import MONTHS
@@ -23,11 +23,11 @@ class ConversationReader(Reader):
     """Reads conversations with their sessions and turns."""
 
     @classmethod
-    def knows(cls, record: Record) -> bool:
+    def knows(cls, record: JsonRecord) -> bool:
         """Return whether it has sessions."""
         return isinstance(record.fields.get("sessions"), list)
 
-    def read(self, record: Record) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
         """Yield the turns of a conversation."""
         fields = record.fields
         name = checked_name(fields.get("id"), "a conversation's id")
@@ -55,12 +55,12 @@ class LocomoReader(Reader):
     """
 
     @classmethod
-    def knows(cls, record: Record) -> bool:
+    def knows(cls, record: JsonRecord) -> bool:
         """Return whether it has numbered sessions."""
         talk = record.fields.get("conversation")
         return isinstance(talk, dict) and any(_SESSION.fullmatch(name) for name in talk)
 
-    def read(self, record: Record) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
         """Yield the turns of a sample, session by session."""
         fields, talk = record.fields, record.fields.get("conversation")
         name = name_of(fields, "sample_id")

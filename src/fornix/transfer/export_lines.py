@@ -23,8 +23,8 @@ from fornix.transfer.import_entries import (
     Entry,
     Ids,
     ItemLine,
+    ItemLocation,
     NodeLine,
-    Place,
     SetLine,
     checked_item,
     object_of,
@@ -201,19 +201,19 @@ def _definition(given: dict[str, Value]) -> Definition:
     return definition({name: value for name, value in asked.items() if value is not None})
 
 
-def _places(found: Value) -> list[Place]:
+def _places(found: Value) -> list[ItemLocation]:
     """Return the items that an item was made of."""
     lists = [one for one in found if isinstance(one, list)] if isinstance(found, list) else None
     if lists is None or len(lists) != len(cast("list[Value]", found)):
         raise InvalidInput(f'"linked" must be a list of [key, set, id], not {found!r}')
-    places: list[Place] = []
+    places: list[ItemLocation] = []
     for place in lists:
-        if len(place) != len(Place._fields):
+        if len(place) != len(ItemLocation._fields):
             raise InvalidInput(f'"linked" must be a list of [key, set, id], not {found!r}')
         key, name, item_id = place
         owner = None if key is None else checked_name(key, 'a key of "linked"')
         where = checked_name(name, 'a set of "linked"'), checked_name(item_id, 'an id of "linked"')
-        places.append(Place(owner, *where))
+        places.append(ItemLocation(owner, *where))
     return places
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 from fornix.errors import FornixError, InvalidInput
 from fornix.store.items import Item, text_of
 from fornix.transfer.import_entries import Ids, ItemLine, Skipped, checked_item, object_of, time_of
-from fornix.transfer.json_stream import Record
+from fornix.transfer.json_stream import JsonRecord
 from fornix.values.storable import Value, checked_name
 
 NO_TEXT = "has no text"
@@ -64,14 +64,14 @@ class Reader(ABC):
 
     @classmethod
     @abstractmethod
-    def knows(cls, record: Record) -> bool:
+    def knows(cls, record: JsonRecord) -> bool:
         """Return whether a record looks like one of this format."""
 
-    def prepare(self, records: Iterable[Record]) -> None:  # noqa: B027 - most formats need not
+    def prepare(self, records: Iterable[JsonRecord]) -> None:  # noqa: B027 - most formats need not
         """Look at all records before the first is read; most formats do not need to."""
 
     @abstractmethod
-    def read(self, record: Record) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
         """Yield the items of a record.
 
         Raises:

@@ -14,9 +14,9 @@ from fornix.store import (
     Create,
     Define,
     Delete,
+    ItemRecord,
     Past,
     Put,
-    Record,
     Scope,
     SetRef,
     StoredItem,
@@ -28,16 +28,16 @@ from fornix.transfer.import_entries import (
     AccessedLine,
     Begun,
     CommitLine,
-    Compacted,
     Ended,
-    Floor,
-    Linked,
+    HistoryStart,
+    ImportedCompaction,
+    ImportedSource,
+    ImportedUndo,
     Name,
     NodeLine,
     Part,
     Removed,
     SetLine,
-    Undone,
 )
 from fornix.transfer.import_formats import entries
 from fornix.transfer.import_source import Source
@@ -193,7 +193,7 @@ class Replay:
     def _floor(self, line: CommitLine) -> tuple[int, int]:
         """Return from when on the past of the tree is whole."""
         for part in line.parts:
-            if isinstance(part, Floor) and part.set is None:
+            if isinstance(part, HistoryStart) and part.set is None:
                 return self._number(part.commit) if part.commit else 0, part.since
         return 0, 0
 
@@ -212,7 +212,7 @@ class Replay:
         records = {part.place: record for part, record in zip(begun, made, strict=True)}
         pasts: dict[SetRef, _Gathered] = {}
         for part in line.parts:
-            if isinstance(part, Floor):
+            if isinstance(part, HistoryStart):
                 if part.set is not None:
                     ref = self._ref(part.key, part.set)
                     pasts.setdefault(ref, _Gathered()).floor = self._number(part.commit)
@@ -226,11 +226,11 @@ class Replay:
 
     def _take(
         self,
-        part: Begun | Ended | Linked | Compacted | Undone,
+        part: Begun | Ended | ImportedSource | ImportedCompaction | ImportedUndo,
         ref: SetRef,
         past: _Gathered,
         line: CommitLine,
-        records: Mapping[int, Record],
+        records: Mapping[int, ItemRecord],
     ) -> None:
         match part:
             case Begun():
@@ -239,14 +239,14 @@ class Replay:
                 past.links += [(item.row, self._row(source)) for source in part.links]
             case Ended(row=row):
                 past.ended.append(self._row(row))
-            case Linked(row=row, source=source):
+            case ImportedSource(row=row, source=source):
                 past.links.append((self._row(row), self._row(source)))
-            case Compacted():
+            case ImportedCompaction():
                 past.compactions.append(self._compaction(part, ref, line))
-            case Undone(compaction=name):
+            case ImportedUndo(compaction=name):
                 past.undone.append(self._row(name))
 
-    def _stored(self, part: Begun, ref: SetRef, line: CommitLine, record: Record) -> StoredItem:
+    def _stored(self, part: Begun, ref: SetRef, line: CommitLine, record: ItemRecord) -> StoredItem:
         row = self._row(Name(line.number, part.place))
         return StoredItem(
             row=row,
@@ -261,7 +261,7 @@ class Replay:
             record=record,
         )
 
-    def _compaction(self, part: Compacted, ref: SetRef, line: CommitLine) -> Compaction:
+    def _compaction(self, part: ImportedCompaction, ref: SetRef, line: CommitLine) -> Compaction:
         return Compaction(
             id=self._row(Name(line.number, part.place)),
             set=ref,

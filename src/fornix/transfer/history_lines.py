@@ -14,16 +14,16 @@ from fornix.transfer.import_entries import (
     AccessedLine,
     Begun,
     CommitLine,
-    Compacted,
     Ended,
     Entry,
-    Floor,
-    Linked,
+    HistoryStart,
+    ImportedCompaction,
+    ImportedSource,
+    ImportedUndo,
     Name,
     NodeLine,
     Part,
     Removed,
-    Undone,
     texts_of,
     time_of,
 )
@@ -153,14 +153,14 @@ class HistoryLines:
         key = checked_name(fields.get("key"), '"key"')
         return Removed(key, texts_of(fields, "path"))
 
-    def _floor(self, fields: dict[str, Value]) -> Floor:
+    def _floor(self, fields: dict[str, Value]) -> HistoryStart:
         only(fields, "type key set commit time")
         key, name = owner_of({"set": "-", **fields})
         if key is None and "set" not in fields:
             raise InvalidInput('"set" is missing; knowledge has sets alone')
         commit = counted(fields.get("commit", 0), '"commit"', least=0, most=1 << 40)
         set_name = name if "set" in fields else None
-        return Floor(key, set_name, commit, _time(fields, "time") or 0)
+        return HistoryStart(key, set_name, commit, _time(fields, "time") or 0)
 
     def _item(self, fields: dict[str, Value]) -> Begun:
         line = self._plain.item({n: v for n, v in fields.items() if n not in VERSION})
@@ -180,17 +180,17 @@ class HistoryLines:
         only(fields, "type key set row")
         return Ended(*owner_of(fields), self._name(fields.get("row"), "row"))
 
-    def _link(self, fields: dict[str, Value]) -> Linked:
+    def _link(self, fields: dict[str, Value]) -> ImportedSource:
         only(fields, "type key set row source")
         row, source = (self._name(fields.get(name), name) for name in ("row", "source"))
-        return Linked(*owner_of(fields), row, source)
+        return ImportedSource(*owner_of(fields), row, source)
 
-    def _compaction(self, fields: dict[str, Value]) -> Compacted:
+    def _compaction(self, fields: dict[str, Value]) -> ImportedCompaction:
         only(fields, "type key set place how retired added erased purged")
         how = fields.get("how")
         if not isinstance(how, str):
             raise InvalidInput(f'"how" must be a text, not {how!r}')
-        return Compacted(
+        return ImportedCompaction(
             *owner_of(fields),
             _place(fields.get("place")),
             how,
@@ -200,9 +200,9 @@ class HistoryLines:
             purged=fields.get("purged") is True,
         )
 
-    def _undone(self, fields: dict[str, Value]) -> Undone:
+    def _undone(self, fields: dict[str, Value]) -> ImportedUndo:
         only(fields, "type key set compaction")
-        return Undone(*owner_of(fields), self._name(fields.get("compaction"), "compaction"))
+        return ImportedUndo(*owner_of(fields), self._name(fields.get("compaction"), "compaction"))
 
     def _accessed(self, fields: dict[str, Value]) -> AccessedLine:
         only(fields, "type key set row time")

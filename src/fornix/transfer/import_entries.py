@@ -31,7 +31,7 @@ class SetLine:
     definition: Definition
 
 
-class Place(NamedTuple):
+class ItemLocation(NamedTuple):
     """Where an item is; the key None is knowledge."""
 
     key: str | None
@@ -50,7 +50,7 @@ class ItemLine:
     key: str | None
     set: str
     item: Item
-    sources: Sequence[Place] | None = None
+    sources: Sequence[ItemLocation] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
+class ImportedSource:
     """A source that a version of an earlier commit got."""
 
     key: str | None
@@ -108,7 +108,7 @@ class Linked:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class ImportedCompaction:
     """A compaction that a commit did; *erased*: how many of its versions are no longer kept."""
 
     key: str | None
@@ -122,7 +122,7 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class ImportedUndo:
     """A compaction that a commit undid."""
 
     key: str | None
@@ -139,7 +139,7 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class HistoryStart:
     """From which commit and time on the past of a set is whole; *set* is None for the exact tree.
 
     The commit 0: from the first; *since* in microseconds.
@@ -151,7 +151,17 @@ class Floor:
     since: int
 
 
-Part: TypeAlias = SetLine | NodeLine | Removed | Begun | Ended | Linked | Compacted | Undone | Floor
+Part: TypeAlias = (
+    SetLine
+    | NodeLine
+    | Removed
+    | Begun
+    | Ended
+    | ImportedSource
+    | ImportedCompaction
+    | ImportedUndo
+    | HistoryStart
+)
 """What a commit did, a line each."""
 
 

@@ -14,7 +14,7 @@ from fornix.transfer.foreign_formats import Reader, Target
 from fornix.transfer.history_lines import HistoryLines
 from fornix.transfer.import_entries import Entry, ItemLine, Skipped
 from fornix.transfer.import_source import Source
-from fornix.transfer.json_stream import Record
+from fornix.transfer.json_stream import JsonRecord
 from fornix.transfer.langgraph import LangGraphFile, LangGraphReader
 from fornix.transfer.mcp_memory import McpMemoryReader
 from fornix.transfer.mem0 import Mem0Reader
@@ -68,7 +68,7 @@ def layout_of(source: Source) -> Layout:
     raise source.wrong(first.number, problem, remedy, line=first.line)
 
 
-def _fits(source: Source, layout: Layout, first: Record) -> bool:
+def _fits(source: Source, layout: Layout, first: JsonRecord) -> bool:
     reader = READERS[layout]
     if first.under and first.under not in reader.LISTS:
         return False  # its list is nothing to this format, and may be too long to be one record

@@ -10,7 +10,7 @@ from fornix.errors import Conflict
 from fornix.memory.memory import Memory
 from fornix.store import Batch, ItemChange, Past, Scope, SetRef, StoredItem
 from fornix.store.records import item_of
-from fornix.transfer.import_entries import ItemLine, Place, differs
+from fornix.transfer.import_entries import ItemLine, ItemLocation, differs
 from fornix.transfer.import_formats import entries
 from fornix.transfer.import_source import Source
 
@@ -27,7 +27,7 @@ def is_derived(line: ItemLine) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
+class LinkCount:
     """How many items were linked to all they were made of just now, and how many cannot be."""
 
     linked: int
@@ -44,7 +44,7 @@ class Linking:
         self._memory, self._store = memory, memory.store
         self._linked = self._unlinked = 0
 
-    def run(self, source: Source) -> Linked:
+    def run(self, source: Source) -> LinkCount:
         """Link what a file has, all of which was imported.
 
         Raises:
@@ -53,7 +53,7 @@ class Linking:
         for key, lines in groupby(self._lines(source), key=lambda line: line.key):
             while chunk := list(islice(lines, CHUNK)):
                 self._link(self._scope(key), chunk)
-        return Linked(self._linked, self._unlinked)
+        return LinkCount(self._linked, self._unlinked)
 
     def _lines(self, source: Source) -> Iterator[ItemLine]:
         for _, entry in entries(source, "fornix", None):
@@ -64,7 +64,7 @@ class Linking:
         memory = self._memory
         return Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
 
-    def _ref(self, place: Place) -> SetRef:
+    def _ref(self, place: ItemLocation) -> SetRef:
         return SetRef(self._scope(place.key), place.set)
 
     def _link(self, scope: Scope, lines: Sequence[ItemLine]) -> None:
@@ -90,7 +90,7 @@ class Linking:
         missing: dict[SetRef, list[tuple[int, int]]] = {}
         unlinked = 0
         for line in lines:
-            ref = self._ref(Place(line.key, line.set, ""))
+            ref = self._ref(ItemLocation(line.key, line.set, ""))
             (item,) = self._store.get(ref, [line.item.id or ""])
             if item is None or differs(line.item, item_of(item)):
                 continue
@@ -103,13 +103,19 @@ class Linking:
             unlinked += None in there or len(places) < len(set(line.item.sources))
         return missing, unlinked
 
-    def _places(self, line: ItemLine) -> list[Place]:
+    def _places(self, line: ItemLine) -> list[ItemLocation]:
         """Return what an item was made of: as the file says, else items of its own set."""
-        own = [Place(line.key, line.set, source) for source in dict.fromkeys(line.item.sources)]
+        own = [
+            ItemLocation(line.key, line.set, source) for source in dict.fromkeys(line.item.sources)
+        ]
         named = own if line.sources is None else line.sources
-        return [place for place in named if place != Place(line.key, line.set, line.item.id or "")]
+        return [
+            place
+            for place in named
+            if place != ItemLocation(line.key, line.set, line.item.id or "")
+        ]
 
-    def _there(self, place: Place) -> StoredItem | None:
+    def _there(self, place: ItemLocation) -> StoredItem | None:
         return self._store.get(self._ref(place), [place.id])[0]
 
     def _known(self, item: StoredItem) -> set[int]:

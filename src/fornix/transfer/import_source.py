@@ -8,7 +8,7 @@ from typing import IO
 
 from fornix.errors import InvalidInput
 from fornix.transfer.export_lines import numbered, wrong
-from fornix.transfer.json_stream import DECODER, Document, Record
+from fornix.transfer.json_stream import DECODER, Document, JsonRecord
 from fornix.values import wire
 from fornix.values.storable import Value
 
@@ -68,7 +68,7 @@ class Source:
                 raise self.wrong(number, problem, "write one JSON object per line")
             yield number, found
 
-    def records(self, lists: Collection[str]) -> Iterator[Record]:
+    def records(self, lists: Collection[str]) -> Iterator[JsonRecord]:
         """Yield the objects of the file, a line each or as `Document.records` finds them.
 
         Raises:
@@ -77,7 +77,7 @@ class Source:
         if self._by_line(lists):
             self.unit = "line"
             for number, fields in self.objects(wired=False):
-                yield Record(number, number, fields)
+                yield JsonRecord(number, number, fields)
             return
         self.unit = "record"
         self._handle.seek(0)

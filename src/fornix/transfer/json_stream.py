@@ -36,7 +36,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JsonRecord:
     """One object of a file.
 
     Attributes:
@@ -70,7 +70,7 @@ class Document:
         self._over = False
         self._number = 0
 
-    def records(self, lists: Collection[str]) -> Iterator[Record]:
+    def records(self, lists: Collection[str]) -> Iterator[JsonRecord]:
         """Yield objects: the elements of a list, or of a list that is a field of an object.
 
         Args:
@@ -87,7 +87,7 @@ class Document:
             else:
                 raise self._wrong("this is neither a list nor an object", self._at)
 
-    def _object(self, lists: Collection[str]) -> Iterator[Record]:
+    def _object(self, lists: Collection[str]) -> Iterator[JsonRecord]:
         line, fields, apart = self._place(self._at), dict[str, Value](), False
         for name in self._fields():
             if name in lists and self._peek() == "[":
@@ -117,7 +117,7 @@ class Document:
 
     def _elements(
         self, lists: Collection[str], under: str, around: dict[str, Value]
-    ) -> Iterator[Record]:
+    ) -> Iterator[JsonRecord]:
         self._take("[")
         while self._peek() != "]":
             line = self._place(self._at)
@@ -130,19 +130,21 @@ class Document:
                 self._take(",")
         self._take("]")
 
-    def _apart(self, line: int, fields: dict[str, Value], names: Sequence[str]) -> Iterator[Record]:
+    def _apart(
+        self, line: int, fields: dict[str, Value], names: Sequence[str]
+    ) -> Iterator[JsonRecord]:
         """Yield what the lists of an object hold, which is itself an element of a list."""
         around = {name: v for name, v in fields.items() if name not in names}
         for name in names:
             for one in cast("list[Value]", fields[name]):
                 yield self._record(line, one, name, around)
 
-    def _record(self, line: int, fields: Value, under: str, around: dict[str, Value]) -> Record:
+    def _record(self, line: int, fields: Value, under: str, around: dict[str, Value]) -> JsonRecord:
         if not isinstance(fields, dict):
             problem = f"record {self._number + 1} is no object: {json.dumps(fields)[:40]}"
             raise InvalidInput(f"{self._name}:{line}: {problem}; correct it and import again")
         self._number += 1
-        return Record(self._number, line, fields, under, around)
+        return JsonRecord(self._number, line, fields, under, around)
 
     # --- the text -----------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from fornix.store.items import Item, text_of
 from fornix.transfer.foreign_formats import Reader, label_of
 from fornix.transfer.import_entries import ItemLine, Skipped, texts_of
 from fornix.transfer.import_source import Source
-from fornix.transfer.json_stream import Record
+from fornix.transfer.json_stream import JsonRecord
 from fornix.values.forks import FORKS
 from fornix.values.storable import Value, checked_name
 
@@ -37,13 +37,13 @@ class LangGraphReader(Reader):
     LISTS: ClassVar[frozenset[str]] = frozenset({"items"})
 
     @classmethod
-    def knows(cls, record: Record) -> bool:
+    def knows(cls, record: JsonRecord) -> bool:
         """Return whether it is an item."""
         return isinstance(record.fields.get("namespace"), list) and {"key", "value"} <= set(
             record.fields
         )
 
-    def read(self, record: Record) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
         """Yield the item."""
         fields = record.fields
         namespace = list(texts_of(fields, "namespace"))
@@ -115,7 +115,7 @@ class LangGraphFile(Source):
         self._now = datetime.now(UTC)
         self._columns = self._checked()
 
-    def records(self, lists: Collection[str]) -> Iterator[Record]:
+    def records(self, lists: Collection[str]) -> Iterator[JsonRecord]:
         """Yield the rows of the store, oldest first.
 
         Raises:
@@ -130,7 +130,7 @@ class LangGraphFile(Source):
                 self._check_unmoved()
                 for row in rows:
                     number += 1
-                    yield Record(number, number, self._fields(number, row))
+                    yield JsonRecord(number, number, self._fields(number, row))
 
     def _fields(self, number: int, row: tuple[Any, ...]) -> dict[str, Value]:
         prefix, key, value, created, updated, expires = row

@@ -10,7 +10,7 @@ from fornix.errors import InvalidInput
 from fornix.store.items import Item
 from fornix.transfer.foreign_formats import Reader, Target, inside
 from fornix.transfer.import_entries import ItemLine, Skipped, texts_of
-from fornix.transfer.json_stream import Record
+from fornix.transfer.json_stream import JsonRecord
 from fornix.values.storable import Value, checked_name
 
 UNKNOWN = "is a relation of an entity that is not there"
@@ -28,13 +28,13 @@ class McpMemoryReader(Reader):
         self._names: set[str] = set()
 
     @classmethod
-    def knows(cls, record: Record) -> bool:
+    def knows(cls, record: JsonRecord) -> bool:
         """Return whether it is an entity or a relation."""
         return _kind(record) == "entity" or (
             _kind(record) == "relation" and "relationType" in record.fields
         )
 
-    def prepare(self, records: Iterable[Record]) -> None:
+    def prepare(self, records: Iterable[JsonRecord]) -> None:
         """Remember the relations, which come after the entities."""
         for record in records:
             if _kind(record) == "relation":
@@ -44,7 +44,7 @@ class McpMemoryReader(Reader):
             else:
                 self._names.add(str(record.fields.get("name")))
 
-    def read(self, record: Record) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
         """Yield an entity."""
         fields, kind = record.fields, _kind(record)
         if kind == "relation":
@@ -77,7 +77,7 @@ class McpMemoryReader(Reader):
         )
 
 
-def _kind(record: Record) -> Value:
+def _kind(record: JsonRecord) -> Value:
     """Return what a record is: as it says itself, or as the list is named that it is in."""
     under = {"entities": "entity", "relations": "relation"}.get(record.under)
     return cast("Value", under) or record.fields.get("type")

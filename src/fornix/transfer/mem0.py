@@ -9,7 +9,7 @@ from fornix.errors import InvalidInput
 from fornix.store.items import Item
 from fornix.transfer.foreign_formats import Reader, label_of, metadata_of, name_of
 from fornix.transfer.import_entries import ItemLine, Skipped
-from fornix.transfer.json_stream import Record
+from fornix.transfer.json_stream import JsonRecord
 from fornix.values.storable import Value
 
 FIELDS = {"id", "memory", "content", "metadata", "created_at", "hash", "score", "category_ids"}
@@ -25,13 +25,13 @@ class Mem0Reader(Reader):
     LISTS: ClassVar[frozenset[str]] = frozenset({"results", "memories", "relations"})
 
     @classmethod
-    def knows(cls, record: Record) -> bool:
+    def knows(cls, record: JsonRecord) -> bool:
         """Return whether it is a memory: of mem0, or of OpenMemory."""
         fields = record.fields
         told = "memory" in fields or ("content" in fields and "state" in fields)
         return ("id" in fields and told) or record.under == "relations"
 
-    def read(self, record: Record) -> Iterator[ItemLine | Skipped]:
+    def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
         """Yield the memory."""
         if record.under == "relations":
             yield Skipped(RELATION)

@@ -78,7 +78,7 @@ _NUMERIC_DATE = re.compile(
 _Tokenizer = Callable[[bytes], "list[str]"]
 
 
-class Terms(NamedTuple):
+class TextTerms(NamedTuple):
     """What words read of one text, ready for a `Record`.
 
     Attributes:
@@ -97,7 +97,7 @@ def analyse(
     time: datetime | None = None,
     speaker: str | None = None,
     caption: str | Sequence[str] | None = None,
-) -> Terms:
+) -> TextTerms:
     """Return what words read of `document(text, …)`; any text has an answer.
 
     Takes time in proportion to the text: about 15 µs for 30 words.
@@ -110,7 +110,7 @@ def analyse(
     if time:
         found = found + _clock(time)
     packed, tokens = pack(_hashed(found))
-    return Terms(packed, tokens, times)
+    return TextTerms(packed, tokens, times)
 
 
 def document(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from fornix.agents.automata.roles import Phase, State, read_answer
+from fornix.agents.automata.roles import LoopState, Phase, read_answer
 from fornix.agents.automata.tools import ToolCall, Tools, told
 from fornix.agents.windows import ContextMemory, Input, Observation, Outcome, Reply, Stamp
 from fornix.errors import EpochsSpent, InvalidInput, ModelAnswerInvalid, PromptAborted
@@ -92,7 +92,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class AgentParts:
     """What an agent is made of, as functions."""
 
     model: Callable[[list[dict[str, str]]], object]
@@ -100,7 +100,7 @@ class Parts:
     memory: ContextMemory
     encode: Callable[[Any], object]
     decode: Callable[[Reply], object]
-    deduct: Callable[[State], object]
+    deduct: Callable[[LoopState], object]
     tools: Tools
     max_epochs: int
     keep_rejected: bool = False
@@ -108,10 +108,10 @@ class Parts:
 
 
 @dataclass(slots=True)
-class Turn:
+class AgentTurn:
     """One answer of the model, and what follows from it."""
 
-    state: State
+    state: LoopState
     created: Stamp
     calls: tuple[ToolCall, ...] = ()
     phase: Phase = "return"
@@ -133,7 +133,7 @@ class Cycle(Agent):
 
     on_failed = "next"
 
-    def __init__(self, name: str, parts: Parts) -> None:
+    def __init__(self, name: str, parts: AgentParts) -> None:
         super().__init__(name)
         self.parts = parts
         self.waiting: dict[str, Waiting] = {}
@@ -164,7 +164,7 @@ class Cycle(Agent):
         epoch = 0
         while True:
             epoch += 1
-            turn = self._asked(durable, State(epoch, event.passed, prompt, _NO_REPLY), context)
+            turn = self._asked(durable, LoopState(epoch, event.passed, prompt, _NO_REPLY), context)
             if turn.calls:
                 self._call(durable, turn)
             else:
@@ -194,7 +194,9 @@ class Cycle(Agent):
             messages.insert(first, Message.stratum(instructions))
         return [message.to_chat() for message in messages]
 
-    def _asked(self, durable: Durable, state: State, context: list[dict[str, str]]) -> Turn:
+    def _asked(
+        self, durable: Durable, state: LoopState, context: list[dict[str, str]]
+    ) -> AgentTurn:
         """Return the model's answer; of a run that goes on, the one that it gave before."""
         parts = self.parts
 
@@ -211,9 +213,9 @@ class Cycle(Agent):
         calls = parts.tools.calls(said["text"])
         ids = tuple(f"{created}.{n}" for n in range(len(calls)))
         reply = Reply(Message(said["text"], "assistant", calls=ids))
-        return Turn(State(state.epoch, state.input, state.prompt, reply), created, calls)
+        return AgentTurn(LoopState(state.epoch, state.input, state.prompt, reply), created, calls)
 
-    def _judge(self, turn: Turn) -> None:
+    def _judge(self, turn: AgentTurn) -> None:
         """Have a reply decoded, and the reasoner say what follows."""
         state, value, feedback = turn.state, None, None
         try:
@@ -229,7 +231,7 @@ class Cycle(Agent):
         if turn.phase not in ("return", "abort") and state.epoch >= self.parts.max_epochs:
             turn.phase, turn.said = "abort", EpochsSpent(self.parts.max_epochs)
 
-    def _call(self, durable: Durable, turn: Turn) -> None:
+    def _call(self, durable: Durable, turn: AgentTurn) -> None:
         """Call the tools that a reply asks for; what they return is asked about next."""
         tools, limit = self.parts.tools, self.parts.max_epochs
         if turn.state.epoch >= limit:  # nobody would hear what they return
@@ -246,7 +248,7 @@ class Cycle(Agent):
         ids = turn.state.reply.content.calls
         turn.phase, turn.said = "ask", Message("\n".join(answers), "tool", answers=ids)
 
-    def _remember(self, turn: Turn) -> None:
+    def _remember(self, turn: AgentTurn) -> None:
         """Have the window take in a turn, unless it was thrown away."""
         if turn.phase == "retry" and not self.parts.keep_rejected:
             return

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from fornix.agents.automata.agent_loop import Cycle, End, Parts, Prompted, Waiting
+from fornix.agents.automata.agent_loop import AgentParts, Cycle, End, Prompted, Waiting
 from fornix.agents.automata.roles import (
     Decoder,
     Encoder,
@@ -111,7 +111,7 @@ class Automata:
     ) -> None:
         if not isinstance(memory, ContextMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"an agent's memory is a ContextMemory, not {memory!r}")
-        parts = Parts(
+        parts = AgentParts(
             model=_asking(llm),
             model_name=llm.name if isinstance(llm, ChatModel) else type(llm).__name__,
             memory=memory,

@@ -31,7 +31,7 @@ PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LoopState:
     """What a reasoner judges.
 
     Attributes:
@@ -74,14 +74,14 @@ class Decodes(Protocol):
 class Reasons(Protocol):
     """Says what follows from replies."""
 
-    def deduct(self, state: State, /) -> Answer:
+    def deduct(self, state: LoopState, /) -> Answer:
         """Return what is to be done after a reply."""
         ...
 
 
 Encoder: TypeAlias = Encodes | Callable[[Any], Message | str]
 Decoder: TypeAlias = Decodes | Callable[[Reply], object]
-Reasoner: TypeAlias = Reasons | Callable[[State], Answer]
+Reasoner: TypeAlias = Reasons | Callable[[LoopState], Answer]
 Model: TypeAlias = ChatModel | Callable[[list[dict[str, str]]], str]
 """A model, or a function of messages (dicts with role and content) that returns the answer."""
 
@@ -101,7 +101,7 @@ def as_text(reply: Reply) -> str:
     return reply.content.content
 
 
-def accept(state: State) -> Answer:
+def accept(state: LoopState) -> Answer:
     """Return what the decoder could read, or tell the model why it could not."""
     if state.feedback is None:
         return "return"
@@ -120,7 +120,7 @@ class Epoch:
         self.most = counted(most, "the most epochs of a prompt")
         self._deduct = called(reasoner, "deduct", "a reasoner")
 
-    def deduct(self, state: State) -> Answer:
+    def deduct(self, state: LoopState) -> Answer:
         """Return what its reasoner says, or, where that needs one epoch too many, to give up."""
         answer = self._deduct(state)
         phase, _ = read_answer(answer)

@@ -42,7 +42,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToolResult:
     """What came of a call.
 
     Attributes:
@@ -144,9 +144,9 @@ class Tools:
         return json.dumps(said, ensure_ascii=False)
 
 
-def told(text: str) -> Told:
+def told(text: str) -> ToolResult:
     """Return what `Tools.call` said, read."""
-    return Told(text, cast("dict[str, str | None]", json.loads(text)).get("aborted"))
+    return ToolResult(text, cast("dict[str, str | None]", json.loads(text)).get("aborted"))
 
 
 def _name(function: object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fornix.agents.chat.agent_messages import AgentMessage
 from fornix.errors import InvalidInput
-from fornix.llm import ChatModel, Message
+from fornix.llm import ChatModel, ModelMessage
 from fornix.llm.chat import MOST_TEMPERATURE
 from fornix.values.storable import checked_name, counted
 
@@ -153,7 +153,7 @@ def print_message(message: AgentMessage, to: str) -> None:
     _show([*lines, RULE])
 
 
-def print_answer(asked: Sequence[Message], answer: str) -> None:
+def print_answer(asked: Sequence[ModelMessage], answer: str) -> None:
     """Print what a model was asked, and what it answered."""
     lines = [f"un_stream ai response: {answer}", RULE, "String Prompt[verbose]:"]
     lines += [f"{SPEAKERS.get(each['role'], each['role'])}: {each['content']}" for each in asked]

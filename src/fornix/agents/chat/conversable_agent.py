@@ -22,7 +22,7 @@ from fornix.agents.layers import AgentMemory, AgentMemoryFragment, MemoryFragmen
 from fornix.agents.layers.fragment_admission import Turns
 from fornix.agents.layers.gpts_log import MESSAGES
 from fornix.errors import InvalidInput
-from fornix.llm import Message, checked_messages
+from fornix.llm import ModelMessage, checked_messages
 from fornix.memory.memory import Memory
 from fornix.runs.task import RunnerContext
 from fornix.values.storable import counted
@@ -261,14 +261,14 @@ class ConversableAgent:
 
     def prompts(
         self, question: str, memories: str | Sequence[Mapping[str, object]]
-    ) -> list[Message]:
+    ) -> list[ModelMessage]:
         """Return what the model is asked: as the templates of the profile say.
 
         Args:
             memories: What `read_memories` returned.
         """
         who, context, client = self._who(), self.context, self.llm.llm_client
-        past: Sequence[Message] = ()
+        past: Sequence[ModelMessage] = ()
         if memories and not isinstance(memories, str):
             images = client is not None and client.takes_images
             what = f"{type(self).__name__}.read_memories()"
@@ -287,9 +287,9 @@ class ConversableAgent:
         system = self._render_template(who.system_prompt_template or SYSTEM, **values)
         asked = self._render_template(who.user_prompt_template or USER, **values)
         return [
-            Message(role="system", content=system),
+            ModelMessage(role="system", content=system),
             *past,
-            Message(role="user", content=asked),
+            ModelMessage(role="user", content=asked),
         ]
 
     def _render_template(self, template: str, **values: Any) -> str:  # noqa: ANN401 - DB-GPT's signature

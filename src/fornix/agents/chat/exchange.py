@@ -16,7 +16,7 @@ from fornix.agents.chat.agent_profile import print_answer, print_message
 from fornix.agents.layers import GptsMessage
 from fornix.errors import InvalidInput, RunDiscarded, RunParked
 from fornix.events.events import Event, OutputEvent
-from fornix.llm import Message
+from fornix.llm import ModelMessage
 from fornix.runs.agent import Agent, action
 from fornix.runs.runner import LocalRunner
 from fornix.runs.task import RunnerContext
@@ -67,8 +67,8 @@ class Answering:
             tried += 1
             if reason is None or tried >= self.recipient.max_retry_count:
                 return self._reply(question, rounds, review, output, reason)
-            told = Message(role="user", content=AGAIN.format(reason=reason))
-            messages += [Message(role="assistant", content=text), told]
+            told = ModelMessage(role="user", content=AGAIN.format(reason=reason))
+            messages += [ModelMessage(role="assistant", content=text), told]
 
     def _reply(
         self,
@@ -92,7 +92,7 @@ class Answering:
             action_report=output,
         )
 
-    async def _asked(self, question: str, messages: Sequence[Message]) -> str:
+    async def _asked(self, question: str, messages: Sequence[ModelMessage]) -> str:
         client, context = self.recipient.llm.llm_client, self.recipient.context
         if client is None:
             text = await self._recalled(question)

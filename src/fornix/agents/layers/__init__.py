@@ -33,7 +33,7 @@ from fornix.agents.layers.insight_extractors import (
     OfflineInsightExtractor,
     parse_list,
 )
-from fornix.agents.layers.layer import Memory
+from fornix.agents.layers.layer import LayerMemory
 from fornix.agents.layers.layer_results import (
     DiscardedMemoryFragments,
     Dropped,
@@ -48,7 +48,7 @@ from fornix.agents.layers.prompt_templates import (
     memory_text,
     user_prompt,
 )
-from fornix.agents.layers.ranking import Recalled
+from fornix.agents.layers.ranking import RankedFragment
 from fornix.agents.layers.structured_fragments import (
     StructuredAgentMemoryFragment,
     StructuredObservation,
@@ -74,12 +74,12 @@ __all__ = [
     "Insights",
     "LLMImportanceScorer",
     "LLMInsightExtractor",
+    "LayerMemory",
     "LongTermMemory",
-    "Memory",
     "MemoryFragment",
     "OfflineImportanceScorer",
     "OfflineInsightExtractor",
-    "Recalled",
+    "RankedFragment",
     "SensoryMemory",
     "ShortTermMemory",
     "Status",

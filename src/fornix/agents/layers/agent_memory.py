@@ -8,15 +8,15 @@ from typing import Any, TypeVar, cast
 
 from fornix.agents.layers.buffers import ShortTermMemory
 from fornix.agents.layers.fragment_admission import Turns
-from fornix.agents.layers.fragment_items import Entry
+from fornix.agents.layers.fragment_items import FragmentEntry
 from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
 from fornix.agents.layers.gpts_memory import GptsMemory, GptsMessageMemory, GptsPlansMemory
 from fornix.agents.layers.importance import ImportanceScorer, Profile
 from fornix.agents.layers.insight_extractors import InsightExtractor
-from fornix.agents.layers.layer import Memory
-from fornix.agents.layers.layer_plans import Insight, Known, Move
+from fornix.agents.layers.layer import LayerMemory
+from fornix.agents.layers.layer_plans import Insight, ModelAnswers, Move
 from fornix.agents.layers.layer_results import DiscardedMemoryFragments, Insights
-from fornix.agents.storage import Now, Place
+from fornix.agents.storage import LayerStorage, Now
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets
@@ -24,10 +24,10 @@ from fornix.memory.keys import KeySets
 T = TypeVar("T", bound=MemoryFragment)
 
 
-class AgentMemory(Memory[T]):
+class AgentMemory(LayerMemory[T]):
     """A memory of fragments, and a log of messages and plans.
 
-    It is a memory itself: whatever a `Memory` does, the layers do that it is made of.
+    It is a memory itself: whatever a `LayerMemory` does, the layers do that it is made of.
 
     Args:
         memory: The layers; None: `ShortTermMemory()`.
@@ -38,16 +38,16 @@ class AgentMemory(Memory[T]):
 
     def __init__(
         self,
-        memory: Memory[T] | None = None,
+        memory: LayerMemory[T] | None = None,
         importance_scorer: ImportanceScorer | None = None,
         insight_extractor: InsightExtractor | None = None,
         gpts_memory: GptsMemory | None = None,
     ) -> None:
-        if not (memory is None or isinstance(memory, Memory)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        if not (memory is None or isinstance(memory, LayerMemory)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
                 f"an agent memory is made of a layer of fornix.agents.layers, not {memory!r}"
             )
-        self.memory: Memory[T] = ShortTermMemory[T]() if memory is None else memory
+        self.memory: LayerMemory[T] = ShortTermMemory[T]() if memory is None else memory
         inner = self.memory
         super().__init__(place=inner.place, label=inner.label, profile=inner.profile.name)
         self._scorer, self._extractor = importance_scorer, insight_extractor
@@ -74,7 +74,7 @@ class AgentMemory(Memory[T]):
     # --- where it is --------------------------------------------------------------------------
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LayerStorage:
         """Where the layers are kept."""
         return self.memory.place
 
@@ -90,24 +90,24 @@ class AgentMemory(Memory[T]):
 
     @property
     def set_name(self) -> str:
-        """See `Memory.set_name`."""
+        """See `LayerMemory.set_name`."""
         return self.memory.set_name
 
     @property
     def note_set(self) -> str:
-        """See `Memory.note_set`."""
+        """See `LayerMemory.note_set`."""
         return self.memory.note_set
 
-    def parts(self) -> Sequence[Memory[T]]:
+    def parts(self) -> Sequence[LayerMemory[T]]:
         """Return the layers."""
         return self.memory.parts()
 
-    def move_to(self, place: Place, turns: Turns) -> None:
-        """See `Memory.move_to`."""
+    def move_to(self, place: LayerStorage, turns: Turns) -> None:
+        """See `LayerMemory.move_to`."""
         self.memory.move_to(place, turns)
 
     def close(self) -> None:
-        """Free the RAM of the layers; see `Memory.close`. The log stays."""
+        """Free the RAM of the layers; see `LayerMemory.close`. The log stays."""
         self.memory.close()
 
     # --- how it is set up ---------------------------------------------------------------------
@@ -121,7 +121,7 @@ class AgentMemory(Memory[T]):
         real_memory_fragment_class: type[Any] | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Set who uses the memory, and with which models; see `Memory.initialize`."""
+        """Set who uses the memory, and with which models; see `LayerMemory.initialize`."""
         self.memory.initialize(
             name,
             llm_client,
@@ -134,7 +134,7 @@ class AgentMemory(Memory[T]):
 
     @property
     def real_memory_fragment_class(self) -> type[T]:
-        """See `Memory.real_memory_fragment_class`."""
+        """See `LayerMemory.real_memory_fragment_class`."""
         return self.memory.real_memory_fragment_class
 
     @property
@@ -142,8 +142,8 @@ class AgentMemory(Memory[T]):
         """The class of its fragments, or None."""
         return self.memory.fragment_class
 
-    def copy_from(self, memory: Memory[T]) -> None:
-        """See `Memory.copy_from`."""
+    def copy_from(self, memory: LayerMemory[T]) -> None:
+        """See `LayerMemory.copy_from`."""
         self.memory.copy_from(memory)
         self._take_over()
 
@@ -162,33 +162,33 @@ class AgentMemory(Memory[T]):
         now: datetime | None = None,
         op: WriteOperation = WriteOperation.ADD,
     ) -> DiscardedMemoryFragments[T] | None:
-        """Write a fragment; see `Memory.write`."""
+        """Write a fragment; see `LayerMemory.write`."""
         return await self.memory.write(memory_fragment, now, op)
 
     async def write_batch(
         self, memory_fragments: Sequence[T], now: datetime | None = None
     ) -> DiscardedMemoryFragments[T] | None:
-        """Write fragments in one commit; see `Memory.write_batch`."""
+        """Write fragments in one commit; see `LayerMemory.write_batch`."""
         return await self.memory.write_batch(memory_fragments, now)
 
-    def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
-        """See `Memory.take`."""
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
+        """See `LayerMemory.take`."""
         return self.memory.take(move, entry, op)
 
-    def hand_on(self, move: Move, leaving: Sequence[Entry]) -> None:
-        """See `Memory.hand_on`."""
+    def hand_on(self, move: Move, leaving: Sequence[FragmentEntry]) -> None:
+        """See `LayerMemory.hand_on`."""
         self.memory.hand_on(move, leaving)
 
-    def inferred(self, move: Move, entries: Sequence[Entry]) -> list[Insight]:
-        """See `Memory.inferred`."""
+    def inferred(self, move: Move, entries: Sequence[FragmentEntry]) -> list[Insight]:
+        """See `LayerMemory.inferred`."""
         return self.memory.inferred(move, entries)
 
-    def was_written(self, move: Move, entry: Entry) -> bool:
-        """See `Memory.was_written`."""
+    def was_written(self, move: Move, entry: FragmentEntry) -> bool:
+        """See `LayerMemory.was_written`."""
         return self.memory.was_written(move, entry)
 
-    def holds(self, move: Move, entry: Entry) -> Entry | None:
-        """See `Memory.holds`."""
+    def holds(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
+        """See `LayerMemory.holds`."""
         return self.memory.holds(move, entry)
 
     # --- reading ------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class AgentMemory(Memory[T]):
         beta: float | None = None,
         gamma: float | None = None,
     ) -> list[T]:
-        """Read by an observation; see `Memory.read`, whose weights these are."""
+        """Read by an observation; see `LayerMemory.read`, whose weights these are."""
         return await self.memory.read(observation, alpha, beta, gamma)
 
     async def clear(self) -> list[T]:
@@ -210,15 +210,15 @@ class AgentMemory(Memory[T]):
     # --- models -------------------------------------------------------------------------------
 
     async def score_memory_importance(self, memory_fragments: Sequence[T]) -> list[float]:
-        """Return how important fragments are; see `Memory.score_memory_importance`."""
+        """Return how important fragments are; see `LayerMemory.score_memory_importance`."""
         return await self.memory.score_memory_importance(memory_fragments)
 
-    def importances(self, known: Known, fragments: Sequence[MemoryFragment]) -> list[float]:
-        """See `Memory.importances`."""
+    def importances(self, known: ModelAnswers, fragments: Sequence[MemoryFragment]) -> list[float]:
+        """See `LayerMemory.importances`."""
         return self.memory.importances(known, fragments)
 
     async def get_insights(self, memory_fragments: Sequence[T]) -> Insights[T]:
-        """Return what can be inferred from each fragment; see `Memory.get_insights`."""
+        """Return what can be inferred from each fragment; see `LayerMemory.get_insights`."""
         return await self.memory.get_insights(memory_fragments)
 
     async def reflect(self, memory_fragments: Sequence[T]) -> list[T]:
@@ -226,13 +226,13 @@ class AgentMemory(Memory[T]):
         return await self.memory.reflect(memory_fragments)
 
     def reduced(self, fragments: Sequence[MemoryFragment]) -> MemoryFragment:
-        """Return fragments as one; see `Memory.reduced`."""
+        """Return fragments as one; see `LayerMemory.reduced`."""
         return self.memory.reduced(fragments)
 
     async def handle_duplicated(
         self, memory_fragments: Sequence[T], new_memory_fragments: Sequence[T]
     ) -> list[T]:
-        """Return both lists as one, without duplicates; see `Memory.handle_duplicated`."""
+        """Return both lists as one, without duplicates; see `LayerMemory.handle_duplicated`."""
         return await self.memory.handle_duplicated(memory_fragments, new_memory_fragments)
 
     async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self, TypeVar, cast
 
-from fornix.agents.layers.fragment_items import Entry
+from fornix.agents.layers.fragment_items import FragmentEntry
 from fornix.agents.layers.fragments import MemoryFragment, WriteOperation, finite
 from fornix.agents.layers.importance import Weights
-from fornix.agents.layers.layer import Memory, absorb, normal_text
-from fornix.agents.layers.layer_plans import Known, Move, moved
+from fornix.agents.layers.layer import LayerMemory, absorb, normal_text
+from fornix.agents.layers.layer_plans import ModelAnswers, Move, moved
 from fornix.agents.layers.ranking import ranked
 from fornix.agents.storage import Now
 from fornix.errors import InvalidInput
@@ -20,12 +20,12 @@ from fornix.values.storable import counted
 T = TypeVar("T", bound=MemoryFragment)
 
 
-class BufferMemory(Memory[T]):
+class BufferMemory(LayerMemory[T]):
     """A layer that holds few fragments, and gives all of them to whoever reads.
 
     Args:
         buffer_size: The most fragments that it holds when a write has ended.
-        settings: What every layer takes; see `Memory`.
+        settings: What every layer takes; see `LayerMemory`.
     """
 
     least: ClassVar[int] = 0
@@ -51,7 +51,7 @@ class BufferMemory(Memory[T]):
 
     def held(self, writer: Writer) -> list[T]:
         """Return copies of its fragments, oldest first."""
-        return cast("list[T]", Move(self.place, writer, Known()).buffer(self).fragments)
+        return cast("list[T]", Move(self.place, writer, ModelAnswers()).buffer(self).fragments)
 
     async def read(
         self,
@@ -95,7 +95,7 @@ class SensoryMemory(BufferMemory[T]):
     Args:
         buffer_size: How many it gathers; 0: every fragment is scored as it comes.
         threshold_to_short_term: The least importance of what is handed on.
-        settings: What every layer takes; see `Memory`.
+        settings: What every layer takes; see `LayerMemory`.
     """
 
     importance_weight = 0.9
@@ -114,7 +114,7 @@ class SensoryMemory(BufferMemory[T]):
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {"threshold_to_short_term": self.threshold_to_short_term}
 
-    def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Take an entry in; return those that leave, with their importance."""
         if op is WriteOperation.RETRIEVAL:
             raise InvalidInput(
@@ -131,12 +131,12 @@ class SensoryMemory(BufferMemory[T]):
         buffer.touch()
         return self._let_through(move, leaving)
 
-    def _let_through(self, move: Move, entries: list[Entry]) -> list[Entry]:
+    def _let_through(self, move: Move, entries: list[FragmentEntry]) -> list[FragmentEntry]:
         fragments = [entry.fragment for entry in entries]
         if self.importance_scorer is not None:
             move.ask(self, "score", [[fragment] for fragment in fragments])
         scores = self.importances(move.known, fragments)
-        passed: list[Entry] = []
+        passed: list[FragmentEntry] = []
         for entry, score in zip(entries, scores, strict=True):
             fragment = entry.fragment
             if self.importance_scorer is None and fragment.importance is not None:
@@ -155,7 +155,7 @@ class ShortTermMemory(BufferMemory[T]):
 
     Args:
         buffer_size: How many it keeps.
-        settings: What every layer takes; see `Memory`. With ``memory=`` it survives a restart.
+        settings: What every layer takes; see `LayerMemory`. With ``memory=`` it survives a restart.
     """
 
     kind: ClassVar[str] = "short_term"
@@ -164,7 +164,7 @@ class ShortTermMemory(BufferMemory[T]):
     def __init__(self, buffer_size: int = 5, **settings: Any) -> None:  # noqa: ANN401 - of Memory
         super().__init__(buffer_size, **settings)
 
-    def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Take an entry in; return those that leave, oldest first."""
         if op is WriteOperation.RETRIEVAL:
             return []
@@ -176,7 +176,7 @@ class ShortTermMemory(BufferMemory[T]):
         buffer.remove(leaving)
         return [gone.leaving() for gone in leaving]
 
-    def take_again(self, move: Move, entry: Entry) -> None:
+    def take_again(self, move: Move, entry: FragmentEntry) -> None:
         """Make an entry and what it has a duplicate of, by its text, into one: the entry."""
         if self._dedupe != "text":
             return

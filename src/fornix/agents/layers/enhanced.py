@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import numpy as np
 
 from fornix.agents.layers.buffers import ShortTermMemory
-from fornix.agents.layers.fragment_items import Buffer, Entry, merged
+from fornix.agents.layers.fragment_items import Buffer, FragmentEntry, merged
 from fornix.agents.layers.fragments import MemoryFragment, WriteOperation, finite
 from fornix.agents.layers.importance import unit
 from fornix.agents.layers.layer_plans import Move
@@ -92,7 +92,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
             "random": self._random,
         }
 
-    def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Take an entry in; return what leaves: fragments that became one, and the overflow."""
         self._nearness()
         buffer = move.buffer(self)
@@ -112,14 +112,18 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
 
     # --- what strengthens what ----------------------------------------------------------------
 
-    def _strengthen(self, move: Move, counts: _Counts, entry: Entry, op: WriteOperation) -> None:
+    def _strengthen(
+        self, move: Move, counts: _Counts, entry: FragmentEntry, op: WriteOperation
+    ) -> None:
         held = counts.buffer.entries
         for other, cosine in zip(held, self._cosines(move, entry, held), strict=True):
             chance = sigmoid(cosine)
             if chance >= self.enhance_similarity_threshold and self._draw(other, entry) < chance:
                 counts.add(other, entry, recalled=op is WriteOperation.RETRIEVAL)
 
-    def _cosines(self, move: Move, entry: Entry, held: Sequence[Entry]) -> list[float]:
+    def _cosines(
+        self, move: Move, entry: FragmentEntry, held: Sequence[FragmentEntry]
+    ) -> list[float]:
         if not held:
             return []
         fragments = [entry.fragment, *(other.fragment for other in held)]
@@ -135,7 +139,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
             self._near = Nearness(self.place.engine.recorder.embedder)
         return self._near
 
-    def _draw(self, held: Entry, new: Entry) -> float:
+    def _draw(self, held: FragmentEntry, new: FragmentEntry) -> float:
         if self._random is not None:
             return self._random()
         digest = blake2b(f"{held.id}\0{new.id}".encode(), digest_size=8).digest()
@@ -144,8 +148,8 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
     # --- what leaves --------------------------------------------------------------------------
 
     def _merged(
-        self, counts: _Counts, held: Entry, entry: Entry, op: WriteOperation
-    ) -> Entry | None:
+        self, counts: _Counts, held: FragmentEntry, entry: FragmentEntry, op: WriteOperation
+    ) -> FragmentEntry | None:
         """Return what a fragment becomes that was strengthened often enough; None: it was not."""
         if counts.is_taken(held) or counts.of(held) < self.enhance_threshold:
             return None
@@ -153,8 +157,8 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         counts.take(held if self.profile.keeps_members else None, members, held)
         return held.leaving() if len(members) == 1 else merged(members)
 
-    def _overflow(self, counts: _Counts) -> list[Entry]:
-        buffer, gone = counts.buffer, list[Entry]()
+    def _overflow(self, counts: _Counts) -> list[FragmentEntry]:
+        buffer, gone = counts.buffer, list[FragmentEntry]()
         while len(buffer.entries) > self._buffer_size:
             victim = min(
                 buffer.entries[:-1] or buffer.entries,
@@ -181,20 +185,22 @@ class _Counts:
         self._recalled = {entry.id: list(recalled.get(entry.id, ())) for entry in buffer.entries}
         self._taken: set[str] = set()
 
-    def of(self, held: Entry) -> int:
+    def of(self, held: FragmentEntry) -> int:
         """Return how often a fragment was strengthened."""
         return len(self._by.get(held.id, ())) + len(self._recalled.get(held.id, ()))
 
-    def add(self, held: Entry, by: Entry, *, recalled: bool) -> None:
+    def add(self, held: FragmentEntry, by: FragmentEntry, *, recalled: bool) -> None:
         """Count one more."""
         (self._recalled if recalled else self._by).setdefault(held.id, []).append(by.id)
         self.buffer.touch()
 
-    def is_taken(self, entry: Entry) -> bool:
+    def is_taken(self, entry: FragmentEntry) -> bool:
         """Return whether an entry left as part of another."""
         return entry.id in self._taken
 
-    def members(self, held: Entry, new: Entry, op: WriteOperation, *, keep: bool) -> list[Entry]:
+    def members(
+        self, held: FragmentEntry, new: FragmentEntry, op: WriteOperation, *, keep: bool
+    ) -> list[FragmentEntry]:
         """Return what leaves with a fragment: itself, then what strengthened it, oldest first."""
         by_id = {entry.id: entry for entry in self.buffer.entries} | {new.id: new}
         names = [name for name in self._by.get(held.id, ()) if name in by_id]
@@ -203,7 +209,9 @@ class _Counts:
         found = [by_id[name] for name in dict.fromkeys(names)]
         return [held, *(entry for entry in found if keep or entry.id not in self._taken)]
 
-    def take(self, only: Entry | None, members: Sequence[Entry], held: Entry) -> None:
+    def take(
+        self, only: FragmentEntry | None, members: Sequence[FragmentEntry], held: FragmentEntry
+    ) -> None:
         """Take what leaves out of the layer: all members, or *only* one of them."""
         gone = list(members) if only is None else [only]
         self._taken |= {entry.id for entry in gone}
@@ -214,7 +222,7 @@ class _Counts:
             self._by.pop(held.id, None)
             self._recalled.pop(held.id, None)
 
-    def forget(self, gone: Sequence[Entry]) -> None:
+    def forget(self, gone: Sequence[FragmentEntry]) -> None:
         """Take back what entries that are gone were counted for."""
         ids = {entry.id for entry in gone}
         for name in ids:

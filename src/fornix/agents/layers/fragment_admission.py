@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from types import TracebackType
 
 from fornix.sets.admission.barrier import Barrier
-from fornix.sets.admission.quarantine import Held
+from fornix.sets.admission.quarantine import QuarantineDraft
 from fornix.sets.admission.verdicts import Outcome
 from fornix.sets.writer import Writer
 from fornix.store import Add, Define, ItemChange, Replace, Screened, SetRef
@@ -22,13 +22,13 @@ NEVER: Sequence[Outcome] = ("reject", "quarantine")
 ANY: Sequence[Outcome] = (*NEVER, "merge")
 
 
-class Gate:
+class FragmentGate:
     """Checks what one move adds to sets with rules, and holds what is to be decided about."""
 
     def __init__(self, writer: Writer, new_id: Callable[[], str]) -> None:
         self._writer, self._new_id = writer, new_id
         self._barriers: dict[SetRef, Barrier | None] = {}
-        self._held: dict[SetRef, Held] = {}
+        self._held: dict[SetRef, QuarantineDraft] = {}
 
     def refusal(
         self, ref: SetRef, item_id: str, item: Callable[[], Item], refused: Sequence[Outcome]
@@ -48,7 +48,7 @@ class Gate:
         if verdict.outcome not in refused:
             return None
         if verdict.outcome == "quarantine":
-            held = self._held.setdefault(ref, Held(self._writer, ref, self._new_id))
+            held = self._held.setdefault(ref, QuarantineDraft(self._writer, ref, self._new_id))
             held.take(record, verdict)
         said = verdict.reason or "it is there already"
         return f"{verdict.outcome} by rule {verdict.rule!r} of set {ref.name!r}: {said}"

@@ -31,7 +31,7 @@ def item_id(fragment_id: FragmentId) -> str:
 
 
 @dataclass(slots=True)
-class Entry:
+class FragmentEntry:
     """A fragment in a layer.
 
     Attributes:
@@ -63,10 +63,10 @@ class Entry:
         link = self.link()
         return tuple(self.origin) if link is None else (link,)
 
-    def leaving(self) -> Entry:
+    def leaving(self) -> FragmentEntry:
         """Return it as the next layer gets it."""
         extra = {name: self.extra[name] for name in ("seen", "parts") if name in self.extra}
-        return Entry(self.fragment, origin=self.origins(), extra=extra, time=self.time)
+        return FragmentEntry(self.fragment, origin=self.origins(), extra=extra, time=self.time)
 
     def parts(self) -> list[dict[str, Any]]:
         """Return what it was made of: the parts of a merged one, or itself."""
@@ -123,7 +123,7 @@ def labels_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return labels
 
 
-def merged(members: Sequence[Entry]) -> Entry:
+def merged(members: Sequence[FragmentEntry]) -> FragmentEntry:
     """Return entries as one, of the class and the importance of the first.
 
     It keeps all that is known of each in `parts`, and of their metadata what they agree in.
@@ -136,7 +136,7 @@ def merged(members: Sequence[Entry]) -> Entry:
             whole.metadata[name] = known
     links = dict.fromkeys(link for member in members for link in member.origins())
     parts = [part for member in members for part in member.parts()]
-    return Entry(whole, origin=tuple(links), extra={"parts": parts}, time=first.time)
+    return FragmentEntry(whole, origin=tuple(links), extra={"parts": parts}, time=first.time)
 
 
 _FIELDS = frozenset(
@@ -144,12 +144,12 @@ _FIELDS = frozenset(
 )
 
 
-def entry_of(stored: StoredItem, made: type[MemoryFragment] | None) -> Entry:
+def entry_of(stored: StoredItem, made: type[MemoryFragment] | None) -> FragmentEntry:
     """Return the fragment that a stored item keeps, as an entry; see `fragment_of`."""
     item = item_of(stored)
     value = value_of(item)
     extra = {name: v for name, v in value.items() if name not in _FIELDS}
-    return Entry(fragment_of(item, made), value.get("n", 0), stored, (), extra, item.time)
+    return FragmentEntry(fragment_of(item, made), value.get("n", 0), stored, (), extra, item.time)
 
 
 def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment:
@@ -272,14 +272,16 @@ class Buffer:
         """Have its note written anew."""
         self._touched = True
 
-    def append(self, entry: Entry) -> Entry:
+    def append(self, entry: FragmentEntry) -> FragmentEntry:
         """Put an entry at the end."""
         number = self.note.next_number()
-        new = Entry(entry.fragment, number, None, entry.origin, dict(entry.extra), entry.time)
+        new = FragmentEntry(
+            entry.fragment, number, None, entry.origin, dict(entry.extra), entry.time
+        )
         self.entries.append(new)
         return new
 
-    def remove(self, gone: Iterable[Entry]) -> None:
+    def remove(self, gone: Iterable[FragmentEntry]) -> None:
         """Take entries out."""
         ids = {entry.id for entry in gone}
         self.entries = [entry for entry in self.entries if entry.id not in ids]
@@ -304,7 +306,7 @@ class Buffer:
 def added(
     writer: Writer,
     ref: SetRef,
-    entries: Sequence[Entry],
+    entries: Sequence[FragmentEntry],
     *,
     era: int,
     now: datetime,
@@ -321,7 +323,7 @@ def added(
     ]
 
 
-def replaced(writer: Writer, ref: SetRef, entry: Entry) -> ItemChange:
+def replaced(writer: Writer, ref: SetRef, entry: FragmentEntry) -> ItemChange:
     """Return the change that keeps an entry as it is now."""
     stored = entry.stored
     assert stored is not None  # noqa: S101 - it was read

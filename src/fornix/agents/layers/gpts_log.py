@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self, cast
 
-from fornix.agents.storage import Place, aware
+from fornix.agents.storage import LayerStorage, aware
 from fornix.errors import InvalidInput, NotFound, StaleItem
 from fornix.memory.memory import Memory
 from fornix.sets import MemorySet
@@ -39,7 +39,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class _Fields:
+class _GptsFields:
     """To a dict and back."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class _Fields:
 
 
 @dataclass
-class GptsMessage(_Fields):
+class GptsMessage(_GptsFields):
     """A message from one agent to another."""
 
     conv_id: str
@@ -86,7 +86,7 @@ class GptsMessage(_Fields):
 
 
 @dataclass
-class GptsPlan(_Fields):
+class GptsPlan(_GptsFields):
     """A task of a plan, by its number in the conversation."""
 
     conv_id: str
@@ -136,7 +136,7 @@ class _Log:
         return self._memory is not None
 
     def _set(self, conv_id: str, name: str) -> MemorySet:
-        place = Place(self.memory.key(conv_id))
+        place = LayerStorage(self.memory.key(conv_id))
         return MemorySet(place.writer(), place.ref(name), {})
 
 

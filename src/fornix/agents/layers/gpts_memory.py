@@ -18,7 +18,7 @@ from fornix.agents.layers.gpts_log import (
     Status,
     parse_conv_id,
 )
-from fornix.agents.storage import Place
+from fornix.agents.storage import LayerStorage
 from fornix.errors import NotFound
 from fornix.memory.memory import Memory
 from fornix.sets.batch import Draft
@@ -300,7 +300,7 @@ class GptsMemory:
 
     async def _call(self, conv_id: str, work: Callable[[], R]) -> R:
         """Return what *work* returns; in a thread, unless it only adds to an action's batch."""
-        writer = Place(self._messages.memory.key(conv_id)).writer()
+        writer = LayerStorage(self._messages.memory.key(conv_id)).writer()
         if isinstance(writer, Draft):
             with writer.mutex:
                 return work()

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 from fornix.agents.layers.buffers import BufferMemory, SensoryMemory
 from fornix.agents.layers.enhanced import EnhancedShortTermMemory
-from fornix.agents.layers.fragment_items import Entry
+from fornix.agents.layers.fragment_items import FragmentEntry
 from fornix.agents.layers.fragments import MemoryFragment, WriteOperation
 from fornix.agents.layers.importance import ImportanceScorer, Weights
 from fornix.agents.layers.insight_extractors import InsightExtractor
-from fornix.agents.layers.layer import Memory
+from fornix.agents.layers.layer import LayerMemory
 from fornix.agents.layers.layer_plans import Insight, Move, moved
 from fornix.agents.layers.layer_results import DiscardedMemoryFragments
 from fornix.agents.layers.long_term import LongTermMemory
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=MemoryFragment)
 DEFAULT_STORE = "agent_memory_long_term"
 
 
-class HybridMemory(Memory[T]):
+class HybridMemory(LayerMemory[T]):
     """Three layers as one: what leaves a layer is in the next one, by the same commit.
 
     What sensory memory lets through goes to short-term memory; what leaves that, and the first
@@ -107,7 +107,7 @@ class HybridMemory(Memory[T]):
         long_term_memory: LongTermMemory[T] | None = None,
         **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
     ) -> Self:
-        """Return a hybrid memory that is kept in *vector_store*: `Memory.key(…)` of fornix.
+        """Return a hybrid memory that is kept in *vector_store*: `LayerMemory.key(…)` of fornix.
 
         Args:
             embeddings: What short-term memory tells likeness by; None: the memory's embedder.
@@ -169,7 +169,7 @@ class HybridMemory(Memory[T]):
         """The third layer."""
         return self._long
 
-    def parts(self) -> Sequence[Memory[T]]:
+    def parts(self) -> Sequence[LayerMemory[T]]:
         """Return the three layers."""
         return (self._sensory, self._short, self._long)
 
@@ -182,7 +182,7 @@ class HybridMemory(Memory[T]):
         real_memory_fragment_class: type[T] | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Set who uses it and with which models, of all layers; see `Memory.initialize`."""
+        """Set who uses it and with which models, of all layers; see `LayerMemory.initialize`."""
         scorer = importance_scorer or self._scorer
         extractor = insight_extractor or self._extractor
         kind = real_memory_fragment_class
@@ -216,7 +216,7 @@ class HybridMemory(Memory[T]):
 
     # --- writing ------------------------------------------------------------------------------
 
-    def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Take an entry in, and hand on what leaves each layer to the next; nothing leaves this."""
         is_new = op is WriteOperation.ADD
         passed = self._sensory.take(move, entry, op) if is_new else [entry]
@@ -229,7 +229,7 @@ class HybridMemory(Memory[T]):
                 self._keep(move, insight, leaving)
         return []
 
-    def _keep(self, move: Move, insight: Insight, leaving: Sequence[Entry]) -> None:
+    def _keep(self, move: Move, insight: Insight, leaving: Sequence[FragmentEntry]) -> None:
         """Put the first insight of a fragment into long-term memory."""
         if not insight.insights:
             return

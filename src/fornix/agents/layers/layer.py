@@ -1,4 +1,4 @@
-"""What every layer is: DB-GPT's `Memory`, kept in sets of a key."""
+"""What every layer is: DB-GPT's `LayerMemory`, kept in sets of a key."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from fornix.agents.layers.fragment_admission import Turns
-from fornix.agents.layers.fragment_items import Entry, entry_of, item_id, labels_of
+from fornix.agents.layers.fragment_items import FragmentEntry, entry_of, item_id, labels_of
 from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
 from fornix.agents.layers.importance import ImportanceScorer, Profile, ProfileName, unit
 from fornix.agents.layers.insight_extractors import InsightExtractor
-from fornix.agents.layers.layer_plans import Insight, Known, Left, Move, Question, Unanswered, moved
+from fornix.agents.layers.layer_plans import (
+    Departures,
+    FragmentQuestion,
+    Insight,
+    ModelAnswers,
+    Move,
+    Unanswered,
+    moved,
+)
 from fornix.agents.layers.layer_results import DiscardedMemoryFragments, Failure, Insights
-from fornix.agents.storage import Now, Place, aware
+from fornix.agents.storage import LayerStorage, Now, aware
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets
@@ -30,7 +38,7 @@ SEEN_BEFORE = "it was written before, and has left the layer since"
 TAKEN = "another fragment, with another text, has its id"
 
 
-class Memory(ABC, Generic[T]):
+class LayerMemory(ABC, Generic[T]):
     """A layer, or several as one: fragments are written to it, and read by an observation.
 
     Every write is one commit: what leaves a layer is returned, is in the next one, or is named as
@@ -39,7 +47,7 @@ class Memory(ABC, Generic[T]):
     Inside an action that runs the key, writes belong to the action.
 
     Args:
-        memory: Where fragments are kept: `Memory.key(…)` of fornix. None: in RAM, until the
+        memory: Where fragments are kept: `LayerMemory.key(…)` of fornix. None: in RAM, until the
             process ends.
         label: Goes before the names of the sets, so that several agents can share a key.
         now: The clock of RAM.
@@ -64,14 +72,14 @@ class Memory(ABC, Generic[T]):
         now: Now = None,
         profile: ProfileName = "fornix",
         dedupe: Dedupe = "id",
-        place: Place | None = None,
+        place: LayerStorage | None = None,
     ) -> None:
         if dedupe not in ("id", "text", "none"):
             raise InvalidInput(f"dedupe must be 'id', 'text' or 'none', not {dedupe!r}")
         if label:
             checked_name(label, "a label")
         embedder = None if self.reads_meaning else "words"
-        self._place = place or Place(memory, now=now, embedder=embedder)
+        self._place = place or LayerStorage(memory, now=now, embedder=embedder)
         self._label, self._profile = label, Profile.of(profile)
         self._dedupe: Dedupe = dedupe
         self._clones = 0
@@ -90,7 +98,7 @@ class Memory(ABC, Generic[T]):
     # --- where it is --------------------------------------------------------------------------
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LayerStorage:
         """Where fragments are kept."""
         return self._place
 
@@ -117,11 +125,11 @@ class Memory(ABC, Generic[T]):
     def _named(self, kind: str) -> str:
         return f"{self._label}.{kind}" if self._label else kind
 
-    def parts(self) -> Sequence[Memory[T]]:
+    def parts(self) -> Sequence[LayerMemory[T]]:
         """Return the layers it is made of: itself."""
         return (self,)
 
-    def move_to(self, place: Place, turns: Turns) -> None:
+    def move_to(self, place: LayerStorage, turns: Turns) -> None:
         """Be kept at *place*, beside the layers that are."""
         self._place, self._turns = place, turns
 
@@ -179,7 +187,7 @@ class Memory(ABC, Generic[T]):
             memory: Another memory to keep it in; what it holds under the label is there.
         """
 
-    def copy_from(self, memory: Memory[T]) -> None:
+    def copy_from(self, memory: LayerMemory[T]) -> None:
         """Take over who uses another one, and its models."""
         self.initialize(
             memory.name,
@@ -248,11 +256,11 @@ class Memory(ABC, Generic[T]):
         if not fragments:
             return None
 
-        def plan(move: Move) -> Left:
+        def plan(move: Move) -> Departures:
             if now is not None:
                 move.now = aware(now)
             for fragment in fragments:
-                entry = Entry(fragment.copy())
+                entry = FragmentEntry(fragment.copy())
                 if op is WriteOperation.ADD and self._is_out(move, entry):
                     continue
                 self.hand_on(move, self.take(move, entry, op))
@@ -264,26 +272,26 @@ class Memory(ABC, Generic[T]):
         return cast("DiscardedMemoryFragments[T]", left.discarded()) or None
 
     @abstractmethod
-    def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Take an entry in, as part of a move; return what leaves for the next layer."""
 
-    def hand_on(self, move: Move, leaving: Sequence[Entry]) -> None:
+    def hand_on(self, move: Move, leaving: Sequence[FragmentEntry]) -> None:
         """Hand on what leaves this layer: to whoever writes to it."""
         move.left.fragments += [entry.fragment for entry in leaving]
         move.left.insights += self.inferred(move, leaving)
 
-    def inferred(self, move: Move, entries: Sequence[Entry]) -> list[Insight]:
+    def inferred(self, move: Move, entries: Sequence[FragmentEntry]) -> list[Insight]:
         """Return what can be inferred from entries, one by one."""
         if self.insight_extractor is None or not entries:
             return []
         found = move.ask(self, "insight", [[entry.fragment] for entry in entries])
         return [insight for insight in found if insight is not None]
 
-    def _is_out(self, move: Move, entry: Entry) -> bool:
+    def _is_out(self, move: Move, entry: FragmentEntry) -> bool:
         """Return whether a new entry stays out: it was in before, or the rules refuse it."""
         return self.was_written(move, entry) or move.is_refused(self.parts(), entry)
 
-    def was_written(self, move: Move, entry: Entry) -> bool:
+    def was_written(self, move: Move, entry: FragmentEntry) -> bool:
         """Return whether an entry is in one of the layers, or was."""
         if self._dedupe == "none":
             entry.fragment = self._renamed(move, entry)
@@ -302,11 +310,11 @@ class Memory(ABC, Generic[T]):
                 return True
         return False
 
-    def holds(self, move: Move, entry: Entry) -> Entry | None:
+    def holds(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
         """Return what is in this layer under the id of an entry; None: nothing is."""
         return next((held for held in move.buffer(self).entries if held.id == entry.id), None)
 
-    def _renamed(self, move: Move, entry: Entry) -> MemoryFragment:
+    def _renamed(self, move: Move, entry: FragmentEntry) -> MemoryFragment:
         """Return the fragment under an id that is free."""
         if not any(layer.holds(move, entry) for layer in self.parts()):
             return entry.fragment
@@ -342,19 +350,19 @@ class Memory(ABC, Generic[T]):
 
     async def score_memory_importance(self, memory_fragments: Sequence[T]) -> list[float]:
         """Return how important fragments are, in their order: a constant without a scorer."""
-        known = Known()
+        known = ModelAnswers()
         try:
             return self.importances(known, memory_fragments)
         except Unanswered:
             await known.ask()
         return self.importances(known, memory_fragments)
 
-    def importances(self, known: Known, fragments: Sequence[MemoryFragment]) -> list[float]:
+    def importances(self, known: ModelAnswers, fragments: Sequence[MemoryFragment]) -> list[float]:
         """Return what *known* has of how important fragments are."""
         weight = self.importance_weight
         if self.importance_scorer is None:
             return [self._profile.importance(None, weight) for _ in fragments]
-        found = known.answer(*(Question(self, "score", (f,)) for f in fragments))
+        found = known.answer(*(FragmentQuestion(self, "score", (f,)) for f in fragments))
         ratings = [None if isinstance(rating, Failure) else rating for rating in found]
         return [self._profile.importance(rating, weight) for rating in ratings]
 
@@ -365,7 +373,10 @@ class Memory(ABC, Generic[T]):
         """
         if self.insight_extractor is None or not memory_fragments:
             return Insights()
-        known, asked = Known(), [Question(self, "insight", (f,)) for f in memory_fragments]
+        known, asked = (
+            ModelAnswers(),
+            [FragmentQuestion(self, "insight", (f,)) for f in memory_fragments],
+        )
         try:
             found = known.answer(*asked)
         except Unanswered:

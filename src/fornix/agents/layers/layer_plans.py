@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from fornix.agents.layers.fragment_admission import ANY, NEVER, Gate, Turns
-from fornix.agents.layers.fragment_items import Buffer, Entry, Note, added, replaced
+from fornix.agents.layers.fragment_admission import ANY, NEVER, FragmentGate, Turns
+from fornix.agents.layers.fragment_items import Buffer, FragmentEntry, Note, added, replaced
 from fornix.agents.layers.fragments import FragmentId, MemoryFragment
 from fornix.agents.layers.importance import rated
 from fornix.agents.layers.layer_results import (
@@ -23,10 +23,10 @@ from fornix.agents.layers.layer_results import (
     Failure,
     InsightMemoryFragment,
 )
-from fornix.agents.storage import Place
+from fornix.agents.storage import LayerStorage
 from fornix.errors import FornixError, InvalidInput
 from fornix.sets.admission.verdicts import Outcome
-from fornix.sets.writer import Call, Change, Writer
+from fornix.sets.writer import PlannedWrite, WriteCall, Writer
 from fornix.store import ItemChange, SetRef
 from fornix.store.changes import Link
 from fornix.store.items import Item
@@ -34,7 +34,7 @@ from fornix.values.ids import new_id
 from fornix.values.storable import Value
 
 if TYPE_CHECKING:
-    from fornix.agents.layers.layer import Memory
+    from fornix.agents.layers.layer import LayerMemory
 
 R = TypeVar("R")
 Insight = InsightMemoryFragment[MemoryFragment]
@@ -50,7 +50,7 @@ class Unanswered(Exception):
 
 
 @dataclass(slots=True)
-class Left:
+class Departures:
     """What left the layers of a move."""
 
     fragments: list[MemoryFragment] = field(default_factory=list[MemoryFragment])
@@ -66,10 +66,10 @@ class Left:
 
 
 @dataclass(slots=True, frozen=True)
-class Question:
+class FragmentQuestion:
     """What a model is asked about one fragment, or about several taken together."""
 
-    layer: Memory[Any]
+    layer: LayerMemory[Any]
     kind: str
     fragments: tuple[MemoryFragment, ...]
 
@@ -79,14 +79,14 @@ class Question:
         return (self.kind, id(self.layer), tuple(f.id for f in self.fragments))
 
 
-class Known:
+class ModelAnswers:
     """What models answered so far, and what is to be asked next."""
 
     def __init__(self) -> None:
         self._answers: dict[object, object] = {}
-        self.asked: dict[object, Question] = {}
+        self.asked: dict[object, FragmentQuestion] = {}
 
-    def answer(self, *questions: Question) -> list[Any]:
+    def answer(self, *questions: FragmentQuestion) -> list[Any]:
         """Return the answers.
 
         Raises:
@@ -105,7 +105,7 @@ class Known:
         self._answers |= {q.name: a for q, a in zip(questions, found, strict=True)}
 
 
-async def _asked(question: Question) -> object:
+async def _asked(question: FragmentQuestion) -> object:
     """Return the answer, or a `Failure`."""
     layer, fragments = question.layer, question.fragments
     whole = fragments[0] if len(fragments) == 1 else layer.reduced(fragments)
@@ -123,7 +123,7 @@ async def _asked(question: Question) -> object:
 
 
 def _inferred(
-    layer: Memory[Any], fragments: tuple[MemoryFragment, ...], answer: object
+    layer: LayerMemory[Any], fragments: tuple[MemoryFragment, ...], answer: object
 ) -> Insight | None:
     """Return what an extractor answered about fragments, checked; what is blank is left out."""
     if answer is None:
@@ -154,20 +154,24 @@ class Move:
     """One call's changes of layers, in the making."""
 
     def __init__(
-        self, place: Place, writer: Writer, known: Known, new_id: Callable[[], str] = new_id
+        self,
+        place: LayerStorage,
+        writer: Writer,
+        known: ModelAnswers,
+        new_id: Callable[[], str] = new_id,
     ) -> None:
         self.place, self.writer, self.known = place, writer, known
-        self.gate = Gate(writer, new_id)
+        self.gate = FragmentGate(writer, new_id)
         self.now = place.now()
-        self.left = Left()
+        self.left = Departures()
         self._buffers: dict[SetRef, tuple[Buffer, str | None]] = {}
         self._notes: dict[tuple[SetRef, str], Note] = {}
-        self._fresh: dict[SetRef, tuple[Memory[Any], dict[str, Entry]]] = {}
-        self._replaced: dict[SetRef, dict[str, Entry]] = {}
+        self._fresh: dict[SetRef, tuple[LayerMemory[Any], dict[str, FragmentEntry]]] = {}
+        self._replaced: dict[SetRef, dict[str, FragmentEntry]] = {}
         self._more: list[ItemChange] = []
         self._written: dict[tuple[SetRef, str], Note] = {}
 
-    def buffer(self, layer: Memory[Any]) -> Buffer:
+    def buffer(self, layer: LayerMemory[Any]) -> Buffer:
         """Return what a layer holds, to be changed."""
         ref = self.place.ref(layer.set_name)
         if ref not in self._buffers:
@@ -176,15 +180,15 @@ class Move:
             self._buffers[ref] = made, layer.session_id
         return self._buffers[ref][0]
 
-    def fresh(self, layer: Memory[Any]) -> dict[str, Entry]:
+    def fresh(self, layer: LayerMemory[Any]) -> dict[str, FragmentEntry]:
         """Return what is added, by id, to a layer that holds too much to be read; add to it."""
         return self._fresh.setdefault(self.place.ref(layer.set_name), (layer, {}))[1]
 
-    def changed(self, layer: Memory[Any]) -> dict[str, Entry]:
+    def changed(self, layer: LayerMemory[Any]) -> dict[str, FragmentEntry]:
         """Return what is changed, by id, in such a layer; add to it."""
         return self._replaced.setdefault(self.place.ref(layer.set_name), {})
 
-    def note(self, layer: Memory[Any], name: str | None = None) -> Note:
+    def note(self, layer: LayerMemory[Any], name: str | None = None) -> Note:
         """Return what is known of a layer besides its fragments, or a *name*d part of that."""
         ref, name = self.place.ref(layer.note_set), name or layer.set_name
         if (ref, name) not in self._notes:
@@ -197,7 +201,7 @@ class Move:
         if note is not None:
             self._written[note.ref, note.name] = note
 
-    def is_refused(self, layers: Sequence[Memory[Any]], entry: Entry) -> bool:
+    def is_refused(self, layers: Sequence[LayerMemory[Any]], entry: FragmentEntry) -> bool:
         """Return whether the rules of a layer's set keep an entry out; it is dropped then."""
         for layer in layers:
             ref = self.place.ref(layer.set_name)
@@ -206,12 +210,16 @@ class Move:
         return False
 
     def _refused(
-        self, ref: SetRef, entries: Sequence[Entry], session: str | None, by: Sequence[Outcome]
-    ) -> list[Entry]:
-        gone: list[Entry] = []
+        self,
+        ref: SetRef,
+        entries: Sequence[FragmentEntry],
+        session: str | None,
+        by: Sequence[Outcome],
+    ) -> list[FragmentEntry]:
+        gone: list[FragmentEntry] = []
         for entry in entries:
 
-            def item(entry: Entry = entry) -> Item:
+            def item(entry: FragmentEntry = entry) -> Item:
                 return entry.item(era=0, now=self.now, session=session)
 
             reason = self.gate.refusal(ref, entry.id, item, by)
@@ -220,7 +228,7 @@ class Move:
                 gone.append(entry)
         return gone
 
-    def _unlink(self, gone: Link, entries: Mapping[str, Entry]) -> None:
+    def _unlink(self, gone: Link, entries: Mapping[str, FragmentEntry]) -> None:
         """Have nothing tell of an entry that is not added after all, or be derived from it."""
         self._written = {name: note for name, note in self._written.items() if note.about != gone}
         for entry in entries.values():
@@ -230,17 +238,17 @@ class Move:
         """Let go of a fragment for good."""
         self.left.dropped.append(Dropped(fragment, reason))
 
-    def ask(self, layer: Memory[Any], kind: str, groups: Sequence[Sequence[Any]]) -> list[Any]:
+    def ask(self, layer: LayerMemory[Any], kind: str, groups: Sequence[Sequence[Any]]) -> list[Any]:
         """Return a model's answers about groups of fragments; None where there is none.
 
         What failed is noted, and is None here.
         """
-        questions = [Question(layer, kind, tuple(group)) for group in groups]
+        questions = [FragmentQuestion(layer, kind, tuple(group)) for group in groups]
         answers = self.known.answer(*questions)
         self.left.failures += [a for a in answers if isinstance(a, Failure)]
         return [None if isinstance(a, Failure) else a for a in answers]
 
-    def change_of_all(self) -> Change:
+    def change_of_all(self) -> PlannedWrite:
         """Return what is to be committed, sources before what is derived from them.
 
         What the rules of a set keep out of it is dropped.
@@ -266,11 +274,11 @@ class Move:
         made += [note.change(self.writer) for note in self._written.values()]
         held, define = self.gate.holding()
         screened = self.gate.screened(made)
-        return Change([*made, *held], None, define, retry=True, screened=screened)
+        return PlannedWrite([*made, *held], None, define, retry=True, screened=screened)
 
 
 async def moved(
-    place: Place, turns: Turns, plan: Callable[[Move], R], name: str, *asked: Value
+    place: LayerStorage, turns: Turns, plan: Callable[[Move], R], name: str, *asked: Value
 ) -> R:
     """Make a plan, commit it, and return what it returned.
 
@@ -281,7 +289,7 @@ async def moved(
     Raises:
         StaleItem: Others changed the layers again and again, for as long as the memory waits.
     """
-    known, call = Known(), Call(name, lambda: [*asked])
+    known, call = ModelAnswers(), WriteCall(name, lambda: [*asked])
     async with turns:
         while True:
             try:
@@ -291,12 +299,16 @@ async def moved(
 
 
 def _committed(
-    place: Place, writer: Writer, plan: Callable[[Move], R], known: Known, call: Call
+    place: LayerStorage,
+    writer: Writer,
+    plan: Callable[[Move], R],
+    known: ModelAnswers,
+    call: WriteCall,
 ) -> R:
     result: list[R] = []
     place.apart(writer)
 
-    def build(new_id: Callable[[], str]) -> Change:
+    def build(new_id: Callable[[], str]) -> PlannedWrite:
         move = Move(place, writer, known, new_id)
         result[:] = [plan(move)]
         return move.change_of_all()

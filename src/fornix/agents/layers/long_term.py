@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from fornix.agents.layers.fragment_items import (
-    Entry,
+    FragmentEntry,
     Note,
     accessed_time,
     entry_of,
@@ -19,11 +19,11 @@ from fornix.agents.layers.fragment_items import (
 )
 from fornix.agents.layers.fragments import FragmentId, MemoryFragment, WriteOperation, finite
 from fornix.agents.layers.importance import Weights, recency, unit
-from fornix.agents.layers.layer import Dedupe, Memory, absorb, normal_text
-from fornix.agents.layers.layer_plans import Insight, Left, Move, moved
+from fornix.agents.layers.layer import Dedupe, LayerMemory, absorb, normal_text
+from fornix.agents.layers.layer_plans import Departures, Insight, Move, moved
 from fornix.agents.layers.layer_results import DiscardedMemoryFragments
-from fornix.agents.layers.ranking import Ranked, Recalled, best_first, checked_k
-from fornix.agents.storage import Now, Place, aware
+from fornix.agents.layers.ranking import Ranked, RankedFragment, best_first, checked_k
+from fornix.agents.storage import LayerStorage, Now, aware
 from fornix.errors import InvalidInput
 from fornix.memory.keys import KeySets
 from fornix.search.query import SearchOptions
@@ -64,7 +64,7 @@ SCORE_OF_BEST = 3.0
 """What search gives to the best in words and meaning: 1 + 2."""
 
 
-class LongTermMemory(Memory[T], Generic[T]):
+class LongTermMemory(LayerMemory[T], Generic[T]):
     """Keeps every fragment, of all conversations, until it is cleared or fades.
 
     Read by a mean of recency, relevance and importance, each 0..1; of equals the newest first.
@@ -80,7 +80,7 @@ class LongTermMemory(Memory[T], Generic[T]):
         metadata: Facts that every fragment written here has.
         k: How many fragments a reading gives.
         carry: Whether what is above the threshold counts for the next reflection.
-        settings: What every layer takes; see `Memory`.
+        settings: What every layer takes; see `LayerMemory`.
     """
 
     importance_weight = 0.15
@@ -100,7 +100,7 @@ class LongTermMemory(Memory[T], Generic[T]):
         carry: bool = False,
         memory: KeySets | None = None,
         dedupe: Dedupe = "text",
-        place: Place | None = None,
+        place: LayerStorage | None = None,
         **settings: Any,  # noqa: ANN401 - of Memory
     ) -> None:
         del executor
@@ -137,7 +137,7 @@ class LongTermMemory(Memory[T], Generic[T]):
 
     # --- writing ------------------------------------------------------------------------------
 
-    def take(self, move: Move, entry: Entry, op: WriteOperation) -> list[Entry]:
+    def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Take an entry in, to stay."""
         if op is WriteOperation.RETRIEVAL:
             return []
@@ -145,7 +145,7 @@ class LongTermMemory(Memory[T], Generic[T]):
             self._reflect(move, entry)
         return []
 
-    def _settled(self, move: Move, entry: Entry) -> bool:
+    def _settled(self, move: Move, entry: FragmentEntry) -> bool:
         """Have an entry be here; return whether it is a fragment of its own."""
         fragment = entry.fragment
         if fragment.importance is None:
@@ -161,13 +161,13 @@ class LongTermMemory(Memory[T], Generic[T]):
         move.fresh(self)[entry.id] = entry
         return True
 
-    def holds(self, move: Move, entry: Entry) -> Entry | None:
+    def holds(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
         """Return what is here under the id of an entry; None: nothing is."""
         return self._held(move, entry.id)
 
     # --- duplicates ---------------------------------------------------------------------------
 
-    def _joined(self, move: Move, entry: Entry) -> bool:
+    def _joined(self, move: Move, entry: FragmentEntry) -> bool:
         """Join an entry to one of the same text, if there is one; else note its text."""
         held = self._of_text(move, entry)
         if held is None:
@@ -180,7 +180,7 @@ class LongTermMemory(Memory[T], Generic[T]):
             move.changed(self)[held.id] = held
         return True
 
-    def _of_text(self, move: Move, entry: Entry) -> Entry | None:
+    def _of_text(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
         """Return the entry of the same text; None: there is none, and this one is noted.
 
         A note is derived from the item it tells of. So when that is gone another one is made,
@@ -201,7 +201,7 @@ class LongTermMemory(Memory[T], Generic[T]):
         move.change((), note)
         return None
 
-    def _held(self, move: Move, name: str) -> Entry | None:
+    def _held(self, move: Move, name: str) -> FragmentEntry | None:
         """Return an entry of this layer as the move sees it."""
         known = move.fresh(self).get(name) or move.changed(self).get(name)
         if known is not None:
@@ -211,7 +211,7 @@ class LongTermMemory(Memory[T], Generic[T]):
 
     # --- reflection ---------------------------------------------------------------------------
 
-    def _reflect(self, move: Move, entry: Entry) -> None:
+    def _reflect(self, move: Move, entry: FragmentEntry) -> None:
         """Count an entry for the next reflection, and have that when it is due."""
         threshold = self.reflection_threshold
         if threshold is None or entry.fragment.is_insight:
@@ -235,7 +235,9 @@ class LongTermMemory(Memory[T], Generic[T]):
             insight.update_importance(max(unit(f.importance) for f in fragments))
             self.take_insight(move, insight, entries)
 
-    def take_insight(self, move: Move, insight: MemoryFragment, sources: Sequence[Entry]) -> None:
+    def take_insight(
+        self, move: Move, insight: MemoryFragment, sources: Sequence[FragmentEntry]
+    ) -> None:
         """Take in what was inferred from entries that are here, or were added by this move.
 
         What is here already, under its id, stays as it is.
@@ -243,7 +245,7 @@ class LongTermMemory(Memory[T], Generic[T]):
         ref = move.place.ref(self.set_name)
         links = tuple(Link(ref, one.id) for one in sources if self._held(move, one.id))
         made = _sourced(insight, [one.fragment for one in sources])
-        entry = Entry(made, origin=links)
+        entry = FragmentEntry(made, origin=links)
         if self.holds(move, entry) is None:
             self._settled(move, entry)
 
@@ -286,7 +288,7 @@ class LongTermMemory(Memory[T], Generic[T]):
         gamma: float | None = None,
         *,
         k: int | None = None,
-    ) -> list[Recalled[T]]:
+    ) -> list[RankedFragment[T]]:
         """Return what `read` does, with the scores and what they are made of."""
         wanted = self.k if k is None else checked_k(k)
         weights = Weights.given(alpha, beta, gamma)
@@ -296,7 +298,7 @@ class LongTermMemory(Memory[T], Generic[T]):
 
     def recalled(
         self, writer: Writer, observation: str, weights: Weights, k: int
-    ) -> list[Recalled[T]]:
+    ) -> list[RankedFragment[T]]:
         """Return the best *k* fragments; they count as read then."""
         ref, now = self.place.ref(self.set_name), self.place.now()
         if not k or writer.info(ref) is None:
@@ -312,7 +314,7 @@ class LongTermMemory(Memory[T], Generic[T]):
         stored = writer.get(ref, [str(one.item.id) for one in best], at=None)
         writer.touch([s for s in stored if s is not None and s.row < AFTER_ALL])
         return [
-            Recalled(
+            RankedFragment(
                 cast("T", fragment_of(one.item, self.fragment_class)), one.score, dict(one.parts)
             )
             for one in best
@@ -373,7 +375,7 @@ class LongTermMemory(Memory[T], Generic[T]):
         """
         least = finite(below, "below")
 
-        def plan(move: Move) -> Left:
+        def plan(move: Move) -> Departures:
             ref = move.place.ref(self.set_name)
             for stored in pages(move.writer, ref):
                 fragment = entry_of(stored, self.fragment_class).fragment

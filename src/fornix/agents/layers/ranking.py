@@ -11,7 +11,7 @@ import numpy as np
 from fornix.agents.layers.fragment_items import item_id
 from fornix.agents.layers.fragments import FragmentId, MemoryFragment
 from fornix.agents.layers.importance import Weights, recency, unit
-from fornix.agents.storage import Place, aware
+from fornix.agents.storage import LayerStorage, aware
 from fornix.errors import InvalidInput
 from fornix.search.similarity import Nearness
 
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=MemoryFragment)
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled(Generic[T]):
+class RankedFragment(Generic[T]):
     """A fragment that was recalled, and why.
 
     Attributes:
@@ -53,7 +53,9 @@ def _order(name: FragmentId) -> tuple[bool, int, str]:
     return (True, name, "") if isinstance(name, int) else (False, 0, item_id(name))
 
 
-def ranked(place: Place, fragments: Sequence[T], observation: str, weights: Weights) -> list[T]:
+def ranked(
+    place: LayerStorage, fragments: Sequence[T], observation: str, weights: Weights
+) -> list[T]:
     """Return fragments, best first."""
     if not fragments:
         return []
@@ -70,7 +72,7 @@ def ranked(place: Place, fragments: Sequence[T], observation: str, weights: Weig
 
 
 def relevances(
-    place: Place, fragments: Sequence[MemoryFragment], observation: str, weights: Weights
+    place: LayerStorage, fragments: Sequence[MemoryFragment], observation: str, weights: Weights
 ) -> list[float]:
     """Return how near fragments are to an observation, 0..1; without vectors, by words."""
     if not weights.beta:

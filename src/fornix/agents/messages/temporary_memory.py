@@ -23,7 +23,7 @@ from fornix.agents.messages.message import (
     vector_of,
     write_messages,
 )
-from fornix.agents.storage import Now, Place
+from fornix.agents.storage import LayerStorage, Now
 from fornix.conversation.message_items import whole_text
 from fornix.errors import EmbedderMissing, InvalidInput, InvalidValue, Rejected
 from fornix.memory.keys import KeySets
@@ -31,8 +31,8 @@ from fornix.sets import MemorySet
 from fornix.sets.admission.barrier import Barrier
 from fornix.sets.batch import Draft
 from fornix.sets.set_options import position
-from fornix.sets.writer import Call, Change, Writer
-from fornix.store import Add, Define, Definition, Record, Replace, Retire, Screened, StoredItem
+from fornix.sets.writer import PlannedWrite, WriteCall, Writer
+from fornix.store import Add, Define, Definition, ItemRecord, Replace, Retire, Screened, StoredItem
 from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.store.scope import SetRef
@@ -143,7 +143,7 @@ class TemporaryMemory(MemoryBase):
             raise InvalidInput(f"dedupe must be 'id' or 'content', not {dedupe!r}")
         self._embed = None if embedding_model is None else embed_with(embedding_model)
         self._place, self._name, self._dedupe = (
-            Place(memory, now=now, embedder="words"),
+            LayerStorage(memory, now=now, embedder="words"),
             name,
             dedupe,
         )
@@ -228,16 +228,16 @@ class TemporaryMemory(MemoryBase):
         places = _places(index)
         gone = [0]
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             ids = [(s.record.id, s.version) for s in self._stored()] if places else []
             if outside := [place for place in places if not 0 <= place < len(ids)]:
                 _LOG.warning("there are %d messages, and none at %s", len(ids), outside)
             chosen = [ids[place] for place in places if 0 <= place < len(ids)]
             gone[0] = len(chosen)
             retired = [Retire(self._place.ref(self._name), *pair) for pair in chosen]
-            return Change(retired, None, retry=True)
+            return PlannedWrite(retired, None, retry=True)
 
-        self._writer.write(Call("delete", lambda: [self._name, *places]), build)
+        self._writer.write(WriteCall("delete", lambda: [self._name, *places]), build)
         return gone[0]
 
     def load(self, memories: Any, overwrite: bool = False) -> list[str]:  # noqa: ANN401, FBT001, FBT002 - as AgentScope has it
@@ -299,19 +299,21 @@ class TemporaryMemory(MemoryBase):
         """Have *items* instead of what is held, in one commit; return their ids."""
         ref, ids = self._place.ref(self._name), list[str]()
 
-        def build(new_id: Callable[[], str]) -> Change:
+        def build(new_id: Callable[[], str]) -> PlannedWrite:
             ids[:] = [item.id or new_id() for item in items]
             records = self._writer.records(list(zip(ids, items, strict=True)))
             screened = self._screened(ref, list(zip(items, records, strict=True)))
             retired = [Retire(ref, s.record.id, s.version) for s in self._stored()]
             adds = [Add(ref, record) for record in records]
             define = self._definition(ref)
-            return Change([*retired, *adds], None, define, retry=True, screened=screened)
+            return PlannedWrite([*retired, *adds], None, define, retry=True, screened=screened)
 
-        self._writer.write(Call(name, lambda: [self._name, [item.value for item in items]]), build)
+        self._writer.write(
+            WriteCall(name, lambda: [self._name, [item.value for item in items]]), build
+        )
         return ids
 
-    def _screened(self, ref: SetRef, pairs: Sequence[tuple[Item, Record]]) -> list[Screened]:
+    def _screened(self, ref: SetRef, pairs: Sequence[tuple[Item, ItemRecord]]) -> list[Screened]:
         """Return what the rules of the set let in.
 
         Raises:
@@ -402,7 +404,7 @@ class TemporaryMemory(MemoryBase):
     def _keep(self, made: Mapping[str, list[float]]) -> None:
         ref = self._place.ref(self._name)
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             found = self._writer.get(ref, [*made], at=None)
             there = [stored for stored in found if stored is not None]
             items = [(s.record.id, item_of(s)) for s in there]
@@ -415,10 +417,10 @@ class TemporaryMemory(MemoryBase):
             ruled = self._writer.rules(ref, None)
             screened = [] if ruled is None else [Screened(ref, ruled.kept)]
             changes = [Replace(ref, s.version, r) for s, r in pairs]
-            return Change(changes, None, retry=True, screened=screened)
+            return PlannedWrite(changes, None, retry=True, screened=screened)
 
         if made:
-            self._writer.write(Call("embed", lambda: [self._name, *made]), build)
+            self._writer.write(WriteCall("embed", lambda: [self._name, *made]), build)
 
     # --- where it is --------------------------------------------------------------------------
 

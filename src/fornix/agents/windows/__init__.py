@@ -22,12 +22,11 @@ from fornix.agents.windows.scorers import (
 from fornix.agents.windows.semantic import Semantic
 from fornix.agents.windows.stream import Stream, Void
 from fornix.agents.windows.window import Window
-from fornix.agents.windows.window_contents import Column, Held
-from fornix.agents.windows.window_settings import Asked, Evict, Profile, Settings
+from fornix.agents.windows.window_contents import Column, WindowIndex
+from fornix.agents.windows.window_settings import Evict, Profile, Settings, WindowRequest
 from fornix.embed import float8
 
 __all__ = [
-    "Asked",
     "ByModel",
     "Column",
     "Combined",
@@ -35,7 +34,6 @@ __all__ = [
     "Evict",
     "Explicit",
     "Fading",
-    "Held",
     "Hierarchical",
     "Hybrid",
     "Importance",
@@ -61,5 +59,7 @@ __all__ = [
     "Vector",
     "Void",
     "Window",
+    "WindowIndex",
+    "WindowRequest",
     "float8",
 ]

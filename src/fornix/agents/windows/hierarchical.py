@@ -8,10 +8,10 @@ from typing import ClassVar, Unpack, get_args
 import numpy as np
 
 from fornix.agents.windows.observation import Observation
-from fornix.agents.windows.observation_items import Entry, observation_of
+from fornix.agents.windows.observation_items import ObservationHeader, observation_of
 from fornix.agents.windows.window import Window
-from fornix.agents.windows.window_contents import Choice, Column, Held
-from fornix.agents.windows.window_settings import Asked, Evict, Settings, refuse
+from fornix.agents.windows.window_contents import Column, UnitSelection, WindowIndex
+from fornix.agents.windows.window_settings import Evict, Settings, WindowRequest, refuse
 from fornix.errors import InvalidInput
 from fornix.store import StoredItem
 from fornix.text.messages import Message
@@ -74,7 +74,7 @@ class Hierarchical(Window):
         writer = self._place.writer()
         found: list[list[Observation]] = [[] for _ in self._layers]
 
-        def placed(held: Held) -> list[tuple[int, StoredItem]]:
+        def placed(held: WindowIndex) -> list[tuple[int, StoredItem]]:
             layers, stored = self._layers_of(held), self._stored(writer, held)
             return [(int(layers[held.slot(one.record.id)]), one) for one in stored]
 
@@ -82,11 +82,13 @@ class Hierarchical(Window):
             found[layer].append(observation_of(one))
         return found
 
-    def _layers_of(self, held: Held) -> Column:
+    def _layers_of(self, held: WindowIndex) -> Column:
         """Return, by slot, the layer of each; there may have been more when it was kept."""
         return np.minimum(held.layer, len(self._layers) - 1)
 
-    def settled(self, held: Held, new: Entry, asked: Asked) -> tuple[list[Entry], dict[str, int]]:
+    def settled(
+        self, held: WindowIndex, new: ObservationHeader, asked: WindowRequest
+    ) -> tuple[list[ObservationHeader], dict[str, int]]:
         """Return what leaves the last layer, and which layer the others go to; see `Window`."""
         held.add(new)
         try:
@@ -104,7 +106,9 @@ class Hierarchical(Window):
         finally:
             held.remove([new.id])
 
-    def _leaving(self, held: Held, among: Column, number: int, asked: Asked) -> list[Entry]:
+    def _leaving(
+        self, held: WindowIndex, among: Column, number: int, asked: WindowRequest
+    ) -> list[ObservationHeader]:
         slots = np.flatnonzero(held.live & among)
         over = len(slots) - self._layers[number].cap
         if over > 0 and held.units < len(held):
@@ -116,7 +120,7 @@ class Hierarchical(Window):
         by_age = held.age if lasting is None else lasting  # as a column, of which *among* is a part
         return self._least(held, by_age, over, safe, among=among)
 
-    def fill(self, choice: Choice, held: Held, asked: Asked) -> None:
+    def fill(self, choice: UnitSelection, held: WindowIndex, asked: WindowRequest) -> None:
         """Choose from each layer within its budget, the newest unit before all; see `Window`."""
         choice.take_newest()
         layers, newest = self._layers_of(held), held.last_units(1)
@@ -127,10 +131,10 @@ class Hierarchical(Window):
             worth = self._shown_by(layer, held, asked).astype(np.float64)
             choice.fill(np.where(layers == number, worth, -np.inf), most=most)
 
-    def _shown_by(self, layer: Layer, held: Held, asked: Asked) -> Column:
+    def _shown_by(self, layer: Layer, held: WindowIndex, asked: WindowRequest) -> Column:
         return self.importance(held, asked) if layer.evict == "least important" else held.age
 
-    def worth(self, held: Held, asked: Asked) -> Column:
+    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column:
         """Return when each was made; layers choose by `fill`."""
         _ = asked
         return held.age

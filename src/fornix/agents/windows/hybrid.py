@@ -8,8 +8,8 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from fornix.agents.windows.window import Window
-from fornix.agents.windows.window_contents import Choice, Column, Held
-from fornix.agents.windows.window_settings import Asked, Settings, refuse
+from fornix.agents.windows.window_contents import Column, UnitSelection, WindowIndex
+from fornix.agents.windows.window_settings import Settings, WindowRequest, refuse
 from fornix.text.messages import Message
 from fornix.values.storable import counted, in_span
 
@@ -49,16 +49,16 @@ class Hybrid(Window):
         settings |= {"evict": "least important", "keep_recent": recent}
         super().__init__(cap, stratum, **settings)
 
-    def lasting(self, held: Held, asked: Asked) -> Column:
+    def lasting(self, held: WindowIndex, asked: WindowRequest) -> Column:
         """Return how much each matters, -inf where that is not above the threshold."""
         importance = self.importance(held, asked)
         return np.where(importance > self._threshold, importance, -np.inf)
 
-    def worth(self, held: Held, asked: Asked) -> Column | None:
+    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column | None:
         """Return how much each matters; `fill` takes turns with the newest."""
         return self.importance(held, asked)
 
-    def fill(self, choice: Choice, held: Held, asked: Asked) -> None:
+    def fill(self, choice: UnitSelection, held: WindowIndex, asked: WindowRequest) -> None:
         """Choose the newest, the most important, the next newest, and so on; see `Window`."""
         newest = held.best_first(None)
         important = held.best_first(held.of_units(self.lasting(held, asked)))

@@ -8,14 +8,14 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from fornix.agents.windows.observation import Observation, Stamp
-from fornix.agents.windows.observation_items import RELATED, Entry, with_known
+from fornix.agents.windows.observation_items import RELATED, ObservationHeader, with_known
 from fornix.agents.windows.semantic import HELD, MOST, Semantic
-from fornix.agents.windows.window_contents import Column, Held
-from fornix.agents.windows.window_settings import Asked, Settings
+from fornix.agents.windows.window_contents import Column, WindowIndex
+from fornix.agents.windows.window_settings import Settings, WindowRequest
 from fornix.embed import Embedder
 from fornix.errors import InvalidInput, NotFound
-from fornix.sets.writer import Call, Change
-from fornix.store import Record, Replace
+from fornix.sets.writer import PlannedWrite, WriteCall
+from fornix.store import ItemRecord, Replace
 from fornix.text.messages import Message
 from fornix.values.storable import checked_name, counted, in_span
 
@@ -105,7 +105,7 @@ class Linked(Semantic):
         self._follow = None if follow is None else frozenset(kinds)
         super().__init__(top_k, stratum, cap=cap, embedder=embedder, **settings)
 
-    def worth(self, held: Held, asked: Asked) -> Column:
+    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column:
         """Return how near hits are, and what is left of that for what is linked to them."""
         worth = np.full(len(held.live), -np.inf)
         near = {held.at(slot).id: value for slot, value in self.hits(held, asked).items()}
@@ -167,7 +167,7 @@ class Linked(Semantic):
         if first == second:
             raise InvalidInput(f"an observation cannot be linked to itself: {first!r}")
 
-        def planned(held: Held) -> Change:
+        def planned(held: WindowIndex) -> PlannedWrite:
             self._check_held(held, first, second)
             pairs = [(held[first], second), (held[second], first)]
             linking = [(one, other) for one, other in pairs if other in one.links]
@@ -178,21 +178,23 @@ class Linked(Semantic):
                 Replace(one.set, one.version, _relinked(one.record, entry, other, kind))
                 for one, (entry, other) in zip(stored, linking, strict=True)
             ]
-            return Change(changes, None, retry=True)
+            return PlannedWrite(changes, None, retry=True)
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             return self._looked(writer, planned)
 
         with self._one_by_one():
-            writer.write(Call(name, lambda: [self._name, first, second, kind]), build)
+            writer.write(WriteCall(name, lambda: [self._name, first, second, kind]), build)
 
-    def _check_held(self, held: Held, *ids: str) -> None:
+    def _check_held(self, held: WindowIndex, *ids: str) -> None:
         for item_id in ids:
             if item_id not in held:
                 raise NotFound(f"window {self._name!r} holds no observation {item_id!r}")
 
 
-def _relinked(record: Record, entry: Entry, other: str, kind: str | None) -> Record:
+def _relinked(
+    record: ItemRecord, entry: ObservationHeader, other: str, kind: str | None
+) -> ItemRecord:
     """Return a record that links to another observation, or, with None, does not."""
     links = [str(link) for link in entry.links if link != other]
     kinds = {link: known for link, known in entry.kinds.items() if link != other}

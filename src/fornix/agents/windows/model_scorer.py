@@ -11,7 +11,7 @@ from typing import cast
 from fornix.agents.windows.observation import Observation
 from fornix.agents.windows.scorers import Length, Score, Scorer, Scoring, checked_scorer, scored
 from fornix.errors import InvalidInput, ModelFailed
-from fornix.llm import Asking, ChatModel, Message, Unfit, ask_json
+from fornix.llm import Asking, ChatModel, ModelMessage, Unfit, ask_json
 from fornix.text.sentences import shortened
 from fornix.values.storable import counted
 
@@ -84,10 +84,10 @@ class ByModel(Scorer):
         return Score((rating - LOWEST) / (HIGHEST - LOWEST), by)
 
 
-def _messages(observation: Observation) -> list[Message]:
+def _messages(observation: Observation) -> list[ModelMessage]:
     query, reply = (shortened(m.content, SHOWN_TOKENS) for m in observation.messages)
     data = json.dumps({"asked": query, "answered": reply}, ensure_ascii=False)
-    return [Message(role="system", content=ASKED), Message(role="user", content=data)]
+    return [ModelMessage(role="system", content=ASKED), ModelMessage(role="user", content=data)]
 
 
 def _rating(value: object) -> int:

@@ -6,12 +6,21 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
-from fornix.agents.windows.observation_items import Entry, entry_of
-from fornix.agents.windows.window_contents import Column, Held, Place, by_time, ticks_of
+from fornix.agents.windows.observation_items import ObservationHeader, entry_of
+from fornix.agents.windows.window_contents import Column, Place, WindowIndex, by_time, ticks_of
 from fornix.errors import InvalidInput
 from fornix.sets.batch import Draft
 from fornix.sets.writer import Writer
-from fornix.store import Change, Definition, Feature, Record, SetInfo, SetRef, Store, StoredItem
+from fornix.store import (
+    Definition,
+    Feature,
+    FeatureChange,
+    ItemRecord,
+    SetInfo,
+    SetRef,
+    Store,
+    StoredItem,
+)
 from fornix.store.records import place_of
 from fornix.text.messages import OBSERVATIONS
 
@@ -35,21 +44,21 @@ class Mirror:
     """
 
     def __init__(
-        self, store: Store, ref: SetRef, place: Callable[[Entry], Place] = by_time
+        self, store: Store, ref: SetRef, place: Callable[[ObservationHeader], Place] = by_time
     ) -> None:
         self._store, self._ref, self._place = store, ref, place
         self._mutex = threading.RLock()
-        self._held = Held(place)
+        self._held = WindowIndex(place)
         self._ids: dict[int, str] = {}
         self._number: int | None = None
         self._seq = 0
-        self._seen: Held | None = None
+        self._seen: WindowIndex | None = None
         self.definition: Definition | None = None
         self.past = 0
         self.sizes: dict[int, int] = {}
 
     @contextmanager
-    def seen(self, writer: Writer) -> Generator[Held]:
+    def seen(self, writer: Writer) -> Generator[WindowIndex]:
         """Give what a writer sees: what is committed, and what it gathered itself.
 
         Raises:
@@ -79,8 +88,8 @@ class Mirror:
                 for entry in hidden:
                     held.add(entry)
 
-    def _paged(self, writer: Writer) -> Held:
-        held, after = Held(self._place), None
+    def _paged(self, writer: Writer) -> WindowIndex:
+        held, after = WindowIndex(self._place), None
         while True:
             page = writer.page(self._ref, after=after, limit=PAGE, newest_first=False, at=None)
             for stored in page:
@@ -89,7 +98,7 @@ class Mirror:
                 return held
             after = place_of(page[-1])
 
-    def accessed(self, held: Held) -> Column:
+    def accessed(self, held: WindowIndex) -> Column:
         """Return, by slot, when each observation was shown last, or made; in ticks."""
         times = held.made.copy()
         read = {} if self._number is None else dict(self._store.accessed(self._number))
@@ -133,7 +142,7 @@ class Mirror:
         self.definition = info.definition
 
     def _begin(self, info: SetInfo | None, seq: int) -> None:
-        self._held, self._ids, self._seq = Held(self._place), {}, seq
+        self._held, self._ids, self._seq = WindowIndex(self._place), {}, seq
         self._number = None if info is None else info.number
         if info is None:
             self.definition = None
@@ -146,10 +155,10 @@ class Mirror:
             self._take(self._entry(feature, feature.row, feature.first))
         self._follow(info)
 
-    def _entry(self, record: Feature | Record, row: int, first: int) -> Entry:
+    def _entry(self, record: Feature | ItemRecord, row: int, first: int) -> ObservationHeader:
         return entry_of(record, row, first, where=self._ref.name)
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: ObservationHeader) -> None:
         self._ids[entry.row] = entry.id
         self._held.add(entry)
         self.past = max(self.past, entry.row)
@@ -167,7 +176,7 @@ class Mirror:
             if len(changes) < LINES:
                 return
 
-    def _apply(self, changes: Sequence[Change], number: int) -> None:
+    def _apply(self, changes: Sequence[FeatureChange], number: int) -> None:
         ended = {c.row for c in changes if c.kind in ("ended", "removed")}
         for row in ended:
             item_id = self._ids.pop(row, None)

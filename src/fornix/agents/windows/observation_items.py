@@ -18,7 +18,7 @@ from fornix.agents.windows.observation import Input, Observation, Outcome, Reply
 from fornix.agents.windows.scorers import Score
 from fornix.embed import Vector, pack_vector, unpack_vector
 from fornix.errors import InvalidInput
-from fornix.store import Record, StoredItem
+from fornix.store import ItemRecord, StoredItem
 from fornix.store.features import Feature
 from fornix.store.items import Item
 from fornix.store.records import item_of
@@ -38,7 +38,7 @@ STAMP = 36
 """Characters of a stamp: with more, an id is of an observation that was committed before."""
 
 
-class Entry(NamedTuple):
+class ObservationHeader(NamedTuple):
     """What a window knows of an observation without reading it.
 
     A tuple, because a large window has a hundred thousand of them to be made when it is opened.
@@ -72,7 +72,9 @@ class Entry(NamedTuple):
         return bool(self.calls or self.answers)
 
 
-def entry_of(record: Feature | Record, row: int, first: int, *, where: str) -> Entry:
+def entry_of(
+    record: Feature | ItemRecord, row: int, first: int, *, where: str
+) -> ObservationHeader:
     """Return what is known of an item.
 
     Raises:
@@ -83,9 +85,9 @@ def entry_of(record: Feature | Record, row: int, first: int, *, where: str) -> E
     except InvalidInput:
         raise no_observation(record.id, where) from None
     if record.metadata == "{}":
-        return Entry(record.id, created, row, first, record.importance)
+        return ObservationHeader(record.id, created, row, first, record.importance)
     known = cast("dict[str, Any]", wire.decode(record.metadata))
-    return Entry(
+    return ObservationHeader(
         record.id,
         created,
         row,
@@ -158,7 +160,7 @@ def with_score(item: Item, score: Score) -> Item:
     return replace(item, value=value, importance=score.value)
 
 
-def with_known(record: Record, name: str, known: Value) -> Record:
+def with_known(record: ItemRecord, name: str, known: Value) -> ItemRecord:
     """Return a record of which a window knows something else; None, 0 or nothing: not any more."""
     metadata = cast("dict[str, Value]", wire.decode(record.metadata))
     metadata.pop(name, None)

@@ -10,8 +10,8 @@ import numpy as np
 from fornix.agents.windows.observation import Observation
 from fornix.agents.windows.scorers import Explicit, Fading, Length
 from fornix.agents.windows.window import Window
-from fornix.agents.windows.window_contents import Column, Held, ticks_of
-from fornix.agents.windows.window_settings import CAP, Asked, Evict, Settings
+from fornix.agents.windows.window_contents import Column, WindowIndex, ticks_of
+from fornix.agents.windows.window_settings import CAP, Evict, Settings, WindowRequest
 from fornix.text.messages import Message
 from fornix.values.storable import in_span, microseconds
 
@@ -42,7 +42,7 @@ class Priority(Window):
         settings.setdefault("scorer", Explicit(Length()))
         super().__init__(max_size, stratum, **settings)
 
-    def worth(self, held: Held, asked: Asked) -> Column | None:
+    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column | None:
         """Return how much each observation matters now."""
         return self.importance(held, asked)
 
@@ -75,7 +75,7 @@ class Importance(Priority):
         super().__init__(max_size, stratum, **settings)
         self._hours = in_span(hours, "hours", least=1e-6, most=1e9)
 
-    def importance(self, held: Held, asked: Asked) -> Column:
+    def importance(self, held: WindowIndex, asked: WindowRequest) -> Column:
         """Return how much each observation matters by now."""
         age = ticks_of(microseconds(asked.now)) - held.made
         hours = np.maximum(age, 0) / TICKS_PER_HOUR

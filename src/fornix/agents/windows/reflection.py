@@ -14,19 +14,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, cast
 
-from fornix.agents.storage import Place
+from fornix.agents.storage import LayerStorage
 from fornix.agents.windows.observation import Observation, Reply
 from fornix.agents.windows.observation_items import observation_of
 from fornix.agents.windows.scorers import said
 from fornix.errors import FornixError, InvalidInput
 from fornix.llm import ChatModel
-from fornix.sets.writer import Call, Change, Writer
+from fornix.sets.writer import PlannedWrite, WriteCall, Writer
 from fornix.store import (
     Add,
     Define,
     Definition,
     ItemChange,
-    Record,
+    ItemRecord,
     Replace,
     Retire,
     SetRef,
@@ -73,7 +73,7 @@ class Keep(Protocol):
         ...
 
 
-Besides: TypeAlias = Callable[[Change, Record], Change]
+Besides: TypeAlias = Callable[[PlannedWrite, ItemRecord], PlannedWrite]
 """Returns a change that keeps an observation, with what is changed besides."""
 
 
@@ -131,7 +131,7 @@ class Reflection:
 
 
 @dataclass(slots=True)
-class Tally:
+class ReflectionTally:
     """What has added up in a window.
 
     Attributes:
@@ -146,7 +146,7 @@ class Tally:
     stored: StoredItem | None = None
 
     @classmethod
-    def read(cls, writer: Writer, ref: SetRef) -> Tally:
+    def read(cls, writer: Writer, ref: SetRef) -> ReflectionTally:
         """Return it as it is now."""
         stored = writer.get(ref, [NOTE], at=None)[0]
         if stored is None:
@@ -154,7 +154,7 @@ class Tally:
         value = cast("dict[str, Any]", item_of(stored).value)
         return cls(value["total"], list(value["since"]), value["reflections"], stored)
 
-    def after(self, change: Change, writer: Writer, ref: SetRef) -> Change:
+    def after(self, change: PlannedWrite, writer: Writer, ref: SetRef) -> PlannedWrite:
         """Return a change that also writes it anew; refused if somebody else did meanwhile."""
         value: dict[str, Value] = {
             "total": self.total,
@@ -179,7 +179,7 @@ class Reflecting:
             the next commit.
     """
 
-    def __init__(self, settings: Reflection, place: Place, name: str) -> None:
+    def __init__(self, settings: Reflection, place: LayerStorage, name: str) -> None:
         if not isinstance(settings, Reflection):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"reflection is a Reflection(threshold), not {settings!r}")
         self._settings, self._place, self._name = settings, place, name
@@ -197,10 +197,10 @@ class Reflecting:
     def counting(self, writer: Writer) -> Besides:
         """Return what adds up an observation with the commit that brings it."""
 
-        def counted(change: Change, record: Record) -> Change:
+        def counted(change: PlannedWrite, record: ItemRecord) -> PlannedWrite:
             if not change.items or not record.importance:
                 return change
-            tally = Tally.read(writer, self._note)
+            tally = ReflectionTally.read(writer, self._note)
             tally.total += record.importance
             tally.since.append(record.id)
             return tally.after(change, writer, self._note)
@@ -209,7 +209,7 @@ class Reflecting:
 
     def cleared(self, writer: Writer) -> list[ItemChange]:
         """Return what begins the sum anew where the window forgets everything."""
-        tally = Tally.read(writer, self._note)
+        tally = ReflectionTally.read(writer, self._note)
         if tally.stored is None:
             return []
         return [Retire(self._note, NOTE, tally.stored.version)]
@@ -219,7 +219,7 @@ class Reflecting:
         gone: tuple[Observation, ...] = ()
         with self._ours() as is_ours:
             while is_ours:
-                tally = Tally.read(writer, self._note)
+                tally = ReflectionTally.read(writer, self._note)
                 if tally.total < self._settings.threshold:
                     break
                 try:
@@ -235,7 +235,7 @@ class Reflecting:
     def now(self, writer: Writer, keep: Keep) -> Observation | None:
         """Reflect on what has come, due or not; return the insight, if there is one."""
         with self._ours() as is_ours:
-            tally = Tally.read(writer, self._note)
+            tally = ReflectionTally.read(writer, self._note)
             if not is_ours or not tally.since:
                 return None
             done = self._reflected(writer, tally, keep)
@@ -260,7 +260,7 @@ class Reflecting:
         past = writer.versions(self._window, item_id)
         return past[-1][0] if past else None
 
-    def _reflected(self, writer: Writer, tally: Tally, keep: Keep) -> _Done:
+    def _reflected(self, writer: Writer, tally: ReflectionTally, keep: Keep) -> _Done:
         """Make an insight, keep it and begin the sum anew, unless somebody else did."""
         sources = [stored for one in tally.since if (stored := self._found(writer, one))]
         insight = None
@@ -268,19 +268,19 @@ class Reflecting:
             insight = self._settings.insight([observation_of(stored) for stored in sources])
         done = _Done(insight)
 
-        def besides(change: Change, _record: Record | None = None) -> Change:
-            now = Tally.read(writer, self._note)
+        def besides(change: PlannedWrite, _record: ItemRecord | None = None) -> PlannedWrite:
+            now = ReflectionTally.read(writer, self._note)
             done.is_first = now.stored is not None and now.reflections == tally.reflections
             if not done.is_first:
-                return Change([], None)
+                return PlannedWrite([], None)
             now.total = max(0.0, now.total - tally.total)
             now.since = [one for one in now.since if one not in tally.since]
             now.reflections += 1
             return now.after(change, writer, self._note)
 
         if insight is None:
-            nothing = Change([], None, retry=True)
-            writer.write(Call("reflect", lambda: [self._name]), lambda _: besides(nothing))
+            nothing = PlannedWrite([], None, retry=True)
+            writer.write(WriteCall("reflect", lambda: [self._name]), lambda _: besides(nothing))
         else:
             links = [Link(self._window, stored.record.id) for stored in sources]
             done.gone = keep(insight, besides=besides, sources=links)

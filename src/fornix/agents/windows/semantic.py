@@ -12,10 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.agents.windows.observation import Observation
-from fornix.agents.windows.observation_items import Entry, kept, messages_of, vectors_in, vectors_of
+from fornix.agents.windows.observation_items import (
+    ObservationHeader,
+    kept,
+    messages_of,
+    vectors_in,
+    vectors_of,
+)
 from fornix.agents.windows.window import Window
-from fornix.agents.windows.window_contents import Column, Held
-from fornix.agents.windows.window_settings import Asked, Settings, refuse
+from fornix.agents.windows.window_contents import Column, WindowIndex
+from fornix.agents.windows.window_settings import Settings, WindowRequest, refuse
 from fornix.embed import LARGEST, Embedder, Vector, open_embedder, pack_vector
 from fornix.errors import EmbedderFailed, InvalidInput
 from fornix.search.index import Quantised, quantised
@@ -36,7 +42,7 @@ BLOCK = 512
 
 
 class Rows:
-    """Two int8 rows for each slot of a `Held`: a side without a vector has zeros.
+    """Two int8 rows for each slot of a `WindowIndex`: a side without a vector has zeros.
 
     Used under the lock of the window's mirror.
     """
@@ -46,7 +52,7 @@ class Rows:
         self._norms: Column = np.zeros((0, SIDES))
         self._first: Column = np.zeros(0, np.int64)
 
-    def missing(self, held: Held) -> list[Entry]:
+    def missing(self, held: WindowIndex) -> list[ObservationHeader]:
         """Return those whose vectors are not at hand; those of a batch are always made anew."""
         self._grow(len(held.live))
         slots = held.slots
@@ -54,7 +60,9 @@ class Rows:
         unknown = (self._first[slots] != first) | (first >= AFTER_ALL)
         return [held.at(int(slot)) for slot in slots[unknown]]
 
-    def put(self, held: Held, entry: Entry, sides: Sequence[Vector | None]) -> None:
+    def put(
+        self, held: WindowIndex, entry: ObservationHeader, sides: Sequence[Vector | None]
+    ) -> None:
         """Have the vectors of an observation at hand, if it is still held."""
         if entry.id not in held:
             return
@@ -66,7 +74,7 @@ class Rows:
                 self._rows[slot, side] = np.rint(vector * (LARGEST / largest))
         self._norms[slot] = np.sqrt(np.square(self._rows[slot].astype(np.float64)).sum(axis=1))
 
-    def cosines(self, held: Held, query: Quantised) -> Column:
+    def cosines(self, held: WindowIndex, query: Quantised) -> Column:
         """Return, by slot, the cosine of the side that is nearer; -inf without vectors.
 
         The same on every machine: see `fornix.search.index.vectors`.
@@ -110,7 +118,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class NearestObservations:
     """What is near a prompt.
 
     Attributes:
@@ -121,7 +129,7 @@ class Near:
 
     scores: Mapping[str, float]
     query: Quantised | None = None
-    fetched: Sequence[tuple[Entry, tuple[Vector | None, Vector | None]]] = ()
+    fetched: Sequence[tuple[ObservationHeader, tuple[Vector | None, Vector | None]]] = ()
 
 
 class Semantic(Window):
@@ -207,24 +215,26 @@ class Semantic(Window):
 
     # --- what is shown ------------------------------------------------------------------------
 
-    def known(self, prompt: Message | None, writer: Writer) -> Near | None:
+    def known(self, prompt: Message | None, writer: Writer) -> NearestObservations | None:
         """Return what is near a prompt; None: nothing was asked."""
         if prompt is None or not prompt.content.strip():
             return None
         if self._embedder is None:
             asked = SearchOptions(limit=HITS * (self._top_k + 1), touch=False)
             hits = writer.search([self._place.ref(self._name)], prompt.content, asked)
-            return Near({str(hit.item.id): hit.score / SCORE_OF_BEST for hit in hits})
+            return NearestObservations(
+                {str(hit.item.id): hit.score / SCORE_OF_BEST for hit in hits}
+            )
         (query,) = self._near.vectors([prompt.content])
 
-        def looked(held: Held) -> tuple[list[Entry], list[StoredItem]]:
+        def looked(held: WindowIndex) -> tuple[list[ObservationHeader], list[StoredItem]]:
             missing = self._rows.missing(held)
             return missing, self._stored(writer, missing)
 
         missing, stored = self._looked(writer, looked)
         found = self._fetched(stored)
         fetched = [(entry, found[entry.id]) for entry in missing if entry.id in found]
-        return Near({}, quantised(query.astype(np.float32)), fetched)
+        return NearestObservations({}, quantised(query.astype(np.float32)), fetched)
 
     def _fetched(self, items: Sequence[StoredItem]) -> dict[str, tuple[Vector, Vector]]:
         assert self._embedder is not None  # noqa: S101 - it has vectors
@@ -240,13 +250,13 @@ class Semantic(Window):
             found[stored.record.id] = self._embedded(partial(messages_of, stored), given)
         return found
 
-    def nearness(self, held: Held, asked: Asked) -> Column:
+    def nearness(self, held: WindowIndex, asked: WindowRequest) -> Column:
         """Return, by slot, how near each observation is to the prompt, 1 at best; -1: no idea.
 
         Without a prompt all are alike.
         """
         found = np.full(len(held.live), -1.0)
-        near = cast("Near | None", asked.known)
+        near = cast("NearestObservations | None", asked.known)
         if near is None:
             return found
         if near.query is not None:
@@ -258,7 +268,7 @@ class Semantic(Window):
                 found[held.slot(item_id)] = score
         return found
 
-    def hits(self, held: Held, asked: Asked) -> dict[int, float]:
+    def hits(self, held: WindowIndex, asked: WindowRequest) -> dict[int, float]:
         """Return the *top_k* units that are nearest but for the newest, by a slot; and how near."""
         near = held.of_units(self.nearness(held, asked))
         newest = {int(held.unit[held.slot(unit[0].id)]) for unit in held.last_units(1)}
@@ -270,7 +280,7 @@ class Semantic(Window):
                 units.setdefault(int(held.unit[slot]), slot)
         return {slot: float(near[slot]) for slot in units.values()}
 
-    def worth(self, held: Held, asked: Asked) -> Column:
+    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column:
         """Return how near each of the nearest is, and -inf for the others."""
         worth = np.full(len(held.live), -np.inf)
         for slot, near in self.hits(held, asked).items():

@@ -7,8 +7,8 @@ from typing import ClassVar
 from fornix.agents.windows.context_memory import ContextMemory
 from fornix.agents.windows.observation import Observation
 from fornix.agents.windows.window import Window
-from fornix.agents.windows.window_contents import Column, Held
-from fornix.agents.windows.window_settings import Asked, stratum_of
+from fornix.agents.windows.window_contents import Column, WindowIndex
+from fornix.agents.windows.window_settings import WindowRequest, stratum_of
 from fornix.text.budget import Budget
 from fornix.text.messages import Message
 
@@ -48,6 +48,6 @@ class Stream(Window):
 
     kind: ClassVar[str] = "stream"
 
-    def worth(self, held: Held, asked: Asked) -> Column | None:
+    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column | None:
         """Return None: the newest are shown."""
         _ = held, asked

@@ -13,10 +13,10 @@ from typing import ClassVar, get_args
 
 import numpy as np
 
-from fornix.agents.storage import Now, Place
+from fornix.agents.storage import LayerStorage, Now
 from fornix.agents.windows.observation import Observation
 from fornix.agents.windows.observation_items import (
-    Entry,
+    ObservationHeader,
     as_committed,
     entry_of,
     kept,
@@ -27,19 +27,26 @@ from fornix.agents.windows.observation_items import (
 )
 from fornix.agents.windows.reflection import Besides, Reflecting, Reflection
 from fornix.agents.windows.scorers import Score, Scoring, ages, checked_scorer, scored
-from fornix.agents.windows.window_contents import Choice, Column, Held, answered
+from fornix.agents.windows.window_contents import Column, UnitSelection, WindowIndex, answered
 from fornix.agents.windows.window_reads import LAST, Newest, WindowReads
-from fornix.agents.windows.window_settings import CAP, Asked, Evict, Profile, one_of, stratum_of
+from fornix.agents.windows.window_settings import (
+    CAP,
+    Evict,
+    Profile,
+    WindowRequest,
+    one_of,
+    stratum_of,
+)
 from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput, Unusable
 from fornix.memory.keys import KeySets
-from fornix.sets.writer import Call, Change, Writer
+from fornix.sets.writer import PlannedWrite, WriteCall, Writer
 from fornix.store import (
     Add,
     Define,
     Definition,
     ItemChange,
+    ItemRecord,
     Link,
-    Record,
     Replace,
     Retire,
     Screened,
@@ -109,7 +116,7 @@ class Window(WindowReads):
         self._begins, self._turn = stratum_of(stratum), threading.Lock()
         self._at_work: int | None = None
         self._is_weighing = False
-        place = Place(memory, now=now, embedder=self.ram_embedder)
+        place = LayerStorage(memory, now=now, embedder=self.ram_embedder)
         own_name, budget = self.kind if name is None else name, Budget.of(budget_tokens)
         super().__init__(place, own_name, budget, by_age=not self._as_thinker)
         self._reflecting = None
@@ -137,7 +144,7 @@ class Window(WindowReads):
     # --- what a strategy says -----------------------------------------------------------------
 
     @abstractmethod
-    def worth(self, held: Held, asked: Asked) -> Column | None:
+    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column | None:
         """Return, by slot, how much each observation is worth showing; more goes first.
 
         Of equals the newer goes first, and None says that all are equal; what is worth -inf is not
@@ -153,7 +160,7 @@ class Window(WindowReads):
         _ = observation
         return self._place.now()
 
-    def importance(self, held: Held, asked: Asked) -> Column:
+    def importance(self, held: WindowIndex, asked: WindowRequest) -> Column:
         """Return, by slot, how much each observation matters now.
 
         As it was scored when it was committed; a scorer whose scores fall is asked again.
@@ -174,7 +181,7 @@ class Window(WindowReads):
             self._is_weighing = False
         return column
 
-    def lasting(self, held: Held, asked: Asked) -> Column | None:
+    def lasting(self, held: WindowIndex, asked: WindowRequest) -> Column | None:
         """Return, by slot, how much each observation is worth keeping; the least goes first.
 
         Of equals the older goes first, and None says that all are equal. What is worth -inf goes
@@ -182,7 +189,7 @@ class Window(WindowReads):
         """
         return self.lasting_by(self._evict, held, asked)
 
-    def lasting_by(self, evict: str, held: Held, asked: Asked) -> Column | None:
+    def lasting_by(self, evict: str, held: WindowIndex, asked: WindowRequest) -> Column | None:
         """Return what `lasting` is where *evict* is let go first."""
         if evict == "oldest":
             return None
@@ -219,15 +226,15 @@ class Window(WindowReads):
         """Forget every observation, in one commit; what it was stays in the history of the set."""
         writer = self._place.writer()
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             gone = self._looked(writer, lambda held: self._stored(writer, held))
             changes: list[ItemChange] = [_retired(stored) for stored in gone]
             if self._reflecting is not None:
                 changes += self._reflecting.cleared(writer)
-            return Change(changes, None, retry=True)
+            return PlannedWrite(changes, None, retry=True)
 
         with self._one_by_one():
-            writer.write(Call("purge", lambda: [self._name]), build)
+            writer.write(WriteCall("purge", lambda: [self._name]), build)
 
     def commit(self, observation: Observation) -> tuple[Observation, ...]:
         """Keep an observation as it is now; return what was let go for it, oldest first.
@@ -269,12 +276,12 @@ class Window(WindowReads):
         record = writer.records([(str(item.id), item)])[0]
         new = _New(observation, record, writer, tuple(sources))
 
-        def build(new_id: Callable[[], str]) -> Change:
+        def build(new_id: Callable[[], str]) -> PlannedWrite:
             change = self._looked(writer, lambda held: self._planned(held, new, new_id))
             return change if besides is None else besides(change, new.record)
 
         with self._one_by_one():
-            writer.write(Call("commit", lambda: [self._name, str(item.id)]), build)
+            writer.write(WriteCall("commit", lambda: [self._name, str(item.id)]), build)
         self._place.changed()
         return tuple(new.gone)
 
@@ -296,24 +303,24 @@ class Window(WindowReads):
         """Why the last reflection failed, which is tried again with the next commit."""
         return None if self._reflecting is None else self._reflecting.failure
 
-    def _planned(self, held: Held, new: _New, new_id: Callable[[], str]) -> Change:
+    def _planned(self, held: WindowIndex, new: _New, new_id: Callable[[], str]) -> PlannedWrite:
         """Return what keeps an observation, and note what goes for it. The window is locked."""
         record, writer = new.record, new.writer
         new.gone.clear()
         if record.id in held:
             if not self._as_thinker:
                 self._check_same(held[record.id], new)
-                return Change([], None)
+                return PlannedWrite([], None)
             record = replace(record, id=f"{record.id} {new_id()}")
         entry = entry_of(record, LAST, LAST, where=self._name)
-        victims, layers = self.settled(held, entry, Asked(None, self._place.now(), writer))
+        victims, layers = self.settled(held, entry, WindowRequest(None, self._place.now(), writer))
         moved = [held[item_id] for item_id in layers if item_id != record.id]
         stored = {one.record.id: one for one in self._stored(writer, [*victims, *moved])}
         for victim in victims:
             is_new = victim.id == record.id
             new.gone.append(new.observation if is_new else observation_of(stored[victim.id]))
         if entry in victims:
-            return Change([], None)
+            return PlannedWrite([], None)
         changes: list[ItemChange] = [_retired(stored[victim.id]) for victim in victims]
         for one in (stored[entry.id] for entry in moved):
             replaced = with_known(one.record, "layer", layers[one.record.id])
@@ -323,7 +330,7 @@ class Window(WindowReads):
         changes.append(Add(self._place.ref(self._name), record, links=new.sources))
         return self._guarded(changes)
 
-    def _guarded(self, changes: Sequence[ItemChange]) -> Change:
+    def _guarded(self, changes: Sequence[ItemChange]) -> PlannedWrite:
         """Return changes that are refused if somebody added to the window since it was looked at.
 
         Without that, two that saw room for one more would both take it.
@@ -333,7 +340,9 @@ class Window(WindowReads):
         define = [] if known else [Define(ref, defined)]
         past = None if self._cap is None else self._mirror.past
         screened = [Screened(ref, known and known.admission, past)]
-        return Change(changes, None, define, retry=True, screened=screened, whole=past is not None)
+        return PlannedWrite(
+            changes, None, define, retry=True, screened=screened, whole=past is not None
+        )
 
     @property
     def _retention(self) -> str | int:
@@ -342,7 +351,9 @@ class Window(WindowReads):
             return "keep"
         return "purge" if self._reflecting is None else RAM_PAST_US
 
-    def settled(self, held: Held, new: Entry, asked: Asked) -> tuple[list[Entry], dict[str, int]]:
+    def settled(
+        self, held: WindowIndex, new: ObservationHeader, asked: WindowRequest
+    ) -> tuple[list[ObservationHeader], dict[str, int]]:
         """Return what leaves the window once *new* is in it, oldest first, and who changes layer.
 
         The layers that they change to, by id. Called while the window is locked.
@@ -359,16 +370,16 @@ class Window(WindowReads):
 
     def _least(
         self,
-        held: Held,
+        held: WindowIndex,
         lasting: Column | None,
         over: int,
-        safe: Iterable[Sequence[Entry]],
+        safe: Iterable[Sequence[ObservationHeader]],
         *,
         among: Column | None = None,
-    ) -> list[Entry]:
+    ) -> list[ObservationHeader]:
         """Return so many units that are worth least, or -inf, but for those that are safe."""
         kept_slots = {held.slot(entry.id) for unit in safe for entry in unit}
-        worth, gone = held.of_units(lasting), list[Entry]()
+        worth, gone = held.of_units(lasting), list[ObservationHeader]()
         at_once = worth is not None and bool(np.isneginf(worth[held.slots]).any())
         while over > 0 or at_once:
             slot = held.worst(worth, kept_slots, among=among)
@@ -380,7 +391,7 @@ class Window(WindowReads):
             over -= 1
         return gone
 
-    def _check_same(self, there: Entry, new: _New) -> None:
+    def _check_same(self, there: ObservationHeader, new: _New) -> None:
         stored = self._stored(new.writer, [there])[0]
         if messages_of(stored) != new.observation.messages:
             raise DuplicateItem(there.id, set_name=self._name)
@@ -404,10 +415,12 @@ class Window(WindowReads):
         last = [] if prompt is None else [Message.of(prompt, "user")]
         budget = self._budget if budget_tokens is None else Budget.of(budget_tokens)
         left, writer = budget.left([*self._begins, *last]), self._place.writer()
-        asked = Asked(next(iter(last), None), self._place.now(), writer)
+        asked = WindowRequest(next(iter(last), None), self._place.now(), writer)
         asked = replace(asked, known=self.known(asked.prompt, writer))
 
-        def told(held: Held) -> tuple[list[Entry], list[tuple[Message, Message]]]:
+        def told(
+            held: WindowIndex,
+        ) -> tuple[list[ObservationHeader], list[tuple[Message, Message]]]:
             shown = self._chosen(held, asked, budget, left)
             return shown, self._messages(writer, shown)
 
@@ -415,11 +428,13 @@ class Window(WindowReads):
         self._note_shown(writer, shown)
         return [*self._begins, *(message for both in said for message in both), *last]
 
-    def _chosen(self, held: Held, asked: Asked, budget: Budget, left: int | None) -> list[Entry]:
-        def size(entry: Entry) -> int:
+    def _chosen(
+        self, held: WindowIndex, asked: WindowRequest, budget: Budget, left: int | None
+    ) -> list[ObservationHeader]:
+        def size(entry: ObservationHeader) -> int:
             return self._size(asked.writer, entry, budget)
 
-        choice = Choice(held, left=left, size=size)
+        choice = UnitSelection(held, left=left, size=size)
         needed = answered(held, asked.prompt.answers if asked.prompt else ())
         if not choice.take(needed):
             assert budget.tokens is not None and left is not None  # noqa: S101, PT018 - nothing is too much for no budget
@@ -428,7 +443,7 @@ class Window(WindowReads):
         self.fill(choice, held, asked)
         return choice.in_order()
 
-    def fill(self, choice: Choice, held: Held, asked: Asked) -> None:
+    def fill(self, choice: UnitSelection, held: WindowIndex, asked: WindowRequest) -> None:
         """Choose what is shown besides what has to be. Called while the window is locked."""
         choice.take_newest()
         choice.fill(self.worth(held, asked))
@@ -444,7 +459,7 @@ class _New:
     """
 
     observation: Observation
-    record: Record
+    record: ItemRecord
     writer: Writer
     sources: tuple[Link, ...] = ()
     gone: list[Observation] = field(default_factory=list[Observation])

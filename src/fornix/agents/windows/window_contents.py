@@ -14,10 +14,10 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.agents.windows.observation_items import RELATED, Entry
+from fornix.agents.windows.observation_items import RELATED, ObservationHeader
 
 Column: TypeAlias = NDArray[Any]
-"""A number for each slot of a `Held`; what stands in free slots means nothing."""
+"""A number for each slot of a `WindowIndex`; what stands in free slots means nothing."""
 
 Place: TypeAlias = tuple[str, int]
 
@@ -25,17 +25,17 @@ FIRST_BLOCK = 128
 """How many of the best are sorted at first; each further block is four times as large."""
 
 
-def by_time(entry: Entry) -> Place:
+def by_time(entry: ObservationHeader) -> Place:
     """Return where an observation stands in the order in which they were made."""
     return (entry.created, entry.first)
 
 
-def by_arrival(entry: Entry) -> Place:
+def by_arrival(entry: ObservationHeader) -> Place:
     """Return where an observation stands in the order in which they were committed."""
     return ("", entry.first)
 
 
-class Held:
+class WindowIndex:
     """Observations of a window, without what they say.
 
     Attributes:
@@ -47,10 +47,10 @@ class Held:
         layer: Where each is in a window of several layers.
     """
 
-    def __init__(self, place: Callable[[Entry], Place] = by_time) -> None:
+    def __init__(self, place: Callable[[ObservationHeader], Place] = by_time) -> None:
         self._place, self._by_time = place, place is by_time
         self._slots: dict[str, int] = {}
-        self._entries: list[Entry | None] = []
+        self._entries: list[ObservationHeader | None] = []
         self._free: list[int] = []
         self._order: list[tuple[Place, str]] = []
         self._members: dict[int, set[int]] = {}
@@ -70,17 +70,17 @@ class Held:
     def __contains__(self, item_id: object) -> bool:
         return item_id in self._slots
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ObservationHeader]:
         """Yield what is held, oldest first."""
         return (self[item_id] for _, item_id in self._order)
 
-    def __reversed__(self) -> Iterator[Entry]:
+    def __reversed__(self) -> Iterator[ObservationHeader]:
         return (self[item_id] for _, item_id in reversed(self._order))
 
-    def __getitem__(self, item_id: str) -> Entry:
+    def __getitem__(self, item_id: str) -> ObservationHeader:
         return self.at(self._slots[item_id])
 
-    def at(self, slot: int) -> Entry:
+    def at(self, slot: int) -> ObservationHeader:
         """Return the observation in a slot."""
         entry = self._entries[slot]
         assert entry is not None  # noqa: S101 - it is asked for by what is live
@@ -105,21 +105,21 @@ class Held:
         """How many units there are."""
         return len(self) - self._joined
 
-    def in_order(self, entries: Iterable[Entry]) -> list[Entry]:
+    def in_order(self, entries: Iterable[ObservationHeader]) -> list[ObservationHeader]:
         """Return observations in the order of the window."""
         return sorted(entries, key=self._place)
 
-    def unit_of(self, entry: Entry) -> list[Entry]:
+    def unit_of(self, entry: ObservationHeader) -> list[ObservationHeader]:
         """Return the unit of an observation, in order."""
         slot = self._slots[entry.id]
         members = self._members.get(int(self.unit[slot]), {slot})
         return self.in_order(self.at(member) for member in members)
 
-    def last_units(self, most: int) -> list[list[Entry]]:
+    def last_units(self, most: int) -> list[list[ObservationHeader]]:
         """Return up to so many units, those with the newest observations, newest first."""
         if not self._members:
             return [[entry] for entry in islice(reversed(self), most)]
-        found: dict[int, list[Entry]] = {}
+        found: dict[int, list[ObservationHeader]] = {}
         for entry in reversed(self):
             if len(found) == most:
                 break
@@ -128,7 +128,7 @@ class Held:
                 found[unit] = self.unit_of(entry)
         return list(found.values())
 
-    def caller(self, call: str) -> Entry | None:
+    def caller(self, call: str) -> ObservationHeader | None:
         """Return the observation that asked for a tool call last."""
         callers = self._callers.get(call)
         return self.at(callers[-1][1]) if callers else None
@@ -227,7 +227,7 @@ class Held:
 
     # --- changed ------------------------------------------------------------------------------
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: ObservationHeader) -> None:
         """Take an observation in; one that is held already stays as it is."""
         if entry.id in self._slots:
             return
@@ -247,7 +247,7 @@ class Held:
         if entry.is_linked:
             self._join(entry, slot) if is_last else self._join_all()
 
-    def remove(self, item_ids: Iterable[str]) -> list[Entry]:
+    def remove(self, item_ids: Iterable[str]) -> list[ObservationHeader]:
         """Let observations go, those that are held; return them."""
         slots = {self._slots[item_id] for item_id in item_ids if item_id in self._slots}
         gone = [self.at(slot) for slot in slots]
@@ -270,7 +270,7 @@ class Held:
             self._join_all()
         return gone
 
-    def _at(self, entry: Entry) -> int:
+    def _at(self, entry: ObservationHeader) -> int:
         return bisect_left(self._order, (self._place(entry), entry.id))
 
     def _grown(self) -> int:
@@ -283,7 +283,7 @@ class Held:
                 setattr(self, name, np.concatenate((column, np.zeros(more, column.dtype))))
         return slot
 
-    def _join(self, entry: Entry, slot: int) -> None:
+    def _join(self, entry: ObservationHeader, slot: int) -> None:
         """Make an observation one unit with those whose tool calls it answers; it is the last."""
         place = self._place(entry)
         for call in entry.answers:
@@ -329,7 +329,7 @@ MISSES = 8
 """Units in a row for which there is no room, after which no more are looked at."""
 
 
-class Choice:
+class UnitSelection:
     """Units that are shown, in the making.
 
     Args:
@@ -337,9 +337,11 @@ class Choice:
         size: Returns how many an observation has.
     """
 
-    def __init__(self, held: Held, *, left: int | None, size: Callable[[Entry], int]) -> None:
+    def __init__(
+        self, held: WindowIndex, *, left: int | None, size: Callable[[ObservationHeader], int]
+    ) -> None:
         self._held, self._left, self._size = held, left, size
-        self._taken: dict[str, Entry] = {}
+        self._taken: dict[str, ObservationHeader] = {}
         self._passed: set[str] = set()
 
     def take_newest(self) -> None:
@@ -361,7 +363,7 @@ class Choice:
         self._fill(worth)
         self._left = None if left is None else left - (granted - self._left)
 
-    def tokens(self, unit: Sequence[Entry]) -> int:
+    def tokens(self, unit: Sequence[ObservationHeader]) -> int:
         """Return how many tokens a unit has."""
         return sum(self._size(entry) for entry in unit)
 
@@ -379,7 +381,7 @@ class Choice:
             if misses == MISSES:
                 return
 
-    def take(self, unit: Sequence[Entry]) -> bool:
+    def take(self, unit: Sequence[ObservationHeader]) -> bool:
         """Take a unit if there is room for all of it; return whether there is."""
         if self._left is not None:
             size = self.tokens(unit)
@@ -390,14 +392,14 @@ class Choice:
         self._taken.update((entry.id, entry) for entry in unit)
         return True
 
-    def in_order(self) -> list[Entry]:
+    def in_order(self) -> list[ObservationHeader]:
         """Return what was taken, in the order of the window."""
         return self._held.in_order(self._taken.values())
 
 
-def answered(held: Held, answers: Iterable[str]) -> list[Entry]:
+def answered(held: WindowIndex, answers: Iterable[str]) -> list[ObservationHeader]:
     """Return the units whose tool calls a prompt answers: it is not shown without them."""
-    units: dict[str, Entry] = {}
+    units: dict[str, ObservationHeader] = {}
     for call in answers:
         caller = held.caller(call)
         if caller is not None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TypeVar, overload
 
-from fornix.agents.storage import Place
+from fornix.agents.storage import LayerStorage
 from fornix.agents.windows.context_memory import ContextMemory
 from fornix.agents.windows.observation import Observation
 from fornix.agents.windows.observation_cache import Mirror
-from fornix.agents.windows.observation_items import Entry, messages_of, observation_of
-from fornix.agents.windows.window_contents import Held, by_arrival, by_time
+from fornix.agents.windows.observation_items import ObservationHeader, messages_of, observation_of
+from fornix.agents.windows.window_contents import WindowIndex, by_arrival, by_time
 from fornix.errors import SetMoved
 from fornix.sets.batch import AFTER_ALL, Draft
 from fornix.sets.writer import Writer
@@ -43,7 +43,7 @@ class WindowReads(ContextMemory):
         by_age: Whether observations stand in the order in which they were made, or arrived.
     """
 
-    def __init__(self, place: Place, name: str, budget: Budget, *, by_age: bool) -> None:
+    def __init__(self, place: LayerStorage, name: str, budget: Budget, *, by_age: bool) -> None:
         self._place, self._name, self._budget = place, name, budget
         self._order = by_time if by_age else by_arrival
         self._opening = threading.Lock()
@@ -78,7 +78,7 @@ class WindowReads(ContextMemory):
                 self._opened = Mirror(store, self._place.ref(self._name), self._order)
             return self._opened
 
-    def _looked(self, writer: Writer, work: Callable[[Held], R]) -> R:
+    def _looked(self, writer: Writer, work: Callable[[WindowIndex], R]) -> R:
         """Return what *work* makes of what the window holds; it is locked meanwhile."""
         for _ in range(ATTEMPTS):
             with self._mirror.seen(writer) as held:
@@ -89,12 +89,12 @@ class WindowReads(ContextMemory):
         raise SetMoved(self._name)
 
     def _newest(self, writer: Writer) -> list[Observation]:
-        def newest(held: Held) -> list[StoredItem]:
+        def newest(held: WindowIndex) -> list[StoredItem]:
             return self._stored(writer, list(islice(reversed(held), LOOKED_AT))[::-1])
 
         return [observation_of(stored) for stored in self._looked(writer, newest)]
 
-    def _stored(self, writer: Writer, entries: Iterable[Entry]) -> list[StoredItem]:
+    def _stored(self, writer: Writer, entries: Iterable[ObservationHeader]) -> list[StoredItem]:
         """Return the items of observations, as the window holds them, in the order asked.
 
         Raises:
@@ -111,7 +111,9 @@ class WindowReads(ContextMemory):
             raise SetMoved(self._name)
         return there
 
-    def _messages(self, writer: Writer, entries: Sequence[Entry]) -> list[tuple[Message, Message]]:
+    def _messages(
+        self, writer: Writer, entries: Sequence[ObservationHeader]
+    ) -> list[tuple[Message, Message]]:
         """Return what was asked and answered in each; the window is locked."""
         said = {e.row: self._said[e.row] for e in entries if e.row in self._said}
         missing = [entry for entry in entries if entry.row not in said]
@@ -124,7 +126,7 @@ class WindowReads(ContextMemory):
             del self._said[next(iter(self._said))]
         return [said[entry.row] for entry in entries]
 
-    def _size(self, writer: Writer, entry: Entry, budget: Budget) -> int:
+    def _size(self, writer: Writer, entry: ObservationHeader, budget: Budget) -> int:
         """Return how many tokens an observation has; the window is locked."""
         sizes = self._mirror.sizes if budget.counts_as(self._budget) else {}
         size = sizes.get(entry.row)
@@ -134,7 +136,7 @@ class WindowReads(ContextMemory):
                 sizes[entry.row] = size
         return size
 
-    def _note_shown(self, writer: Writer, shown: Sequence[Entry]) -> None:
+    def _note_shown(self, writer: Writer, shown: Sequence[ObservationHeader]) -> None:
         """Note that observations were shown, and, in an action, that it read them."""
         if isinstance(writer, Draft):
             writer.get(self._place.ref(self._name), [entry.id for entry in shown], at=None)

@@ -41,7 +41,7 @@ class Settings(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WindowRequest:
     """What a window is asked for.
 
     Attributes:

@@ -31,25 +31,25 @@ def source() -> Generator[Source]:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DemoQuestion:
     """A question, and the ids of the items that answer it."""
 
     text: str
     gold: frozenset[str]
 
 
-def questions() -> list[Question]:
+def questions() -> list[DemoQuestion]:
     """Return the questions about the conversation, in its order."""
     with source() as file:
         _, text = next(file.lines())
     return [
-        Question(asked["question"], frozenset(f"{NAME}/{turn}" for turn in asked["gold"]))
+        DemoQuestion(asked["question"], frozenset(f"{NAME}/{turn}" for turn in asked["gold"]))
         for asked in json.loads(text)["queries"]
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class RecallScore:
     """How much of what answers the questions was found.
 
     Attributes:
@@ -61,7 +61,9 @@ class Recall:
     search_ms: float
 
 
-def recall(memory: KeyMemory, asked: Sequence[Question], signals: Signals | None = None) -> Recall:
+def recall(
+    memory: KeyMemory, asked: Sequence[DemoQuestion], signals: Signals | None = None
+) -> RecallScore:
     """Return how well a memory of the conversation answers questions."""
     depths = (1, 3, 5, DEPTH)
     found = dict.fromkeys(depths, 0.0)
@@ -73,4 +75,4 @@ def recall(memory: KeyMemory, asked: Sequence[Question], signals: Signals | None
         ids = [hit.item.id for hit in hits]
         for depth in depths:
             found[depth] += len(question.gold.intersection(ids[:depth])) / len(question.gold)
-    return Recall({k: total / len(asked) for k, total in found.items()}, median(times))
+    return RecallScore({k: total / len(asked) for k, total in found.items()}, median(times))

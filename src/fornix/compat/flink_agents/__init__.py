@@ -7,16 +7,23 @@ from Flink Agents".
 """
 
 from fornix.compaction import Summarize, Trim
-from fornix.compat.flink_agents.runs import RunnerContext, action, memory_events
+from fornix.compat.flink_agents.runs import FlinkRunnerContext as RunnerContext
+from fornix.compat.flink_agents.runs import action, memory_events
 from fornix.compat.flink_agents.sets import (
     ChatMessage,
     DatetimeRange,
     Knowledge,
-    KnowledgeSet,
     KnowledgeSetItem,
-    LongTermMemory,
-    MemorySet,
     MemorySetItem,
+)
+from fornix.compat.flink_agents.sets import (
+    FlinkKnowledgeSet as KnowledgeSet,
+)
+from fornix.compat.flink_agents.sets import (
+    FlinkLongTermMemory as LongTermMemory,
+)
+from fornix.compat.flink_agents.sets import (
+    FlinkMemorySet as MemorySet,
 )
 from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.events.memory_events import (

@@ -7,25 +7,24 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from fornix.compat.flink_agents.sets import Knowledge, LongTermMemory
+from fornix.compat.flink_agents.sets import FlinkLongTermMemory, Knowledge
 from fornix.errors import InvalidInput
 from fornix.events.events import Event
 from fornix.events.memory_events import Detail, MemoryEvents
 from fornix.runs.agent import Condition, OnError
 from fornix.runs.agent import action as _action
 from fornix.runs.durable_calls import Durable
-from fornix.runs.task import RunInfo
-from fornix.runs.task import RunnerContext as _RunnerContext
+from fornix.runs.task import RunInfo, RunnerContext
 from fornix.state import MemoryObject
 from fornix.values.retries import Retry
 
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any]")
 
 
-class RunnerContext:
+class FlinkRunnerContext:
     """What an action works with: `fornix.RunnerContext`, with the sets of Flink Agents."""
 
-    def __init__(self, context: _RunnerContext) -> None:
+    def __init__(self, context: RunnerContext) -> None:
         self._context = context
 
     def __repr__(self) -> str:
@@ -42,9 +41,9 @@ class RunnerContext:
         return self._context.short_term_memory
 
     @property
-    def long_term_memory(self) -> LongTermMemory:
+    def long_term_memory(self) -> FlinkLongTermMemory:
         """The memory sets of the key."""
-        return LongTermMemory(self._context.long_term_memory)
+        return FlinkLongTermMemory(self._context.long_term_memory)
 
     @property
     def knowledge(self) -> Knowledge:
@@ -59,7 +58,7 @@ class RunnerContext:
         """Return `short_term_memory`."""
         return self.short_term_memory
 
-    def get_long_term_memory(self) -> LongTermMemory:
+    def get_long_term_memory(self) -> FlinkLongTermMemory:
         """Return `long_term_memory`."""
         return self.long_term_memory
 
@@ -133,7 +132,7 @@ def action(
     retry: Retry | None = None,
 ) -> Callable[[F], F]:
     """Mark a function as an action that events of these classes set off; see `fornix.action`."""
-    return _action(*events, when=when, on_error=on_error, retry=retry, adapt=RunnerContext)
+    return _action(*events, when=when, on_error=on_error, retry=retry, adapt=FlinkRunnerContext)
 
 
 # --- settings ---------------------------------------------------------------------------------

@@ -10,9 +10,7 @@ from typing import Any, TypeAlias, cast
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, InvalidValue
 from fornix.memory.keys import KeySets, KnowledgeMemory
-from fornix.sets import Execution
-from fornix.sets import KnowledgeSet as _KnowledgeSet
-from fornix.sets import MemorySet as _MemorySet
+from fornix.sets import Execution, KnowledgeSet, MemorySet
 from fornix.store.items import Item, text_of
 from fornix.values.storable import Value
 
@@ -64,7 +62,7 @@ class KnowledgeSetItem:
 class _Adapted:
     """What both kinds of set have in common."""
 
-    def __init__(self, inner: _MemorySet) -> None:
+    def __init__(self, inner: MemorySet) -> None:
         self._inner = inner
 
     def __eq__(self, other: object) -> bool:
@@ -148,7 +146,7 @@ class _Adapted:
             self._inner.delete(ids)
 
 
-class MemorySet(_Adapted):
+class FlinkMemorySet(_Adapted):
     """A memory set of one key."""
 
     def get(self, ids: str | Sequence[str] | None = None) -> list[MemorySetItem]:
@@ -180,7 +178,7 @@ class MemorySet(_Adapted):
         )
 
 
-class KnowledgeSet(_Adapted):
+class FlinkKnowledgeSet(_Adapted):
     """A knowledge set: shared by all keys, agents and jobs."""
 
     def get(self, ids: str | Sequence[str] | None = None) -> list[KnowledgeSetItem]:
@@ -200,8 +198,8 @@ class KnowledgeSet(_Adapted):
         return KnowledgeSetItem(self.name, self._value(item), created, updated)
 
 
-class LongTermMemory:
-    """The memory sets of one key: `LongTermMemory(memory.key("ada"))`."""
+class FlinkLongTermMemory:
+    """The memory sets of one key: `FlinkLongTermMemory(memory.key("ada"))`."""
 
     def __init__(self, key: KeySets) -> None:
         self._key = key
@@ -213,7 +211,7 @@ class LongTermMemory:
         capacity: int | None = None,
         compaction_strategy: Given | None = None,
         execution: Execution = "sync",
-    ) -> MemorySet:
+    ) -> FlinkMemorySet:
         """Return a set; if nothing was added to it yet, it will have this definition.
 
         With a strategy, the add that finds it full compacts it first, unless *execution* says
@@ -229,13 +227,13 @@ class LongTermMemory:
             execution=None if compaction_strategy in (None, "trim", "reject") else execution,
             item_type=_type_name(item_type),
         )
-        return MemorySet(made)
+        return FlinkMemorySet(made)
 
     create_memory_set = get_or_create_memory_set
 
-    def get_memory_set(self, name: str) -> MemorySet:
+    def get_memory_set(self, name: str) -> FlinkMemorySet:
         """Return a set as it is."""
-        return MemorySet(self._key.set(name))
+        return FlinkMemorySet(self._key.set(name))
 
     def delete_memory_set(self, name: str) -> bool:
         """Retire all items of a set; return whether there was such a set."""
@@ -250,14 +248,16 @@ class Knowledge:
     def __init__(self, knowledge: KnowledgeMemory) -> None:
         self._knowledge = knowledge
 
-    def get_or_create_knowledge_set(self, name: str, item_type: type | None = None) -> KnowledgeSet:
+    def get_or_create_knowledge_set(
+        self, name: str, item_type: type | None = None
+    ) -> FlinkKnowledgeSet:
         """Return a set; if nothing was added to it yet, it will hold this type."""
-        made: _KnowledgeSet = self._knowledge.set(name, item_type=_type_name(item_type))
-        return KnowledgeSet(made)
+        made: KnowledgeSet = self._knowledge.set(name, item_type=_type_name(item_type))
+        return FlinkKnowledgeSet(made)
 
-    def get_knowledge_set(self, name: str) -> KnowledgeSet:
+    def get_knowledge_set(self, name: str) -> FlinkKnowledgeSet:
         """Return a set as it is."""
-        return KnowledgeSet(self._knowledge.set(name))
+        return FlinkKnowledgeSet(self._knowledge.set(name))
 
     def delete_knowledge_set(self, name: str) -> bool:
         """Retire all items of a set; return whether there was such a set."""
@@ -269,11 +269,12 @@ class Knowledge:
 def _type_name(item_type: type | None) -> str | None:
     if item_type is None or item_type is object:
         return None
-    if item_type.__name__ not in _TYPES:
-        raise InvalidInput(
-            f"item_type must be str, ChatMessage, or None for any storable value, not {item_type!r}"
-        )
-    return item_type.__name__
+    for name, known in _TYPES.items():
+        if known is item_type:
+            return name
+    raise InvalidInput(
+        f"item_type must be str, ChatMessage, or None for any storable value, not {item_type!r}"
+    )
 
 
 def _one_each(given: Sequence[Any] | None, number: int, what: str) -> list[Any]:

@@ -1,7 +1,15 @@
 """Prompts made from memory: what matters to a query, quoted, within a budget of tokens."""
 
 from fornix.memory.prompt.context import Context, Part, Piece
-from fornix.memory.prompt.context_request import ALL, NEWEST, All, Asked, Choice, Newest, Shares
+from fornix.memory.prompt.context_request import (
+    ALL,
+    NEWEST,
+    All,
+    ContextRequest,
+    DefaultSources,
+    Newest,
+    Shares,
+)
 from fornix.memory.prompt.prompt_sources import Sources
 from fornix.memory.prompt.prompts import Prompts
 
@@ -9,9 +17,9 @@ __all__ = [
     "ALL",
     "NEWEST",
     "All",
-    "Asked",
-    "Choice",
     "Context",
+    "ContextRequest",
+    "DefaultSources",
     "Newest",
     "Part",
     "Piece",

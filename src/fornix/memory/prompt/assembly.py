@@ -8,9 +8,9 @@ from dataclasses import replace
 from fornix.errors import BudgetTooSmall
 from fornix.memory.prompt import prompt_sources
 from fornix.memory.prompt.context import Context, Part, Piece
-from fornix.memory.prompt.context_request import Asked
-from fornix.memory.prompt.deduplication import Told
-from fornix.memory.prompt.prompt_sources import Found, Sources
+from fornix.memory.prompt.context_request import ContextRequest
+from fornix.memory.prompt.deduplication import TakenTexts
+from fornix.memory.prompt.prompt_sources import PromptCandidate, Sources
 from fornix.memory.prompt.quoting import BEGIN, END, OPENING, SAID, quoted
 from fornix.store.items import Hits
 from fornix.text.messages import Message
@@ -35,7 +35,7 @@ _REASONS: Mapping[Part, str] = {
 }
 
 
-def assembled(sources: Sources, asked: Asked) -> Context:
+def assembled(sources: Sources, asked: ContextRequest) -> Context:
     """Return the prompt that is asked for.
 
     Raises:
@@ -47,7 +47,7 @@ def assembled(sources: Sources, asked: Asked) -> Context:
     told = prompt_sources.recent(sources, asked, at, room)
     known = prompt_sources.knowledge(sources, asked, at, room)
     hits = prompt_sources.items(sources, asked, at, room)
-    wanted: dict[Part, list[Found]] = {
+    wanted: dict[Part, list[PromptCandidate]] = {
         "facts": prompt_sources.facts(sources, asked),
         "knowledge": prompt_sources.hits_found(known, "knowledge"),
         "recent": told.found,
@@ -60,7 +60,7 @@ def assembled(sources: Sources, asked: Asked) -> Context:
     return _context(choice, told.left, [known, hits])
 
 
-def _room(asked: Asked) -> int | None:
+def _room(asked: ContextRequest) -> int | None:
     """Return what is left beside the instructions and the query, in messages and as a text."""
     messages, text = _rendered(asked, ())
     room = asked.budget.left(messages)
@@ -80,12 +80,15 @@ class _Choice:
     """Chooses among what was found; *taken* is in the order in which it was chosen."""
 
     def __init__(
-        self, asked: Asked, wanted: Mapping[Part, Sequence[Found]], room: int | None
+        self,
+        asked: ContextRequest,
+        wanted: Mapping[Part, Sequence[PromptCandidate]],
+        room: int | None,
     ) -> None:
         self.asked, self.wanted, self._left = asked, wanted, room
-        self.taken: list[Found] = []
+        self.taken: list[PromptCandidate] = []
         self.reasons: dict[int, str] = {}
-        self._told = Told()
+        self._told = TakenTexts()
 
     def make(self) -> None:
         """Choose: the newest exchange, a share for each part, what is left for who can use it."""
@@ -103,7 +106,7 @@ class _Choice:
         while self.taken and not self._fits():
             self._drop(self.taken[-1], "there is no room for it, all taken together")
 
-    def size(self, found: Found) -> int:
+    def size(self, found: PromptCandidate) -> int:
         """Return how many tokens a piece has."""
         budget = self.asked.budget
         return budget.size(found.messages) if found.messages else budget.count(f"{found.line}\n")
@@ -131,7 +134,7 @@ class _Choice:
             if part == "recent":
                 self._drop_repeated()
 
-    def _take(self, part: Part, wanted: Sequence[Found], most: int | None) -> int:
+    def _take(self, part: Part, wanted: Sequence[PromptCandidate], most: int | None) -> int:
         """Take what fits into *most* tokens, exchanges without a gap; return how many it has."""
         used, taken = 0, {id(found) for found in self.taken}
         for found in wanted:
@@ -157,7 +160,7 @@ class _Choice:
         for found in [one for one in self.taken if one.hit is not None and one.refs & shown]:
             self._drop(found, "it is among the last exchanges")
 
-    def _drop(self, found: Found, reason: str) -> None:
+    def _drop(self, found: PromptCandidate, reason: str) -> None:
         self.taken = [one for one in self.taken if one is not found]
         self.reasons[id(found)] = reason
         if self._left is not None:
@@ -174,7 +177,7 @@ class _Choice:
 # --- how it is written ------------------------------------------------------------------------
 
 
-def _in_order(taken: Sequence[Found], part: Part) -> list[Found]:
+def _in_order(taken: Sequence[PromptCandidate], part: Part) -> list[PromptCandidate]:
     """Return the pieces of a part in order: exchanges and items by time, facts by rank."""
     own = [found for found in taken if found.piece.part == part]
     if part == "recent":
@@ -184,7 +187,7 @@ def _in_order(taken: Sequence[Found], part: Part) -> list[Found]:
     return sorted(own, key=lambda found: (found.piece.time, found.piece.rank))
 
 
-def _rendered(asked: Asked, taken: Sequence[Found]) -> tuple[list[Message], str]:
+def _rendered(asked: ContextRequest, taken: Sequence[PromptCandidate]) -> tuple[list[Message], str]:
     """Return a prompt as messages, and as a text."""
     lead = [] if asked.system is None else [asked.system]
     quotation: list[str] = []

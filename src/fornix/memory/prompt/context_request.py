@@ -19,21 +19,21 @@ from fornix.text.budget import Budget
 from fornix.values.storable import checked, counted
 
 
-class Choice(Enum):
+class DefaultSources(Enum):
     """What a context takes where nothing is named."""
 
     ALL = "all"
     NEWEST = "newest"
 
 
-ALL: Final = Choice.ALL
+ALL: Final = DefaultSources.ALL
 """All sets, where a context may be told of some."""
 
-NEWEST: Final = Choice.NEWEST
+NEWEST: Final = DefaultSources.NEWEST
 """The set of messages or observations that something was added to last."""
 
-All: TypeAlias = Literal[Choice.ALL]
-Newest: TypeAlias = Literal[Choice.NEWEST]
+All: TypeAlias = Literal[DefaultSources.ALL]
+Newest: TypeAlias = Literal[DefaultSources.NEWEST]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ContextRequest:
     """What a context is asked for; see `Prompts.context`."""
 
     query: str | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from fornix.memory.prompt.prompt_sources import Found
+from fornix.memory.prompt.prompt_sources import PromptCandidate
 from fornix.sets.admission.duplicates import agree
 from fornix.sets.admission.verdicts import jaccard, plain
 from fornix.values import words
@@ -23,7 +23,7 @@ class _Hit:
     terms: set[int]
 
 
-class Told:
+class TakenTexts:
     """What was taken into a prompt so far, as far as a hit may repeat it."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Told:
         self._texts: dict[tuple[str | None, str], str] = {}
         self._holders: dict[tuple[str | None, int], list[_Hit]] = {}
 
-    def add(self, found: Found) -> None:
+    def add(self, found: PromptCandidate) -> None:
         """Note that a piece was taken."""
         source = found.piece.source
         if found.hit is None:
@@ -45,7 +45,7 @@ class Told:
         for term in _telling(hit.terms):
             self._holders.setdefault((speaker, term), []).append(hit)
 
-    def repeats(self, found: Found) -> str | None:
+    def repeats(self, found: PromptCandidate) -> str | None:
         """Return what says already what a hit says, in words; None: nothing does."""
         if found.hit is None:
             return None

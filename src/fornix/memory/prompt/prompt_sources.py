@@ -10,7 +10,7 @@ from typing import cast
 
 from fornix.errors import InvalidInput, NotAnObject
 from fornix.memory.prompt.context import Part, Piece
-from fornix.memory.prompt.context_request import ALL, NEWEST, Asked
+from fornix.memory.prompt.context_request import ALL, NEWEST, ContextRequest
 from fornix.memory.prompt.quoting import ANSWERED, fact_line, item_line, place_of, quoted, shortened
 from fornix.sets import search_options
 from fornix.sets.set_options import position
@@ -56,7 +56,7 @@ class Sources:
 
 
 @dataclass(slots=True, eq=False)
-class Found:
+class PromptCandidate:
     """What may become a piece of a prompt.
 
     Attributes:
@@ -99,12 +99,14 @@ class Conversation:
         query: The item that is the query itself, kept before it was asked, by set and id.
     """
 
-    found: list[Found] = field(default_factory=list[Found])
+    found: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
     left: list[Piece] = field(default_factory=list[Piece])
     query: frozenset[tuple[str | None, str | None]] = frozenset()
 
 
-def recent(sources: Sources, asked: Asked, at: Moment | None, room: int | None) -> Conversation:
+def recent(
+    sources: Sources, asked: ContextRequest, at: Moment | None, room: int | None
+) -> Conversation:
     """Return the last exchanges, at least as many as fit into *room* tokens."""
     ref = _conversation(sources, asked, at)
     most = RECENT if asked.recent is None and room is None else asked.recent
@@ -125,7 +127,7 @@ def recent(sources: Sources, asked: Asked, at: Moment | None, room: int | None) 
             return told
 
 
-def _conversation(sources: Sources, asked: Asked, at: Moment | None) -> SetRef | None:
+def _conversation(sources: Sources, asked: ContextRequest, at: Moment | None) -> SetRef | None:
     if isinstance(asked.messages, str):
         return SetRef(sources.scope, asked.messages)
     if asked.messages is not NEWEST:
@@ -141,7 +143,9 @@ def _conversation(sources: Sources, asked: Asked, at: Moment | None) -> SetRef |
     return max(newest, key=lambda one: (one[0], one[1].name))[1] if newest else None
 
 
-def _newest(writer: Writer, ref: SetRef, asked: Asked, at: Moment | None) -> Iterator[Item]:
+def _newest(
+    writer: Writer, ref: SetRef, asked: ContextRequest, at: Moment | None
+) -> Iterator[Item]:
     """Yield the items of a set that hold, the newest first."""
     when = valid_time(asked.valid_at)
     if when is None:
@@ -204,7 +208,7 @@ def _is_rejected(value: object) -> bool:
     return isinstance(value, dict) and cast("dict[str, object]", value).get("outcome") == "rejected"
 
 
-def _as_found(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> Found:
+def _as_found(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCandidate:
     items = [item for part in parts for item in part.items]
     messages = tuple(_shown(message) for part in parts for message in part.messages)
     first, source = items[0], place_of(items[0])
@@ -222,7 +226,7 @@ def _as_found(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> Found:
         time=first.time,
     )
     refs = frozenset((item.set_name, item.id) for item in items)
-    return Found(piece, messages, order=unit.places, refs=refs)
+    return PromptCandidate(piece, messages, order=unit.places, refs=refs)
 
 
 def _messages(item: Item) -> list[Message]:
@@ -273,12 +277,12 @@ def _shown(message: Message) -> Message:
 # --- what searches find -----------------------------------------------------------------------
 
 
-def items(sources: Sources, asked: Asked, at: Moment | None, room: int | None) -> Hits:
+def items(sources: Sources, asked: ContextRequest, at: Moment | None, room: int | None) -> Hits:
     """Return what a search of the key's sets finds."""
     return _search(sources, sources.scope, asked.sets, (asked, at, room))
 
 
-def knowledge(sources: Sources, asked: Asked, at: Moment | None, room: int | None) -> Hits:
+def knowledge(sources: Sources, asked: ContextRequest, at: Moment | None, room: int | None) -> Hits:
     """Return what a search of knowledge finds."""
     return _search(sources, sources.knowledge, asked.knowledge, (asked, at, room))
 
@@ -287,7 +291,7 @@ def _search(
     sources: Sources,
     scope: Scope,
     sets: object,
-    how: tuple[Asked, Moment | None, int | None],
+    how: tuple[ContextRequest, Moment | None, int | None],
 ) -> Hits:
     asked, at, room = how
     if asked.query is None or sets is None or sets == []:
@@ -301,14 +305,14 @@ def _search(
     return sources.writer.search(refs, asked.query, options)
 
 
-def hits_found(hits: Hits, part: Part) -> list[Found]:
+def hits_found(hits: Hits, part: Part) -> list[PromptCandidate]:
     """Return hits as what may become pieces."""
-    found: list[Found] = []
+    found: list[PromptCandidate] = []
     for rank, hit in enumerate(hits, start=1):
         item = hit.item
         piece = _piece(part, item, rank=rank, hit=hit)
         refs = frozenset({(item.set_name, item.id)})
-        found.append(Found(piece, line=item_line(item), refs=refs, hit=hit))
+        found.append(PromptCandidate(piece, line=item_line(item), refs=refs, hit=hit))
     return found
 
 
@@ -335,7 +339,7 @@ def _left(piece: Piece, reason: str) -> Piece:
 # --- facts ------------------------------------------------------------------------------------
 
 
-def facts(sources: Sources, asked: Asked) -> list[Found]:
+def facts(sources: Sources, asked: ContextRequest) -> list[PromptCandidate]:
     """Return values of the exact tree: those that share words with the query first."""
     if asked.facts is None:
         return []
@@ -348,13 +352,13 @@ def facts(sources: Sources, asked: Asked) -> list[Found]:
         names = path if isinstance(path, str) else " ".join(path)
         text = f"{names.replace('.', ' ').replace('_', ' ')} {value}"
         told.append((-len(terms.intersection(words.terms(text))), number, path, value))
-    found: list[Found] = []
+    found: list[PromptCandidate] = []
     for rank, (less, _, path, value) in enumerate(sorted(told, key=lambda one: one[:2]), start=1):
         line = fact_line(path, value)
         score = -less / len(terms) if terms else 0.0
         source, _, text = line.partition(": ")
         piece = Piece("facts", source, text, shown=False, reason="", rank=rank, score=score)
-        found.append(Found(piece, line=line))
+        found.append(PromptCandidate(piece, line=line))
     return found
 
 

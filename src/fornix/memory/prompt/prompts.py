@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fornix.memory.prompt.assembly import assembled
 from fornix.memory.prompt.context import Context
-from fornix.memory.prompt.context_request import ALL, NEWEST, All, Asked, Newest, Shares
+from fornix.memory.prompt.context_request import ALL, NEWEST, All, ContextRequest, Newest, Shares
 from fornix.memory.prompt.prompt_sources import Sources
 from fornix.search.signals import Signals
 from fornix.sets.writer import Where
@@ -73,7 +73,7 @@ class Prompts:
             InvalidFilter, InvalidInput, InvalidName: It cannot be understood; nothing was read.
             Unsupported: *as_of*, in a batch or an action, with facts.
         """
-        asked = Asked(
+        asked = ContextRequest(
             query,
             Budget.of(budget_tokens),
             system=system,

@@ -13,15 +13,14 @@ from typing import Any, cast
 from fornix.errors import InvalidInput
 from fornix.events.events import Event, InputEvent, OutputEvent, plain, restored
 from fornix.runs.run import Shop
-from fornix.store import Input
-from fornix.store import Output as StoredOutput
+from fornix.store import QueuedInput, StoredOutput
 from fornix.store.progress import LARGEST
 from fornix.store.scope import Scope
 from fornix.values import wire
 from fornix.values.storable import checked_name, counted, moment
 
 
-def input_of(shop: Shop, key: str, value: object, event_id: str | None) -> Input:
+def input_of(shop: Shop, key: str, value: object, event_id: str | None) -> QueuedInput:
     """Return the input that a value, or an event, makes.
 
     Raises:
@@ -39,9 +38,9 @@ def input_of(shop: Shop, key: str, value: object, event_id: str | None) -> Input
     event = event.checked()
     now = shop.engine.clock()
     if event_id is None:
-        return Input(scope, wire.encode(plain(event)), now)
+        return QueuedInput(scope, wire.encode(plain(event)), now)
     named, salt = checked_name(event_id, "an event id"), shop.engine.store.salt()
-    return Input(
+    return QueuedInput(
         scope,
         wire.encode([event.type_name(), named, None, event.data]),
         now,

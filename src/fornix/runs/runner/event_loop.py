@@ -29,7 +29,7 @@ class ActionThreads(ThreadPoolExecutor):
         return super().submit(copy_context().run, fn, *args, **kwargs)
 
 
-class Loop:
+class EventLoopThread:
     """Starts with the first coroutine. Every method may be called from any thread.
 
     Args:

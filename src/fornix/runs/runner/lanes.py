@@ -29,7 +29,7 @@ def owner_name(engine: Engine) -> str:
         return f"{os.getpid()}-{uuid.uuid4().hex}"
 
 
-class State(Enum):
+class LaneState(Enum):
     """What a lane does. It is changed under the lock of the floor only."""
 
     IDLE = "nothing to do, or nothing known"
@@ -45,7 +45,7 @@ Kind: TypeAlias = Literal["step", "parked", "over"]
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingCommit:
     """What a worker did for a lane, and has to commit.
 
     Attributes:
@@ -92,7 +92,7 @@ class LiveLane:
     """
 
     scope: Scope
-    state: State = State.IDLE
+    state: LaneState = LaneState.IDLE
     lease: Lease | None = None
     returned: int = 0
     worker: int = 0
@@ -102,7 +102,7 @@ class LiveLane:
     known: int | None = None
     complete: bool = True
     run: LiveRun | None = None
-    pending: Pending | None = None
+    pending: PendingCommit | None = None
     conflicts: int = 0
     hindered: int = 0
     stuck: Run | None = None
@@ -154,7 +154,7 @@ class LiveLane:
     @property
     def rests(self) -> bool:
         """Whether the key is left to others for a moment."""
-        return self.state is State.LATER and self.gave_way == self.returned != 0
+        return self.state is LaneState.LATER and self.gave_way == self.returned != 0
 
     def held(self, ledger: Ledger, epoch: int) -> HeldTree:
         """Return the tree of the key, with what is known of it under this lease."""

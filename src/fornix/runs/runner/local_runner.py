@@ -34,15 +34,15 @@ from fornix.errors import (
 )
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
-from fornix.runs.agent import Agent, Plan
+from fornix.runs.agent import Agent, DispatchTable
 from fornix.runs.run import Shop
 from fornix.runs.runner.consumers import Outlet, Output, checked_stop, checked_wait, input_of, parts
-from fornix.runs.runner.lanes import LiveLane, State, owner_name
+from fornix.runs.runner.lanes import LaneState, LiveLane, owner_name
 from fornix.runs.runner.run_records import Runs
-from fornix.runs.runner.task_executor import Work
+from fornix.runs.runner.task_executor import TaskExecutor
 from fornix.runs.runner.tickets import LOOK_S, Desk, Outputs, Ticket
 from fornix.runs.runner.watcher import Watch, forget, prune
-from fornix.store import Accepted, Input, Retain, Run
+from fornix.store import Accepted, QueuedInput, Retain, Run
 from fornix.store.running_keys import refuse_own_run, refuse_own_runner
 from fornix.store.scope import Scope
 from fornix.values.forks import FORKS, HandleLock
@@ -89,7 +89,7 @@ class LocalRunner:
     ) -> None:
         if not isinstance(memory, Memory | KeyMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"a runner works on a Memory, not {memory!r}; see Memory.open")
-        plan = Plan.of(agent, name=name)
+        plan = DispatchTable.of(agent, name=name)
         if memory.engine.store.read_only:
             raise StoreReadOnly("a runner writes; open its memory without mode='ro'")
         ttl = plan.agent.short_term_ttl or memory.short_term_ttl
@@ -99,7 +99,7 @@ class LocalRunner:
         self._closing = threading.Event()
         self._outlet = Outlet(self._shop, self._closing)
         self._desk = Desk(self._shop, self._outlet)
-        self._work = Work(
+        self._work = TaskExecutor(
             self._shop, self.owner, self._desk, concurrency=counted(concurrency, "concurrency")
         )
         if retain is not None and not isinstance(retain, Retain):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
@@ -246,7 +246,7 @@ class LocalRunner:
             return error
 
     def _accept(
-        self, inputs: list[Input], *, call: bool = True, on_parked: OnParked = "raise"
+        self, inputs: list[QueuedInput], *, call: bool = True, on_parked: OnParked = "raise"
     ) -> list[Ticket]:
         self.start()
         rests = any(self._rests(asked.scope) for asked in inputs)
@@ -288,7 +288,7 @@ class LocalRunner:
         lane = self._work.floor.lanes.get(scope)
         return lane is not None and lane.rests
 
-    def _ticket(self, asked: Input, answer: Accepted) -> Ticket:
+    def _ticket(self, asked: QueuedInput, answer: Accepted) -> Ticket:
         ticket = Ticket(
             answer.run or 0,
             key=asked.scope.key or "",
@@ -300,7 +300,7 @@ class LocalRunner:
             ticket.resolve(None, self._pruned(asked))
         return ticket
 
-    def _line_up(self, asked: Input, answer: Accepted, *, call: bool) -> bool:
+    def _line_up(self, asked: QueuedInput, answer: Accepted, *, call: bool) -> bool:
         """Have an input worked on, here or by whoever has its key; the floor's lock is held.
 
         A repeated one as well: the process that accepted it first may be gone, or may die.
@@ -318,12 +318,12 @@ class LocalRunner:
             run, number = answer.run or 0, answer.number
             row = Run(run, self.name, scope, number, "waiting", asked.event, asked.time)
             seen = not lane.add(row, first=answer.first)
-        lent = lane.state is State.PARKED and lane.lease is not None  # to be given back
-        if lane.state is State.IDLE or lent:
+        lent = lane.state is LaneState.PARKED and lane.lease is not None  # to be given back
+        if lane.state is LaneState.IDLE or lent:
             floor.make_ready(lane, call=call)
         return seen
 
-    def _pruned(self, asked: Input) -> NotFound:
+    def _pruned(self, asked: QueuedInput) -> NotFound:
         return NotFound(
             f"event {asked.label!r} of agent {self.name!r} was run before, and its outputs were "
             "pruned since; see retain="

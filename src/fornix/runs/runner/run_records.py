@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 
 from fornix.errors import InvalidInput, NotFound, StaleRun
 from fornix.runs.run import Shop
-from fornix.store import Batch, Run, RunStatus, Store, Turn
+from fornix.store import Batch, Run, RunStatus, StatusChange, Store
 from fornix.store.progress import ENDED, LARGEST
 from fornix.values import wire
 from fornix.values.storable import checked_name, counted, moment
@@ -135,7 +135,7 @@ def given_up(row: Run, time: int) -> Batch:
     if row.status in ENDED:
         what, key = f"run {row.id}", row.scope.key or ""
         raise StaleRun(key, expected="waiting or parked", found=row.status, what=what)
-    return Batch(scope=row.scope, time=time, run=Turn(row.id, row.status, "discarded"))
+    return Batch(scope=row.scope, time=time, run=StatusChange(row.id, row.status, "discarded"))
 
 
 def _record(row: Run) -> RunRecord:

@@ -19,7 +19,7 @@ from itertools import count
 from math import inf
 from typing import cast
 
-from fornix.runs.runner.lanes import REST_S, LiveLane, Pending, State
+from fornix.runs.runner.lanes import REST_S, LaneState, LiveLane, PendingCommit
 from fornix.store.scope import Lease, Scope
 from fornix.values.forks import HandleLock
 
@@ -43,12 +43,12 @@ class Shift:
         slow: It is held up: others do not wait for it to come for what is ready.
     """
 
-    group: deque[Pending] = field(default_factory=deque[Pending])
+    group: deque[PendingCommit] = field(default_factory=deque[PendingCommit])
     since: float = inf
     slow: bool = False
 
 
-class Floor:
+class Scheduler:
     """Lanes and workers. Every method may be called from any thread.
 
     Args:
@@ -88,7 +88,7 @@ class Floor:
         Args:
             call: Call a worker if none is about to look; else the caller works itself.
         """
-        lane.state = State.READY
+        lane.state = LaneState.READY
         self._ready.append(lane)
         if not call:
             return
@@ -113,7 +113,7 @@ class Floor:
             self._threads.append(thread)
             thread.start()
 
-    def look_after(self) -> tuple[float | None, list[Pending]]:
+    def look_after(self) -> tuple[float | None, list[PendingCommit]]:
         """Make lanes ready whose time has come; help where a worker is held up.
 
         To be called now and then. Returns how long until the next lane's time, and what those who
@@ -130,7 +130,7 @@ class Floor:
                 self._forget_idle(now)
             return (self._later[0][0] - now if self._later else None), left
 
-    def _held_up(self, shift: Shift) -> list[Pending]:
+    def _held_up(self, shift: Shift) -> list[PendingCommit]:
         """Note a thread that is held up, and take over what it has done; the lock is held."""
         if shift.slow or time.perf_counter() - shift.since < HELD_S:
             return []
@@ -144,7 +144,11 @@ class Floor:
     def _forget_idle(self, now: float) -> None:
         """Drop lanes that have long had nothing to do; the lock is held."""
         for scope, lane in list(self.lanes.items()):
-            if lane.state is State.IDLE and lane.lease is None and lane.idle_since < now - IDLE_S:
+            if (
+                lane.state is LaneState.IDLE
+                and lane.lease is None
+                and lane.idle_since < now - IDLE_S
+            ):
                 del self.lanes[scope]
 
     @property
@@ -204,7 +208,7 @@ class Floor:
             return lane
 
     def _hold(self, lane: LiveLane) -> None:
-        lane.state, lane.worker = State.TAKEN, threading.get_ident()
+        lane.state, lane.worker = LaneState.TAKEN, threading.get_ident()
         self._taken += 1
 
     def begin_slow(self, shift: Shift) -> None:
@@ -226,17 +230,17 @@ class Floor:
     def claim(self, lane: LiveLane) -> Shift | None:
         """Take one lane, and begin to work, if it is ready and there is room for one more."""
         with self.lock:
-            shift = self._enter() if lane.state is State.READY else None
+            shift = self._enter() if lane.state is LaneState.READY else None
             if shift is not None:
                 self._ready.remove(lane)
                 self._hold(lane)
             return shift
 
-    def leave(self, lane: LiveLane, state: State) -> None:
+    def leave(self, lane: LiveLane, state: LaneState) -> None:
         """Put a lane down that was taken."""
         with self.lock:
             self._taken -= 1
-            if state is State.READY:
+            if state is LaneState.READY:
                 self.make_ready(lane)
             else:
                 lane.state = state
@@ -255,11 +259,11 @@ class Floor:
             if lane.lease is not None and lane.lease.epoch <= lane.returned:
                 lane.lease = None
             if lane.stuck is not None:
-                lane.state = State.PARKED
+                lane.state = LaneState.PARKED
             elif lane.waiting or not lane.complete:
                 self.make_ready(lane)
             else:
-                lane.state, lane.idle_since = State.IDLE, time.monotonic()
+                lane.state, lane.idle_since = LaneState.IDLE, time.monotonic()
 
     def rest(self, lane: LiveLane) -> None:
         """Put a lane down whose lease was given back for others to have it, though it has more."""
@@ -273,14 +277,14 @@ class Floor:
         due = time.monotonic() + pause_s
         with self.lock:
             self._taken -= 1
-            lane.state = State.LATER
+            lane.state = LaneState.LATER
             heapq.heappush(self._later, (due, next(self._numbers), lane))
 
     def send_away(self, lane: LiveLane) -> LiveLane | None:
         """Put a lane down whose next action is async; return it if there is room for it now."""
         with self.lock:
             self._taken -= 1
-            lane.state = State.AWAY
+            lane.state = LaneState.AWAY
             if self._away >= self.concurrency:
                 self._queued_away.append(lane)
                 return None
@@ -292,7 +296,7 @@ class Floor:
         with self.lock:
             self._away -= 1
             if abandoned:
-                lane.state = State.IDLE
+                lane.state = LaneState.IDLE
             else:
                 self.make_ready(lane)
             if self.stopping.is_set() or not self._queued_away:
@@ -328,9 +332,9 @@ class Floor:
             return [lane.lease for lane in self.lanes.values() if lane.lease is not None]
 
 
-def drained(group: deque[Pending]) -> list[Pending]:
+def drained(group: deque[PendingCommit]) -> list[PendingCommit]:
     """Return what is in *group*, and take it out; two threads may do so at once."""
-    taken: list[Pending] = []
+    taken: list[PendingCommit] = []
     with suppress(IndexError):
         while True:
             taken.append(group.popleft())

@@ -34,9 +34,9 @@ from fornix.errors import (
 )
 from fornix.runs.durable_calls import Slot
 from fornix.runs.run import Finished, Interrupted, LiveRun, Shop
-from fornix.runs.runner.event_loop import Loop
-from fornix.runs.runner.lanes import Kind, Listener, LiveLane, Pending, State
-from fornix.runs.runner.scheduler import Floor, Shift, drained
+from fornix.runs.runner.event_loop import EventLoopThread
+from fornix.runs.runner.lanes import Kind, LaneState, Listener, LiveLane, PendingCommit
+from fornix.runs.runner.scheduler import Scheduler, Shift, drained
 from fornix.store import Commit
 from fornix.store.running_keys import AtWork
 
@@ -120,16 +120,18 @@ _GONE = (StoreClosed, ForkedStore)
 """What ends all work of this process on the store."""
 
 
-class Work:
+class TaskExecutor:
     """Does the tasks of lanes. Every method may be called from any thread."""
 
     def __init__(self, shop: Shop, owner: str, listener: Listener, *, concurrency: int) -> None:
         self.shop, self.owner = shop, owner
-        self.floor = Floor(shop.plan.name, self._serve, concurrency=concurrency, stir=listener.stir)
+        self.floor = Scheduler(
+            shop.plan.name, self._serve, concurrency=concurrency, stir=listener.stir
+        )
         self._listener = listener
         self.pace = Pace()
         # A durable call may keep one thread for long, and its record needs another.
-        self._loop = Loop(f"fornix-{shop.plan.name}-loop", threads=2 * concurrency)
+        self._loop = EventLoopThread(f"fornix-{shop.plan.name}-loop", threads=2 * concurrency)
 
     def _serve(self) -> None:
         """Do what is ready, in a worker's thread."""
@@ -190,12 +192,12 @@ class Work:
         """Put lanes down that this thread has in hand: a Ctrl-C came in the middle of them."""
         me = threading.get_ident()
         for lane in lanes:
-            if lane.state is State.TAKEN and lane.worker == me:
+            if lane.state is LaneState.TAKEN and lane.worker == me:
                 self._abandon(lane)
 
     # --- one task -----------------------------------------------------------------------------
 
-    def look(self, lane: LiveLane) -> LiveRun | Pending | None:
+    def look(self, lane: LiveLane) -> LiveRun | PendingCommit | None:
         """Return the run of a lane whose next task is to be done here and now.
 
         Or what is to be committed of the lane; or None: it was put down.
@@ -228,7 +230,7 @@ class Work:
                 lane.lend(lease)
                 lane.refresh()
             if lane.lease is None:
-                self.floor.leave(lane, State.BLOCKED)
+                self.floor.leave(lane, LaneState.BLOCKED)
                 self._listener.stuck(lane)
                 return None
         while not lane.waiting and not lane.complete:
@@ -257,7 +259,7 @@ class Work:
         if lane.stuck is not None:
             self._listener.stuck(lane)
 
-    def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Pending | None:
+    def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> PendingCommit | None:
         """Do the next task of a run; what is slow keeps no finished task of the group waiting."""
         action = run.action
         worked = self.pace.worked(action.name)
@@ -291,8 +293,8 @@ class Work:
                 self.floor.end_slow(shift)
         return self._pending(lane, "step", finished)
 
-    def _pending(self, lane: LiveLane, kind: Kind, finished: Finished) -> Pending:
-        lane.pending = Pending(lane, kind, finished)
+    def _pending(self, lane: LiveLane, kind: Kind, finished: Finished) -> PendingCommit:
+        lane.pending = PendingCommit(lane, kind, finished)
         return lane.pending
 
     def _may_release(self, lane: LiveLane) -> bool:
@@ -311,16 +313,16 @@ class Work:
         with self.floor.lock:
             lane.run, lane.pending = None, None
             lane.refresh()
-        self.floor.leave(lane, State.READY)
+        self.floor.leave(lane, LaneState.READY)
 
     # --- what fails ---------------------------------------------------------------------------
 
-    def _refused(self, lane: LiveLane, error: BaseException) -> Pending | None:
+    def _refused(self, lane: LiveLane, error: BaseException) -> PendingCommit | None:
         """Decide what becomes of a task that failed."""
         run = lane.run
         if isinstance(error, _GONE) and self._is_gone():
             self.fail(error)
-            self.floor.leave(lane, State.IDLE)
+            self.floor.leave(lane, LaneState.IDLE)
             return None
         if run is None or (isinstance(error, _HINDERED) and self._is_from_store(error)):
             self._hindered(lane, error)
@@ -374,7 +376,7 @@ class Work:
         _LOG.warning("a lease was taken over", extra={"agent": self.shop.plan.name})
         with self.floor.lock:
             lane.lose()
-        self.floor.leave(lane, State.BLOCKED)
+        self.floor.leave(lane, LaneState.BLOCKED)
         self._listener.stuck(lane)
 
     def _hindered(self, lane: LiveLane, error: BaseException) -> None:
@@ -395,7 +397,7 @@ class Work:
 
     # --- commits ------------------------------------------------------------------------------
 
-    def settle(self, done: deque[Pending]) -> None:
+    def settle(self, done: deque[PendingCommit]) -> None:
         """Commit what was done, in one transaction, and go on with each lane."""
         group = drained(done)
         if not group:
@@ -412,7 +414,7 @@ class Work:
         except FornixError as error:
             self.fail(error)
             for pending in group:
-                self.floor.leave(pending.lane, State.IDLE)
+                self.floor.leave(pending.lane, LaneState.IDLE)
             return
         self.pace.committed(time.perf_counter() - began)
         go_on: list[LiveLane] = []
@@ -424,7 +426,7 @@ class Work:
                 go_on.append(pending.lane)
         self.floor.leave_ready(go_on)
 
-    def _committed(self, pending: Pending, answer: Commit) -> bool:
+    def _committed(self, pending: PendingCommit, answer: Commit) -> bool:
         """Take note of a commit; return whether the lane goes on, and is still to be put down."""
         lane, run = pending.lane, pending.lane.run
         assert run is not None  # noqa: S101 - it was what was committed
@@ -454,7 +456,7 @@ class Work:
         self._listener.ended(run)
         return not batch.release
 
-    def _adopted(self, pending: Pending) -> bool:
+    def _adopted(self, pending: PendingCommit) -> bool:
         """Look at a lane anew: its step was committed before, and the answer to that was lost."""
         lane = pending.lane
         with self.floor.lock:
@@ -464,7 +466,7 @@ class Work:
             self._released(lane)
         return not pending.finished.batch.release
 
-    def _not_committed(self, pending: Pending, error: FornixError) -> None:
+    def _not_committed(self, pending: PendingCommit, error: FornixError) -> None:
         lane, run = pending.lane, pending.lane.run
         lane.tree = None
         with self.floor.lock:  # the lease was not given back after all
@@ -482,7 +484,7 @@ class Work:
         lane.conflicts += 1
         if lane.conflicts > CONFLICTS:
             return False
-        self.floor.leave(lane, State.READY)
+        self.floor.leave(lane, LaneState.READY)
         return True
 
     # --- async actions ------------------------------------------------------------------------

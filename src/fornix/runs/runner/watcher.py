@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 from fornix.errors import StoreClosed, Unavailable
 from fornix.runs.run import Shop
-from fornix.runs.runner.lanes import LiveLane, State
-from fornix.runs.runner.task_executor import Work
+from fornix.runs.runner.lanes import LaneState, LiveLane
+from fornix.runs.runner.task_executor import TaskExecutor
 from fornix.runs.runner.tickets import Desk
 from fornix.store import Retain
 from fornix.store.scope import Scope
@@ -64,7 +64,9 @@ class Watch:
         forgotten: The runner is gone, and was not closed.
     """
 
-    def __init__(self, shop: Shop, work: Work, desk: Desk, prune: Callable[[], int]) -> None:
+    def __init__(
+        self, shop: Shop, work: TaskExecutor, desk: Desk, prune: Callable[[], int]
+    ) -> None:
         self.serving = self.forgotten = False
         self._shop, self._work, self._desk, self._prune = shop, work, desk, prune
         self._store = shop.engine.store
@@ -136,8 +138,8 @@ class Watch:
         """Look once; return whether somebody waits for what others do."""
         floor = self._work.floor
         with floor.lock:
-            blocked = [v for v in floor.lanes.values() if v.state is State.BLOCKED]
-            parked = [v for v in floor.lanes.values() if v.state is State.PARKED]
+            blocked = [v for v in floor.lanes.values() if v.state is LaneState.BLOCKED]
+            parked = [v for v in floor.lanes.values() if v.state is LaneState.PARKED]
         for lane in blocked:
             self._try(lane)
         for lane in parked:
@@ -159,7 +161,7 @@ class Watch:
         """Return whether nobody here works on a key."""
         scope = Scope(self._shop.space, key)
         lane = self._work.floor.lanes.get(scope)
-        return scope in elsewhere or lane is None or lane.state is State.IDLE
+        return scope in elsewhere or lane is None or lane.state is LaneState.IDLE
 
     def _try(self, lane: LiveLane) -> None:
         """Take the lease of a lane, if it is free by now."""
@@ -176,7 +178,7 @@ class Watch:
         if row is not None and row.status == "parked":
             return
         with self._work.floor.lock:
-            if lane.state is State.PARKED:
+            if lane.state is LaneState.PARKED:
                 lane.refresh()
                 self._work.floor.make_ready(lane)
 
@@ -190,7 +192,9 @@ class Watch:
                 lane = floor.lanes.get(scope)
                 if lane is None:
                     lane = floor.lanes[scope] = LiveLane(scope, complete=False)
-                if lane.state is State.IDLE or (lane.state is State.PARKED and not past_parked):
+                if lane.state is LaneState.IDLE or (
+                    lane.state is LaneState.PARKED and not past_parked
+                ):
                     lane.refresh()
                     floor.make_ready(lane)
         return bool(scopes)

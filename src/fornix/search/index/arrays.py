@@ -201,7 +201,7 @@ class Codes:
         return 200 * len(self._names)
 
 
-class SealedTexts(Protocol):
+class StringColumn(Protocol):
     """A list of texts in a file."""
 
     def __len__(self) -> int: ...
@@ -219,7 +219,7 @@ class Texts:
 
     __slots__ = ("_added", "_sealed", "_sealed_size")
 
-    def __init__(self, sealed: SealedTexts | None = None) -> None:
+    def __init__(self, sealed: StringColumn | None = None) -> None:
         self._sealed = sealed
         self._sealed_size = len(sealed) if sealed else 0
         self._added: list[str] = []

@@ -13,7 +13,7 @@ from typing import TypeVar
 from fornix.search.index.segment import Damaged
 from fornix.search.index.set_index import SetIndex
 from fornix.search.index.set_loader import OVERGROWN, WORN, Outdated, SealedSets, apply
-from fornix.store import Change, Finder
+from fornix.store import FeatureChange, Finder
 from fornix.values.forks import HandleLock
 
 R = TypeVar("R")
@@ -51,7 +51,7 @@ class IndexStats:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _CatalogEntry:
     """A set that is loaded, or about to be. *lock* guards *index*, the catalog's lock the rest.
 
     Attributes:
@@ -62,7 +62,7 @@ class _Entry:
     number: int
     lock: HandleLock = field(default_factory=HandleLock)
     index: SetIndex | None = None
-    todo: list[Change] = field(default_factory=list[Change])
+    todo: list[FeatureChange] = field(default_factory=list[FeatureChange])
     users: int = 0
     uses: int = 0
     nbytes: int = 0
@@ -95,7 +95,7 @@ class Index:
         self._budget_bytes = budget_bytes
         self._sealed = SealedSets(finder, folder=folder, salt=salt)
         self._lock = HandleLock()
-        self._entries: OrderedDict[int, _Entry] = OrderedDict()
+        self._entries: OrderedDict[int, _CatalogEntry] = OrderedDict()
         self._seq = 0
         self._grown = False
 
@@ -183,7 +183,7 @@ class Index:
         What was forgotten in the store leaves no trace here then. A view in use goes on.
         """
         with self._lock:
-            entry = self._entries.pop(set_number, None) or _Entry(set_number)
+            entry = self._entries.pop(set_number, None) or _CatalogEntry(set_number)
         with entry.lock:
             entry.index = None
             self._sealed.remove(set_number)
@@ -224,16 +224,16 @@ class Index:
 
     # --- one use --------------------------------------------------------------------------------
 
-    def _hold(self, numbers: Sequence[int], seq: int | None) -> dict[int, _Entry]:
+    def _hold(self, numbers: Sequence[int], seq: int | None) -> dict[int, _CatalogEntry]:
         """Return the sets' entries, which stay while they are held, told of the latest changes."""
         with self._lock:
             if seq is None or seq != self._seq:
                 self._route()
-            entries: dict[int, _Entry] = {}
+            entries: dict[int, _CatalogEntry] = {}
             for number in set(numbers):
                 entry = self._entries.get(number)
                 if entry is None:
-                    entry = self._entries[number] = _Entry(number)
+                    entry = self._entries[number] = _CatalogEntry(number)
                 self._entries.move_to_end(number)
                 entry.users += 1
                 entries[number] = entry
@@ -272,9 +272,9 @@ class Index:
         self._entries.clear()
         self._seq = seq
 
-    def _refreshed(self, entry: _Entry, dimensions: int) -> SetIndex:
+    def _refreshed(self, entry: _CatalogEntry, dimensions: int) -> SetIndex:
         """Return the set with all changes it was told of. Its lock is held."""
-        todo: list[Change] = []
+        todo: list[FeatureChange] = []
         if entry.todo:
             with self._lock:
                 todo, entry.todo = entry.todo, todo
@@ -296,10 +296,10 @@ class Index:
         entry.index = index
         return index
 
-    def _load(self, entry: _Entry, dimensions: int, *, afresh: bool = False) -> SetIndex:
+    def _load(self, entry: _CatalogEntry, dimensions: int, *, afresh: bool = False) -> SetIndex:
         return self._sealed.load(entry.number, dimensions=dimensions, afresh=afresh)
 
-    def _discard(self, entries: dict[int, _Entry], damage: Damaged) -> None:
+    def _discard(self, entries: dict[int, _CatalogEntry], damage: Damaged) -> None:
         """Drop what is damaged. The entries' locks are held."""
         logger.warning("a sealed index file is damaged and is made anew: %s", damage)
         for number, entry in entries.items():
@@ -307,7 +307,7 @@ class Index:
                 entry.index = None
                 self._sealed.discard(number)
 
-    def _measure(self, entry: _Entry) -> None:
+    def _measure(self, entry: _CatalogEntry) -> None:
         entry.uses += 1
         index = entry.index
         entry.live = 0 if index is None else index.live
@@ -320,7 +320,7 @@ class Index:
             entry.nbytes = nbytes
             self._grown = True
 
-    def _let_go(self, entries: dict[int, _Entry]) -> None:
+    def _let_go(self, entries: dict[int, _CatalogEntry]) -> None:
         """Stop holding entries; then drop the least recently used ones beyond the budget."""
         with self._lock:
             for entry in entries.values():

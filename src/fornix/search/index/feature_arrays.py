@@ -69,7 +69,7 @@ class Described:
     terms: tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]
 
 
-class _Fields(NamedTuple):
+class _FeatureFields(NamedTuple):
     """The fields of a `Feature`, of many."""
 
     row: tuple[int, ...]
@@ -94,7 +94,7 @@ def described(
 ) -> Described:
     """Return *features* as arrays; the first is document *doc*, its first vector row *row*."""
     number = len(features)
-    of = _Fields(*zip(*features, strict=True))
+    of = _FeatureFields(*zip(*features, strict=True))
     packed, windows, pending = _usable(of.vectors, dimensions)
     none = np.full(number, NONE, np.int32)
     by_doc: dict[str, NDArray[Any]] = {

@@ -20,7 +20,7 @@ Postings = tuple[NDArray[np.int32], NDArray[np.uint8]]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PostingList:
     """Entries grouped by term: those of ``hashes[i]`` are at ``offsets[i] : offsets[i + 1]``.
 
     Attributes:
@@ -45,7 +45,9 @@ class Run:
         return self.docs[start:stop], self.counts[start:stop]
 
 
-def grouped(hashes: NDArray[np.uint32], docs: NDArray[np.int32], counts: NDArray[np.uint8]) -> Run:
+def grouped(
+    hashes: NDArray[np.uint32], docs: NDArray[np.int32], counts: NDArray[np.uint8]
+) -> PostingList:
     """Return entries, which are in order of documents, as a run."""
     keys = hashes.astype(np.uint64) << np.uint64(32)
     keys |= np.arange(len(keys), dtype=np.uint64)
@@ -54,20 +56,20 @@ def grouped(hashes: NDArray[np.uint32], docs: NDArray[np.int32], counts: NDArray
     hashes = hashes[order]
     starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]))
     offsets = np.append(starts, len(hashes)).astype(np.int64)
-    return Run(hashes[starts], offsets, docs[order], counts[order])
+    return PostingList(hashes[starts], offsets, docs[order], counts[order])
 
 
-class Terms:
+class SetPostings:
     """The postings of a set: runs, and a tail that is scanned until it pays to group it.
 
     Args:
         sealed: Returns the run that is in a file; called when postings are first read.
     """
 
-    def __init__(self, *, sealed: Callable[[], Run] | None = None) -> None:
+    def __init__(self, *, sealed: Callable[[], PostingList] | None = None) -> None:
         self._fetch = sealed
-        self._sealed: Run | None = None
-        self._grouped: Run | None = None
+        self._sealed: PostingList | None = None
+        self._grouped: PostingList | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -99,7 +101,7 @@ class Terms:
             return found[0]
         return np.concatenate([d for d, _ in found]), np.concatenate([c for _, c in found])
 
-    def all(self) -> Run | None:
+    def all(self) -> PostingList | None:
         """Return every entry, grouped; None where some are in a file."""
         if self._fetch or self._sealed:
             return None

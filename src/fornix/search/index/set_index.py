@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from fornix.search.index.arrays import Codes, Column, Columns, Texts
 from fornix.search.index.column_filters import Metadata, Truth, evaluate, of_names, of_numbers
 from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Names, described
-from fornix.search.index.postings import Postings, Run, Terms
+from fornix.search.index.postings import PostingList, Postings, SetPostings
 from fornix.search.index.session_neighbours import Links
-from fornix.search.index.vectors import Docs, Quantised, Query, Sealed, Vectors
+from fornix.search.index.vectors import Docs, Quantised, Query, SealedVectors, SetVectors
 from fornix.store import Feature
 from fornix.store.filters import Condition, Filter
 
@@ -51,8 +51,8 @@ class SealedSet:
     ids: Texts
     texts: Texts
     names: tuple[Codes, Codes, Codes]
-    terms: Callable[[], Run]
-    rows: Sealed
+    terms: Callable[[], PostingList]
+    rows: SealedVectors
 
 
 class SetIndex:
@@ -94,10 +94,10 @@ class SetIndex:
         self._metadata = Metadata(sealed.texts if sealed else Texts())
         names = sealed.names if sealed else (Codes(), Codes(), Codes())
         self._names = Names(*names, self._metadata.use)
-        self._terms = Terms(sealed=sealed.terms if sealed else None)
+        self._terms = SetPostings(sealed=sealed.terms if sealed else None)
         by_row = sealed.by_row if sealed else Columns(BY_ROW)
         rows = sealed.rows if sealed else None
-        self._vectors = Vectors(dimensions, self.columns, by_row, sealed=rows)
+        self._vectors = SetVectors(dimensions, self.columns, by_row, sealed=rows)
         self._links = Links(self.columns)
         self.kept: dict[Hashable, Any] = {}
 
@@ -177,14 +177,14 @@ class SetIndex:
         alive = self.alive[docs]
         return docs[alive], counts[alive]
 
-    def run(self) -> Run | None:
+    def run(self) -> PostingList | None:
         """Return the postings of every term, live docs only; None where some are in a file."""
         run = self._terms.all()
         if run is None or self.live == self.size:
             return run
         alive = self.alive[run.docs]
         before = np.append(0, alive.cumsum())
-        return Run(run.hashes, before[run.offsets], run.docs[alive], run.counts[alive])
+        return PostingList(run.hashes, before[run.offsets], run.docs[alive], run.counts[alive])
 
     def cosines(self, query: Query | Quantised, docs: Docs | None = None) -> NDArray[np.float64]:
         """Return the best cosine of each doc's windows with *query*, of all docs or some.

@@ -16,12 +16,12 @@ from fornix.errors import StoreBusy, StoreFull, StoreReadOnly
 from fornix.search.index.arrays import Codes, Columns, Texts
 from fornix.search.index.bit_codes import BLOCK, words
 from fornix.search.index.feature_arrays import BY_DOC, BY_ROW
-from fornix.search.index.postings import Run
+from fornix.search.index.postings import PostingList
 from fornix.search.index.segment import Damaged, Identity, Segment
 from fornix.search.index.segment_writer import seal
 from fornix.search.index.set_index import SealedSet, SetIndex
-from fornix.search.index.vectors import Sealed
-from fornix.store import Change, ChangeKind, Feature, Finder
+from fornix.search.index.vectors import SealedVectors
+from fornix.store import ChangeKind, Feature, FeatureChange, Finder
 
 FETCHED = 5_000
 """Features read at a time."""
@@ -31,7 +31,7 @@ class Outdated(Exception):
     """What changed cannot be taken into the set as it is; it must be read anew."""
 
 
-def apply(changes: Iterable[Change], index: SetIndex, finder: Finder, number: int) -> None:
+def apply(changes: Iterable[FeatureChange], index: SetIndex, finder: Finder, number: int) -> None:
     """Take *changes* of set *number* into *index*. Those it has already change nothing.
 
     Raises:
@@ -248,12 +248,12 @@ def opened(segment: Segment) -> SealedSet:
     )
 
 
-def _run(segment: Segment) -> Callable[[], Run]:
+def _run(segment: Segment) -> Callable[[], PostingList]:
     def check(start: int, stop: int) -> None:
         segment.check_entries("term.docs", start, stop)
         segment.check_entries("term.counts", start, stop)
 
-    return lambda: Run(
+    return lambda: PostingList(
         segment.copy("term.hashes"),
         segment.copy("term.offsets"),
         segment.array("term.docs"),
@@ -262,7 +262,7 @@ def _run(segment: Segment) -> Callable[[], Run]:
     )
 
 
-def _rows(segment: Segment) -> Sealed:
+def _rows(segment: Segment) -> SealedVectors:
     def check(at: NDArray[np.intp]) -> None:
         segment.check_rows("rows", at)
 
@@ -273,4 +273,4 @@ def _rows(segment: Segment) -> Sealed:
     rows, codes = segment.array("rows"), segment.array("codes")
     if codes.shape[1:] != (words(rows.shape[1]), BLOCK):
         raise Damaged(segment.path, "its codes have another shape")
-    return Sealed(rows, codes, figures["single"], figures["in_order"], check, check_block)
+    return SealedVectors(rows, codes, figures["single"], figures["in_order"], check, check_block)

@@ -53,7 +53,7 @@ def quantised(query: Query) -> Quantised:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedVectors:
     """Rows and full blocks of codes in a file.
 
     Attributes:
@@ -71,14 +71,19 @@ class Sealed:
     check_block: Callable[[int], None]
 
 
-class Vectors:
+class SetVectors:
     """The rows of a set, and whose they are.
 
     Keeps the columns ``start`` (a document's first row), ``windows`` (how many) and ``pending``.
     """
 
     def __init__(
-        self, dimensions: int, by_doc: Columns, by_row: Columns, *, sealed: Sealed | None = None
+        self,
+        dimensions: int,
+        by_doc: Columns,
+        by_row: Columns,
+        *,
+        sealed: SealedVectors | None = None,
     ) -> None:
         self.dimensions = dimensions
         self._by_doc = by_doc

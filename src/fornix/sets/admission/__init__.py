@@ -5,8 +5,8 @@ from __future__ import annotations
 from fornix.sets.admission.duplicates import Exact, Near
 from fornix.sets.admission.quarantine import Quarantine, Quarantined
 from fornix.sets.admission.rules import (
+    CustomRule,
     Injection,
-    Own,
     Recalled,
     Secrets,
     Size,
@@ -18,11 +18,11 @@ from fornix.sets.admission.verdicts import Added, Candidate, Outcome, Rule, Verd
 __all__ = [
     "Added",
     "Candidate",
+    "CustomRule",
     "Exact",
     "Injection",
     "Near",
     "Outcome",
-    "Own",
     "Quarantine",
     "Quarantined",
     "Recalled",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, cast
 
 from fornix.errors import InvalidInput, Rejected, SetMoved
-from fornix.search.near_duplicates import Crowd, Probe
-from fornix.sets.admission.quarantine import Held
+from fornix.search.near_duplicates import ItemsByTerm, Probe
+from fornix.sets.admission.quarantine import QuarantineDraft
 from fornix.sets.admission.rules import rules_of
 from fornix.sets.admission.verdicts import (
     ACCEPT,
@@ -23,12 +23,12 @@ from fornix.sets.admission.verdicts import (
     strictest,
 )
 from fornix.sets.origins import linked
-from fornix.sets.writer import Change, CommitWriter, Engine, Ruled, Writer
+from fornix.sets.writer import CommitWriter, Engine, PlannedWrite, Ruled, Writer
 from fornix.store import (
     Add,
     Define,
     ItemChange,
-    Record,
+    ItemRecord,
     Replace,
     Scope,
     Screened,
@@ -61,8 +61,10 @@ class Barrier:
     ruled: Ruled
     beside: str = ""
     _past: int | None = None
-    _crowd: Crowd = field(default_factory=Crowd)
-    _mine: dict[str, tuple[Record, Item]] = field(default_factory=dict[str, tuple[Record, Item]])
+    _crowd: ItemsByTerm = field(default_factory=ItemsByTerm)
+    _mine: dict[str, tuple[ItemRecord, Item]] = field(
+        default_factory=dict[str, tuple[ItemRecord, Item]]
+    )
 
     def __post_init__(self) -> None:
         """Read the rules."""
@@ -76,7 +78,7 @@ class Barrier:
         """What was checked, for the store to hold against the set as it is by then."""
         return Screened(self.ref, self.ruled.kept, self._past)
 
-    def judge(self, items: Sequence[tuple[Item, Record]]) -> list[Verdict]:
+    def judge(self, items: Sequence[tuple[Item, ItemRecord]]) -> list[Verdict]:
         """Return what the rules say of each item; items accepted count for those after them."""
         near = self._look([record for _, record in items], self._level)
         return [
@@ -84,7 +86,7 @@ class Barrier:
             for (item, record), others in zip(items, near, strict=True)
         ]
 
-    def _judge(self, item: Item, record: Record, others: Sequence[StoredItem]) -> Verdict:
+    def _judge(self, item: Item, record: ItemRecord, others: Sequence[StoredItem]) -> Verdict:
         def find(threshold: float) -> Sequence[Other]:
             nonlocal others
             if self._level is None or threshold < self._level:
@@ -115,7 +117,7 @@ class Barrier:
         return Other(record, lambda: replace(item, id=item_id))
 
     def _look(
-        self, records: Sequence[Record], threshold: float | None
+        self, records: Sequence[ItemRecord], threshold: float | None
     ) -> Sequence[Sequence[StoredItem]]:
         if threshold is None:
             return [() for _ in records]
@@ -125,7 +127,7 @@ class Barrier:
         self._past = min(known, default=None)
         return found
 
-    def _probe(self, record: Record, threshold: float) -> Probe:
+    def _probe(self, record: ItemRecord, threshold: float) -> Probe:
         """Return what finds every item that shares so much of a record's words.
 
         An item whose text says it more than twice over, at that, is another one.
@@ -165,7 +167,7 @@ class Adding:
         """Whether what is there already stays as it is."""
         return self.existing == "keep"
 
-    def change(self, define: Sequence[Define], *, retry: bool) -> Change | None:
+    def change(self, define: Sequence[Define], *, retry: bool) -> PlannedWrite | None:
         """Return the changes of the call, and its result: ids and verdicts.
 
         None if the rules are others by now. What is accepted by rules that are not the set's any
@@ -190,7 +192,7 @@ class Adding:
         changes: list[ItemChange] = []
         ids: list[Value] = []
         verdicts: list[Verdict] = []
-        held = Held(self.writer, self.ref, self.new_id)
+        held = QuarantineDraft(self.writer, self.ref, self.new_id)
         for at, ((item_id, item), record) in enumerate(zip(self.pairs, records, strict=True)):
             verdict = ACCEPT if self.keep and item_id in self.live else next(said)
             if verdict.outcome == "merge" and item_id in self.live:
@@ -208,7 +210,7 @@ class Adding:
                     self._refuse(verdict, at)
         self._touch(verdicts)
         own = [barrier.screened] if changes else []
-        return Change(
+        return PlannedWrite(
             linked(self.writer, self.ref, [*changes, *held.changes]),
             {"ids": ids, "verdicts": [_as_list(v) for v in verdicts]},
             [*(define if changes or held.changes else ()), *held.define],
@@ -216,7 +218,7 @@ class Adding:
             screened=[*own, *held.screened],
         )
 
-    def _kept(self, record: Record, item: Item) -> list[ItemChange]:
+    def _kept(self, record: ItemRecord, item: Item) -> list[ItemChange]:
         stored = self.live.get(record.id)
         if stored is None:
             fresh = item.id is None
@@ -254,7 +256,7 @@ def added(answer: Value) -> Added:
 
 
 def check_update(
-    writer: Writer, ref: SetRef, ruled: Ruled, *, item: Item, record: Record, beside: str = ""
+    writer: Writer, ref: SetRef, ruled: Ruled, *, item: Item, record: ItemRecord, beside: str = ""
 ) -> Screened | None:
     """Check the new version of an item; duplicates are its own affair.
 

@@ -10,22 +10,22 @@ from typing import ClassVar, cast
 from fornix.errors import InvalidInput
 from fornix.sets.admission.verdicts import (
     ACCEPT,
+    BundledRule,
     Candidate,
-    Kept,
     Other,
     Outcome,
     Verdict,
     checked_verdict,
     plain,
 )
-from fornix.store import Record
+from fornix.store import ItemRecord
 from fornix.values import words
 
 _LABELS = ("speaker", "role", "session")
 
 
 @dataclass(frozen=True, slots=True)
-class Exact(Kept):
+class Exact(BundledRule):
     """Items that say the same: equal texts but for case and spacing, and equal values.
 
     Attributes:
@@ -61,7 +61,7 @@ class Exact(Kept):
 
 
 @dataclass(frozen=True, slots=True)
-class Near(Kept):
+class Near(BundledRule):
     """Items that say nearly the same, by the words both have.
 
     Numbers, negations, weekdays, months and names must be the same ones: what differs in one of
@@ -112,14 +112,14 @@ def _check_same(rule: Exact | Near, same: object) -> None:
     object.__setattr__(rule, "same", tuple(cast("list[str]", same)))
 
 
-def _alike(candidate: Candidate, theirs: Record, same: Sequence[str]) -> bool:
+def _alike(candidate: Candidate, theirs: ItemRecord, same: Sequence[str]) -> bool:
     mine = candidate.record
     return lasts(theirs, mine, now=candidate.now) and all(
         getattr(mine, name) == getattr(theirs, name) for name in same
     )
 
 
-def lasts(theirs: Record, mine: Record, *, now: int) -> bool:
+def lasts(theirs: ItemRecord, mine: ItemRecord, *, now: int) -> bool:
     """Return whether an item holds, and stays, as long as another that is to stand for it.
 
     One that ceased to hold, or will be gone sooner, says less.

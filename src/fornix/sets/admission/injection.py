@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fornix.sets.admission.injection_english import DEEDS, FRAMES, NEEDS, PHRASES
 from fornix.sets.admission.injection_forms import forms, unaccented
 from fornix.sets.admission.injection_guards import Examples, is_opposed
-from fornix.sets.admission.injection_languages import LANGUAGES, Words
+from fornix.sets.admission.injection_languages import LANGUAGES, AttackPhrases
 from fornix.sets.admission.injection_vocabulary import LISTS
 
 GAP = r"[^.!?\n\u3002]{0,40}?"
@@ -92,7 +92,7 @@ def _english() -> Iterator[_Group]:
     yield _Group(NEEDS[ORDERS], (orders,))
 
 
-def _other(words: Words) -> _Group:
+def _other(words: AttackPhrases) -> _Group:
     """Return the families of another language: the same phrases of its own words."""
     edge = r"\b" if words.spaced else ""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class AttackPhrases:
     """What attacks in one language are made of; each is a part of a regular expression.
 
     Attributes:
@@ -44,7 +44,7 @@ class Words:
     spaced: bool = True
 
 
-GERMAN = Words(
+GERMAN = AttackPhrases(
     ignore=r"ignorier\w*|missacht\w*|vergiss|vergessen sie|vergesst|umgeh\w*|verwirf"
     r"|halte? dich nicht(?: mehr)? an"
     r"|halten sie sich nicht(?: mehr)? an|befolge?n? (?:sie )?(?:nicht(?: mehr)?|keine)",
@@ -77,7 +77,7 @@ GERMAN = Words(
     "stimm_ruckfrag_nachfrag_passwort_zugriff_losch_empfiehl_nutzer_systemnachricht",
 )
 
-FRENCH = Words(
+FRENCH = AttackPhrases(
     ignore=r"ignore[zr]?|oublie[zr]?|contourne[zr]?|neglige[zr]?|desobei[st]\w*|ne (?:tiens"
     r"|tenez) (?:plus|pas) compte|ne (?:suis|suivez) (?:plus|pas)",
     old=r"toutes?|tous|precedent\w*|anterieur\w*|ci-dessus|tes|vos|initial\w*|recues?|donnees?"
@@ -105,7 +105,7 @@ FRENCH = Words(
     "message systeme_invite systeme",
 )
 
-SPANISH = Words(
+SPANISH = AttackPhrases(
     ignore=r"ignor[ae]\w*|olvid[ae]\w*|omit[ea]\w*|desobede\w+|haz caso omiso|no (?:sigas"
     r"|obedezcas)",
     old=r"tod[ao]s|anterior\w*|previ[ao]s|tus|de arriba|originales|del sistema|recib\w+|dad[ao]s",
@@ -130,7 +130,7 @@ SPANISH = Words(
     "prompt",
 )
 
-PORTUGUESE = Words(
+PORTUGUESE = AttackPhrases(
     ignore=r"ignor[ae]\w*|esqueç\w+|desconsider\w+|desobedeç\w+|não (?:siga|obedeça)",
     old=r"tod[ao]s|anterior\w*|prévi[ao]s|suas?|seus?|acima|originais|do sistema|receb\w+|dad[ao]s",
     laws=r"instruções|regras|ordens|diretrizes|normas|comandos",
@@ -154,7 +154,7 @@ PORTUGUESE = Words(
     "modelo_sem _hacker_pirata_transf_aprov_@_apague_usuari_prompt_mensagem",
 )
 
-ITALIAN = Words(
+ITALIAN = AttackPhrases(
     ignore=r"ignor[ai]\w*|dimentic[ah]\w*|trascur\w+|disobbedisc\w+|non (?:seguire|obbedire)",
     old=r"tutt[ei]|precedent\w*|tue?|tuoi|sopra|originali|del sistema|ricevut\w|dat[ei]|iniziali",
     laws=r"istruzioni|regole|direttive|ordini|comandi|indicazioni",
@@ -178,7 +178,7 @@ ITALIAN = Words(
     "cancella_utent_prompt_messaggio",
 )
 
-DUTCH = Words(
+DUTCH = AttackPhrases(
     ignore=r"negeer|vergeet|omzeil|houd je niet(?: meer)? aan|volg (?:niet|geen)",
     old=r"alle|eerdere|vorige|voorgaande|bovenstaande|bestaande|je|jouw|uw|van het systeem",
     laws=r"instructies|regels|opdrachten|richtlijnen|aanwijzingen|systeemprompt",
@@ -202,7 +202,7 @@ DUTCH = Words(
     "gebruiker_systeembericht",
 )
 
-POLISH = Words(
+POLISH = AttackPhrases(
     ignore=r"z?ignoruj\w*|zapomnij\w*|pomiń|nie (?:stosuj|przestrzegaj)",
     old=r"wszystki\w+|poprzedni\w*|wcześniejsz\w*|powyższ\w*|swoj\w+|twoj\w+|dotychczasow\w+",
     laws=r"instrukcj\w+|polece\w+|zasad\w*|wytyczn\w+|reguł\w*",
@@ -220,7 +220,7 @@ POLISH = Words(
     "przel_zatwierdz_@_usun_uzytkownik_prompt",
 )
 
-SWEDISH = Words(
+SWEDISH = AttackPhrases(
     ignore=r"ignorera|glöm|strunta i|bortse från|följ inte",
     old=r"alla|tidigare|föregående|ovanstående|dina|ursprungliga",
     laws=r"instruktioner\w*|regler\w*|riktlinjer\w*|order|systemprompt\w*",
@@ -237,7 +237,7 @@ SWEDISH = Words(
     "sprakmodell_utan_hackare_overfor_godkann_@_anvandar",
 )
 
-RUSSIAN = Words(
+RUSSIAN = AttackPhrases(
     ignore=r"(?:про)?игнорируй\w*|забудь(?:те)?|не (?:следуй|соблюдай|выполняй)\w*|отмени",
     old=r"вс[её]х?|предыдущ\w+|прежн\w+|выше\w*|прошл\w+|сво\w+|тво\w+|полученн\w+|данн\w+"
     r"|системн\w+",
@@ -261,7 +261,7 @@ RUSSIAN = Words(
     "без _хакер_перев_одобр_удали_пользовател_систем",
 )
 
-UKRAINIAN = Words(
+UKRAINIAN = AttackPhrases(
     ignore=r"(?:про)?ігноруй\w*|забудь(?:те)?|не (?:виконуй|дотримуйся)",
     old=r"(?:у|в)сі\w*|попередн\w+|вище\w*|сво\w+|тво\w+",
     laws=r"інструкці\w*|вказівк\w*|правил\w*|команд\w*",
@@ -278,7 +278,7 @@ UKRAINIAN = Words(
     "схвал_користувач_систем",
 )
 
-TURKISH = Words(
+TURKISH = AttackPhrases(
     ignore=r"yok say\w*|görmezden gel(?!me)\w*|unut(?!ma)\w*|dikkate alma\w*|uyma\w*",
     old=r"tüm|bütün|önceki|yukarıdaki|verilen|daha önceki|sistem",
     laws=r"talimat\w*|kural\w*|yönerge\w*|komut\w*|emir\w*",
@@ -298,7 +298,7 @@ TURKISH = Words(
     "hacker_korsan_onayla_havale_para_gonder_sormadan_kullanici_sistem",
 )
 
-VIETNAMESE = Words(
+VIETNAMESE = AttackPhrases(
     ignore=r"bỏ qua|quên(?: đi)?|phớt lờ|không tuân theo",
     old=r"tất cả|trước(?: đó)?|mọi|ở trên|của bạn",
     laws=r"hướng dẫn|chỉ dẫn|quy tắc|lệnh|chỉ thị",
@@ -313,7 +313,7 @@ VIETNAMESE = Words(
     "hacker_chuyen_phe duyet_@_nguoi dung_prompt_loi nhac",
 )
 
-INDONESIAN = Words(
+INDONESIAN = AttackPhrases(
     ignore=r"abaikan|lupakan|jangan (?:ikuti|patuhi)",
     old=r"semua|sebelumnya|di atas|terdahulu|awal",
     laws=r"instruksi|aturan|perintah|petunjuk|arahan",
@@ -329,7 +329,7 @@ INDONESIAN = Words(
     "peretas_hacker_transfer_setujui_@_pengguna_prompt",
 )
 
-ARABIC = Words(
+ARABIC = AttackPhrases(
     ignore=r"(?<!لا )(?:تجاهل\w*|انس[َىي]?|أهمل|اهمل|تجاوز)",
     old=r"جميع|كل|السابقة|أعلاه|السابق|التي (?:تلقيتها|أعطيت)",
     laws=r"التعليمات|تعليمات\w*|القواعد|الأوامر|الإرشادات|قواعدك",
@@ -347,7 +347,7 @@ ARABIC = Words(
     spaced=False,
 )
 
-HINDI = Words(
+HINDI = AttackPhrases(
     ignore=r"अनदेखा|नज़रअंदाज़|नजरअंदाज|भूल जा\w*|भूल जाओ|उपेक्षा",
     old=r"पिछले|सभी|पहले|ऊपर|पूर्व|अपने",
     laws=r"निर्देश\w*|नियम\w*|आदेश\w*|हिदायत\w*",
@@ -364,7 +364,7 @@ HINDI = Words(
     spaced=False,
 )
 
-CHINESE = Words(
+CHINESE = AttackPhrases(
     ignore=r"忽略|无视|無視|忘记|忘記|忘掉|忽視|不要遵守|不要遵循|不再遵守",
     old=r"之前|以前|以上|上述|先前|前面|所有|一切|全部|你收到|你的|系统|系統|原来|任何",
     laws=r"指令|指示|说明(?!书)|說明(?!書)|规则|規則|提示|命令|规定|規定|设定|設定",
@@ -384,7 +384,7 @@ CHINESE = Words(
     spaced=False,
 )
 
-JAPANESE = Words(
+JAPANESE = AttackPhrases(
     ignore=r"(?:無視|忘れ)(?!しない|しないで|ないで|ず|ました|物)",
     old=r"以前|これまで|今まで|上記|前|すべて|全て|全部|あなたの|システム",
     laws=r"指示|命令|ルール|規則|プロンプト|設定",
@@ -401,7 +401,7 @@ JAPANESE = Words(
     spaced=False,
 )
 
-KOREAN = Words(
+KOREAN = AttackPhrases(
     ignore=r"무시(?!하지)|잊어|잊으|따르지 마",
     old=r"이전|위의|모든|앞의|지금까지|기존|너의|당신의",
     laws=r"지시|명령|규칙|지침|프롬프트",

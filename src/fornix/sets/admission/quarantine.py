@@ -17,13 +17,13 @@ from fornix.errors import InvalidInput, NotFound
 from fornix.search.near_duplicates import Probe
 from fornix.sets.admission.verdicts import Verdict, plain
 from fornix.sets.origins import known_links
-from fornix.sets.writer import Call, Change, Writer
+from fornix.sets.writer import PlannedWrite, WriteCall, Writer
 from fornix.store import (
     Add,
     Define,
     Definition,
     ItemChange,
-    Record,
+    ItemRecord,
     Retire,
     Scope,
     Screened,
@@ -84,7 +84,7 @@ class Quarantined:
 
 
 @dataclass
-class Held:
+class QuarantineDraft:
     """What one call puts into the quarantine of a set."""
 
     writer: Writer
@@ -95,7 +95,7 @@ class Held:
     screened: list[Screened] = field(default_factory=list[Screened])
     _ids: dict[str, str] = field(default_factory=dict[str, str])
 
-    def take(self, record: Record, verdict: Verdict) -> str:
+    def take(self, record: ItemRecord, verdict: Verdict) -> str:
         """Hold an item; return the id it is held under: that of its like, if there is one."""
         hidden = quarantine_of(self.ref)
         text = plain(record.text or "")
@@ -117,7 +117,7 @@ class Held:
         )
         return held
 
-    def _there(self, hidden: SetRef, record: Record, text: str) -> str | None:
+    def _there(self, hidden: SetRef, record: ItemRecord, text: str) -> str | None:
         """Return the id of an item of the same text that is held already."""
         if text in self._ids:
             return self._ids[text]
@@ -184,7 +184,7 @@ class Quarantine:
         if by is not None:
             checked_name(by, "who releases")
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             stored = self._must(id)
             held = _quarantined(stored)
             ref = SetRef(self._scope, held.set_name)
@@ -199,13 +199,13 @@ class Quarantine:
             record = self._writer.records([(target, item)])[0]
             links = known_links(self._writer, ref, record)
             ruled = self._writer.rules(ref, None)
-            return Change(
+            return PlannedWrite(
                 [Retire(stored.set, id, stored.version), Add(ref, record, links=links)],
                 target,
                 screened=[] if ruled is None else [Screened(ref, ruled.kept)],
             )
 
-        return str(self._writer.write(Call("release", lambda: [self._name, id, by]), build))
+        return str(self._writer.write(WriteCall("release", lambda: [self._name, id, by]), build))
 
     def discard(self, id: str) -> None:
         """Retire what is held; only the history keeps it, until its key is forgotten.
@@ -214,11 +214,11 @@ class Quarantine:
             NotFound: Nothing is held under this id.
         """
 
-        def build(_new_id: Callable[[], str]) -> Change:
+        def build(_new_id: Callable[[], str]) -> PlannedWrite:
             stored = self._must(id)
-            return Change([Retire(stored.set, id, stored.version)], None)
+            return PlannedWrite([Retire(stored.set, id, stored.version)], None)
 
-        self._writer.write(Call("discard", lambda: [self._name, id]), build)
+        self._writer.write(WriteCall("discard", lambda: [self._name, id]), build)
 
     def _refs(self) -> builtins.list[SetRef]:
         if self._name is not None:
@@ -242,7 +242,7 @@ class Quarantine:
         return found
 
 
-def _metadata(record: Record) -> Mapping[str, Value]:
+def _metadata(record: ItemRecord) -> Mapping[str, Value]:
     return cast("dict[str, Value]", wire.decode(record.metadata))
 
 

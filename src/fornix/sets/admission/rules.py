@@ -16,8 +16,8 @@ from fornix.sets.admission.injection import injections
 from fornix.sets.admission.secrets import secrets
 from fornix.sets.admission.verdicts import (
     ACCEPT,
+    BundledRule,
     Candidate,
-    Kept,
     Outcome,
     Rule,
     Verdict,
@@ -37,7 +37,7 @@ F = TypeVar("F", bound="Callable[[Item, Candidate], Verdict]")
 
 
 @dataclass(frozen=True, slots=True)
-class Size(Kept):
+class Size(BundledRule):
     """Items that are too long or too short.
 
     Attributes:
@@ -84,7 +84,7 @@ class Size(Kept):
 
 
 @dataclass(frozen=True, slots=True)
-class Secrets(Kept):
+class Secrets(BundledRule):
     """Items that hold a secret: keys, tokens, passwords in settings or URLs, numbers of cards.
 
     Attributes:
@@ -109,7 +109,7 @@ class Secrets(Kept):
 
 
 @dataclass(frozen=True, slots=True)
-class Injection(Kept):
+class Injection(BundledRule):
     """Items with phrases that would command the agent which reads them.
 
     Attributes:
@@ -136,7 +136,7 @@ QUOTED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled(Kept):
+class Recalled(BundledRule):
     """Items that say again what a search of this process gave lately.
 
     The hits of the last 32 searches of the same key, or of knowledge, are remembered. An item of
@@ -220,7 +220,7 @@ def admission_rule(function: F) -> F:
 
 
 @dataclass(frozen=True, slots=True)
-class Own(Kept):
+class CustomRule(BundledRule):
     """A rule of one's own, by where it is found: a function that `admission_rule` marked.
 
     Attributes:
@@ -261,7 +261,7 @@ class Own(Kept):
 # --- as JSON, and back ------------------------------------------------------------------------
 
 _RULES: dict[str, type[Any]] = {
-    rule.name: rule for rule in (Exact, Near, Size, Secrets, Injection, Recalled, Own)
+    rule.name: rule for rule in (Exact, Near, Size, Secrets, Injection, Recalled, CustomRule)
 }
 
 
@@ -279,11 +279,11 @@ def plans(admission: object) -> list[Plan]:
 
 
 def _plan(rule: object) -> Plan:
-    if isinstance(rule, Kept):
+    if isinstance(rule, BundledRule):
         return rule.to_json()
     path = f"{getattr(rule, '__module__', '')}:{getattr(rule, '__qualname__', '')}"
     if _own.get(path) is rule and rule is not None:
-        return Own(path).to_json()
+        return CustomRule(path).to_json()
     raise InvalidInput(
         f"{shown(rule)} is no rule of admission; use Exact(), Near(), Size(…), Secrets(), "
         "Injection(), Recalled(), or a function marked with @admission_rule"

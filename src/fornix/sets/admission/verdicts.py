@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 from fornix.errors import InvalidInput
-from fornix.store import Record, Scope
+from fornix.store import ItemRecord, Scope
 from fornix.store.definition import Plan
 from fornix.store.items import Item
 from fornix.values import wire, words
@@ -76,7 +76,7 @@ class Added(list[str]):
 class Other:
     """An item that a candidate is compared with: in the set, or earlier in the same call."""
 
-    record: Record
+    record: ItemRecord
     item: Callable[[], Item]
 
 
@@ -92,7 +92,7 @@ class Candidate:
         now: The time, in microseconds.
     """
 
-    record: Record
+    record: ItemRecord
     passed: Item
     scope: Scope
     set_name: str
@@ -206,7 +206,7 @@ class Rule(Protocol):
         ...
 
 
-class Kept(ABC):
+class BundledRule(ABC):
     """A rule that fornix brings along: its name and its fields are its JSON."""
 
     name: ClassVar[str]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fornix.errors import KeyBusy
-from fornix.store import Batch, Commit, Output, Revive, Run, Scope, SetRef, StoredItem
+from fornix.store import Batch, Commit, Revive, Run, Scope, SetRef, StoredItem, StoredOutput
 from fornix.store.erasures import (
     ERASED_HOW,
     Erased,
     Erasure,
-    Kept,
+    StoredReceipt,
     has_read,
     hidden_scope,
     op_of,
@@ -19,12 +19,12 @@ from fornix.store.erasures import (
     tells,
 )
 from fornix.store.ram.finder import RamFinder
-from fornix.store.ram.row_versions import Entry, ItemRow, Journal, NodeRow, Work
-from fornix.store.ram.tree import Tree
+from fornix.store.ram.row_versions import CommitDraft, ItemRow, Journal, JournalEntry, NodeRow
+from fornix.store.ram.tree import TreeRows
 
 
 @dataclass(slots=True)
-class Plan:
+class ErasurePlan:
     """What an erasure removes and brings back."""
 
     rows: list[ItemRow]
@@ -46,8 +46,8 @@ class RamForgetting(RamFinder):
 
     _journal: Journal
     _ops: dict[bytes, int]
-    _trees: dict[Scope, Tree]
-    _receipts: dict[str, Kept]
+    _trees: dict[Scope, TreeRows]
+    _receipts: dict[str, StoredReceipt]
     _salt: bytes
 
     def erase(self, erasure: Erasure) -> Erased:
@@ -64,7 +64,9 @@ class RamForgetting(RamFinder):
             if not erasure.rehearse:
                 self._carry_out(erasure, plan, time)
                 owner = owner_of(erasure.scope)
-                kept = Kept(erasure.receipt, owner, erasure.asked, erased, "erased", erased.open)
+                kept = StoredReceipt(
+                    erasure.receipt, owner, erasure.asked, erased, "erased", erased.open
+                )
                 self._receipts[erasure.receipt] = replace(
                     kept, erased=Erased.from_json(erased.to_json())
                 )
@@ -72,7 +74,7 @@ class RamForgetting(RamFinder):
 
     # --- what is to go
 
-    def _planned(self, asked: Erasure) -> Plan | None:
+    def _planned(self, asked: Erasure) -> ErasurePlan | None:
         scope = asked.scope
         if asked.whole:
             named = scope.key in self._keys.get(scope.space, [])
@@ -90,7 +92,7 @@ class RamForgetting(RamFinder):
             raise KeyBusy(scope.key or scope.space, wait_s=0)
         asked_for = {row.row for row in rows}
         derived = [r for r in {row.row: row for row in made}.values() if r.row not in asked_for]
-        plan = Plan([*rows, *derived], derived)
+        plan = ErasurePlan([*rows, *derived], derived)
         self._add_derived(plan)
         self._add_sources(plan)
         if asked.whole:
@@ -126,7 +128,7 @@ class RamForgetting(RamFinder):
         stubs = self._sets.lineage.stubs
         return sorted(row for row, every in stubs.items() if any(of(*stub) for stub in every))
 
-    def _answers(self, plan: Plan) -> list[int]:
+    def _answers(self, plan: ErasurePlan) -> list[int]:
         """Return the commits that wrote what goes, or that answered with an id of it."""
         named: dict[Scope | None, set[str]] = {}
         for row in plan.rows:
@@ -142,11 +144,11 @@ class RamForgetting(RamFinder):
                 found.append(number)
         return found
 
-    def _says(self, entry: Entry) -> bool:
+    def _says(self, entry: JournalEntry) -> bool:
         named = entry.commit.number in self._ops.values()
         return entry.erased is None and (named or entry.commit.result is not None)
 
-    def _add_derived(self, plan: Plan) -> None:
+    def _add_derived(self, plan: ErasurePlan) -> None:
         lineage, gone = self._sets.lineage, plan.numbers
         for row in plan.rows:  # grows while it is walked
             for number in lineage.derived.get(row.row, []):
@@ -155,7 +157,7 @@ class RamForgetting(RamFinder):
                     plan.rows.append(self._rows[number])
                     plan.derived.append(self._rows[number])
 
-    def _add_sources(self, plan: Plan) -> None:
+    def _add_sources(self, plan: ErasurePlan) -> None:
         gone, lineage = plan.numbers, self._sets.lineage
         back: dict[int, ItemRow] = {}
         for row in plan.derived:
@@ -172,7 +174,7 @@ class RamForgetting(RamFinder):
         retired = any(c.commit == row.ended and row.row in c.retired for c in done)
         return retired and row.home.last(row.record.id) is row
 
-    def _touching(self, plan: Plan) -> list[Run]:
+    def _touching(self, plan: ErasurePlan) -> list[Run]:
         """Return the runs that wrote or read what goes, and those of the same input."""
         begun = {row.begun for row in plan.rows}
         named: dict[SetRef, set[str]] = {}
@@ -199,7 +201,7 @@ class RamForgetting(RamFinder):
 
     # --- what is told
 
-    def _told(self, asked: Erasure, plan: Plan, time: int) -> Erased:
+    def _told(self, asked: Erasure, plan: ErasurePlan, time: int) -> Erased:
         gone, lineage = plan.numbers, self._sets.lineage
         links = {(r, s) for r, found in lineage.sources.items() for s in found}
         outputs = [output for run in plan.runs for output in self._outputs(run)]
@@ -238,10 +240,10 @@ class RamForgetting(RamFinder):
             marks=tuple(dict.fromkeys(row.home.ref for row in plan.back)),
         )
 
-    def _outputs(self, run: Run) -> list[tuple[Run, Output]]:
+    def _outputs(self, run: Run) -> list[tuple[Run, StoredOutput]]:
         return [(run, output) for output in self._runs.of(run).of(run.id)]
 
-    def _is_read(self, run: Run, output: Output) -> bool | None:
+    def _is_read(self, run: Run, output: StoredOutput) -> bool | None:
         """Return whether every consumer has read an output; None: nobody reads them."""
         read = min(self._runs.of(run).consumers.values(), default=None)
         return None if read is None else output.position <= read
@@ -260,7 +262,7 @@ class RamForgetting(RamFinder):
 
     # --- what goes
 
-    def _carry_out(self, asked: Erasure, plan: Plan, time: int) -> None:
+    def _carry_out(self, asked: Erasure, plan: ErasurePlan, time: int) -> None:
         number, scope = len(self._journal) + 1, asked.scope
         for row in plan.rows:
             self._remove(row)
@@ -270,7 +272,7 @@ class RamForgetting(RamFinder):
         if asked.whole:
             for home in self._sets.of(scope):
                 self._sets.remove(home)
-        work = Work(number, time)
+        work = CommitDraft(number, time)
         changes = [Revive(row.home.ref, row.row) for row in plan.back]
         batch = Batch(scope=scope, time=time, items=changes)
         self._sets.apply(batch, work)
@@ -283,7 +285,7 @@ class RamForgetting(RamFinder):
             self._line(row, "added")
         self._name(scope)
         if asked.whole:
-            tree = self._trees[scope] = Tree()
+            tree = self._trees[scope] = TreeRows()
             tree.head = number
             if scope in self._leases:
                 self._leases[scope] = (None, self._leases[scope][1] + 1)
@@ -299,7 +301,7 @@ class RamForgetting(RamFinder):
         self._sets.lineage.forget(row.row)
         self._line(row, "removed")
 
-    def _empty(self, asked: Erasure, plan: Plan, number: int) -> None:
+    def _empty(self, asked: Erasure, plan: ErasurePlan, number: int) -> None:
         """Take out of the journal what it says."""
         self._journal.erase_items(plan.rows)
         for entry in plan.entries:
@@ -309,7 +311,7 @@ class RamForgetting(RamFinder):
         if asked.whole:
             self._journal.erase_tree(set(self._journal.of(asked.scope)))
 
-    def _mend(self, plan: Plan, number: int) -> None:
+    def _mend(self, plan: ErasurePlan, number: int) -> None:
         """Have compactions say nothing of what is erased, and not undo what came back."""
         gone, back = plan.numbers, {row.row for row in plan.back}
         for done in list(self._sets.lineage.compactions.values()):
@@ -358,7 +360,7 @@ class RamForgetting(RamFinder):
 
     def receipts(
         self, owners: Sequence[str], *, before: int | None = None, limit: int = 100
-    ) -> list[Kept]:
+    ) -> list[StoredReceipt]:
         """Return receipts, the latest first."""
         with self._ready():
             found = [
@@ -368,7 +370,7 @@ class RamForgetting(RamFinder):
             ]
             return found[:limit]
 
-    def receipt(self, receipt: str) -> Kept | None:
+    def receipt(self, receipt: str) -> StoredReceipt | None:
         """Return a receipt, or None."""
         with self._ready():
             return self._receipts.get(receipt)

@@ -10,11 +10,11 @@ from itertools import islice
 
 from fornix.errors import EmbedderConflict
 from fornix.store import (
-    Change,
     ChangeKind,
     Feature,
-    Pending,
-    Record,
+    FeatureChange,
+    ItemRecord,
+    PendingVectors,
     Scope,
     SetInfo,
     SetRef,
@@ -22,10 +22,10 @@ from fornix.store import (
 )
 from fornix.store.ram.lanes import RamLanes
 from fornix.store.ram.row_versions import ItemRow, SetRows, number_of
-from fornix.store.ram.sets import Sets, info_of
+from fornix.store.ram.sets import SetTable, info_of
 
 
-class Vectors:
+class VectorQueue:
     """What comes after its item: vectors that are missing, and staged ones of a new embedder."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Vectors:
         """Return the commits that began what waits."""
         return [row.begun for row in self._waiting.values()]
 
-    def waiting(self, limit: int, set_numbers: Sequence[int] | None) -> list[Pending]:
+    def waiting(self, limit: int, set_numbers: Sequence[int] | None) -> list[PendingVectors]:
         """Return what waits, of any set or of those given."""
         rows = self._waiting.values()
         return _first(
@@ -61,7 +61,7 @@ class Vectors:
         self.staged.pop(row, None)
         self._waiting.pop(row, None)
 
-    def unstaged(self, homes: Sequence[SetRows], limit: int) -> list[Pending]:
+    def unstaged(self, homes: Sequence[SetRows], limit: int) -> list[PendingVectors]:
         """Return versions that meaning can read and that have no staged vectors."""
         return _first([row for row in _meant(homes) if row.row not in self.staged], limit)
 
@@ -82,10 +82,12 @@ def _meant(homes: Sequence[SetRows]) -> list[ItemRow]:
     return [row for home in homes for row in home.rows if row.is_meant()]
 
 
-def _first(rows: list[ItemRow], limit: int) -> list[Pending]:
+def _first(rows: list[ItemRow], limit: int) -> list[PendingVectors]:
     """Return what an embedder needs of *limit* rows: live ones first, then as they ended."""
     chosen = sorted(rows, key=lambda row: (row.ended or 0, row.row))[:limit]
-    return [Pending(r.home.number, r.row, r.record.text or "", r.record.metadata) for r in chosen]
+    return [
+        PendingVectors(r.home.number, r.row, r.record.text or "", r.record.metadata) for r in chosen
+    ]
 
 
 class RamFinder(RamLanes):
@@ -93,11 +95,11 @@ class RamFinder(RamLanes):
 
     def __init__(self, alive: Callable[[str], bool], log_lines: int) -> None:
         super().__init__(alive)
-        self._sets = Sets()
+        self._sets = SetTable()
         self._rows: dict[int, ItemRow] = {}
         self._accessed = self._sets.lineage.accessed
-        self._vectors = Vectors()
-        self._log: deque[Change] = deque(maxlen=log_lines)
+        self._vectors = VectorQueue()
+        self._log: deque[FeatureChange] = deque(maxlen=log_lines)
         self._seq = 0
         self._notes: dict[str, str] = {}
 
@@ -109,7 +111,7 @@ class RamFinder(RamLanes):
 
     def _line(self, row: ItemRow, kind: ChangeKind) -> None:
         self._seq += 1
-        self._log.append(Change(self._seq, row.home.number, row.row, kind))
+        self._log.append(FeatureChange(self._seq, row.home.number, row.row, kind))
 
     def _stored(self, row: ItemRow) -> StoredItem:
         """Return a row without what only search reads of it."""
@@ -150,7 +152,7 @@ class RamFinder(RamLanes):
             found = [self.set_info(ref) for ref in sets]
             return self._seq, [info for info in found if info is not None]
 
-    def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
+    def changes(self, since: int, *, limit: int = 10_000) -> list[FeatureChange] | None:
         """Return lines past *since*, in order; None if the log no longer goes back that far."""
         with self._ready():
             dropped = self._seq - len(self._log)
@@ -198,7 +200,9 @@ class RamFinder(RamLanes):
             found = [(row.row, self._accessed.get(first)) for first, row in live.items()]
             return [(row, time) for row, time in found if time is not None]
 
-    def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:
+    def pending(
+        self, *, limit: int, set_numbers: Sequence[int] | None = None
+    ) -> list[PendingVectors]:
         """Return versions that wait for their vectors, live ones and earlier ones first."""
         with self._ready():
             return self._vectors.waiting(limit, set_numbers)
@@ -212,7 +216,7 @@ class RamFinder(RamLanes):
             for row in self._vectors.fill(vectors):
                 self._line(row, "embedded")
 
-    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[Pending]:
+    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
         """Return versions of sets that have no staged vectors yet; see `Finder.unstaged`."""
         with self._ready():
             return self._vectors.unstaged(self._numbered(set_numbers), limit)
@@ -249,7 +253,7 @@ class RamFinder(RamLanes):
         return [home for home in self._sets.every() if home.number in set_numbers]
 
 
-def _out_of_time(record: Record, now: int, valid_at: int | None) -> bool:
+def _out_of_time(record: ItemRecord, now: int, valid_at: int | None) -> bool:
     if record.expires is not None and record.expires <= now:
         return True
     if valid_at is None:

@@ -11,18 +11,18 @@ from threading import RLock
 from fornix.errors import ForkedStore, NotFound, StaleRun, StoreClosed
 from fornix.store import (
     Accepted,
-    Call,
-    Input,
+    DurableCall,
     Lease,
-    Output,
+    QueuedInput,
     Retain,
     Run,
     RunStatus,
     Scope,
     StepDone,
+    StoredOutput,
 )
 from fornix.store.progress import space_of
-from fornix.store.ram.progress import Agent, Runs, Undo
+from fornix.store.ram.progress import AgentLanes, RunTable, Undo
 
 
 class RamLanes:
@@ -37,7 +37,7 @@ class RamLanes:
         self._named: set[Scope] = set()
         self._leases: dict[Scope, tuple[str | None, int]] = {}
         self._hidden: dict[Scope, Scope] = {}
-        self._runs = Runs()
+        self._runs = RunTable()
 
     def _ready(self) -> RLock:
         """Return the lock, if this handle can be used here."""
@@ -90,7 +90,7 @@ class RamLanes:
     # --- runs
 
     def accept(
-        self, agent: str, inputs: Sequence[Input], *, owner: str | None = None
+        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
     ) -> list[Accepted]:
         """Keep inputs, all of them or none; see `Lanes.accept`."""
         with self._ready():
@@ -108,7 +108,7 @@ class RamLanes:
                 self._name(given.scope)
             return answers
 
-    def _accept(self, agent: str, given: Input, owner: str | None, undo: Undo) -> Accepted:
+    def _accept(self, agent: str, given: QueuedInput, owner: str | None, undo: Undo) -> Accepted:
         earlier = self._runs.earlier(agent, given)
         if earlier is None:
             run = self._runs.begin(agent, given, undo)
@@ -162,8 +162,8 @@ class RamLanes:
             ]
             return found[:limit]
 
-    def _agent(self, agent: str, space: str) -> Agent:
-        return self._runs.agents.get((space, agent)) or Agent(agent, space)
+    def _agent(self, agent: str, space: str) -> AgentLanes:
+        return self._runs.agents.get((space, agent)) or AgentLanes(agent, space)
 
     def queue(self, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
         """Return the runs of a lane that wait or are parked, in order."""
@@ -187,7 +187,7 @@ class RamLanes:
             rows = sorted(self._runs.steps.get(run, {}).items())
             return [StepDone(run, ordinal, *row) for ordinal, row in rows]
 
-    def calls(self, run: int, ordinal: int) -> list[Call]:
+    def calls(self, run: int, ordinal: int) -> list[DurableCall]:
         """Return the durable calls of a task, by position."""
         with self._ready():
             found = sorted(self._runs.calls.get(run, {}).items(), key=lambda pair: pair[0])
@@ -206,17 +206,19 @@ class RamLanes:
                 self._runs.turn(run, "waiting", None, time, [])
                 return run
             self._runs.turn(run, "retried", None, time, [])
-            given = Input(found.scope, found.event, time)
+            given = QueuedInput(found.scope, found.event, time)
             return self._runs.begin(found.agent, given, [], origin=run).id
 
     # --- outputs
 
-    def outputs(self, agent: str, space: str, *, after: int = 0, limit: int = 100) -> list[Output]:
+    def outputs(
+        self, agent: str, space: str, *, after: int = 0, limit: int = 100
+    ) -> list[StoredOutput]:
         """Return outputs of an agent past a position, in order."""
         with self._ready():
             return self._agent(agent, space).past(after, limit)
 
-    def outputs_of(self, run: int) -> list[Output]:
+    def outputs_of(self, run: int) -> list[StoredOutput]:
         """Return the outputs of one run, in order."""
         with self._ready():
             found = self._runs.get(run)
@@ -262,7 +264,7 @@ class RamLanes:
             self._forget(home, retain, now, limit)
             return done
 
-    def _forget(self, home: Agent, retain: Retain, now: int, limit: int) -> None:
+    def _forget(self, home: AgentLanes, retain: Retain, now: int, limit: int) -> None:
         """Forget ids of events, but for the last ones, and those of unfinished runs."""
         until, last = now - retain.dedupe_us, self._runs.made - retain.dedupe_count
         going = sorted(

@@ -9,9 +9,9 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from fornix.errors import IdempotencyConflict, InvalidInput, NotFound, OutputsPruned, StaleRun
-from fornix.store import Batch, Call, Output, Run, Scope, Step
-from fornix.store.progress import ENDED, MOST, Begin, Input, RunStatus
-from fornix.store.ram.row_versions import ROW_BITS, Work
+from fornix.store import Batch, DurableCall, Run, Scope, Step, StoredOutput
+from fornix.store.progress import ENDED, MOST, Begin, QueuedInput, RunStatus
+from fornix.store.ram.row_versions import ROW_BITS, CommitDraft
 
 Undo = list[Callable[[], object]]
 
@@ -30,11 +30,11 @@ class EventId:
 
 
 @dataclass(slots=True, eq=False)
-class Agent:
+class AgentLanes:
     """All lanes of an agent: next numbers and unfinished runs by scope; its outputs and readers.
 
     Attributes:
-        outputs: Rows: the fields of an `Output`, in order.
+        outputs: Rows: the fields of an `StoredOutput`, in order.
         scopes: The one of each lane that its runs refer to.
     """
 
@@ -48,16 +48,16 @@ class Agent:
     outputs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     consumers: dict[str, int] = field(default_factory=dict[str, int])
 
-    def past(self, after: int, limit: int) -> list[Output]:
+    def past(self, after: int, limit: int) -> list[StoredOutput]:
         """Return outputs past a position."""
         if after < self.floor:
             raise OutputsPruned(self.name, after=after, floor=self.floor)
         start = bisect_right(self.outputs, after, key=itemgetter(0))
-        return [Output(*row) for row in self.outputs[start : start + limit]]
+        return [StoredOutput(*row) for row in self.outputs[start : start + limit]]
 
-    def of(self, run: int) -> list[Output]:
+    def of(self, run: int) -> list[StoredOutput]:
         """Return outputs of a run."""
-        return [Output(*row) for row in self.outputs if row[1] == run]
+        return [StoredOutput(*row) for row in self.outputs if row[1] == run]
 
 
 def _moved(
@@ -91,7 +91,7 @@ def _run(row: tuple[Any, ...]) -> Run:
     return Run(number, agent, Scope(space, key), *rest)
 
 
-class Runs:
+class RunTable:
     """Every run of a store, and the steps and calls of each. What fails is taken back by *undo*.
 
     Attributes:
@@ -100,11 +100,11 @@ class Runs:
     """
 
     def __init__(self) -> None:
-        self.agents: dict[tuple[str, str], Agent] = {}
+        self.agents: dict[tuple[str, str], AgentLanes] = {}
         self.steps: dict[int, dict[int, tuple[Any, ...]]] = {}
         self._open: dict[int, Run] = {}
         self._ended: dict[int, tuple[Any, ...]] = {}
-        self.calls: dict[int, dict[tuple[int, int], tuple[Call, int]]] = {}
+        self.calls: dict[int, dict[tuple[int, int], tuple[DurableCall, int]]] = {}
         self.made = 0
 
     def needed(self) -> int:
@@ -113,11 +113,11 @@ class Runs:
         calls = [made for n in self._open for _, made in self.calls.get(n, {}).values()]
         return min([1 << 62, *steps, *calls])
 
-    def agent(self, name: str, space: str) -> Agent:
+    def agent(self, name: str, space: str) -> AgentLanes:
         """Return an agent, with nothing in it if it is new."""
         found = self.agents.get((space, name))
         if found is None:
-            found = self.agents[space, name] = Agent(name, space)
+            found = self.agents[space, name] = AgentLanes(name, space)
         return found
 
     def get(self, number: int) -> Run | None:
@@ -141,7 +141,7 @@ class Runs:
         """Return a run that waits or is parked."""
         return self._open[number]
 
-    def of(self, run: Run) -> Agent:
+    def of(self, run: Run) -> AgentLanes:
         """Return the agent of a run."""
         return self.agents[run.scope.space, run.agent]
 
@@ -151,7 +151,7 @@ class Runs:
 
     # --- inputs
 
-    def earlier(self, agent: str, given: Input) -> EventId | None:
+    def earlier(self, agent: str, given: QueuedInput) -> EventId | None:
         """Return what is known of an input's event id; refuse another request."""
         home = self.agents.get((given.scope.space, agent))
         if given.event_id is None or home is None:
@@ -161,7 +161,9 @@ class Runs:
             raise IdempotencyConflict(given.label, what="event id")
         return found
 
-    def begin(self, agent: str, given: Input, undo: Undo, *, origin: int | None = None) -> Run:
+    def begin(
+        self, agent: str, given: QueuedInput, undo: Undo, *, origin: int | None = None
+    ) -> Run:
         """Put a run at the end of its lane."""
         home = self.agent(agent, given.scope.space)
         scope = home.scopes.setdefault(given.scope, given.scope)
@@ -196,7 +198,7 @@ class Runs:
             steps = self.steps.get(told.run)
             row = None if steps is None else steps.get(told.ordinal)
             return None if row is None else row[_COMMIT]
-        if isinstance(told, Call) and not told.truncate:
+        if isinstance(told, DurableCall) and not told.truncate:
             found = self.calls.get(told.run, {}).get((told.ordinal, told.position))
             return None if found is None or found[0].status == "pending" else found[1]
         return None
@@ -209,7 +211,7 @@ class Runs:
         run = self.get(told.run)
         if run is None:
             raise NotFound(f"there is no run {told.run} (any more)")
-        takes_part = isinstance(told, (Step, Call))
+        takes_part = isinstance(told, (Step, DurableCall))
         expected = "waiting" if takes_part else told.expected
         # First: a run of a forgotten key has ended, and another name of its key.
         if run.status != expected:
@@ -222,7 +224,7 @@ class Runs:
                 f"the first commit of run {run.id} says when it began, and with what"
             )
 
-    def apply(self, batch: Batch, work: Work) -> None:
+    def apply(self, batch: Batch, work: CommitDraft) -> None:
         """Keep what a batch tells of a run, which was guarded."""
         told = batch.run
         if told is None:
@@ -231,7 +233,7 @@ class Runs:
             self._begun(told.run, told.begin, work.undo)
         if isinstance(told, Step):
             self._step(told, work)
-        elif isinstance(told, Call):
+        elif isinstance(told, DurableCall):
             self._call(told, work)
         else:
             self.turn(told.run, told.status, told.error, work.time, work.undo)
@@ -253,7 +255,7 @@ class Runs:
         self._ended[run.id] = _FIELDS(run)
         del self._open[run.id]
 
-    def _step(self, step: Step, work: Work) -> None:
+    def _step(self, step: Step, work: CommitDraft) -> None:
         run = self._open[step.run]
         row = (step.action, work.number, step.sent, step.sensory, step.looked, step.skipped)
         steps = self.steps.get(step.run)
@@ -266,7 +268,7 @@ class Runs:
         if step.done:
             self.turn(step.run, "done", None, work.time, work.undo)
 
-    def _put_out(self, run: Run, step: Step, work: Work) -> None:
+    def _put_out(self, run: Run, step: Step, work: CommitDraft) -> None:
         outputs = self.of(run).outputs
         count = len(outputs)
         start, key = work.number << ROW_BITS, run.scope.key or ""
@@ -275,7 +277,7 @@ class Runs:
             outputs.append(row)
         work.undo.append(lambda: outputs.__delitem__(slice(count, None)))
 
-    def _call(self, call: Call, work: Work) -> None:
+    def _call(self, call: DurableCall, work: CommitDraft) -> None:
         calls = self.calls.setdefault(call.run, {})
         before = dict(calls)
         work.undo.append(lambda: self.calls.update({call.run: before}))

@@ -18,8 +18,8 @@ from fornix.store import (
     Commit,
     Definition,
     Feature,
+    ItemRecord,
     Node,
-    Record,
     Scope,
     SetRef,
     StoredItem,
@@ -91,7 +91,7 @@ class ItemRow:
     created: int
     updated: int
     time: int
-    record: Record
+    record: ItemRecord
     ended: int | None = None
 
     def lives(self, at: int | None) -> bool:
@@ -233,7 +233,7 @@ def number_of(row: ItemRow) -> int:
 
 
 @frozen
-class Entry:
+class JournalEntry:
     """A row of the journal: references to what a commit changed."""
 
     commit: Commit
@@ -263,16 +263,16 @@ class Journal:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, place: int) -> Entry:
+    def __getitem__(self, place: int) -> JournalEntry:
         time, result, space, key, request, *rest = self._rows[place]
         number = place + 1
         commit = Commit(number, time, adopted=False, result=result)
         begin = bisect_left(self._put, number, key=_begun)
         end = bisect_right(self._put, number, key=_begun)
         put = [(row.path, row) for row in self._put[begin:end]]
-        return Entry(commit, Scope(space, key), request, put, *rest)
+        return JournalEntry(commit, Scope(space, key), request, put, *rest)
 
-    def append(self, commit: Commit, batch: Batch, work: Work) -> None:
+    def append(self, commit: Commit, batch: Batch, work: CommitDraft) -> None:
         """Keep a commit, and what it did."""
         self.set_back = self.set_back or (self.time is not None and commit.time < self.time)
         self.times.append(commit.time)
@@ -322,7 +322,7 @@ def _position(row: NodeRow) -> int:
     return row.position
 
 
-class Work:
+class CommitDraft:
     """One commit on its way: what it did, and the steps that take it back."""
 
     __slots__ = (
@@ -357,7 +357,7 @@ class Work:
         self.undo: list[Callable[[], object]] = []
 
     def begin(
-        self, home: SetRows, record: Record, last: ItemRow | None, *, version: int
+        self, home: SetRows, record: ItemRecord, last: ItemRow | None, *, version: int
     ) -> ItemRow:
         """Begin a version: of the item that *last* is a version of, or of a new one."""
         number = (self.number << ROW_BITS) + self.made

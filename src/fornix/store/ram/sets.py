@@ -25,9 +25,9 @@ from fornix.store import (
     Define,
     Definition,
     ItemChange,
+    ItemRecord,
     Link,
     Past,
-    Record,
     Replace,
     Retire,
     Revive,
@@ -40,11 +40,11 @@ from fornix.store import (
     unscreened,
     upserted,
 )
-from fornix.store.ram.row_versions import ROW_BITS, ItemRow, SetRows, Work
+from fornix.store.ram.row_versions import ROW_BITS, CommitDraft, ItemRow, SetRows
 from fornix.store.replay_checks import check_next, check_past
 
 
-class Lineage:
+class LineageLinks:
     """Links between versions, by their rows, and compactions by id.
 
     Attributes:
@@ -62,7 +62,7 @@ class Lineage:
         self.compactions: dict[int, Compaction] = {}
         self.accessed: dict[int, int] = {}
 
-    def link(self, row: int, sources: Sequence[int], work: Work) -> None:
+    def link(self, row: int, sources: Sequence[int], work: CommitDraft) -> None:
         """Note that *row* was derived from *sources*."""
         before = self.sources.get(row, [])
         new = sorted(set(sources).difference(before))
@@ -86,19 +86,19 @@ class Lineage:
         for other in self.derived.pop(row, []):
             self.sources[other].remove(row)
 
-    def inherit(self, row: ItemRow, before: ItemRow, work: Work) -> None:
+    def inherit(self, row: ItemRow, before: ItemRow, work: CommitDraft) -> None:
         """Give a later version the sources of an earlier one."""
         self.link(row.row, self.sources.get(before.row, []), work)
         if before.row in self.stubs:
             self.stubs[row.row] = self.stubs[before.row]
             work.undo.append(lambda: self.stubs.pop(row.row))
 
-    def access(self, first: int, time: int, work: Work) -> None:
+    def access(self, first: int, time: int, work: CommitDraft) -> None:
         """Note that an item that is being added counts as read at *time*."""
         self.accessed[first] = time
         work.undo.append(lambda: self.accessed.pop(first))
 
-    def keep(self, compaction: Compaction, work: Work) -> None:
+    def keep(self, compaction: Compaction, work: CommitDraft) -> None:
         """Keep a compaction: a new one, or what became of it."""
         before = self.compactions.get(compaction.id)
         self.compactions[compaction.id] = compaction
@@ -146,14 +146,14 @@ _Renewed: TypeAlias = tuple[SetRows, Definition]
 """A set that gets another definition, and the one that it had."""
 
 
-class Sets:
+class SetTable:
     """Sets by scope and name, and by number."""
 
     def __init__(self) -> None:
         self._by_scope: dict[Scope, dict[str, SetRows]] = {}
         self._by_number: dict[int, SetRows] = {}
         self._made = 0
-        self.lineage = Lineage()
+        self.lineage = LineageLinks()
 
     def of(self, scope: Scope) -> list[SetRows]:
         """Return the sets of *scope*, by name."""
@@ -178,7 +178,7 @@ class Sets:
         for done in [c for c in compactions.values() if c.set == home.ref]:
             del compactions[done.id]
 
-    def apply(self, batch: Batch, work: Work) -> None:
+    def apply(self, batch: Batch, work: CommitDraft) -> None:
         """Apply the definitions and item changes of *batch* in order, then hold what limits them.
 
         Raises:
@@ -219,7 +219,7 @@ class Sets:
             if any(row.lives(None) for row in home.since(screened.past)):
                 raise SetMoved(screened.set.name)
 
-    def _define(self, define: Define, batch: Batch, work: Work) -> _Renewed | None:
+    def _define(self, define: Define, batch: Batch, work: CommitDraft) -> _Renewed | None:
         """Make or change a set; return it if that is right only where the set is empty."""
         found = self.named(define.set)
         if found is None:
@@ -234,7 +234,7 @@ class Sets:
             found.definition = _copied(define.definition)
         return (found, before) if other and not define.replace else None
 
-    def _make(self, ref: SetRef, definition: Definition, work: Work) -> SetRows:
+    def _make(self, ref: SetRef, definition: Definition, work: CommitDraft) -> SetRows:
         self._made += 1
         made = SetRows(self._made, ref, _copied(definition))
         sets = self._by_scope.setdefault(ref.scope, {})
@@ -242,7 +242,7 @@ class Sets:
         work.undo.append(lambda: (sets.pop(ref.name), self._by_number.pop(made.number)))
         return made
 
-    def _change(self, change: ItemChange, work: Work) -> None:
+    def _change(self, change: ItemChange, work: CommitDraft) -> None:
         match change:
             case Add():
                 self._add(change, work)
@@ -263,14 +263,16 @@ class Sets:
                     raise NotFound(f"set {ref.name!r} has no version of row {number}")
                 self._revive(found, work)
 
-    def _take_place(self, change: Replace, work: Work) -> None:
+    def _take_place(self, change: Replace, work: CommitDraft) -> None:
         if change.upsert:
             self._add(upserted(change), work)
             return
         last = self._live(change.set, change.record.id, change.version, work)
         self._replace(last, change.record, change.links, work)
 
-    def _replace(self, last: ItemRow, record: Record, links: Sequence[Link], work: Work) -> ItemRow:
+    def _replace(
+        self, last: ItemRow, record: ItemRecord, links: Sequence[Link], work: CommitDraft
+    ) -> ItemRow:
         sources = [self._source(link).row for link in links]
         work.end(last)
         row = work.begin(last.home, record, last, version=last.version + 1)
@@ -278,7 +280,7 @@ class Sets:
         self.lineage.link(row.row, sources, work)
         return row
 
-    def _meet(self, last: ItemRow, add: Add, work: Work) -> ItemRow:
+    def _meet(self, last: ItemRow, add: Add, work: CommitDraft) -> ItemRow:
         """Do what is to be done where a live item has the id of one that is added."""
         place = add.set, add.record.id
         if add.existing == "error":
@@ -291,7 +293,7 @@ class Sets:
         names = dict.fromkeys((*last.record.sources, *add.record.sources))
         return self._replace(last, replace(add.record, sources=tuple(names)), add.links, work)
 
-    def _live(self, ref: SetRef, item_id: str, version: int, work: Work) -> ItemRow:
+    def _live(self, ref: SetRef, item_id: str, version: int, work: CommitDraft) -> ItemRow:
         home = self.named(ref)
         last = None if home is None else home.last(item_id)
         live = last is not None and last.ended is None
@@ -302,7 +304,7 @@ class Sets:
             raise StaleItem(item_id, expected=version, found=found)
         return last
 
-    def _add(self, add: Add, work: Work) -> ItemRow:
+    def _add(self, add: Add, work: CommitDraft) -> ItemRow:
         home = self.named(add.set)
         last = None if home is None else home.last(add.record.id)
         if last is not None and last.ended is None:
@@ -326,7 +328,7 @@ class Sets:
             raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
         return last
 
-    def _compact(self, change: Compact, work: Work) -> None:
+    def _compact(self, change: Compact, work: CommitDraft) -> None:
         home = self.named(change.set)
         retired: list[ItemRow] = []
         for item_id, version in change.retired:
@@ -352,7 +354,7 @@ class Sets:
             work,
         )
 
-    def _undo(self, change: Undo, work: Work) -> None:
+    def _undo(self, change: Undo, work: CommitDraft) -> None:
         done = self.lineage.compactions.get(change.compaction)
         home = self.named(change.set)
         early = done is not None and done.commit == work.number
@@ -376,7 +378,7 @@ class Sets:
             self._revive(row, work)
         self.lineage.keep(replace(done, undone=work.number), work)
 
-    def _past(self, past: Past, work: Work) -> None:
+    def _past(self, past: Past, work: CommitDraft) -> None:
         home = self.named(past.set) or self._make(past.set, Definition(), work)
         check_past(past, work.number)
         begun, ended = {item.row for item in past.begun}, set(past.ended)
@@ -396,7 +398,7 @@ class Sets:
         home.floor = max(before, past.floor)
         self._past_lineage(past, work)
 
-    def _past_lineage(self, past: Past, work: Work) -> None:
+    def _past_lineage(self, past: Past, work: CommitDraft) -> None:
         for row, source in past.links:
             if self._is_kept(row, past.set) and self._is_kept(source, past.set):
                 self.lineage.link(row, [source], work)
@@ -415,13 +417,13 @@ class Sets:
         likely = [] if home is None else [home]
         return any(home.numbered(number) for home in (*likely, *self._by_number.values()))
 
-    def _revive(self, row: ItemRow, work: Work) -> None:
+    def _revive(self, row: ItemRow, work: CommitDraft) -> None:
         last = row.home.last(row.record.id)
         if last is None or last.ended is None:
             raise DuplicateItem(row.record.id, set_name=row.home.ref.name)
         self.lineage.inherit(work.revive(row, version=last.version + 1), row, work)
 
-    def _hold_limits(self, batch: Batch, work: Work) -> None:
+    def _hold_limits(self, batch: Batch, work: CommitDraft) -> None:
         limits, key = batch.limits, batch.scope.key
         if limits is None or key is None or all(ref.scope.key is None for ref in work.grown):
             return
@@ -432,7 +434,7 @@ class Sets:
             raise KeyFull(key, what="bytes", limit=limits.bytes)
 
 
-def _hold_renewed(renewed: Sequence[_Renewed], work: Work, until: int) -> None:
+def _hold_renewed(renewed: Sequence[_Renewed], work: CommitDraft, until: int) -> None:
     """Refuse another definition for a set that holds items from before."""
     for home, before in renewed:
         if any(r.begun < work.number and not r.expired(until) for r in home.live.values()):
@@ -440,7 +442,7 @@ def _hold_renewed(renewed: Sequence[_Renewed], work: Work, until: int) -> None:
             raise SetDefinitionConflict(home.ref.name, asked=asked, found=before)
 
 
-def _hold_capacity(home: SetRows, work: Work, until: int) -> None:
+def _hold_capacity(home: SetRows, work: CommitDraft, until: int) -> None:
     """Hold a set to its capacity; what expired by *until* is ended, what did since takes none."""
     definition = home.definition
     if not definition.bounded:

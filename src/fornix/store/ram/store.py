@@ -32,20 +32,27 @@ from fornix.store import (
     Commit,
     Compaction,
     Effects,
-    Kept,
     Lease,
     Node,
     Scope,
     SetRef,
     StoredItem,
+    StoredReceipt,
     StoreStats,
     commit_time,
     refs_of,
 )
 from fornix.store.erasures import forgotten
 from fornix.store.ram.erasing import RamForgetting
-from fornix.store.ram.row_versions import ROW_BITS, Entry, Journal, NodeRow, SetRows, Work
-from fornix.store.ram.tree import Tree
+from fornix.store.ram.row_versions import (
+    ROW_BITS,
+    CommitDraft,
+    Journal,
+    JournalEntry,
+    NodeRow,
+    SetRows,
+)
+from fornix.store.ram.tree import TreeRows
 from fornix.store.replay_checks import GONE
 from fornix.values.storable import Path
 
@@ -54,7 +61,7 @@ def _everyone(owner: str) -> bool:
     return bool(owner)
 
 
-def _told(entry: Entry) -> Commit:
+def _told(entry: JournalEntry) -> Commit:
     """Return what a repetition of a commit is told."""
     return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result), marks=())
 
@@ -80,10 +87,10 @@ class RamStore(RamForgetting):
     ) -> None:
         super().__init__(alive, log_lines)
         self._salt = secrets.token_bytes(16) if salt is None else salt
-        self._receipts: dict[str, Kept] = {}
+        self._receipts: dict[str, StoredReceipt] = {}
         self._journal = Journal()
         self._ops: dict[bytes, int] = {}
-        self._trees: dict[Scope, Tree] = {}
+        self._trees: dict[Scope, TreeRows] = {}
 
     # --- writing
 
@@ -101,7 +108,7 @@ class RamStore(RamForgetting):
         if taken is not None:
             return _told(self._journal[taken - 1])
         time = commit_time(batch.time, self._journal.time)
-        work = Work(len(self._journal) + 1, time)
+        work = CommitDraft(len(self._journal) + 1, time)
         try:
             self._guard(batch)
             self._apply(batch, work)
@@ -164,22 +171,22 @@ class RamStore(RamForgetting):
         if max(len(batch.state), len(batch.items)) >> ROW_BITS:
             raise TooLarge(f"a batch holds at most {1 << ROW_BITS:,} changes; commit in parts")
 
-    def _apply(self, batch: Batch, work: Work) -> None:
+    def _apply(self, batch: Batch, work: CommitDraft) -> None:
         if batch.state:
             tree = self._trees.get(batch.scope)
             if tree is None:
-                tree = self._trees[batch.scope] = Tree()
+                tree = self._trees[batch.scope] = TreeRows()
             before = work.positions = tree.positions
             work.undo.append(lambda: setattr(tree, "positions", before))
             for delta in batch.state:
                 tree.apply(delta, work)
         if batch.floor != (0, 0):
-            self._trees.setdefault(batch.scope, Tree()).raise_floor(batch.floor, work)
+            self._trees.setdefault(batch.scope, TreeRows()).raise_floor(batch.floor, work)
         if batch.define or batch.items:
             self._sets.apply(batch, work)
         self._runs.apply(batch, work)
 
-    def _finish(self, batch: Batch, work: Work) -> Commit:
+    def _finish(self, batch: Batch, work: CommitDraft) -> Commit:
         """Write the journal row and the change log; nothing here can fail."""
         result = None if batch.result is None else deepcopy(batch.result)
         marks = tuple(work.marks)
@@ -202,8 +209,8 @@ class RamStore(RamForgetting):
 
     # --- the exact tree
 
-    def _tree(self, scope: Scope) -> Tree:
-        return self._trees.get(scope) or Tree()
+    def _tree(self, scope: Scope) -> TreeRows:
+        return self._trees.get(scope) or TreeRows()
 
     def _head(self, scope: Scope) -> int:
         tree = self._trees.get(scope)

@@ -7,7 +7,7 @@ from copy import deepcopy
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
-from fornix.store.ram.row_versions import ATOMS, ROW_BITS, NodeRow, Work
+from fornix.store.ram.row_versions import ATOMS, ROW_BITS, CommitDraft, NodeRow
 from fornix.store.replay_checks import GONE
 from fornix.values.storable import Path, Value
 
@@ -15,7 +15,7 @@ EVER = -(1 << 62)
 """A time at which nothing has expired: applying a batch looks at no expiry, see `TreeDelta`."""
 
 
-class Tree:
+class TreeRows:
     """The exact tree of one key: what stands below its root, and stood there."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Tree:
             row = below
         return row
 
-    def apply(self, delta: TreeDelta, work: Work) -> None:
+    def apply(self, delta: TreeDelta, work: CommitDraft) -> None:
         """Apply one delta; what does not fit is a `TreeConflict`."""
         if not delta.path and not isinstance(delta, Clear):
             raise InvalidPath(delta.path, "the root itself cannot be changed; name a field of it")
@@ -56,7 +56,7 @@ class Tree:
                     work.undo.append(lambda: setattr(row, "expires", before))
                     row.expires = expires
 
-    def _put(self, path: Path, row: NodeRow, work: Work) -> None:
+    def _put(self, path: Path, row: NodeRow, work: CommitDraft) -> None:
         """Begin *row* at *path*: in place of a value, or as the last field of its parent."""
         parent = self.find(path[:-1], None, EVER)
         if parent is None or not parent.is_object:
@@ -79,7 +79,7 @@ class Tree:
         work.put[path] = row
         work.undo.append(lambda: (parent.versions[name].pop(), parent.live.pop(name)))
 
-    def _delete(self, path: Path, work: Work) -> None:
+    def _delete(self, path: Path, work: CommitDraft) -> None:
         """End the node at *path*; what is below it goes out of reach with it."""
         parent = self.find(path[:-1], None, EVER)
         if parent is None or path[-1] not in parent.live:
@@ -95,7 +95,7 @@ class Tree:
                 row.ended = work.number
         self._end(parent, path[-1], work)
 
-    def _end(self, parent: NodeRow, name: str, work: Work) -> None:
+    def _end(self, parent: NodeRow, name: str, work: CommitDraft) -> None:
         """End a version; one that this very commit began never existed."""
         row = parent.live.pop(name)
         versions = parent.versions[name]
@@ -120,7 +120,7 @@ class Tree:
         self.floor = commit, max([time, *(e for e in expired if GONE < e <= now)])
         return len(gone)
 
-    def raise_floor(self, floor: tuple[int, int], work: Work) -> None:
+    def raise_floor(self, floor: tuple[int, int], work: CommitDraft) -> None:
         """Note from which commit and time on the past is whole."""
         before = self.floor
         work.undo.append(lambda: setattr(self, "floor", before))

@@ -51,7 +51,7 @@ SCOPES = 16_384
 
 
 @dataclass
-class Known:
+class WriterCache:
     """What was read of the file and still holds: dropped when another connection wrote.
 
     Attributes:
@@ -96,7 +96,7 @@ class Transaction:
     to have been refused or written before `flush`.
     """
 
-    def __init__(self, connection: apsw.Connection, known: Known, owners: Owners) -> None:
+    def __init__(self, connection: apsw.Connection, known: WriterCache, owners: Owners) -> None:
         self._db = connection
         known.bound()
         self._known = known
@@ -111,7 +111,7 @@ class Transaction:
             known.number, known.time = row or (0, 0)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> WriterCache:
         """What was read and still holds."""
         return self._known
 

@@ -10,7 +10,7 @@ import apsw
 from fornix.errors import StoreDamaged
 from fornix.store.packed_values import restored
 from fornix.store.sqlite import checksums, repair
-from fornix.store.sqlite.connection import Asked, in_our_words, query
+from fornix.store.sqlite.connection import CallSubject, in_our_words, query
 
 CHECKS = {
     "items without features": "SELECT count(*) FROM item "
@@ -115,7 +115,9 @@ def problems(db: apsw.Connection, place: str, *, deep: bool = False) -> list[str
         try:
             count = db.execute(sql).get
         except _FAILURES as error:
-            found.append(f"{what}: this cannot be checked: {in_our_words(error, Asked(place))}")
+            found.append(
+                f"{what}: this cannot be checked: {in_our_words(error, CallSubject(place))}"
+            )
         else:
             found += [f"{count} {what}"] if count else []
     return found if found or not deep else [*unreadable(db), *_contradicting(db)]

@@ -96,7 +96,7 @@ NEAR_LIMIT = 1 << 16
 """A write is at most so many bytes: a file that failed to grow is within them of the limit."""
 
 
-class Asked(NamedTuple):
+class CallSubject(NamedTuple):
     """What a call was about.
 
     Attributes:
@@ -142,17 +142,19 @@ def translated(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def _asked(args: tuple[object, ...], kwargs: dict[str, object]) -> Asked:
+def _asked(args: tuple[object, ...], kwargs: dict[str, object]) -> CallSubject:
     """Return what a call was about: an open store, or the path that one is opened at."""
     if len(args) > 1 and isinstance(args[0], type):
-        return Asked(str(args[1]), kwargs.get("read_only") is True)
+        return CallSubject(str(args[1]), kwargs.get("read_only") is True)
     store = args[0] if args else None
     place = str(getattr(store, "location", "the store"))
     last = getattr(store, "last_errno", 0)
-    return Asked(place, getattr(store, "read_only", False) is True, last)
+    return CallSubject(place, getattr(store, "read_only", False) is True, last)
 
 
-def in_our_words(error: apsw.Error | OSError | UnicodeDecodeError, asked: Asked) -> FornixError:
+def in_our_words(
+    error: apsw.Error | OSError | UnicodeDecodeError, asked: CallSubject
+) -> FornixError:
     """Return the fornix error that says what *error* means for the caller."""
     place = asked.place
     if _lacks_files(error):
@@ -197,7 +199,7 @@ def _damaged(error: Exception, place: str) -> FornixError | None:
     return None
 
 
-def _access(asked: Asked) -> str:
+def _access(asked: CallSubject) -> str:
     """Return what to do where the files of a store may not be opened as was asked."""
     if os.access(asked.place, os.F_OK) and not os.access(asked.place, os.R_OK):
         rights = "read it" if asked.read_only else "read and write it, and write its folder"
@@ -212,7 +214,7 @@ def _access(asked: Asked) -> str:
     )
 
 
-def _hindrance(error: Exception, asked: Asked) -> int | None:
+def _hindrance(error: Exception, asked: CallSubject) -> int | None:
     """Return the number of the system's error that says why there is no room; None: there is."""
     if isinstance(error, OSError):
         return error.errno if error.errno in _NO_ROOM else None

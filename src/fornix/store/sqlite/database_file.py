@@ -25,7 +25,7 @@ from fornix.errors import (
 )
 from fornix.store import SWEPT_AT_ONCE
 from fornix.store.sqlite import checking, checksums, free_pages, guards, maintenance
-from fornix.store.sqlite.apply import Known
+from fornix.store.sqlite.apply import WriterCache
 from fornix.store.sqlite.connection import BUSY_MS, check, connect, migrate, translated
 from fornix.store.sqlite.lock_files import (
     Owners,
@@ -92,7 +92,7 @@ class SqliteFile:
         self._connections = Connections()
         self._readers = self._connections.readers
         self._durability: Durability = durability
-        self._known = Known()
+        self._known = WriterCache()
         self._touched: dict[int, int] = {}
         self._salt: bytes | None = None
         self._lock: WriteLock | None = None
@@ -294,7 +294,7 @@ class SqliteFile:
             try:
                 writer.execute("BEGIN IMMEDIATE")
                 if writer.data_version() != self._known.version:
-                    self._known = Known()
+                    self._known = WriterCache()
                 yield writer
                 self._check_state()
                 writer.execute("COMMIT")
@@ -326,11 +326,11 @@ class SqliteFile:
         with self._lock.held(), FORKS.inside():
             self._check_state()
             self._check_place()
-            self._known = Known()
+            self._known = WriterCache()
             try:
                 yield self._writer
             finally:
-                self._known = Known()
+                self._known = WriterCache()
 
     @contextmanager
     def _alone(self) -> Generator[apsw.Connection]:

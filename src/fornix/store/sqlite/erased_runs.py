@@ -10,7 +10,7 @@ from typing import Protocol
 import apsw
 
 from fornix.store import Scope, SetRef
-from fornix.store.erasures import STATES, Erased, Kept, has_read
+from fornix.store.erasures import STATES, Erased, StoredReceipt, has_read
 from fornix.store.sqlite import row_values
 from fornix.store.sqlite.connection import Row, first, numbers, query
 from fornix.store.sqlite.leases import STATUSES
@@ -197,7 +197,7 @@ def insert(db: apsw.Connection, receipt: str, owner: str, asked: str, erased: Er
     )
 
 
-def receipt(db: apsw.Connection, number: str) -> Kept | None:
+def receipt(db: apsw.Connection, number: str) -> StoredReceipt | None:
     """Return a receipt, or None."""
     row = first(db, f"{_ALL} WHERE id = ?", number)
     return None if row is None else _kept(row)
@@ -205,7 +205,7 @@ def receipt(db: apsw.Connection, number: str) -> Kept | None:
 
 def receipts(
     db: apsw.Connection, owners: Sequence[str], before: int | None, limit: int
-) -> list[Kept]:
+) -> list[StoredReceipt]:
     """Return receipts of owners, the latest first."""
     sql = f"{_ALL} WHERE owner = ? AND n < ? ORDER BY n DESC LIMIT ?"
     last = (1 << 63) - 1 if before is None else before
@@ -213,12 +213,12 @@ def receipts(
     return sorted(found, key=lambda kept: kept.erased.commit or 0, reverse=True)[:limit]
 
 
-def unfinished(db: apsw.Connection) -> list[Kept]:
+def unfinished(db: apsw.Connection) -> list[StoredReceipt]:
     """Return the receipts of what is still in files, or in records of runs, the first first."""
     return [_kept(row) for row in query(db, f"{_ALL} WHERE scrubbed IS NULL ORDER BY n")]
 
 
-def update(db: apsw.Connection, kept: Kept) -> None:
+def update(db: apsw.Connection, kept: StoredReceipt) -> None:
     """Note how far a receipt is."""
     query(
         db,
@@ -228,9 +228,9 @@ def update(db: apsw.Connection, kept: Kept) -> None:
     )
 
 
-def _kept(row: Row) -> Kept:
+def _kept(row: Row) -> StoredReceipt:
     number, owner, asked, erased, state, waiting, held, scrubbed = row
-    return Kept(
+    return StoredReceipt(
         number,
         owner,
         asked,

@@ -23,7 +23,7 @@ MOST = 256
 R = TypeVar("R")
 
 
-class Ticket:
+class CommitTicket:
     """A piece of work that waits, and what became of it."""
 
     __slots__ = ("answer", "error", "gather", "leads", "ready", "settled", "work")
@@ -49,10 +49,10 @@ class Ticket:
 class CommitQueue:
     """Gathers work into groups; *commit_group* settles every ticket of a group."""
 
-    def __init__(self, commit_group: Callable[[list[Ticket]], None]) -> None:
+    def __init__(self, commit_group: Callable[[list[CommitTicket]], None]) -> None:
         self._commit_group = commit_group
         self._mutex = HandleLock()
-        self._waiting: deque[Ticket] = deque()
+        self._waiting: deque[CommitTicket] = deque()
         self._led = False
 
     def do(
@@ -68,7 +68,7 @@ class CommitQueue:
             gather: Does the same, but leaves what can be done together with the rest of a group
                 to `Transaction.gathered`.
         """
-        ticket = Ticket(work, gather)
+        ticket = CommitTicket(work, gather)
         with self._mutex:
             self._waiting.append(ticket)
             leads, self._led = not self._led, True
@@ -80,7 +80,7 @@ class CommitQueue:
             raise ticket.error
         return cast("R", ticket.answer)
 
-    def _wait(self, ticket: Ticket) -> None:
+    def _wait(self, ticket: CommitTicket) -> None:
         """Wait until the ticket is settled, or is to lead; an interrupt leaves nobody waiting."""
         try:
             ticket.ready.acquire()
@@ -118,7 +118,7 @@ class CommitQueue:
                 self._led = False
 
 
-def _settle(group: list[Ticket], error: FornixError) -> None:
+def _settle(group: list[CommitTicket], error: FornixError) -> None:
     for ticket in group:
         if not ticket.settled:
             ticket.settle(None, error)

@@ -8,7 +8,7 @@ import apsw
 
 from fornix.errors import IdempotencyConflict
 from fornix.store.packed_values import packed, restored
-from fornix.store.progress import Accepted, Input, space_of
+from fornix.store.progress import Accepted, QueuedInput, space_of
 from fornix.store.scope import Lease, Scope
 from fornix.store.sqlite import leases
 from fornix.store.sqlite.apply import Transaction
@@ -37,7 +37,7 @@ class Intake:
         self._runs: list[Row] = []
         self._lanes: dict[int, int] = {}
 
-    def accept(self, inputs: Sequence[Input], owner: str | None) -> list[Accepted]:
+    def accept(self, inputs: Sequence[QueuedInput], owner: str | None) -> list[Accepted]:
         """Keep inputs; answer in their order."""
         answers = [self._accept(given, owner) for given in inputs]
         self._flush()
@@ -49,7 +49,7 @@ class Intake:
         self._db.executemany("UPDATE lane SET next = ?2 WHERE id = ?1", list(self._lanes.items()))
         self._runs, self._lanes = [], {}
 
-    def _accept(self, given: Input, owner: str | None) -> Accepted:
+    def _accept(self, given: QueuedInput, owner: str | None) -> Accepted:
         lane = self._lane(given.scope)
         run = self._known.next_run(self._db)
         if given.event_id is not None and not self._claim(given, given.event_id, run, lane):
@@ -60,7 +60,9 @@ class Intake:
         lease = None if owner is None else self._lease(given.scope, owner)
         return Accepted(run, number, repeated=False, lease=lease, first=is_first)
 
-    def insert(self, run: int, lane: KnownLane, given: Input, *, origin: int | None = None) -> None:
+    def insert(
+        self, run: int, lane: KnownLane, given: QueuedInput, *, origin: int | None = None
+    ) -> None:
         """Put a run at the end of a lane."""
         event = packed(given.event)
         self._runs.append((run, self._agent, lane.id, lane.next, event, given.time, origin))
@@ -75,7 +77,7 @@ class Intake:
         """Put a new run with the input of *run* at the end of its lane; return its id."""
         event = self._db.execute("SELECT event FROM run WHERE id = ?", (run,)).get
         heir = self._known.next_run(self._db)
-        self.insert(heir, self._lane(scope), Input(scope, restored(event), time), origin=run)
+        self.insert(heir, self._lane(scope), QueuedInput(scope, restored(event), time), origin=run)
         self._flush()
         return heir
 
@@ -100,7 +102,7 @@ class Intake:
     def _lease(self, scope: Scope, owner: str) -> Lease | None:
         return leases.take(self._db, self._known, self._tx.owners, scope, owner)
 
-    def _claim(self, given: Input, event_id: bytes, run: int, lane: KnownLane) -> bool:
+    def _claim(self, given: QueuedInput, event_id: bytes, run: int, lane: KnownLane) -> bool:
         """Note an event id; return whether it was not used before."""
         self._db.execute(
             "INSERT INTO event_id (agent, digest, run, number, request, time) "
@@ -109,7 +111,7 @@ class Intake:
         )
         return self._db.changes() > 0
 
-    def _repeated(self, given: Input, event_id: bytes, owner: str | None) -> Accepted:
+    def _repeated(self, given: QueuedInput, event_id: bytes, owner: str | None) -> Accepted:
         run, number, request = self._db.execute(
             "SELECT run, number, request FROM event_id WHERE agent = ? AND digest = ?",
             (self._agent, event_id),
@@ -135,7 +137,7 @@ class Intake:
 
 
 def accept(
-    tx: Transaction, agent: str, inputs: Sequence[Input], owner: str | None
+    tx: Transaction, agent: str, inputs: Sequence[QueuedInput], owner: str | None
 ) -> list[Accepted]:
     """Keep inputs of one space; see `Lanes.accept`."""
     tx.known.runs.trim()

@@ -28,9 +28,9 @@ from fornix.store import (
     Define,
     Definition,
     ItemChange,
+    ItemRecord,
     Link,
     Past,
-    Record,
     Replace,
     Retire,
     Revive,
@@ -306,7 +306,7 @@ class Changes:
         names = dict.fromkeys((*(json.loads(had) if had else ()), *add.record.sources))
         return self._replace(number, row, replace(add.record, sources=tuple(names)), add.links)
 
-    def _replace(self, number: int, row: int, record: Record, links: Sequence[Link]) -> int:
+    def _replace(self, number: int, row: int, record: ItemRecord, links: Sequence[Link]) -> int:
         """End a version that is live, and begin the next."""
         version, earliest, created = first(
             self._db, "SELECT version, first, created FROM item WHERE row = ?", row
@@ -455,7 +455,13 @@ class Changes:
         return row
 
     def _insert(
-        self, number: int, record: Record, *, version: int, first: int | None, created: int | None
+        self,
+        number: int,
+        record: ItemRecord,
+        *,
+        version: int,
+        first: int | None,
+        created: int | None,
     ) -> int:
         row = self._take_row()
         r, commit, now = record, self._number, self._time

@@ -10,7 +10,7 @@ import apsw
 from fornix.errors import InvalidInput, NotFound, StaleRun
 from fornix.store import Batch, Commit, Scope
 from fornix.store.packed_values import packed, restored
-from fornix.store.progress import ENDED, Call, Progress, RunStatus, Step
+from fornix.store.progress import ENDED, DurableCall, Progress, RunStatus, Step
 from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.leases import CALL_STATUSES, STATUSES, KnownLanes, KnownRun
 from fornix.store.sqlite.row_values import ROW_BITS
@@ -37,7 +37,7 @@ def take_place(
     """Take the place of a step; return the commit that did so before, or completed a call."""
     if isinstance(told, Step):
         taken = _take(db, known, told, number, gathered)
-    elif isinstance(told, Call) and not told.truncate:
+    elif isinstance(told, DurableCall) and not told.truncate:
         row = db.execute(
             "SELECT n FROM durable_call WHERE step = ? AND position = ? AND status != 0",
             (place_of(told.run, told.ordinal), told.position),
@@ -123,7 +123,7 @@ def guard(db: apsw.Connection, known: KnownLanes, batch: Batch) -> KnownRun | No
     if told is None:
         return None
     run = run_known(db, known, told.run)
-    takes_part = isinstance(told, (Step, Call))
+    takes_part = isinstance(told, (Step, DurableCall))
     # First: a run of a forgotten key has ended, and another name of its key.
     expect_status(told.run, run, "waiting" if takes_part else told.expected)
     if run.scope != batch.scope:
@@ -155,7 +155,7 @@ def apply(  # noqa: PLR0913 - where to, and what
             gathered.outputs.extend((run.agent, start + i, place, event) for i, event in events)
         if told.done:
             turn(db, known, gathered, run, told.run, "done", time=time)
-    elif isinstance(told, Call):
+    elif isinstance(told, DurableCall):
         _insert_call(db, told, number)
     else:
         turn(db, known, gathered, run, told.run, told.status, error=told.error, time=time)
@@ -167,7 +167,7 @@ def _names(actions: tuple[str, ...]) -> str:
     return json.dumps(actions, ensure_ascii=False)
 
 
-def _insert_call(db: apsw.Connection, call: Call, number: int) -> None:
+def _insert_call(db: apsw.Connection, call: DurableCall, number: int) -> None:
     step = place_of(call.run, call.ordinal)
     if call.truncate:
         db.execute(

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import apsw
 
 from fornix.store import (
-    Change,
     Commit,
     Compaction,
     Effects,
     Feature,
+    FeatureChange,
     Node,
-    Pending,
+    PendingVectors,
     Scope,
     SetInfo,
     SetRef,
@@ -352,7 +352,7 @@ class SqliteReads(SqliteFile):
         return seen.seq, found
 
     @translated
-    def changes(self, since: int, *, limit: int = 10_000) -> list[Change] | None:
+    def changes(self, since: int, *, limit: int = 10_000) -> list[FeatureChange] | None:
         """See `Finder.changes`."""
         with self._reader() as db:
             before = db.execute("SELECT seq - rows FROM change ORDER BY seq LIMIT 1").get
@@ -428,13 +428,15 @@ class SqliteReads(SqliteFile):
         return [(row, time) for row, time in found if time]
 
     @translated
-    def pending(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> list[Pending]:
+    def pending(
+        self, *, limit: int, set_numbers: Sequence[int] | None = None
+    ) -> list[PendingVectors]:
         """See `Finder.pending`."""
         with self._reader() as db:
             return staged_vectors.pending(db, set_numbers, limit)
 
     @translated
-    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[Pending]:
+    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
         """See `Finder.unstaged`."""
         with self._reader() as db:
             return staged_vectors.unstaged(db, set_numbers, limit)

@@ -136,7 +136,7 @@ def is_contradicted(row: Row) -> bool:
     return bool(row[24]) and [*row[3:12], *_read(row)] != list(row[15:27])
 
 
-def _read(row: Row) -> words.Terms:
+def _read(row: Row) -> words.TextTerms:
     """Return what is read of the item of a row of `SOME`."""
     time, speaker, metadata, text = row[6], row[8], row[11], row[12]
     caption = caption_of(cast("dict[str, Value]", wire.decode(metadata)))

@@ -8,11 +8,11 @@ import apsw
 
 from fornix.errors import StoreDamaged
 from fornix.store import (
-    Change,
     ChangeKind,
     Definition,
     Feature,
-    Record,
+    FeatureChange,
+    ItemRecord,
     Scope,
     SetInfo,
     SetRef,
@@ -111,7 +111,7 @@ def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
         raise StoreDamaged(None, f"a time of item row {row[0]!r} is no number")
     sources = tuple(wire.decode_plain(row[17])) if row[17] else ()
     name, value, text, metadata, importance, speaker, role, session, time = row[8:17]
-    record = Record(
+    record = ItemRecord(
         name,
         restored(value),
         text,
@@ -135,12 +135,12 @@ def feature(row: Row) -> Feature:
     return Feature._make(row)
 
 
-def changes(lines: Iterable[Row], since: int) -> Iterator[Change]:
+def changes(lines: Iterable[Row], since: int) -> Iterator[FeatureChange]:
     """Yield what lines of the change log stand for, past *since*."""
     for seq, set_number, first_row, kind, rows in lines:
         before, name = seq - rows, KINDS[int(kind)]
         for past in range(max(1, since - before + 1), rows + 1):
-            yield Change(before + past, set_number, first_row + past - 1, name)
+            yield FeatureChange(before + past, set_number, first_row + past - 1, name)
 
 
 def set_ref(connection: apsw.Connection, number: int) -> SetRef:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import apsw
 
 from fornix.errors import OutputsPruned
-from fornix.store import Call, Output, Run, RunStatus, Scope, StepDone
+from fornix.store import DurableCall, Run, RunStatus, Scope, StepDone, StoredOutput
 from fornix.store.packed_values import restored
 from fornix.store.sqlite.connection import Row, first, query
 from fornix.store.sqlite.leases import CALL_STATUSES, STATUSES
@@ -122,21 +122,23 @@ def places(run: int) -> tuple[int, int]:
     return place_of(run, 0), place_of(run, _POSITIONS)
 
 
-def calls(db: apsw.Connection, run: int, ordinal: int) -> list[Call]:
+def calls(db: apsw.Connection, run: int, ordinal: int) -> list[DurableCall]:
     """Return the durable calls of a task, by position."""
     sql = (
         "SELECT position, name, digest, status, outcome, attempts FROM durable_call "
         "WHERE step = ? ORDER BY position"
     )
     return [
-        Call(
+        DurableCall(
             run, ordinal, at, name, digest, CALL_STATUSES[int(status)], restored(outcome), attempts
         )
         for at, name, digest, status, outcome, attempts in query(db, sql, place_of(run, ordinal))
     ]
 
 
-def outputs(db: apsw.Connection, agent: str, space: str, after: int, limit: int) -> list[Output]:
+def outputs(
+    db: apsw.Connection, agent: str, space: str, after: int, limit: int
+) -> list[StoredOutput]:
     """Return outputs of an agent past a position; refuse to skip any that were pruned."""
     where = f"output.agent = {_AGENT} AND output.id > ? ORDER BY output.id LIMIT ?"
     sql = f"{_OUTPUT} FROM output {_OUTPUT_JOINED} WHERE {where}"
@@ -148,7 +150,7 @@ def outputs(db: apsw.Connection, agent: str, space: str, after: int, limit: int)
     return _outputs(rows)
 
 
-def outputs_of(db: apsw.Connection, run: int) -> list[Output]:
+def outputs_of(db: apsw.Connection, run: int) -> list[StoredOutput]:
     """Return the outputs of one run, in order."""
     sql = f"""
         {_OUTPUT} FROM step CROSS JOIN run ON run.id = ?1
@@ -161,9 +163,9 @@ def outputs_of(db: apsw.Connection, run: int) -> list[Output]:
     return _outputs(query(db, sql, run, *places(run)))
 
 
-def _outputs(rows: Sequence[Row]) -> list[Output]:
+def _outputs(rows: Sequence[Row]) -> list[StoredOutput]:
     return [
-        Output(position, run, number, step & _POSITIONS, key, restored(event), time)
+        StoredOutput(position, run, number, step & _POSITIONS, key, restored(event), time)
         for position, run, number, step, key, event, time in rows
     ]
 

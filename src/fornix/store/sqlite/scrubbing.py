@@ -16,7 +16,7 @@ from pathlib import Path
 
 import apsw
 
-from fornix.store import Kept
+from fornix.store import StoredReceipt
 from fornix.store.fsync import sync_folder
 from fornix.store.sqlite import checksums, erased_runs
 from fornix.store.sqlite.connection import BUSY_MS, numbers, query
@@ -37,7 +37,7 @@ IN_RAM = 256_000_000
 in SQLite's folder for such files (the environment variable SQLITE_TMPDIR)."""
 
 
-def tidy(db: apsw.Connection, *, now: int) -> list[Kept]:
+def tidy(db: apsw.Connection, *, now: int) -> list[StoredReceipt]:
     """Erase records of runs that have ended since; return the receipts that are unfinished."""
     found = erased_runs.unfinished(db)
     for kept in found:
@@ -51,7 +51,7 @@ def tidy(db: apsw.Connection, *, now: int) -> list[Kept]:
     return erased_runs.unfinished(db)
 
 
-def rewrite(db: apsw.Connection, unfinished: Sequence[Kept]) -> list[Kept]:
+def rewrite(db: apsw.Connection, unfinished: Sequence[StoredReceipt]) -> list[StoredReceipt]:
     """Write the whole database anew, if it still holds what was erased; return the receipts.
 
     The write lock is held, and no transaction is open.
@@ -92,7 +92,7 @@ def empty_log(db: apsw.Connection, path: Path) -> list[str]:
     return []
 
 
-def clear_side_files(folder: Path, unfinished: Sequence[Kept]) -> list[str]:
+def clear_side_files(folder: Path, unfinished: Sequence[StoredReceipt]) -> list[str]:
     """Remove side files of sets that lost rows; return who hinders that, in words."""
     sets = {number for kept in unfinished for number in kept.erased.sets}
     return [f"a process writes the index of set {n}" for n in clear_files(folder / "index", sets)]
@@ -107,7 +107,7 @@ def clear_small_sets(db: apsw.Connection, folder: Path) -> None:
 
 
 def finish(
-    db: apsw.Connection, unfinished: Sequence[Kept], held: Sequence[str], *, now: int
+    db: apsw.Connection, unfinished: Sequence[StoredReceipt], held: Sequence[str], *, now: int
 ) -> list[str]:
     """Complete the receipts, or note what is in the way; return that."""
     told = list(held)

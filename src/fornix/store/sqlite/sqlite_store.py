@@ -20,11 +20,10 @@ from fornix.store import (
     SHRUNK_AT_ONCE,
     Accepted,
     Batch,
-    Call,
     Commit,
-    Input,
+    DurableCall,
     Lease,
-    Output,
+    QueuedInput,
     Retain,
     Run,
     RunStatus,
@@ -32,8 +31,9 @@ from fornix.store import (
     SetRef,
     StepDone,
     StoredItem,
+    StoredOutput,
 )
-from fornix.store.erasures import Erased, Erasure, Kept
+from fornix.store.erasures import Erased, Erasure, StoredReceipt
 from fornix.store.sqlite import (
     checking,
     checksums,
@@ -50,11 +50,11 @@ from fornix.store.sqlite import (
 )
 from fornix.store.sqlite import erased_runs as receipts
 from fornix.store.sqlite import inputs as intake
-from fornix.store.sqlite.apply import Known, Transaction
+from fornix.store.sqlite.apply import Transaction, WriterCache
 from fornix.store.sqlite.connection import query, translated
 from fornix.store.sqlite.database_file import Durability
 from fornix.store.sqlite.erasing import Eraser, Rehearsed, end_rehearsal
-from fornix.store.sqlite.group_commit import CommitQueue, R, Ticket
+from fornix.store.sqlite.group_commit import CommitQueue, CommitTicket, R
 from fornix.store.sqlite.reads import SqliteReads
 
 
@@ -80,7 +80,7 @@ class SqliteLanes(SqliteReads):
     # --- runs ---------------------------------------------------------------------------------
 
     def accept(
-        self, agent: str, inputs: Sequence[Input], *, owner: str | None = None
+        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
     ) -> list[Accepted]:
         """See `Lanes.accept`."""
         self._check()
@@ -130,7 +130,7 @@ class SqliteLanes(SqliteReads):
             return runs.steps(db, run)
 
     @translated
-    def calls(self, run: int, ordinal: int) -> list[Call]:
+    def calls(self, run: int, ordinal: int) -> list[DurableCall]:
         """See `Lanes.calls`."""
         with self._reader() as db:
             return runs.calls(db, run, ordinal)
@@ -143,13 +143,15 @@ class SqliteLanes(SqliteReads):
     # --- outputs ------------------------------------------------------------------------------
 
     @translated
-    def outputs(self, agent: str, space: str, *, after: int = 0, limit: int = 100) -> list[Output]:
+    def outputs(
+        self, agent: str, space: str, *, after: int = 0, limit: int = 100
+    ) -> list[StoredOutput]:
         """See `Lanes.outputs`."""
         with self._reader() as db:
             return runs.outputs(db, agent, space, after, limit)
 
     @translated
-    def outputs_of(self, run: int) -> list[Output]:
+    def outputs_of(self, run: int) -> list[StoredOutput]:
         """See `Lanes.outputs_of`."""
         with self._reader() as db:
             return runs.outputs_of(db, run)
@@ -201,9 +203,9 @@ class SqliteForgetting(SqliteLanes):
         salt = self.salt()
         try:
             with self._writing() as db:
-                self._known = Known()
+                self._known = WriterCache()
                 assert self._owners is not None  # noqa: S101 - a writable store has them
-                erased = Eraser(Transaction(db, Known(), self._owners), erasure, salt).run()
+                erased = Eraser(Transaction(db, WriterCache(), self._owners), erasure, salt).run()
                 end_rehearsal(erasure, erased)
         except Rehearsed as rehearsed:
             return replace(rehearsed.erased, commit=None)
@@ -250,13 +252,13 @@ class SqliteForgetting(SqliteLanes):
     @translated
     def receipts(
         self, owners: Sequence[str], *, before: int | None = None, limit: int = 100
-    ) -> list[Kept]:
+    ) -> list[StoredReceipt]:
         """See `Ledger.receipts`."""
         with self._reader() as db:
             return receipts.receipts(db, owners, before, limit)
 
     @translated
-    def receipt(self, receipt: str) -> Kept | None:
+    def receipt(self, receipt: str) -> StoredReceipt | None:
         """See `Ledger.receipt`."""
         with self._reader() as db:
             return receipts.receipt(db, receipt)
@@ -307,8 +309,8 @@ class SqliteStore(SqliteForgetting):
         )
 
     @translated
-    def _commit_group(self, group: list[Ticket]) -> None:
-        answers: Sequence[tuple[Ticket, object]]
+    def _commit_group(self, group: list[CommitTicket]) -> None:
+        answers: Sequence[tuple[CommitTicket, object]]
         with self._writing() as db:
             assert self._owners is not None  # noqa: S101 - a writable store has them
             touched = self._flush_touches(db)
@@ -356,21 +358,21 @@ class SqliteStore(SqliteForgetting):
     ) -> bool:
         """See `Finder.swap`."""
         with self._writing() as db:
-            self._known = Known()
+            self._known = WriterCache()
             return staged_vectors.swap(db, set_numbers, notes)
 
     @translated
     def put_note(self, name: str, text: str | None, *, expected: str | None) -> bool:
         """See `Ledger.put_note`."""
         with self._writing() as db:
-            self._known = Known()
+            self._known = WriterCache()
             return staged_vectors.put_note(db, name, text, expected)
 
     @translated
     def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
         """See `Ledger.sweep`."""
         with self._writing() as db:
-            self._known = Known()
+            self._known = WriterCache()
             return maintenance.sweep(db, now=now, ops_kept=ops_kept)
 
     @translated
@@ -403,7 +405,7 @@ class SqliteStore(SqliteForgetting):
             backup = Path(os.path.realpath(source))
             maintenance.restore(db, backup, side_files=self.folder / "index")
             self._add_checksums(db)
-            self._known, self._salt = Known(), None
+            self._known, self._salt = WriterCache(), None
             self._glances.clear()
 
     @translated
@@ -435,7 +437,7 @@ class SqliteStore(SqliteForgetting):
                 done = repair.repair(db, dimensions=dimensions, progress=progress)
             if self._add_checksums(db):
                 done.append("checksums given to every page")
-            self._known = Known()
+            self._known = WriterCache()
             self._glances.clear()
             return done
 
@@ -463,11 +465,11 @@ class SqliteStore(SqliteForgetting):
             return checksums.are_kept(db)
 
 
-def _together(tx: Transaction, group: list[Ticket]) -> list[tuple[Ticket, object]]:
+def _together(tx: Transaction, group: list[CommitTicket]) -> list[tuple[CommitTicket, object]]:
     """Do a group with few statements; an empty list, and nothing done: something is refused."""
 
-    def work() -> list[tuple[Ticket, object]]:
-        answers: list[tuple[Ticket, object]] = []
+    def work() -> list[tuple[CommitTicket, object]]:
+        answers: list[tuple[CommitTicket, object]] = []
         for ticket in group:
             if ticket.gather is not None:
                 answers.append((ticket, ticket.gather(tx)))

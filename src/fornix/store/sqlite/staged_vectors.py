@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import apsw
 
 from fornix.errors import EmbedderConflict, NotFound
-from fornix.store import Compaction, Past, Pending, StoredItem
+from fornix.store import Compaction, Past, PendingVectors, StoredItem
 from fornix.store.packed_values import packed
 from fornix.store.replay_checks import check_next, check_past
 from fornix.store.sqlite.batched_inserts import Gathered
@@ -43,7 +43,9 @@ _UNSTAGED = f"""{_PENDING}
 """  # noqa: S608 - ours
 
 
-def pending(db: apsw.Connection, set_numbers: Sequence[int] | None, limit: int) -> list[Pending]:
+def pending(
+    db: apsw.Connection, set_numbers: Sequence[int] | None, limit: int
+) -> list[PendingVectors]:
     """Return versions that wait for their vectors, live ones and earlier ones first."""
     if set_numbers is None:
         where, bindings = "", (limit,)
@@ -62,14 +64,16 @@ def pending(db: apsw.Connection, set_numbers: Sequence[int] | None, limit: int) 
     )
 
 
-def unstaged(db: apsw.Connection, set_numbers: Sequence[int], limit: int) -> list[Pending]:
+def unstaged(db: apsw.Connection, set_numbers: Sequence[int], limit: int) -> list[PendingVectors]:
     """Return versions that search by meaning reaches and that have no staged vectors."""
     return _found(db, _UNSTAGED, (limit, numbers(set_numbers)))
 
 
-def _found(db: apsw.Connection, sql: str, bindings: tuple[object, ...]) -> list[Pending]:
+def _found(db: apsw.Connection, sql: str, bindings: tuple[object, ...]) -> list[PendingVectors]:
     rows = query(db, sql, *bindings)
-    return [Pending(set_id, row, text or "", metadata) for set_id, row, text, metadata in rows]
+    return [
+        PendingVectors(set_id, row, text or "", metadata) for set_id, row, text, metadata in rows
+    ]
 
 
 def fill(

@@ -11,10 +11,10 @@ from fornix.errors import RunParked, StoreClosed
 from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.runs.agent import action
 from fornix.runs.task import RunnerContext
-from fornix.testing.runner.runner_laws import LONG_S, Gate, Hall, RunnerLaws
+from fornix.testing.runner.runner_laws import LONG_S, ActionGate, Hall, RunnerLaws
 
 
-class Next(Event):
+class NumberEvent(Event):
     """Goes to the second action of a run."""
 
     n: int
@@ -44,14 +44,14 @@ class AsyncLaws(RunnerLaws):
             ctx.long_term_memory.add(f"input {event.input}")
             ten = await ctx.durable(times_ten, event.input)
             assert ctx.sensory_memory.get("given") == event.input
-            ctx.send_event(Next(ten))
+            ctx.send_event(NumberEvent(ten))
 
-        @action(Next)
-        def then(event: Next, ctx: RunnerContext) -> None:
+        @action(NumberEvent)
+        def then(event: NumberEvent, ctx: RunnerContext) -> None:
             ctx.send_event(OutputEvent([event.n, ctx.sensory_memory.get("given")]))
 
-        @action(Next)
-        async def last(event: Next, ctx: RunnerContext) -> None:
+        @action(NumberEvent)
+        async def last(event: NumberEvent, ctx: RunnerContext) -> None:
             hundred = await ctx.durable(plus_100, event.n)
             ctx.send_event(OutputEvent(await ctx.durable(times_ten, hundred)))
 
@@ -124,7 +124,7 @@ class AsyncLaws(RunnerLaws):
 
     def test_what_waits_when_its_runner_closes_is_cancelled(self, hall: Hall) -> None:
         """Nothing of it is kept; the next runner begins it anew."""
-        gate, closed = Gate(), threading.Event()
+        gate, closed = ActionGate(), threading.Event()
         ended: list[str] = []
 
         @action(InputEvent)

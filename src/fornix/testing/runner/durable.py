@@ -14,7 +14,7 @@ from fornix.runs.agent import action
 from fornix.runs.durable_calls import durable
 from fornix.runs.runner import LocalRunner
 from fornix.runs.task import RunnerContext
-from fornix.testing.runner.runner_laws import LONG_S, Gate, Hall, RunnerLaws
+from fornix.testing.runner.runner_laws import LONG_S, ActionGate, Hall, RunnerLaws
 from fornix.values.retries import Retry
 
 Body = Callable[[RunnerContext], Any]
@@ -31,7 +31,7 @@ class OwnError(Exception):
 class OddError(Exception):
     """An error that cannot be made from its arguments."""
 
-    def __init__(self, answer: Gate) -> None:
+    def __init__(self, answer: ActionGate) -> None:
         super().__init__(type(answer).__name__ + answer.open.__name__)
 
 
@@ -45,7 +45,7 @@ class World:
 
     def __init__(self) -> None:
         self.calls: list[object] = []
-        self.gate = Gate()
+        self.gate = ActionGate()
 
     def double(self, n: int) -> int:
         """Return twice *n*."""
@@ -82,7 +82,7 @@ def make(error: str) -> Exception:
         "file": lambda: FileNotFoundError(2, "No such file or directory", "a.txt"),
         "unicode": lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
         "own": lambda: OwnError(7, "own"),
-        "odd": lambda: OddError(Gate()),
+        "odd": lambda: OddError(ActionGate()),
     }
     return made[error]()
 
@@ -98,8 +98,8 @@ class DurableLaws(RunnerLaws):
         Args:
             again: What it does instead when it begins anew.
         """
-        gate = Gate()
-        begun: list[Gate] = []
+        gate = ActionGate()
+        begun: list[ActionGate] = []
 
         @action(InputEvent)
         def work(event: InputEvent, ctx: RunnerContext) -> None:
@@ -116,7 +116,7 @@ class DurableLaws(RunnerLaws):
         return self.follow(hall, runner, work, gate, **settings)
 
     def follow(
-        self, hall: Hall, runner: LocalRunner, work: Any, gate: Gate, **settings: Any
+        self, hall: Hall, runner: LocalRunner, work: Any, gate: ActionGate, **settings: Any
     ) -> object:
         """Kill a runner, and return what another one makes of its input."""
         hall.crash(runner)
@@ -226,7 +226,7 @@ class DurableLaws(RunnerLaws):
 
     def test_an_error_that_was_caught_is_not_made_again_by_a_conflict(self, hall: Hall) -> None:
         """The action starts over since an item moved on; its calls stand, errors as well."""
-        world, gate = World(), Gate()
+        world, gate = World(), ActionGate()
 
         @action(InputEvent)
         def work(event: InputEvent, ctx: RunnerContext) -> None:

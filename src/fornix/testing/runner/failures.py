@@ -20,7 +20,7 @@ from fornix.values.retries import Retry
 AT_ONCE = Retry(attempts=3, wait_s=0)
 
 
-class Next(Event):
+class SecondEvent(Event):
     """Goes to the second action of a run."""
 
 
@@ -154,10 +154,10 @@ class FailureLaws(RunnerLaws):
             ran.append(f"first {event.input}")
             ctx.sensory_memory.set("given", event.input)
             ctx.send_event(OutputEvent("one"))
-            ctx.send_event(Next())
+            ctx.send_event(SecondEvent())
 
-        @action(Next)
-        def then(event: Next, ctx: RunnerContext) -> None:
+        @action(SecondEvent)
+        def then(event: SecondEvent, ctx: RunnerContext) -> None:
             given = ctx.sensory_memory.get("given")
             ran.append(f"then {given}")
             if given == 0:
@@ -363,10 +363,10 @@ class FailureLaws(RunnerLaws):
         def first(event: InputEvent, ctx: RunnerContext) -> None:
             trouble.left = trouble.tried + 1
             ctx.short_term_memory.increment("n")
-            ctx.send_event(Next())
+            ctx.send_event(SecondEvent())
 
-        @action(Next, when=chosen)
-        def then(event: Next, ctx: RunnerContext) -> None:
+        @action(SecondEvent, when=chosen)
+        def then(event: SecondEvent, ctx: RunnerContext) -> None:
             ctx.send_event(OutputEvent(ctx.short_term_memory.get("n")))
 
         runner = hall.serve(first, then)
@@ -431,11 +431,11 @@ class FailureLaws(RunnerLaws):
         """
         trouble = Trouble()
 
-        @action(InputEvent, Next)
+        @action(InputEvent, SecondEvent)
         def work(event: Event, ctx: RunnerContext) -> None:
             count = ctx.short_term_memory.increment("n")
             if trouble.left:
-                ctx.send_event(Next())
+                ctx.send_event(SecondEvent())
             ctx.send_event(OutputEvent(count))
 
         runner = hall.serve(work, max_tasks=20, on_error=on_error, retry=AT_ONCE)

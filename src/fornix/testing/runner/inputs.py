@@ -24,7 +24,7 @@ from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.runs.agent import Agent, action
 from fornix.runs.task import RunnerContext
 from fornix.store import Retain
-from fornix.testing.runner.runner_laws import LONG_S, SHORT_S, Gate, Hall, RunnerLaws
+from fornix.testing.runner.runner_laws import LONG_S, SHORT_S, ActionGate, Hall, RunnerLaws
 from fornix.testing.threads import at_once
 
 KEYS = ("a_b", "a", "a/b", "a\nb", "\x00", "ключ", "🦜", " ", "k" * 1000, "1", "null", "$key")
@@ -69,7 +69,7 @@ class InputLaws(RunnerLaws):
 
     def test_an_input_is_durable_before_it_is_acknowledged(self, hall: Hall) -> None:
         """A ticket is of a run that the store has, whether it has begun or not."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def wait(event: InputEvent, ctx: RunnerContext) -> None:
@@ -98,7 +98,7 @@ class InputLaws(RunnerLaws):
 
     def test_whoever_does_not_wait_long_enough_is_told(self, hall: Hall) -> None:
         """The run goes on, and its ticket, or its event id, gives the outputs later."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def wait(event: InputEvent, ctx: RunnerContext) -> None:
@@ -314,7 +314,7 @@ class InputLaws(RunnerLaws):
 
     def test_what_is_to_be_done_outlives_the_runner(self, hall: Hall) -> None:
         """Closed, it begins nothing more; its tickets say so, and the next runner goes on."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def wait(event: InputEvent, ctx: RunnerContext) -> None:
@@ -371,7 +371,7 @@ class InputLaws(RunnerLaws):
 
     def test_a_memory_may_be_closed_under_a_runner(self, hall: Hall) -> None:
         """Whoever waits, or comes later, is told; closing the runner is quick."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def wait(event: InputEvent, ctx: RunnerContext) -> None:
@@ -410,7 +410,7 @@ class InputLaws(RunnerLaws):
 
     def test_a_ticket_may_be_awaited_by_several(self, hall: Hall) -> None:
         """Each gets the answer."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def wait(event: InputEvent, ctx: RunnerContext) -> None:

@@ -16,7 +16,7 @@ from fornix.runs.task import RunnerContext
 from fornix.state import MemoryObject, MemoryRef, Ttl
 from fornix.store import Scope, SetRef
 from fornix.store.stored_read_set import Looked
-from fornix.testing.runner.runner_laws import LONG_S, SHORT_S, Gate, Hall, RunnerLaws
+from fornix.testing.runner.runner_laws import LONG_S, SHORT_S, ActionGate, Hall, RunnerLaws
 
 
 class Next(Event):
@@ -78,7 +78,7 @@ class RunMemoryLaws(RunnerLaws):
 
     def test_others_see_writes_after_the_commit(self, hall: Hall) -> None:
         """Nothing of an action is there before it has returned; then all of it is."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def write(event: InputEvent, ctx: RunnerContext) -> None:
@@ -143,7 +143,7 @@ class RunMemoryLaws(RunnerLaws):
 
     def test_a_change_from_outside_waits_for_the_run(self, hall: Hall) -> None:
         """The exact tree is read as it was when the action began."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def double(event: InputEvent, ctx: RunnerContext) -> None:
@@ -166,7 +166,7 @@ class RunMemoryLaws(RunnerLaws):
     @pytest.mark.parametrize("late", [False, True])
     def test_an_item_that_moved_on_starts_the_action_over(self, hall: Hall, *, late: bool) -> None:
         """What it did before is not kept, and it sees the item as it is now."""
-        gate, attempts = Gate(), list[int]()
+        gate, attempts = ActionGate(), list[int]()
 
         @action(InputEvent)
         def extend(event: InputEvent, ctx: RunnerContext) -> None:
@@ -250,7 +250,7 @@ class RunMemoryLaws(RunnerLaws):
 
     def test_the_time_of_a_run_stands_still(self, hall: Hall) -> None:
         """`ctx.now` is the same in all actions of a run, after a crash as well."""
-        gate, clock = Gate(), self.clock
+        gate, clock = ActionGate(), self.clock
 
         @action(InputEvent)
         def first(event: InputEvent, ctx: RunnerContext) -> None:

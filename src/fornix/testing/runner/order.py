@@ -12,11 +12,11 @@ from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.runs.agent import action
 from fornix.runs.task import RunnerContext
 from fornix.state import MemoryObject
-from fornix.testing.runner.runner_laws import LONG_S, Gate, Hall, RunnerLaws
+from fornix.testing.runner.runner_laws import LONG_S, ActionGate, Hall, RunnerLaws
 from fornix.testing.threads import at_once
 
 
-class Left(Event):
+class FirstActionDone(Event):
     """Sent by the first action of a run."""
 
     n: int = 0
@@ -29,10 +29,10 @@ class Right(Event):
 
 
 class Leaf(Event):
-    """Sent by what `Left` and `Right` set off."""
+    """Sent by what `FirstActionDone` and `Right` set off."""
 
 
-class Crowd:
+class ConcurrencyMeter:
     """Counts who is in it at the same time.
 
     Attributes:
@@ -75,10 +75,10 @@ class OrderLaws(RunnerLaws):
         @action(InputEvent)
         def root(event: InputEvent, ctx: RunnerContext) -> None:
             order.append("root")
-            ctx.send_event(Left(1))
+            ctx.send_event(FirstActionDone(1))
             ctx.send_event(Right(2))
 
-        @action(Left, Right)
+        @action(FirstActionDone, Right)
         def both(event: Event, ctx: RunnerContext) -> None:
             order.append(f"both {event.type}")
             ctx.send_event(Leaf())
@@ -173,16 +173,16 @@ class OrderLaws(RunnerLaws):
 
     def test_runs_of_a_key_go_one_after_the_other(self, hall: Hall) -> None:
         """In the order their inputs were accepted, whichever thread submitted them."""
-        crowd = Crowd()
+        crowd = ConcurrencyMeter()
 
         @action(InputEvent)
         def note(event: InputEvent, ctx: RunnerContext) -> None:
             crowd.enter(ctx.key)
             appended(ctx.short_term_memory, "runs", ctx.run.number)
-            ctx.send_event(Left(event.input))
+            ctx.send_event(FirstActionDone(event.input))
 
-        @action(Left)
-        def end(event: Left, ctx: RunnerContext) -> None:
+        @action(FirstActionDone)
+        def end(event: FirstActionDone, ctx: RunnerContext) -> None:
             appended(ctx.short_term_memory, "inputs", event.n)
             crowd.leave(ctx.key)
             ctx.send_event(OutputEvent(event.n))
@@ -203,7 +203,7 @@ class OrderLaws(RunnerLaws):
 
     def test_two_runners_of_one_agent_share_its_inbox(self, hall: Hall) -> None:
         """Each input is run once, each key in order, whoever accepted it."""
-        crowd = Crowd()
+        crowd = ConcurrencyMeter()
 
         @action(InputEvent)
         def note(event: InputEvent, ctx: RunnerContext) -> None:
@@ -226,7 +226,7 @@ class OrderLaws(RunnerLaws):
     @pytest.mark.parametrize("is_async", [False, True])
     def test_keys_go_side_by_side_up_to_concurrency(self, hall: Hall, *, is_async: bool) -> None:
         """As many at once as were asked for, and never more."""
-        crowd, meeting = Crowd(), threading.Barrier(3)
+        crowd, meeting = ConcurrencyMeter(), threading.Barrier(3)
 
         def meet(ctx: RunnerContext) -> None:
             crowd.enter(ctx.key)
@@ -247,7 +247,7 @@ class OrderLaws(RunnerLaws):
 
     def test_one_at_a_time_serves_many_who_wait(self, hall: Hall) -> None:
         """With a concurrency of 1, callers help, and nobody waits for ever."""
-        crowd = Crowd()
+        crowd = ConcurrencyMeter()
 
         @action(InputEvent)
         def note(event: InputEvent, ctx: RunnerContext) -> None:
@@ -265,7 +265,7 @@ class OrderLaws(RunnerLaws):
 
     def test_an_action_that_takes_long_holds_only_its_key_up(self, hall: Hall) -> None:
         """Also one that has been quick so far; and what was done just before it is committed."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def note(event: InputEvent, ctx: RunnerContext) -> None:

@@ -19,7 +19,7 @@ from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.runs.agent import action
 from fornix.runs.runner import LocalRunner, Output
 from fornix.runs.task import RunnerContext
-from fornix.testing.runner.runner_laws import LONG_S, Gate, Hall
+from fornix.testing.runner.runner_laws import LONG_S, ActionGate, Hall
 
 KEYS = ("ada", "bob", "a_b/\n🦜")
 
@@ -42,7 +42,7 @@ class Fuse:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.steps = 1 << 30
-        self.gate = Gate()
+        self.gate = ActionGate()
 
     def pass_by(self) -> None:
         """Go on, or stop."""
@@ -52,10 +52,10 @@ class Fuse:
         if stops:
             gate.stop()
 
-    def light(self, steps: int) -> Gate:
+    def light(self, steps: int) -> ActionGate:
         """Burn down in *steps*; return the gate where others then stop."""
         with self._lock:
-            self.steps, self.gate = steps, Gate()
+            self.steps, self.gate = steps, ActionGate()
             return self.gate
 
 
@@ -78,7 +78,7 @@ class Walk:
         self.read: list[tuple[int, Any]] = []
         self._events: dict[str, tuple[str, int]] = {}
         self._inputs = 0
-        self._gates: list[Gate] = []
+        self._gates: list[ActionGate] = []
         self.runner = self.serve()
 
     def serve(self) -> LocalRunner:

@@ -12,9 +12,9 @@ from fornix.errors import RunParked
 from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.runs.agent import OnError, action
 from fornix.runs.task import RunnerContext
-from fornix.testing.runner.failures import Next, Trouble, error_of
+from fornix.testing.runner.failures import SecondEvent, Trouble, error_of
 from fornix.testing.runner.random_walk import walk_runs
-from fornix.testing.runner.runner_laws import LONG_S, Gate, Hall, RunnerLaws
+from fornix.testing.runner.runner_laws import LONG_S, ActionGate, Hall, RunnerLaws
 from fornix.values.retries import Retry
 
 POINTS = ("first", "before a call", "in a call", "after a call", "second", "last")
@@ -45,7 +45,7 @@ class Killed:
     """
 
     def __init__(self, point: str) -> None:
-        self.gate, self.point = Gate(), point
+        self.gate, self.point = ActionGate(), point
         self.ran: list[str] = []
 
     def at(self, point: str) -> None:
@@ -142,7 +142,7 @@ class RecoveryLaws(RunnerLaws):
 
     def test_what_a_dead_runner_does_is_not_kept(self, hall: Hall) -> None:
         """Whoever has the key after it fences it, in the middle of what it is at."""
-        gate = Gate()
+        gate = ActionGate()
         begun: list[int] = []
 
         @action(InputEvent)
@@ -168,7 +168,7 @@ class RecoveryLaws(RunnerLaws):
 
     def test_inputs_outlive_whoever_accepted_them(self, hall: Hall) -> None:
         """In their order, by number, whichever runner does them."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def work(event: InputEvent, ctx: RunnerContext) -> None:
@@ -194,14 +194,14 @@ class RecoveryLaws(RunnerLaws):
 
     def test_a_run_waits_for_an_action_that_is_gone(self, hall: Hall) -> None:
         """It is parked as `AgentChanged`; once the action is back, a retry goes on."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def first(event: InputEvent, ctx: RunnerContext) -> None:
-            ctx.send_event(Next())
+            ctx.send_event(SecondEvent())
 
-        @action(Next)
-        def then(event: Next, ctx: RunnerContext) -> None:
+        @action(SecondEvent)
+        def then(event: SecondEvent, ctx: RunnerContext) -> None:
             gate.stop()
             ctx.send_event(OutputEvent("done"))
 
@@ -229,15 +229,15 @@ class RecoveryLaws(RunnerLaws):
 
         @action(InputEvent)
         def first(event: InputEvent, ctx: RunnerContext) -> None:
-            ctx.send_event(Next())
+            ctx.send_event(SecondEvent())
 
         @action(InputEvent)
         def beside(event: InputEvent, ctx: RunnerContext) -> None:
             trouble.meet()
             ctx.send_event(OutputEvent("beside"))
 
-        @action(Next)
-        def then(event: Next, ctx: RunnerContext) -> None:
+        @action(SecondEvent)
+        def then(event: SecondEvent, ctx: RunnerContext) -> None:
             ctx.send_event(OutputEvent("then"))
 
         with hall.serve(first, beside, then) as runner, pytest.raises(RunParked):
@@ -256,15 +256,15 @@ class RecoveryLaws(RunnerLaws):
 
     def test_an_input_waits_for_an_action_that_is_gone(self, hall: Hall) -> None:
         """It is not taken for done because nobody asks for it any more."""
-        gate = Gate()
+        gate = ActionGate()
 
         @action(InputEvent)
         def first(event: InputEvent, ctx: RunnerContext) -> None:
             gate.stop()
             ctx.send_event(OutputEvent(event.input))
 
-        @action(Next)
-        def then(event: Next, ctx: RunnerContext) -> None: ...
+        @action(SecondEvent)
+        def then(event: SecondEvent, ctx: RunnerContext) -> None: ...
 
         runner = hall.serve(first)
         runner.submit("ada", 1)

@@ -12,7 +12,7 @@ import pytest
 from fornix.memory.memory import Memory
 from fornix.runs.agent import Agent
 from fornix.runs.runner import LocalRunner
-from fornix.store import Batch, Run, Turn
+from fornix.store import Batch, Run, StatusChange
 from fornix.testing.batches import Clock
 
 LONG_S = 120.0
@@ -22,7 +22,7 @@ SHORT_S = 0.05  # for what cannot happen
 """How long a law waits for what must not happen."""
 
 
-class Gate:
+class ActionGate:
     """Where an action stops until it is let on, and says that it has come."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class Hall:
 
     def discard(self, run: int) -> None:
         """Give a parked run up."""
-        told = Turn(run, "parked", "discarded")
+        told = StatusChange(run, "parked", "discarded")
         time = self.memory.engine.clock()
         self.memory.store.commit(Batch(scope=self.run(run).scope, time=time, run=told))
 
