@@ -222,7 +222,7 @@ class DurableLaws(RunnerLaws):
         assert self.resume(hall, body) == 2
         again = caught[1]
         assert isinstance(again, DurableCallFailed)
-        assert (again.kind, str(again).endswith("OddError: Gateopen")) == ("OddError", True)
+        assert (again.kind, str(again).endswith("OddError: ActionGateopen")) == ("OddError", True)
 
     def test_an_error_that_was_caught_is_not_made_again_by_a_conflict(self, hall: Hall) -> None:
         """The action starts over since an item moved on; its calls stand, errors as well."""

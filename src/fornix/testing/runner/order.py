@@ -94,7 +94,7 @@ class OrderLaws(RunnerLaws):
             ctx.send_event(OutputEvent(len(order)))
 
         assert hall.serve(root, both, right, leaf).handle("ada", 0) == (4, 5, 6)
-        assert order == ["root", "both Left", "both Right", "right", "leaf", "leaf"]
+        assert order == ["root", "both FirstActionDone", "both Right", "right", "leaf", "leaf"]
 
     def test_equal_events_both_run(self, hall: Hall) -> None:
         """A task is known by its place in the run, not by what its event holds."""

@@ -214,7 +214,7 @@ class RecoveryLaws(RunnerLaws):
         gate.open()
         (run,) = hall.parked()
         assert error_of(run)["type"] == "AgentChanged"
-        assert "then" in error_of(run)["message"] or "Next" in error_of(run)["message"]
+        assert "then" in error_of(run)["message"] or "SecondEvent" in error_of(run)["message"]
         hall.retry(run.id)
         whole = hall.serve(first, then)
         whole.run_until_idle()
