@@ -117,6 +117,7 @@ def test_items_are_added_and_found(filled):
 def test_a_prompt_is_made_and_explained(filled):
     """`context`: the prompt on stdout, why on stderr; as JSON both in one document."""
     words = ("context", "ada", "which seat?", "--budget", "300", "--system", "Be kind.")
+    words += ("--exact", "profile")
     (made,) = filled.json(*words)
     assert [message["role"] for message in made["messages"]] == ["system", "user"]
     assert made["tokens"] <= made["budget_tokens"] == 300

@@ -63,13 +63,17 @@ def test_what_was_said_is_in_the_next_prompt_also_of_the_next_start(shell: Shell
 
 
 def test_a_prompt_has_what_the_key_remembers_within_the_budget(shell: Shell) -> None:
-    """Items and facts of the key are recalled; /why shows them with scores; the budget holds."""
+    """Items and named exact values are recalled; /why tells scores; the budget holds."""
     shell("add", "Prefers window seats.", "-k", "ada", *STATIC)
     shell("set", "ada", "profile.city", "Lisbon")
     with ChatServer(["At the window."]) as server:
         found = shell(*words(server), "--budget", "300", stdin="Which seat?\n/why\n")
         assert "Prefers window seats." in server.asked[0].body["messages"][0]["content"]
-        turn, why = shell.json(*words(server), "-b", "300", stdin="And the city?\n/why\n")
+        turn, why = shell.json(
+            *words(server), "-b", "300", "--exact", "profile", stdin="And the city?\n/why\n"
+        )
+        assert "Lisbon" not in str(server.asked[0].body)
+        assert "Lisbon" in str(server.asked[-1].body)
     assert "of 300 tokens" in found.stdout
     assert "Prefers window seats." in found.stdout.partition("score")[2]
     assert (turn["answer"], turn["model"], turn["stopped"]) == ("At the window.", "test", False)
@@ -187,7 +191,7 @@ def test_tokens_are_of_the_prompt_that_was_made(shell: Shell) -> None:
     assert (second["tokens"], second["error"]["type"]) == (None, "BudgetTooSmall")
 
 
-def test_the_best_that_memory_finds_is_told_facts_first(shell: Shell) -> None:
+def test_the_best_that_memory_finds_is_told_exact_values_first(shell: Shell) -> None:
     """Five pieces at most, each of a set by its score."""
     for n in range(7):
         shell("add", f"The cat number {n} sleeps{' a lot' * n}.", "-k", "ada", *STATIC)

@@ -36,7 +36,7 @@ from fornix.errors import (
     Unsupported,
 )
 from fornix.llm import ScriptedChat
-from fornix.memory.prompt import Piece
+from fornix.memory.prompt import ALL, Piece
 from fornix.memory.prompt.prompt_sources import MOST_READ
 from fornix.sets.admission import Injection
 from fornix.store.scope import HIDDEN
@@ -106,7 +106,7 @@ class World:
     as_observations: bool
     items: tuple[str, ...]
     known: tuple[str, ...]
-    facts: tuple[str, ...]
+    exact: tuple[str, ...]
     query: str | None
     system: str | None
     budget: Budget
@@ -118,8 +118,8 @@ class World:
             ada.add(text, id=f"i{number}", text=text or "…")
         for number, text in enumerate(self.known):
             memory.knowledge.set("handbook").add(text, id=f"k{number}", text=text or "…")
-        for number, text in enumerate(self.facts):
-            ada.short_term.set(f"facts.f{number}", text)
+        for number, text in enumerate(self.exact):
+            ada.short_term.set(f"exact.f{number}", text)
         kind = OBSERVATIONS if self.as_observations else MESSAGES
         said = ada.set("said", item_type=kind)
         for number, parts in enumerate(self.messages()):
@@ -145,7 +145,8 @@ class World:
         return made
 
     def ask(self, memory: Memory, **options: Any) -> Context:
-        given = {"budget_tokens": self.budget, "system": self.system, "shares": self.shares}
+        given: dict[str, Any] = {"budget_tokens": self.budget, "system": self.system}
+        given |= {"shares": self.shares, "exact": ALL, "secrets": "show"}
         return memory.context(self.query, key="ada", **given | options)
 
     def fits(self, context: Context) -> bool:
@@ -166,7 +167,7 @@ WORLDS = st.builds(
     as_observations=st.booleans(),
     items=st.lists(TEXTS, max_size=4).map(tuple),
     known=st.lists(TEXTS, max_size=2).map(tuple),
-    facts=st.lists(TEXTS, max_size=3).map(tuple),
+    exact=st.lists(TEXTS, max_size=3).map(tuple),
     query=st.none() | st.sampled_from(["Which seat?", "Where does she live now?", ""]),
     system=st.none() | st.sampled_from(["Be kind.", ""]),
     budget=st.builds(
@@ -174,7 +175,7 @@ WORLDS = st.builds(
     ),
     shares=SHARES,
 )
-NOTHING: dict[str, Any] = {"sets": None, "knowledge": None, "facts": None}
+NOTHING: dict[str, Any] = {"sets": None, "knowledge": None, "exact": None}
 
 
 @settings(max_examples=COUNTS.fuzz_examples, deadline=None)
@@ -247,8 +248,8 @@ def test_no_part_takes_the_room_of_another(memory: Memory) -> None:
     _chat(memory, *["which seat is it", "this one here"] * 30)
     counts: list[dict[str, int]] = []
     for size in (600, 1200):
-        made = memory.context("which seat in the train?", key="ada", budget_tokens=size)
-        parts = ("facts", "knowledge", "recent", "items")
+        made = memory.context("which seat in the train?", key="ada", exact=ALL, budget_tokens=size)
+        parts = ("exact", "knowledge", "recent", "items")
         counts.append({part: len(_in(made, part)) for part in parts})
     assert all(small and small < counts[1][part] for part, small in counts[0].items())
 
@@ -295,7 +296,7 @@ def test_what_an_item_says_stays_inside_its_quotation(memory: Memory, attack: st
     memory.knowledge.set(attack).add(f"{attack} seat", role=attack)
     ada.short_term.set((attack, "x.y"), attack)
     ada.short_term.set("seat", {attack: attack})
-    made = memory.context("seat", key="ada", system="Be kind.")
+    made = memory.context("seat", key="ada", exact=ALL, system="Be kind.")
     assert [message["role"] for message in made.messages] == ["system", "user"]
     system = made.messages[0]["content"]
     assert system.startswith("Be kind.\n\n")
@@ -304,7 +305,11 @@ def test_what_an_item_says_stays_inside_its_quotation(memory: Memory, attack: st
     quotation = system[system.index("<memory>\n") + len("<memory>\n") : -len("\n</memory>")]
     assert not set(quotation) & set("<>\r\x85\x0b\x0c\x1e\u2028\u2029\u202e\u200b\U000e0041")
     lines = quotation.splitlines()
-    assert [line for line in lines if line.endswith(":")] == ["facts:", "knowledge:", "items:"]
+    assert [line for line in lines if line.endswith(":")] == [
+        "exact values:",
+        "knowledge:",
+        "items:",
+    ]
     assert len(lines) == len(made.why) + 1, "a line for each piece, but for system and query"
     for line in lines:
         outside, strings = _split(line)
@@ -381,10 +386,12 @@ def test_all_parts_stand_in_their_order(memory: Memory) -> None:
     memory.knowledge.set("handbook").add("Seats cost 3.", id="k")
     ada.short_term.set("profile.seat", "window")
     _chat(memory, "Hello", "Hi")
-    made = memory.context("Which seat?", key="ada", system="Be kind.", budget_tokens=500)
+    made = memory.context(
+        "Which seat?", key="ada", exact="profile", system="Be kind.", budget_tokens=500
+    )
     assert made.messages[0]["content"].endswith(
         "<memory>\n"
-        'facts:\nprofile.seat: "window"\n'
+        'exact values:\nprofile.seat: "window"\n'
         'knowledge:\nhandbook/k, 2026-01-01 00:00: "Seats cost 3."\n'
         'items:\ndefault/p, 2025-12-31 00:00, Ada: "Prefers window seats."\n'
         "</memory>"
@@ -395,7 +402,7 @@ def test_all_parts_stand_in_their_order(memory: Memory) -> None:
         {"role": "user", "content": "Which seat?"},
     ]
     assert str(made) == made.text
-    parts = ["system", "facts", "knowledge", "items", "recent", "query"]
+    parts = ["system", "exact", "knowledge", "items", "recent", "query"]
     assert [piece.part for piece in made.why] == parts
     item = made.why[3]
     assert (item.source, item.set_name, item.ids, item.rank) == ("default/p", "default", ("p",), 1)
@@ -487,37 +494,92 @@ def test_a_query_that_was_kept_before_it_is_asked_is_shown_once(memory: Memory) 
     assert [one["content"] for one in again.messages].count("How is my cat called?") == 2
 
 
-def test_facts_that_matter_to_the_query_come_first(memory: Memory) -> None:
+def test_exact_values_that_matter_to_the_query_come_first(memory: Memory) -> None:
     """By words of path and value, then in the order of the tree; what has no room says so."""
     tree = memory.key("ada").short_term
     for number in range(40):
         tree.set(f"log.entry_{number}", "nothing of note")
     tree.set("profile.home_city", "Lisbon")
     budget = Budget(320, counter=len, message_tokens=0)
-    made = memory.context("Which city?", key="ada", budget_tokens=budget)
-    assert [piece.source for piece in _in(made, "facts")][:2] == [
+    made = memory.context("Which city?", key="ada", exact=ALL, budget_tokens=budget)
+    assert [piece.source for piece in _in(made, "exact")][:2] == [
         "profile.home_city",
         "log.entry_0",
     ]
-    assert _out(made, "facts")[0].reason == "there is no room for it"
-    assert memory.context("city", key="ada", facts=None).messages == [
+    assert _out(made, "exact")[0].reason == "there is no room for it"
+    assert memory.context("city", key="ada", exact=None).messages == [
         {"role": "user", "content": "city"}
     ]
-    below = memory.context("city", key="ada", facts="profile")
-    assert [piece.source for piece in _in(below, "facts")] == ["profile.home_city"]
-    one = memory.context("city", key="ada", facts="profile.home_city")
-    assert _texts(one, "facts") == ['"Lisbon"']
-    assert not _in(memory.context("city", key="ada", facts="no.where"), "facts")
+    below = memory.context("city", key="ada", exact="profile")
+    assert [piece.source for piece in _in(below, "exact")] == ["profile.home_city"]
+    one = memory.context("city", key="ada", exact="profile.home_city")
+    assert _texts(one, "exact") == ['"Lisbon"']
+    assert not _in(memory.context("city", key="ada", exact="no.where"), "exact")
 
 
-def test_facts_of_any_type_and_name_are_told(memory: Memory) -> None:
+def test_exact_values_stay_out_unless_they_are_named(memory: Memory) -> None:
+    """A token of a session is not sent to a model; `why` says how to name what is wanted."""
+    tree = memory.key("ada").short_term
+    tree.set("session.token", "abc")
+    tree.set("profile.city", "Lisbon")
+    tree.set("profile.seat", "window")
+    made = memory.context("Which city?", key="ada")
+    assert made.messages == [{"role": "user", "content": "Which city?"}]
+    [piece] = _out(made, "exact")
+    assert (piece.text, piece.reason) == (
+        "session, profile",
+        "3 exact values are left out; name the paths to show, as in exact=['session']",
+    )
+    assert "3 exact values are left out" in made.explain()
+    some = memory.context("Which city?", key="ada", exact=("profile.city", "profile"))
+    assert [piece.source for piece in _in(some, "exact")] == ["profile.city", "profile.seat"]
+    assert not _out(some, "exact")
+    assert len(_in(memory.context("city", key="ada", exact=ALL), "exact")) == 3
+    with memory.key("bob").batch() as batch:
+        batch.short_term.set("seat", "window")
+        assert [piece.part for piece in batch.context("seat").why] == ["query", "exact"]
+        assert [piece.part for piece in batch.context("seat", as_of=0).why] == ["query"]
+
+
+def test_secrets_are_masked_in_all_that_is_remembered(memory: Memory) -> None:
+    """In items, knowledge, exchanges and exact values, and in `why`; not in what was passed in."""
+    secret = "ghp_" + "a1B2" * 9
+    ada = memory.key("ada")
+    ada.short_term.set("session.token", "f3a9c0d4e5b6a7f8e9d0c1b2a3f4e5d6")
+    ada.short_term.set("session.of", {secret: ["ada", b"x", None, 4_111_111_111_111_111]})
+    ada.add(f"Git: {secret}.", id="git", speaker=f"Ada {secret}", metadata={"caption": secret})
+    ada.add({"service": "git", "login": {"password": "hunter22"}}, id="login", text="git login")
+    memory.knowledge.set("team").add(f"The git token of the team is {secret}.", id="team")
+    _chat(memory, f"I use git with {secret}", "Keep it to yourself")
+    made = memory.context(f"git {secret}?", key="ada", exact=ALL, system=f"git {secret}")
+    shown = made.text + made.explain() + "".join(piece.text for piece in made.why[1:-1])
+    for text in ("f3a9c0d4e5b6a7f8", "4111111111111111", "hunter22"):
+        assert text not in shown
+    assert made.text.count(secret) == 2
+    assert {piece.part for piece in made.why if "[masked: GitHub token]" in piece.text} == {
+        "exact", "knowledge", "items", "recent",
+    }  # fmt: skip
+    assert 'session.token: "[masked: key or token]"' in made.text
+    open_ = memory.context("git?", key="ada", exact=ALL, secrets="show").text
+    assert open_.count(secret) == 6
+    assert "f3a9c0d4e5b6a7f8" in open_
+
+
+def test_a_masked_query_is_not_repeated(memory: Memory) -> None:
+    """The last message is the query also where the query holds a secret."""
+    _chat(memory, "My password is hunter22")
+    made = memory.context("My password is hunter22", key="ada")
+    assert made.messages == [{"role": "user", "content": "My password is hunter22"}]
+
+
+def test_exact_values_of_any_type_and_name_are_told(memory: Memory) -> None:
     """As JSON, also what JSON has no word for; a name with a dot is a list of names."""
     tree = memory.key("ada").short_term
     for number, value in enumerate([None, True, 10**30, 1.5, float("nan"), b"x", [1], {"a": "b"}]):
         tree.set(f"v{number}", value)
     tree.set(("a.b", "c d"), 1)
-    made = memory.context(None, key="ada")
-    assert [(piece.source, piece.text) for piece in _in(made, "facts")] == [
+    made = memory.context(None, key="ada", exact=ALL)
+    assert [(piece.source, piece.text) for piece in _in(made, "exact")] == [
         ("v0", "null"),
         ("v1", "true"),
         ("v2", "1" + 30 * "0"),
@@ -657,14 +719,15 @@ def test_the_past_can_be_asked(memory: Memory) -> None:
     ada.short_term.set("seat", "window")
     _chat(memory, "a seat", "which?")
     memory.knowledge.set("k").add("seats cost 3", id="k")
-    before = memory.context("seat", key="ada")
+    before = memory.context("seat", key="ada", exact=ALL)
     moment = memory.stats().store.commits
     ada.update("s", "seat by the aisle")
     ada.short_term.set("seat", "aisle")
     ada.set("chat").delete("m1")
     memory.knowledge.set("k").delete("k")
-    assert memory.context("seat", key="ada").text != before.text
-    assert memory.context("seat", key="ada", as_of=moment).messages == before.messages
+    assert memory.context("seat", key="ada", exact=ALL).text != before.text
+    past = memory.context("seat", key="ada", exact=ALL, as_of=moment)
+    assert past.messages == before.messages
     memory.key("ada").set("purged", retention="purge").add("gone", id="g")
     ada.set("purged").delete("g")
     memory.sweep()
@@ -684,17 +747,18 @@ def test_an_action_sees_what_it_changed_itself(memory: Memory) -> None:
             ctx.knowledge.set("k").add("seats cost 3")
             chat = ctx.long_term_memory.set("chat", item_type=MESSAGES)
             chat.add(Message("which seat?").to_dict())
-            inside = ctx.context("seat", budget_tokens=300)
+            inside = ctx.context("seat", exact=["seat"], budget_tokens=300)
             told.append((inside, memory.context("seat", key="ada", budget_tokens=300)))
 
     with LocalRunner(Asks, memory) as runner:
         runner.handle("ada", "go")
     inside, outside = told[0]
     assert [piece.part for piece in inside.why if piece.shown] == [
-        "facts", "knowledge", "items", "recent", "query",
+        "exact", "knowledge", "items", "recent", "query",
     ]  # fmt: skip
     assert outside.messages == [{"role": "user", "content": "seat"}]
-    assert memory.context("seat", key="ada", budget_tokens=300).messages == inside.messages
+    after = memory.context("seat", key="ada", exact=["seat"], budget_tokens=300)
+    assert after.messages == inside.messages
 
 
 def test_a_batch_sees_its_own_changes(memory: Memory) -> None:
@@ -702,10 +766,10 @@ def test_a_batch_sees_its_own_changes(memory: Memory) -> None:
     with memory.key("ada").batch() as batch:
         batch.add("a window seat")
         batch.short_term.set("seat", "window")
-        made = batch.context("seat")
-        assert (_texts(made, "items"), _texts(made, "facts")) == (["a window seat"], ['"window"'])
+        made = batch.context("seat", exact="seat")
+        assert (_texts(made, "items"), _texts(made, "exact")) == (["a window seat"], ['"window"'])
         with pytest.raises(Unsupported):
-            batch.context("seat", as_of=0)
+            batch.context("seat", exact="seat", as_of=0)
 
 
 def test_a_store_that_is_only_read_is_enough(tmp_path: Any) -> None:
@@ -769,8 +833,10 @@ def test_the_table_has_a_line_for_each_piece(memory: Memory) -> None:
         ({"sets": [3]}, InvalidName),
         ({"sets": [["a"]]}, InvalidName),
         ({"knowledge": "all"}, InvalidInput),
-        ({"facts": 3}, InvalidInput),
-        ({"facts": "a..b"}, InvalidInput),
+        ({"exact": 3}, InvalidInput),
+        ({"exact": [3]}, InvalidInput),
+        ({"exact": "a..b"}, InvalidInput),
+        ({"secrets": "hide"}, InvalidInput),
         ({"where": {"a": {"wat": 1}}}, InvalidFilter),
         ({"as_of": "yesterday"}, InvalidInput),
         ({"as_of": datetime(2026, 1, 1)}, InvalidTime),  # noqa: DTZ001 - wrong on purpose
@@ -794,8 +860,8 @@ def test_what_cannot_be_asked_is_refused(
 
 @pytest.mark.parametrize(
     "shares",
-    [{"items": -1}, {"recent": "1"}, {"facts": True}, {"knowledge": float("nan")},
-     {"facts": 0, "knowledge": 0, "recent": 0, "items": 0}],
+    [{"items": -1}, {"recent": "1"}, {"exact": True}, {"knowledge": float("nan")},
+     {"exact": 0, "knowledge": 0, "recent": 0, "items": 0}],
 )  # fmt: skip
 def test_shares_that_are_none_are_refused(shares: dict[str, Any]) -> None:
     """A share is a number from 0 on, and not all are 0."""

@@ -16,13 +16,13 @@ import click
 from fornix.cli import output
 from fornix.cli.forgetting import show_receipt
 from fornix.cli.options import Whole, command, key_option
-from fornix.cli.prompts import context_fields
+from fornix.cli.prompts import context_fields, exact_option
 from fornix.cli.session import Session
 from fornix.conversation import ConversationMemory
 from fornix.errors import FornixError, InvalidInput
 from fornix.llm import ChatModel, OpenAIChat
 from fornix.memory.keys import KeyMemory
-from fornix.memory.prompt import Context, Piece
+from fornix.memory.prompt import ALL, Context, Piece
 from fornix.text.messages import MESSAGES
 from fornix.values.ids import derived_ids
 
@@ -75,14 +75,16 @@ A line that begins with a space is said, whatever it begins with then."""
     show_default=True,
     help="Most tokens of a prompt.",
 )
+@exact_option
 @click.option("--name", metavar="NAME", default=NAME, show_default=True, help="The conversation.")
-def chat(
+def chat(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
     key: str | None,
     model: str | None,
     base_url: str | None,
     budget: int,
+    exact: tuple[str, ...],
     name: str,
 ) -> None:
     """Talk with a model that remembers: fornix chat --key ada --model gpt-4o.
@@ -102,7 +104,7 @@ def chat(
     with ExitStack() as stack:
         asked = None if model is None else stack.enter_context(OpenAIChat(model, base_url=base_url))
         own = stack.enter_context(session.open(make=True)).key(key)
-        talking = Chat(session, own, _conversation(own, name), asked, budget)
+        talking = Chat(session, own, _conversation(own, name), asked, budget, exact)
         talking.greet()
         for line in _lines(session):
             try:
@@ -169,6 +171,7 @@ class Chat:
     """A chat under way.
 
     Attributes:
+        exact: Paths of the exact values that a model is shown.
         recalled: The prompt of the last request.
         failed: Ids of requests that failed, until they are answered or forgotten.
     """
@@ -178,6 +181,7 @@ class Chat:
     talk: ConversationMemory
     model: ChatModel | None
     budget: int
+    exact: tuple[str, ...] = ()
     recalled: Context | None = None
     failed: set[str] = field(default_factory=set[str])
 
@@ -283,6 +287,7 @@ class Chat:
             where={
                 "all": [{"not": {"$id": request.id}}, {"not": {"marks": {"contains": ALONE}}}],
             },
+            exact=ALL if alone else self.exact,
             as_of=as_of,
         )
 
@@ -377,9 +382,9 @@ def from_memory(made: Context) -> str:
 
 
 def _rank(piece: Piece) -> tuple[bool, float]:
-    return piece.part != "facts", -(piece.score or 0.0)
+    return piece.part != "exact", -(piece.score or 0.0)
 
 
 def _told(piece: Piece) -> str:
     text = output.one_line(piece.text)
-    return f"{piece.source}: {text}" if piece.part == "facts" else text
+    return f"{piece.source}: {text}" if piece.part == "exact" else text

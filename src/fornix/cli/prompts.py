@@ -19,6 +19,14 @@ from fornix.store.as_of import ValidAt
 from fornix.values.storable import Value
 from fornix.values.times import stamp
 
+exact_option = click.option(
+    "exact",
+    "--exact",
+    metavar="PATH",
+    multiple=True,
+    help='Exact values at and below PATH are in the prompt; "": all of them. May be repeated.',
+)
+
 
 @command("context")
 @KEY
@@ -29,6 +37,8 @@ from fornix.values.times import stamp
     "--messages", metavar="SET", help="The set of the conversation.  [default: the newest]"
 )
 @click.option("--recent", type=Whole(min=0), help="Most exchanges of it.")
+@exact_option
+@click.option("--show-secrets", is_flag=True, help="Show secrets in memory; else they are masked.")
 @sets_option
 @where_option
 @as_of_option
@@ -42,6 +52,8 @@ def context(  # noqa: PLR0913 - an option each, as click passes them
     system: str | None,
     messages: str | None,
     recent: int | None,
+    exact: tuple[str, ...],
+    show_secrets: bool,
     set_names: tuple[str, ...],
     where: dict[str, Value] | None,
     as_of: int | datetime | None,
@@ -63,9 +75,11 @@ def context(  # noqa: PLR0913 - an option each, as click passes them
             messages=messages or NEWEST,
             recent=recent,
             sets=set_names or ALL,
+            exact=exact,
             where=where,
             as_of=as_of,
             valid_at=valid_at,
+            secrets="show" if show_secrets else "mask",
         )
 
     with session.open(mode="ro") as memory:

@@ -28,7 +28,16 @@ from fornix.memory.opening import (
     open_store,
     summariser_of,
 )
-from fornix.memory.prompt import ALL, NEWEST, All, Context, Newest, Shares
+from fornix.memory.prompt import (
+    ALL,
+    NEWEST,
+    All,
+    Context,
+    ExactPaths,
+    Newest,
+    Secrecy,
+    Shares,
+)
 from fornix.memory.reindexing import alone, embedder_notes, reindex
 from fornix.search.embedding_worker import EmbeddingWorker
 from fornix.search.index import Index
@@ -37,7 +46,7 @@ from fornix.search.query import Searcher
 from fornix.search.signals import Signals
 from fornix.sets.admission import Rule, plans
 from fornix.sets.writer import Engine, Where
-from fornix.state import Spelling, Ttl
+from fornix.state import Ttl
 from fornix.store import Lease, Limits, Scope, Store, StoreStats
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.store.records import RecordMaker
@@ -329,13 +338,14 @@ class Memory(Maintenance):
         recent: int | None = None,
         sets: Sequence[str] | All | None = ALL,
         knowledge: Sequence[str] | All | None = ALL,
-        facts: Spelling | None = "",
+        exact: ExactPaths | All | None = None,
         where: Where | None = None,
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
         signals: Signals | None = None,
         limit: int | None = None,
         shares: Shares = Shares(),  # noqa: B008 - frozen
+        secrets: Secrecy = "mask",
     ) -> Context:
         """Return a prompt for *query* from the memory of a key; see `Prompts.context`."""
         return self.key(key).context(
@@ -346,13 +356,14 @@ class Memory(Maintenance):
             recent=recent,
             sets=sets,
             knowledge=knowledge,
-            facts=facts,
+            exact=exact,
             where=where,
             as_of=as_of,
             valid_at=valid_at,
             signals=signals,
             limit=limit,
             shares=shares,
+            secrets=secrets,
         )
 
     @property

@@ -7,7 +7,9 @@ from fornix.memory.prompt.context_request import (
     All,
     ContextRequest,
     DefaultSources,
+    ExactPaths,
     Newest,
+    Secrecy,
     Shares,
 )
 from fornix.memory.prompt.prompt_sources import Sources
@@ -20,10 +22,12 @@ __all__ = [
     "Context",
     "ContextRequest",
     "DefaultSources",
+    "ExactPaths",
     "Newest",
     "Part",
     "Piece",
     "Prompts",
+    "Secrecy",
     "Shares",
     "Sources",
 ]

@@ -15,20 +15,24 @@ from fornix.memory.prompt.quoting import BEGIN, END, OPENING, SAID, quoted
 from fornix.store.items import Hits
 from fornix.text.messages import Message
 
-REMEMBERED: tuple[Part, ...] = ("facts", "knowledge", "items")
-"""The parts that are quoted in the system message, in their order there."""
+REMEMBERED: Mapping[Part, str] = {
+    "exact": "exact values",
+    "knowledge": "knowledge",
+    "items": "items",
+}
+"""The parts that are quoted in the system message, in their order there, with their headings."""
 
-DIVIDED: tuple[Part, ...] = ("facts", "knowledge", "recent", "items")
+DIVIDED: tuple[Part, ...] = ("exact", "knowledge", "recent", "items")
 """Who has its share first; what one leaves goes to the next."""
 
-OFFERED: tuple[Part, ...] = ("recent", "items", "knowledge", "facts")
+OFFERED: tuple[Part, ...] = ("recent", "items", "knowledge", "exact")
 """To whom what is left at the end is offered."""
 
 LEFT_OUT = 50
 """Pieces that were left out of which a context says why."""
 
 _REASONS: Mapping[Part, str] = {
-    "facts": "a fact of the key",
+    "exact": "named by its path",
     "knowledge": "found in knowledge",
     "recent": "one of the last exchanges",
     "items": "found in the key's sets",
@@ -48,16 +52,19 @@ def assembled(sources: Sources, asked: ContextRequest) -> Context:
     known = prompt_sources.knowledge(sources, asked, at, room)
     hits = prompt_sources.items(sources, asked, at, room)
     wanted: dict[Part, list[PromptCandidate]] = {
-        "facts": prompt_sources.facts(sources, asked),
-        "knowledge": prompt_sources.hits_found(known, "knowledge"),
+        "exact": prompt_sources.exact_values(sources, asked),
+        "knowledge": prompt_sources.hits_found(known, asked, "knowledge"),
         "recent": told.found,
         "items": [
-            hit for hit in prompt_sources.hits_found(hits, "items") if not hit.refs & told.query
+            hit
+            for hit in prompt_sources.hits_found(hits, asked, "items")
+            if not hit.refs & told.query
         ],
     }
     choice = _Choice(asked, wanted, room)
     choice.make()
-    return _context(choice, told.left, [known, hits])
+    unnamed = prompt_sources.unnamed_exact_values(sources, asked)
+    return _context(choice, [*unnamed, *told.left], [known, hits])
 
 
 def _room(asked: ContextRequest) -> int | None:
@@ -113,11 +120,11 @@ class _Choice:
 
     def _frame(self) -> int:
         """Return what the quotation has besides its lines."""
-        parts = [part for part in REMEMBERED if self.wanted[part]]
+        headings = [name for part, name in REMEMBERED.items() if self.wanted[part]]
         budget = self.asked.budget
-        lines = [OPENING, BEGIN, *(f"{part}:" for part in parts), END]
+        lines = [OPENING, BEGIN, *(f"{name}:" for name in headings), END]
         lead = 0 if self.asked.system else budget.message_tokens
-        return sum(budget.count(f"{line}\n") for line in lines) + lead if parts else 0
+        return sum(budget.count(f"{line}\n") for line in lines) + lead if headings else 0
 
     def _share(self, room: int) -> None:
         shares: dict[Part, float] = {
@@ -178,11 +185,11 @@ class _Choice:
 
 
 def _in_order(taken: Sequence[PromptCandidate], part: Part) -> list[PromptCandidate]:
-    """Return the pieces of a part in order: exchanges and items by time, facts by rank."""
+    """Return the pieces of a part in order: exchanges and items by time, exact values by rank."""
     own = [found for found in taken if found.piece.part == part]
     if part == "recent":
         return sorted(own, key=lambda found: found.order)
-    if part == "facts":
+    if part == "exact":
         return sorted(own, key=lambda found: found.piece.rank)
     return sorted(own, key=lambda found: (found.piece.time, found.piece.rank))
 
@@ -191,9 +198,9 @@ def _rendered(asked: ContextRequest, taken: Sequence[PromptCandidate]) -> tuple[
     """Return a prompt as messages, and as a text."""
     lead = [] if asked.system is None else [asked.system]
     quotation: list[str] = []
-    for part in REMEMBERED:
+    for part, heading in REMEMBERED.items():
         if own := _in_order(taken, part):
-            quotation += [f"{part}:", *(found.line for found in own)]
+            quotation += [f"{heading}:", *(found.line for found in own)]
     if quotation:
         lead.append("\n".join([OPENING, BEGIN, *quotation, END]))
     said = [message for found in _in_order(taken, "recent") for message in found.messages]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-Part: TypeAlias = Literal["system", "recent", "facts", "knowledge", "items", "query"]
+Part: TypeAlias = Literal["system", "recent", "exact", "knowledge", "items", "query"]
 """Which part of a prompt a piece is of."""
 
 
@@ -17,8 +17,9 @@ class Piece:
 
     Attributes:
         part: Which part of the prompt it is of.
-        source: Where it is from: ``set/id``, or the path of a fact; "" for what was passed in.
-        text: What it says.
+        source: Where it is from: ``set/id``, or the path of an exact value; "" for what was
+            passed in.
+        text: What it says; secrets are masked unless the context shows them.
         shown: Whether it is in the prompt.
         reason: Why it is, or is not.
         tokens: What it has; in its part of a message, alone.

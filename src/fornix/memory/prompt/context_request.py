@@ -12,11 +12,12 @@ from fornix.errors import InvalidInput
 from fornix.search.signals import Signals
 from fornix.sets.writer import Where
 from fornix.state import Spelling
+from fornix.state.paths import names_of
 from fornix.store.as_of import AsOf, ValidAt, valid_time
 from fornix.store.filters import Filter
 from fornix.store.scope import set_name
 from fornix.text.budget import Budget
-from fornix.values.storable import checked, counted
+from fornix.values.storable import Path, checked, counted
 
 
 class DefaultSources(Enum):
@@ -27,13 +28,19 @@ class DefaultSources(Enum):
 
 
 ALL: Final = DefaultSources.ALL
-"""All sets, where a context may be told of some."""
+"""All sets, or all exact values, where a context can be given some."""
 
 NEWEST: Final = DefaultSources.NEWEST
 """The set of messages or observations that something was added to last."""
 
 All: TypeAlias = Literal[DefaultSources.ALL]
 Newest: TypeAlias = Literal[DefaultSources.NEWEST]
+
+ExactPaths: TypeAlias = str | Sequence[Spelling]
+"""A dotted path into the exact tree, or several paths. ``""`` is the whole tree."""
+
+Secrecy: TypeAlias = Literal["mask", "show"]
+"""What a context does with the secrets that it finds in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +52,13 @@ class Shares:
     part has only what the others leave.
 
     Attributes:
-        facts: Of the exact tree.
+        exact: Of exact values, if any are named.
         knowledge: Of items of knowledge.
         recent: Of the last exchanges.
         items: Of items of the key's sets.
     """
 
-    facts: float = 0.1
+    exact: float = 0.1
     knowledge: float = 0.2
     recent: float = 0.15
     items: float = 0.55
@@ -77,13 +84,14 @@ class ContextRequest:
     recent: int | None = None
     sets: Sequence[str] | All | None = ALL
     knowledge: Sequence[str] | All | None = ALL
-    facts: Spelling | None = ""
+    exact: ExactPaths | All | None = None
     where: Where | None = None
     as_of: AsOf | None = None
     valid_at: ValidAt | None = None
     signals: Signals | None = None
     limit: int | None = None
     shares: Shares = Shares()
+    secrets: Secrecy = "mask"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be asked, before anything is read."""
@@ -98,6 +106,9 @@ class ContextRequest:
             raise InvalidInput(f"messages is the name of a set, or None, not {self.messages!r}")
         object.__setattr__(self, "sets", _names(self.sets, "sets"))
         object.__setattr__(self, "knowledge", _names(self.knowledge, "knowledge"))
+        object.__setattr__(self, "exact", exact_paths(self.exact))
+        if self.secrets not in ("mask", "show"):
+            raise InvalidInput(f'secrets is "mask" or "show", not {self.secrets!r}')
         if self.recent is not None:
             counted(self.recent, "recent", least=0)
         if self.limit is not None:
@@ -106,6 +117,27 @@ class ContextRequest:
             raise InvalidInput(f"shares must be a Shares, not {self.shares!r}")
         Filter.parse(self.where)
         valid_time(self.valid_at)
+
+
+def exact_paths(given: ExactPaths | All | None) -> list[Path]:
+    """Return the paths that are asked for, in order, without those below another one.
+
+    Raises:
+        InvalidInput: Neither a path nor a list of paths.
+        InvalidPath, TooLarge: One of them is no path.
+    """
+    if given is None:
+        return []
+    if given is ALL:
+        return [()]
+    if not isinstance(given, (str, list, tuple)):
+        raise InvalidInput(f"exact must be a path, a list of paths, ALL or None, not {given!r}")
+    paths = [names_of(path) for path in ([given] if isinstance(given, str) else given)]
+    return [
+        path
+        for path in dict.fromkeys(paths)
+        if not any(other != path and path[: len(other)] == other for other in paths)
+    ]
 
 
 def _names(given: object, what: str) -> Sequence[str] | All | None:

@@ -1,21 +1,32 @@
-"""Where a prompt's pieces come from: the last exchanges, what searches find, and facts."""
+"""Where a prompt's pieces come from: the last exchanges, searches, and exact values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import cast
 
-from fornix.errors import InvalidInput, NotAnObject
+from fornix.errors import InvalidInput, NotAnObject, Unsupported
 from fornix.memory.prompt.context import Part, Piece
 from fornix.memory.prompt.context_request import ALL, NEWEST, ContextRequest
-from fornix.memory.prompt.quoting import ANSWERED, fact_line, item_line, place_of, quoted, shortened
+from fornix.memory.prompt.quoting import (
+    ANSWERED,
+    exact_line,
+    item_line,
+    masked_item,
+    masked_text,
+    masked_value,
+    named,
+    place_of,
+    quoted,
+    shortened,
+)
 from fornix.sets import search_options
 from fornix.sets.set_options import position
 from fornix.sets.writer import Writer
-from fornix.state import MISSING, MemoryObject, Spelling
+from fornix.state import MISSING, MemoryObject
 from fornix.state.paths import spelled
 from fornix.store import Scope, SetRef, StoredItem
 from fornix.store.as_of import EVER, Moment, holds, valid_time
@@ -24,7 +35,7 @@ from fornix.store.records import item_of
 from fornix.text.budget import Unit, units
 from fornix.text.messages import MESSAGES, OBSERVATIONS, ROLES, Message, Role
 from fornix.values import words
-from fornix.values.storable import Value
+from fornix.values.storable import Path, Value
 
 PAGE = 32
 """Items of a conversation that are read first, from the newest on."""
@@ -35,8 +46,11 @@ MOST_READ = 1_024
 RECENT = 20
 """Exchanges that a context without a budget has at most, unless it says how many."""
 
-FACTS = 500
-"""Facts that are looked at, in the order of the tree."""
+EXACT_VALUES = 500
+"""Exact values that are considered, or counted, in the order of the tree."""
+
+FIELDS_SHOWN = 8
+"""Names of fields that are suggested where exact values are left out."""
 
 HITS = 20
 """Items that a search for a context without a budget is asked for."""
@@ -113,12 +127,15 @@ def recent(
     if ref is None or most == 0:
         return Conversation()
     items: list[Item] = []
-    walk = _newest(sources.writer, ref, asked, at)
+    walk, query = _newest(sources.writer, ref, asked, at), asked.query
+    if asked.secrets == "mask":
+        walk = map(masked_item, walk)
+        query = query if query is None else masked_text(query)
     while True:
         wanted = max(PAGE, len(items))  # twice as many each time: all are looked at again
         page = list(islice(walk, wanted))
         items += page
-        told = _told(items[::-1], asked.query, more=len(page) == wanted)
+        told = _told(items[::-1], query, more=len(page) == wanted)
         size = sum(asked.budget.size(one.messages) for one in told.found)
         enough = (most is not None and len(told.found) > most) or (room is not None and size > room)
         if len(page) < wanted or enough or len(items) >= MOST_READ:
@@ -305,11 +322,11 @@ def _search(
     return sources.writer.search(refs, asked.query, options)
 
 
-def hits_found(hits: Hits, part: Part) -> list[PromptCandidate]:
+def hits_found(hits: Hits, asked: ContextRequest, part: Part) -> list[PromptCandidate]:
     """Return hits as what may become pieces."""
     found: list[PromptCandidate] = []
     for rank, hit in enumerate(hits, start=1):
-        item = hit.item
+        item = hit.item if asked.secrets == "show" else masked_item(hit.item)
         piece = _piece(part, item, rank=rank, hit=hit)
         refs = frozenset({(item.set_name, item.id)})
         found.append(PromptCandidate(piece, line=item_line(item), refs=refs, hit=hit))
@@ -336,47 +353,64 @@ def _left(piece: Piece, reason: str) -> Piece:
     return replace(piece, reason=reason)
 
 
-# --- facts ------------------------------------------------------------------------------------
+# --- exact values -----------------------------------------------------------------------------
 
 
-def facts(sources: Sources, asked: ContextRequest) -> list[PromptCandidate]:
-    """Return values of the exact tree: those that share words with the query first."""
-    if asked.facts is None:
+def exact_values(sources: Sources, asked: ContextRequest) -> list[PromptCandidate]:
+    """Return the values at and below the named paths; first those with words of the query."""
+    if not asked.exact:
         return []
-    tree = sources.tree()
-    if asked.as_of is not None:
-        tree = tree.at(asked.as_of)
     terms = set(words.terms(asked.query or ""))
-    told: list[tuple[int, int, Spelling, Value]] = []
-    for number, (path, value) in enumerate(islice(_walk(tree, asked.facts), FACTS)):
-        names = path if isinstance(path, str) else " ".join(path)
-        text = f"{names.replace('.', ' ').replace('_', ' ')} {value}"
-        told.append((-len(terms.intersection(words.terms(text))), number, path, value))
+    tree = _tree(sources, asked)
+    values = chain.from_iterable(
+        _values(tree.get(path, MISSING), path) for path in cast("list[Path]", asked.exact)
+    )
+    ranked: list[tuple[int, int, Path, Value]] = []
+    for number, (path, value) in enumerate(islice(values, EXACT_VALUES)):
+        text = f"{' '.join(path).replace('_', ' ')} {value}"
+        ranked.append((-len(terms.intersection(words.terms(text))), number, path, value))
     found: list[PromptCandidate] = []
-    for rank, (less, _, path, value) in enumerate(sorted(told, key=lambda one: one[:2]), start=1):
-        line = fact_line(path, value)
+    for rank, (less, _, path, value) in enumerate(sorted(ranked, key=lambda one: one[:2]), start=1):
+        line = exact_line(spelled(path), value)
+        if asked.secrets == "mask":
+            names = tuple(masked_text(name) for name in path)
+            line = exact_line(spelled(names), masked_value(value, name=".".join(path)))
         score = -less / len(terms) if terms else 0.0
         source, _, text = line.partition(": ")
-        piece = Piece("facts", source, text, shown=False, reason="", rank=rank, score=score)
+        piece = Piece("exact", source, text, shown=False, reason="", rank=rank, score=score)
         found.append(PromptCandidate(piece, line=line))
     return found
 
 
-def _walk(tree: MemoryObject, path: Spelling) -> Iterator[tuple[Spelling, Value]]:
-    """Yield the values at and below *path*; an object is read only when it is reached."""
-    there: object = tree.get(path, MISSING)
-    if isinstance(there, MemoryObject):
-        yield from _below(there)
-    elif there is not MISSING:
-        yield path, cast("Value", there)
+def unnamed_exact_values(sources: Sources, asked: ContextRequest) -> list[Piece]:
+    """Return a piece that says how many exact values there are, if no path is named."""
+    if asked.exact:
+        return []
+    fields, count = list[str](), 0
+    with suppress(Unsupported):  # a batch has no past: nothing is shown of it, and nothing counted
+        tree = _tree(sources, asked)
+        fields = tree.get_field_names()
+        count = sum(1 for _ in islice(_values(tree, ()), EXACT_VALUES))
+    if not count:
+        return []
+    names = [named(masked_text(name)) for name in fields[:FIELDS_SHOWN]]
+    more = ", …" if len(fields) > FIELDS_SHOWN else ""
+    many = f"{count} exact values are" if count > 1 else "1 exact value is"
+    at_least = "at least " if count == EXACT_VALUES else ""
+    reason = f"{at_least}{many} left out; name the paths to show, as in exact=[{fields[0]!r}]"
+    return [Piece("exact", "", ", ".join(names) + more, shown=False, reason=reason)]
 
 
-def _below(there: MemoryObject) -> Iterator[tuple[Spelling, Value]]:
-    path = there.path
-    names = tuple(path.split(".") if path else ()) if isinstance(path, str) else path
-    with suppress(NotAnObject):  # it went while its neighbours were read
-        for name, value in there.get_fields().items():
-            if isinstance(value, MemoryObject):
-                yield from _below(value)
-            else:
-                yield spelled((*names, name)), value
+def _tree(sources: Sources, asked: ContextRequest) -> MemoryObject:
+    tree = sources.tree()
+    return tree if asked.as_of is None else tree.at(asked.as_of)
+
+
+def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:
+    """Yield what was found at *path*, and all below; an object is read only when it is reached."""
+    if isinstance(found, MemoryObject):
+        with suppress(NotAnObject):  # it went while its neighbours were read
+            for name, value in found.get_fields().items():
+                yield from _values(value, (*path, name))
+    elif found is not MISSING:
+        yield path, cast("Value", found)

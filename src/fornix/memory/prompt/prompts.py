@@ -6,11 +6,19 @@ from collections.abc import Sequence
 
 from fornix.memory.prompt.assembly import assembled
 from fornix.memory.prompt.context import Context
-from fornix.memory.prompt.context_request import ALL, NEWEST, All, ContextRequest, Newest, Shares
+from fornix.memory.prompt.context_request import (
+    ALL,
+    NEWEST,
+    All,
+    ContextRequest,
+    ExactPaths,
+    Newest,
+    Secrecy,
+    Shares,
+)
 from fornix.memory.prompt.prompt_sources import Sources
 from fornix.search.signals import Signals
 from fornix.sets.writer import Where
-from fornix.state import Spelling
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.text.budget import Budget
 
@@ -31,13 +39,14 @@ class Prompts:
         recent: int | None = None,
         sets: Sequence[str] | All | None = ALL,
         knowledge: Sequence[str] | All | None = ALL,
-        facts: Spelling | None = "",
+        exact: ExactPaths | All | None = None,
         where: Where | None = None,
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
         signals: Signals | None = None,
         limit: int | None = None,
         shares: Shares = Shares(),  # noqa: B008 - frozen
+        secrets: Secrecy = "mask",
     ) -> Context:
         """Return a prompt for *query*: what of the key's memory matters to it, and why.
 
@@ -57,21 +66,25 @@ class Prompts:
             recent: Most exchanges of it.
             sets: Sets of the key that are searched. None: none.
             knowledge: Sets of knowledge that are searched. None: none.
-            facts: Where in short-term memory facts are read, with all below; "": all of it. None:
-                no facts.
+            exact: Which exact values of short-term memory are shown: a path or a list of paths,
+                each with all below it; `ALL`: all of them. By default none, since a session token
+                may be among them; `Context.why` says how many there are.
             where: Only items like this, of sets and of knowledge; see `MemorySet.search`.
             as_of: From memory as it was at a moment of the past.
-            valid_at: When facts have to hold, by default now (or at *as_of*); "any": whenever.
+            valid_at: When items have to hold, by default now (or at *as_of*); "any": whenever.
             signals: Weights of the searches.
             limit: Most items that a search is asked for; by default what the budget may have room
                 for.
             shares: How the budget is divided.
+            secrets: "mask" replaces each secret in what is remembered by its kind, as the rule
+                `Secrets` of the write barrier finds it; "show" does not. Instructions and query
+                are never changed.
 
         Raises:
             BudgetTooSmall: Instructions and query alone have more.
             HistoryPruned: What was there at *as_of* is no longer kept.
             InvalidFilter, InvalidInput, InvalidName: It cannot be understood; nothing was read.
-            Unsupported: *as_of*, in a batch or an action, with facts.
+            Unsupported: *as_of*, in a batch or an action, with *exact*.
         """
         asked = ContextRequest(
             query,
@@ -81,12 +94,13 @@ class Prompts:
             recent=recent,
             sets=sets,
             knowledge=knowledge,
-            facts=facts,
+            exact=exact,
             where=where,
             as_of=as_of,
             valid_at=valid_at,
             signals=signals,
             limit=limit,
             shares=shares,
+            secrets=secrets,
         )
         return assembled(self._sources(), asked)

@@ -1,13 +1,15 @@
-"""Remembered data as it stands in a prompt: quoted, so that it stays data whatever it says."""
+"""Remembered data as it stands in a prompt: quoted, so that it stays data; secrets masked."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
 
+from fornix.sets.admission.secrets import secret_spans
 from fornix.state import Spelling
 from fornix.store.items import Item
 from fornix.values import wire
@@ -86,7 +88,7 @@ def item_line(item: Item) -> str:
     return f"{', '.join(about)}: {said}{_images(item)}"
 
 
-def fact_line(path: Spelling, value: Value) -> str:
+def exact_line(path: Spelling, value: Value) -> str:
     """Return a value of an exact tree as a line: its path, and the value as JSON."""
     place = named(path) if isinstance(path, str) else quoted_value(list(path))
     return f"{place}: {quoted_value(value)}"
@@ -103,3 +105,50 @@ def _images(item: Item) -> str:
         return ""
     texts = [text for text in cast("Sequence[object]", shown) if isinstance(text, str)]
     return "".join(f" image: {quoted(text)}" for text in texts)
+
+
+# --- secrets ----------------------------------------------------------------------------------
+
+
+def masked_text(text: str, *, name: str = "") -> str:
+    """Return *text* with each secret replaced by what kind of secret it is.
+
+    Finds what the rule `Secrets` of the write barrier finds; a *name*, such as "password", helps
+    it to tell a secret from other words.
+    """
+    lead = f'"{name}": ' if name else ""
+    shown = text
+    for span in reversed(secret_spans(lead + text)):
+        start, end = max(span.start - len(lead), 0), span.end - len(lead)
+        if end > 0:
+            shown = f"{shown[:start]}[masked: {span.kind}]{shown[end:]}"
+    return shown
+
+
+def masked_value(value: Value, *, name: str = "") -> Value:
+    """Return a storable value with the secrets in it masked, also in names; see `masked_text`."""
+    if isinstance(value, dict):
+        return {masked_text(key): masked_value(one, name=key) for key, one in value.items()}
+    if isinstance(value, list):
+        return [masked_value(one, name=name) for one in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, bytes):
+        text = value.decode(errors="replace")
+    else:
+        text = value if isinstance(value, str) else wire.encode(value)
+    shown = masked_text(text, name=name)
+    return value if shown == text else shown
+
+
+def masked_item(item: Item) -> Item:
+    """Return an item with the secrets masked in all of it that a prompt shows."""
+    text = item.text if item.text is None else masked_text(item.text)
+    return replace(
+        item,
+        value=text if item.value == item.text else masked_value(item.value),
+        text=text,
+        metadata=masked_value(dict(item.metadata)),
+        speaker=item.speaker if item.speaker is None else masked_text(item.speaker),
+        role=item.role if item.role is None else masked_text(item.role),
+    )
