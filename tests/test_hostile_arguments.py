@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fornix import FornixError, Item, Memory, Trim
+from fornix import Budget, FornixError, Item, Memory, OpenAIChat, Retry, Shares, Trim
+from fornix.agents.windows import Semantic
 from fornix.errors import InvalidInput
 from fornix.errors.shown import shown
 
@@ -202,3 +203,46 @@ def test_a_backup_needs_a_path(tmp_path: Path, monkeypatch, path) -> None:
         pytest.raises(InvalidInput),
     ):
         memory.backup(path)
+
+
+def _prompt(**options: Any) -> object:
+    with Memory.open(embedder="words") as memory:
+        return memory.key("a").context("seat", **options)
+
+
+MISSPELLED: dict[str, tuple[Callable[..., object], str]] = {
+    "Budget() has no argument 'token'; did you mean 'tokens'?": (Budget, "token"),
+    "Shares() has no argument 'item'; did you mean 'items'?": (Shares, "item"),
+    "Retry() has no argument 'times'; it has: attempts, wait_s, factor, most_s, jitter, on": (
+        Retry,
+        "times",
+    ),
+    "OpenAIChat() has no argument 'timeout'; did you mean 'timeout_s'?": (OpenAIChat, "timeout"),
+    "Memory.open() has no argument 'embeder'; did you mean 'embedder'?": (Memory.open, "embeder"),
+    "KeyMemory.context() has no argument 'budget'; did you mean 'budget_tokens'?": (
+        _prompt,
+        "budget",
+    ),
+    "Semantic() has no argument 'budget'; did you mean 'budget_tokens'?": (Semantic, "budget"),
+}
+
+
+@pytest.mark.parametrize("message", MISSPELLED)
+def test_a_wrong_keyword_is_answered_with_the_nearest_name(message: str) -> None:
+    """And with the class that was called, not with the one that defines the method."""
+    called, name = MISSPELLED[message]
+    with pytest.raises(TypeError) as caught:
+        called(**{name: 1})
+    assert str(caught.value) == message
+
+
+def test_other_type_errors_stay_as_they_are() -> None:
+    """Those of Python for missing or too many arguments, and those that a callback raises."""
+
+    def refuse(text: str) -> int:
+        raise TypeError(text)
+
+    with pytest.raises(TypeError, match="positional argument"):
+        Budget(1, len, 4, 5)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="seat"), Memory.open(embedder="words") as memory:
+        memory.context("seat", key="a", budget_tokens=Budget(90, counter=refuse))

@@ -26,6 +26,7 @@ from fornix.embed.vectors import Vectors
 from fornix.embed.weights import CHECKSUMS, read_arrays
 from fornix.errors import EmbedderFailed, EmbedderMissing
 from fornix.values.forks import FreshLock
+from fornix.values.keywords import suggest_names
 
 GRAPH = 1
 """Number of the graph's form; a new one makes a new file in the cache."""
@@ -45,6 +46,7 @@ class MiniLmOnnx(MiniLm):
         EmbedderMissing: ``onnx`` or ``onnxruntime`` is not installed.
     """
 
+    @suggest_names
     def __init__(self, *, cache: Path | str | None = None) -> None:
         super().__init__()
         for package in ("onnx", "onnxruntime"):

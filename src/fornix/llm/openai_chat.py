@@ -32,6 +32,7 @@ from fornix.llm.chat import (
     checked_request,
     for_servers,
 )
+from fornix.values.keywords import suggest_names
 from fornix.values.retries import Retry
 
 OPENAI = "https://api.openai.com/v1"
@@ -110,6 +111,7 @@ class OpenAIChat(ChatModel):
         InvalidInput: An argument cannot be used.
     """
 
+    @suggest_names
     def __init__(  # noqa: PLR0913 - all but the model by name
         self,
         model: str,

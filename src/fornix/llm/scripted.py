@@ -16,6 +16,7 @@ from fornix.llm.chat import (
     checked_request,
 )
 from fornix.values.forks import FreshLock
+from fornix.values.keywords import suggest_names
 
 Answer: TypeAlias = str | BaseException
 """What `ScriptedChat` says, or raises."""
@@ -33,6 +34,7 @@ class ScriptedChat(ChatModel):
         takes_images: Whether it is shown images, in the `urls` of messages; else those are text.
     """
 
+    @suggest_names
     def __init__(
         self,
         answers: Sequence[Answer] | Callable[[tuple[ModelMessage, ...]], Answer],

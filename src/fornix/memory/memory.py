@@ -56,6 +56,7 @@ from fornix.text import ExtractiveSummariser
 from fornix.text.budget import Budget
 from fornix.values.forks import FORKS
 from fornix.values.ids import new_id
+from fornix.values.keywords import suggest_names
 from fornix.values.storable import DEFAULT_SPACE, checked_name
 
 SCHEMA = STORE_SCHEMA
@@ -104,6 +105,7 @@ class Memory(Maintenance):
         self._generation = FORKS.generation
 
     @classmethod
+    @suggest_names
     def open(  # noqa: PLR0913 - the settings of a store; all but its place by name
         cls,
         url: str | os.PathLike[str] = ":memory:",
@@ -327,6 +329,7 @@ class Memory(Maintenance):
         scope = Scope(self._space, checked_name(key, "a key"))
         return KeyMemory(self._engine, scope, self._knowledge, ttl=self._ttl)
 
+    @suggest_names
     def context(  # noqa: PLR0913 - as `Prompts.context`, and the key
         self,
         query: str | None,

@@ -10,6 +10,7 @@ from typing import Self, TypeAlias
 from fornix.errors import BudgetTooSmall, InvalidInput
 from fornix.text import tokens as word_pieces
 from fornix.text.messages import Message
+from fornix.values.keywords import suggest_fields
 from fornix.values.storable import counted
 
 TokenCounter: TypeAlias = Callable[[str], int]
@@ -22,6 +23,7 @@ Source: OpenAI's cookbook counts 3, and 1 for a name.
 """
 
 
+@suggest_fields
 @dataclass(frozen=True, slots=True)
 class Budget:
     """How many tokens a prompt may have, and who counts them.

@@ -19,6 +19,7 @@ from fornix.text.summary import (
     checked_texts,
     checked_vectors,
 )
+from fornix.values.keywords import suggest_names
 from fornix.values.storable import counted
 
 EXTRACTIVE = "extractive"
@@ -61,6 +62,7 @@ class ExtractiveSummariser:
         InvalidInput: An argument cannot be used.
     """
 
+    @suggest_names
     def __init__(
         self,
         embedder: str | Embedder = "static",

@@ -29,6 +29,7 @@ from fornix.text.summary_prompts import (
     topics_messages,
     topics_of,
 )
+from fornix.values.keywords import suggest_names
 from fornix.values.storable import counted
 
 BATCH_TOKENS = 6_000
@@ -73,6 +74,7 @@ class ModelSummariser:
         InvalidInput: An argument cannot be used.
     """
 
+    @suggest_names
     def __init__(
         self,
         chat: ChatModel,

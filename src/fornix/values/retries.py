@@ -6,12 +6,14 @@ import random
 from dataclasses import dataclass
 
 from fornix.errors import InvalidInput
+from fornix.values.keywords import suggest_fields
 from fornix.values.storable import counted, in_span
 
 LONGEST_S = 366.0 * 86_400
 """The longest pause: more is a mistake, and at some point more than a system can wait."""
 
 
+@suggest_fields
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Try again after an error, waiting longer each time, each wait a little random.

@@ -56,6 +56,7 @@ from fornix.store.items import Item
 from fornix.store.scope import set_name
 from fornix.text.budget import Budget
 from fornix.text.messages import OBSERVATIONS, Message
+from fornix.values.keywords import suggest_names
 from fornix.values.storable import counted
 
 RAM_PAST_US = 24 * 3600 * 1_000_000
@@ -93,6 +94,7 @@ class Window(WindowReads):
     evicts: ClassVar[Evict] = "oldest"
     ram_embedder: str | None = "words"
 
+    @suggest_names
     def __init__(  # noqa: PLR0913 - what any window is set up with; all but two by name
         self,
         cap: int | None = CAP,

@@ -17,6 +17,7 @@ from fornix.store.as_of import AsOf, ValidAt, valid_time
 from fornix.store.filters import Filter
 from fornix.store.scope import set_name
 from fornix.text.budget import Budget
+from fornix.values.keywords import suggest_fields
 from fornix.values.storable import Path, checked, counted
 
 
@@ -43,6 +44,7 @@ Secrecy: TypeAlias = Literal["mask", "show"]
 """What a context does with the secrets that it finds in memory."""
 
 
+@suggest_fields
 @dataclass(frozen=True, slots=True)
 class Shares:
     """How a budget is divided among the parts of a prompt.

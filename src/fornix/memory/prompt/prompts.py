@@ -21,6 +21,7 @@ from fornix.search.signals import Signals
 from fornix.sets.writer import Where
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.text.budget import Budget
+from fornix.values.keywords import suggest_names
 
 
 class Prompts:
@@ -29,6 +30,7 @@ class Prompts:
     def _sources(self) -> Sources:
         raise NotImplementedError
 
+    @suggest_names
     def context(  # noqa: PLR0913 - the one call for all of a prompt; all but the query by name
         self,
         query: str | None,

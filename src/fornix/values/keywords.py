@@ -1,0 +1,60 @@
+"""Wrong keyword arguments, answered with what was called and the nearest name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import ParamSpec, TypeVar, cast
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=type)
+
+
+def suggest_names(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function or method that answers a keyword it does not know with the nearest one.
+
+    The error is a `TypeError`, as Python's own. It names the class of the object that was called,
+    not the class that defines the method. *function* must not take ``**kwargs``.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            from inspect import signature  # noqa: PLC0415 - only where a call fails
+
+            names = list(signature(function).parameters)
+            unknown = [name for name in kwargs if name not in names]
+            if not unknown:
+                raise
+            owner = args[0] if names[:1] in (["self"], ["cls"]) and args else None
+            called = _called(function.__name__, owner)
+        raise unknown_keyword(called, unknown[0], [n for n in names if n not in ("self", "cls")])
+
+    return call
+
+
+def suggest_fields(made: C) -> C:
+    """Return a class whose constructor is as `suggest_names` makes it; for dataclasses."""
+    made.__init__ = suggest_names(made.__init__)
+    return made
+
+
+def unknown_keyword(called: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error for an argument that *called* does not have."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only where a call fails
+
+    names = list(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names)}"
+    return TypeError(f"{called}() has no argument {name!r}; {hint}")
+
+
+def _called(name: str, owner: object) -> str:
+    """Return how a call is written: ``Budget``, ``Memory.open`` or ``KeyMemory.context``."""
+    if owner is None:
+        return name
+    kind = cast("type", owner if isinstance(owner, type) else type(owner))
+    return kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
