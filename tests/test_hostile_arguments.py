@@ -243,6 +243,6 @@ def test_other_type_errors_stay_as_they_are() -> None:
         raise TypeError(text)
 
     with pytest.raises(TypeError, match="positional argument"):
-        Budget(1, len, 4, 5)  # type: ignore[call-arg]
+        Budget(1, len, 4, 5)  # pyright: ignore[reportCallIssue] - wrong on purpose
     with pytest.raises(TypeError, match="seat"), Memory.open(embedder="words") as memory:
         memory.context("seat", key="a", budget_tokens=Budget(90, counter=refuse))
