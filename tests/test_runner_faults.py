@@ -26,8 +26,11 @@ from fornix import (
     durable,
 )
 from fornix.errors import InvalidInput, NotFound, RunParked, RunPending, StoreBusy
+from fornix.sets.batch import Draft
+from fornix.state.overlay import Overlay
 from fornix.store.running_keys import AtWork
 from fornix.store.scope import Scope
+from fornix.values.forks import HandleLock
 from waiting import LIMIT_S, SHORT_S
 
 
@@ -499,3 +502,62 @@ def test_a_coroutine_that_is_left_behind_closes_in_silence():
     contextvars.Context().run(coroutine.send, None)
     coroutine.close()
     loop.close()
+
+
+MAKING = {Draft.__init__.__code__, Overlay.__init__.__code__}
+"""What makes a part of a task: the draft of its items, or a tree's changes."""
+
+
+class Meeting:
+    """Stops a thread in the middle of making a part of a task, until another one asks for it."""
+
+    def __init__(self) -> None:
+        self.first_makes, self.second_asks = threading.Event(), threading.Event()
+
+    def first(self, frame, event, _):
+        """Profile the thread that is to stop."""
+        if event == "call" and frame.f_code in MAKING and not self.first_makes.is_set():
+            self.first_makes.set()
+            assert self.second_asks.wait(LIMIT_S)
+
+    def second(self, frame, event, _):
+        """Profile the other one: it asks for a lock, or makes the part as well."""
+        if event == "call" and frame.f_code in {*MAKING, HandleLock.__enter__.__code__}:
+            self.second_asks.set()
+
+    def profiled(self, profile, work, *args):
+        """Call *work*."""
+        if profile == self.second:
+            assert self.first_makes.wait(LIMIT_S)
+        sys.setprofile(profile)
+        try:
+            work(*args)
+        finally:
+            sys.setprofile(None)
+
+
+@pytest.mark.parametrize("part", ["long_term_memory", "short_term_memory", "sensory_memory"])
+def test_threads_of_one_action_share_what_they_ask_for_first(memory, part):
+    """The second thread waits until the first one has made it; what either writes is kept."""
+    meeting = Meeting()
+
+    def put(ctx, name):
+        if part == "long_term_memory":
+            ctx.long_term_memory.add(name, id=name)
+        else:
+            getattr(ctx, part).set(name, 1)
+
+    @action(InputEvent)
+    def write(event, ctx):
+        beside = (meeting.profiled, meeting.second, put, ctx, "second")
+        thread = threading.Thread(target=contextvars.copy_context().run, args=beside)
+        thread.start()
+        meeting.profiled(meeting.first, put, ctx, "first")
+        thread.join(LIMIT_S)
+        exact = part != "long_term_memory"
+        tree = getattr(ctx, part)
+        names = tree.get_field_names() if exact else [item.id for item in tree.list()]
+        ctx.send_event(OutputEvent(sorted(names)))
+
+    with LocalRunner(Agent("both", actions=[write]), memory) as runner:
+        assert runner.handle("ada", None) == (["first", "second"],)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ from fornix.store.as_of import Moment
 from fornix.store.items import Hits
 from fornix.store.scope import is_hidden
 from fornix.values import wire
+from fornix.values.forks import HandleLock
 from fornix.values.ids import derived_ids
 from fornix.values.storable import Value, moment
 
@@ -175,6 +176,8 @@ class TaskEnvironment:
         short: Short-term memory, which nobody else changes meanwhile.
         paths: Its parsed paths.
         sensory: What the finished tasks of the run left in its sensory memory; None: nothing.
+        first_use: Held while a task makes what its code asks for first: threads of one action
+            share it.
     """
 
     engine: Engine
@@ -190,6 +193,7 @@ class TaskEnvironment:
     paths: Places
     ttl: Ttl | None
     sensory: Overlay | None = None
+    first_use: HandleLock = field(default_factory=HandleLock)
 
     def feel(self, deltas: Iterable[TreeDelta]) -> None:
         """Take changes over into the sensory memory of the run."""
@@ -233,14 +237,20 @@ class Task:
     def calls(self) -> Calls:
         """Its durable calls."""
         if self._calls is None:
-            self._calls = self._make_calls()
+            with self.place.first_use:
+                if self._calls is None:
+                    self._calls = self._make_calls()
         return self._calls
 
     def sensory(self, resolver: Resolver) -> Overlay:
         """Return the overlay of the run's memory."""
         if self._sensory is None:
             place = self.place
-            self._sensory = self._overlay(place.sensory, place.sensory_paths, None, resolver)
+            with place.first_use:
+                if self._sensory is None:
+                    self._sensory = self._overlay(
+                        place.sensory, place.sensory_paths, None, resolver
+                    )
         elif self.is_async:
             check_outside()
         return self._sensory
@@ -249,7 +259,9 @@ class Task:
         """Return the overlay of the key's memory."""
         if self._short is None:
             place = self.place
-            self._short = self._overlay(place.short, place.paths, place.ttl, resolver)
+            with place.first_use:
+                if self._short is None:
+                    self._short = self._overlay(place.short, place.paths, place.ttl, resolver)
         elif self.is_async:
             check_outside()
         return self._short
@@ -271,17 +283,23 @@ class Task:
         """Return the writer of items."""
         if self._draft is None:
             self.check_open()
-            place = self.place
-            ids = derived_ids(self._name())
-            if self._notes is None:
-                self._draft = RunDraft(place.engine, place.scope, ids)
-            else:
-                draft = self._draft = NotedDraft(place.engine, place.scope, ids)
-                draft.notes = self._notes
-            self._draft.time = place.now
+            with self.place.first_use:
+                if self._draft is None:
+                    self._draft = self._new_draft()
         elif self.is_async:
             check_outside()
         return self._draft
+
+    def _new_draft(self) -> RunDraft:
+        place = self.place
+        ids = derived_ids(self._name())
+        if self._notes is None:
+            draft = RunDraft(place.engine, place.scope, ids)
+        else:
+            draft = NotedDraft(place.engine, place.scope, ids)
+            draft.notes = self._notes
+        draft.time = place.now
+        return draft
 
     def _name(self) -> bytes:
         """Return the digest of the task's name: ids of items that it adds follow from it."""
