@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import io
+import json
 import re
 import subprocess
 import sys
@@ -399,6 +400,14 @@ def test_no_class_name_stands_twice_in_the_package():
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(f"{name(path)}:{node.lineno}")
     assert {each: found for each, found in places.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize(("tool", "counts"), [("house", "rooms"), ("routes", "search")])
+def test_the_figures_of_the_house_can_be_printed(tool: str, counts: str):
+    """By anyone, with one command each."""
+    command = [sys.executable, f"tools/{tool}.py", "--json"]
+    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert json.loads(said)[counts]
 
 
 def test_generated_pages_are_fresh():
