@@ -329,7 +329,7 @@ def test_a_watching_compactor_outlives_a_busy_store(
                 compactor.stop()
 
         watching = threading.Thread(target=watch)
-        with caplog.at_level(logging.WARNING), store._writing():
+        with caplog.at_level(logging.WARNING), store.writing():
             watching.start()
             wait_until(lambda: "could not be looked at: StoreBusy" in caplog.text)
         assert given.wait(LIMIT_S)

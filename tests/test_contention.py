@@ -141,15 +141,15 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
         store = memory.store
         assert isinstance(store, SqliteStore)
         groups: list[int] = []
-        together_first = store._queue._commit_group
+        together_first = store.commit_queue._commit_group
 
         def counted(group) -> None:
             groups.append(len(group))
             if len(groups) == 1:
-                wait_until(lambda: len(group) + len(store._queue._waiting) == 16)
+                wait_until(lambda: len(group) + len(store.commit_queue._waiting) == 16)
             together_first(group)
 
-        store._queue._commit_group = counted
+        store.commit_queue._commit_group = counted
 
         def work(number: int) -> None:
             for _ in rounds(COUNTS.contention_s):

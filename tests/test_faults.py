@@ -147,7 +147,7 @@ def test_a_search_answers_while_nobody_can_write(path: Path) -> None:
         memory._engine.worker._stop.set()
         memory.key("ada").add("green tea")
         assert isinstance(other.store, SqliteStore)
-        with other.store._writing():
+        with other.store.writing():
             hits = memory.key("ada").search("tea")
             assert [hit.item.text for hit in hits] == ["green tea"]
             assert hits.partial
@@ -469,7 +469,7 @@ def test_a_busy_store_names_its_holder(path: Path, start) -> None:
     """Waiting is bounded; the message says which process writes; reads go on; then so do writes."""
     Memory.open(path, embedder="words").close()
     child = start("""
-with Memory.open(path) as memory, memory.store._writing():
+with Memory.open(path) as memory, memory.store.writing():
     say("holding")
     sys.stdin.readline()
 say("let go")
@@ -483,7 +483,7 @@ say("let go")
     child.stdin.write("\n")
     child.stdin.flush()
     assert line(child) == "let go"
-    with Memory.open(path, wait_s=SHORT_S) as memory, memory.store._writing():  # pyright: ignore[reportAttributeAccessIssue] - it is a file
+    with Memory.open(path, wait_s=SHORT_S) as memory, memory.store.writing():  # pyright: ignore[reportAttributeAccessIssue] - it is a file
         failed: list[BaseException] = []
 
         def write() -> None:
@@ -569,7 +569,7 @@ from fornix.store import Scope
 memory = Memory.open(path, embedder="words")
 memory.key("ada").add("told")
 memory.store.lease(Scope("default", "ada"), "parent")
-with memory.store._writing() as db:
+with memory.store.writing() as db:
     db.execute("DELETE FROM item")
     if os.fork() == 0:
         sys.stdin.readline()

@@ -210,7 +210,7 @@ def test_a_fork_waits_for_who_is_inside(path: Path) -> None:
         memory.key("ada").add("before")
 
         def write() -> None:
-            with store._writing() as db:
+            with store.writing() as db:
                 db.execute("INSERT INTO note (name, text) VALUES ('x', 'y')")
                 inside.set()
                 while not FORKS._forking:
@@ -239,7 +239,7 @@ def test_a_fork_that_cannot_wait_any_longer(
         assert isinstance(store, SqliteStore)
 
         def write() -> None:
-            with store._writing() as db:
+            with store.writing() as db:
                 db.execute("INSERT INTO note (name, text) VALUES ('x', 'y')")
                 inside.set()
                 if own:
@@ -267,7 +267,7 @@ def test_a_child_that_leaves_its_parents_transaction_commits_nothing(path: Path)
         assert isinstance(store, SqliteStore)
         parent = os.getpid()
         try:
-            with store._writing() as db:
+            with store.writing() as db:
                 db.execute("INSERT INTO note (name, text) VALUES ('x', 'y')")
                 child = os.fork()
         except BaseException as error:

@@ -111,11 +111,11 @@ def steps_of(store, call):
     The same on every machine, however busy.
     """
     call()
-    with store._reader() as db:
+    with store.reader() as db:
         steps = itertools.count()
         db.set_progress_handler(lambda: bool(next(steps) < 0), 1)
     call()
-    with store._reader() as db:
+    with store.reader() as db:
         db.set_progress_handler(None)
     return next(steps)
 

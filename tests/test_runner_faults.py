@@ -470,7 +470,7 @@ def test_an_error_of_another_store_is_the_failure_of_the_action(memory, tmp_path
     with Memory.open(tmp_path / "other.db", embedder="words") as other, ExitStack() as stack:
         other.key("ada").add("x")
         if way == "locked":
-            stack.enter_context(other.store._writing())  # pyright: ignore[reportAttributeAccessIssue] - it is a file
+            stack.enter_context(other.store.writing())  # pyright: ignore[reportAttributeAccessIssue] - it is a file
         with LocalRunner(agent, memory) as runner:
             kind = "StoreReadOnly" if way == "mode" else "StoreBusy"
             with pytest.raises(RunParked, match=kind):

@@ -180,7 +180,7 @@ def test_looking_for_work_does_not_pass_what_ended(store):
     """However much of it there is: what waits is found by an index of its own."""
     furnish(store)
     queries: list[str] = []
-    with store._reader() as db:
+    with store.reader() as db:
         db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: queries.append(event["sql"]))
         store._readers.append(db)
         store.queue("helper", ADA)

@@ -18,8 +18,8 @@ from fornix.store.erasures import (
     owner_of,
     tells,
 )
-from fornix.store.ram.finder import RamFinder
-from fornix.store.ram.row_versions import CommitDraft, ItemRow, Journal, JournalEntry, NodeRow
+from fornix.store.ram.row_versions import CommitDraft, ItemRow, JournalEntry, NodeRow
+from fornix.store.ram.tables import RamTables, locked
 from fornix.store.ram.tree import TreeRows
 
 
@@ -41,36 +41,29 @@ class ErasurePlan:
         return {row.row for row in self.rows}
 
 
-class RamForgetting(RamFinder):
+class RamErasing(RamTables):
     """What `Ledger` promises of forgetting."""
 
-    _journal: Journal
-    _ops: dict[bytes, int]
-    _trees: dict[Scope, TreeRows]
-    _receipts: dict[str, StoredReceipt]
-    _salt: bytes
-
+    @locked
     def erase(self, erasure: Erasure) -> Erased:
-        """Erase in one commit; see `Ledger.erase`."""
-        with self._ready():
-            earlier = self._receipts.get(erasure.receipt)
-            if earlier is not None:
-                return earlier.erased
-            time = max(erasure.time, self._journal.time or erasure.time)
-            plan = self._planned(erasure)
-            if plan is None:
-                return Erased(None, time)
-            erased = self._told(erasure, plan, time)
-            if not erasure.rehearse:
-                self._carry_out(erasure, plan, time)
-                owner = owner_of(erasure.scope)
-                kept = StoredReceipt(
-                    erasure.receipt, owner, erasure.asked, erased, "erased", erased.open
-                )
-                self._receipts[erasure.receipt] = replace(
-                    kept, erased=Erased.from_json(erased.to_json())
-                )
-            return erased
+        earlier = self._receipts.get(erasure.receipt)
+        if earlier is not None:
+            return earlier.erased
+        time = max(erasure.time, self._journal.time or erasure.time)
+        plan = self._planned(erasure)
+        if plan is None:
+            return Erased(None, time)
+        erased = self._told(erasure, plan, time)
+        if not erasure.rehearse:
+            self._carry_out(erasure, plan, time)
+            owner = owner_of(erasure.scope)
+            kept = StoredReceipt(
+                erasure.receipt, owner, erasure.asked, erased, "erased", erased.open
+            )
+            self._receipts[erasure.receipt] = replace(
+                kept, erased=Erased.from_json(erased.to_json())
+            )
+        return erased
 
     # --- what is to go
 
@@ -279,10 +272,7 @@ class RamForgetting(RamFinder):
         self._mend(plan, number)
         self._journal.append(Commit(number, time, adopted=False, result=None), batch, work)
         self._ops[op_of(asked.receipt, self._salt)] = number
-        for row in work.begun.values():
-            self._rows[row.row] = row
-            self._vectors.begin(row)
-            self._line(row, "added")
+        self._add_rows([*work.begun.values()])
         self._name(scope)
         if asked.whole:
             tree = self._trees[scope] = TreeRows()
@@ -337,60 +327,55 @@ class RamForgetting(RamFinder):
 
     # --- receipts
 
+    @locked
     def scrub(self, *, now: int) -> list[str]:
-        """Erase records of runs that have ended since; there are no files to scrub."""
-        with self._ready():
-            left: list[str] = []
-            for kept in self._receipts.values():
-                if kept.scrubbed is not None:
-                    continue
-                there = self._with_heirs(kept.open)
-                for run in there:
-                    if run.ended is not None and not run.forgotten:
-                        self._runs.forget(run, time=now)
-                waiting = tuple(run.id for run in there if run.ended is None)
-                held = tuple(f"run {n} has not ended; let it end, or discard it" for n in waiting)
-                left.extend(held)
-                state = "rewritten" if held else "scrubbed"
-                done = None if held else now
-                self._receipts[kept.id] = replace(
-                    kept, state=state, open=waiting, held=held, scrubbed=done
-                )
-            return list(dict.fromkeys(left))
+        left: list[str] = []
+        for kept in self._receipts.values():
+            if kept.scrubbed is not None:
+                continue
+            there = self._with_heirs(kept.open)
+            for run in there:
+                if run.ended is not None and not run.forgotten:
+                    self._runs.forget(run, time=now)
+            waiting = tuple(run.id for run in there if run.ended is None)
+            held = tuple(f"run {n} has not ended; let it end, or discard it" for n in waiting)
+            left.extend(held)
+            state = "rewritten" if held else "scrubbed"
+            done = None if held else now
+            self._receipts[kept.id] = replace(
+                kept, state=state, open=waiting, held=held, scrubbed=done
+            )
+        return list(dict.fromkeys(left))
 
+    @locked
     def receipts(
         self, owners: Sequence[str], *, before: int | None = None, limit: int = 100
     ) -> list[StoredReceipt]:
-        """Return receipts, the latest first."""
-        with self._ready():
-            found = [
-                kept
-                for kept in reversed(self._receipts.values())
-                if kept.owner in owners and (before is None or (kept.erased.commit or 0) < before)
-            ]
-            return found[:limit]
+        found = [
+            kept
+            for kept in reversed(self._receipts.values())
+            if kept.owner in owners and (before is None or (kept.erased.commit or 0) < before)
+        ]
+        return found[:limit]
 
+    @locked
     def receipt(self, receipt: str) -> StoredReceipt | None:
-        """Return a receipt, or None."""
-        with self._ready():
-            return self._receipts.get(receipt)
+        return self._receipts.get(receipt)
 
+    @locked
     def kept(
         self, ref: SetRef, *, after: tuple[str, int] | None = None, limit: int = 256
     ) -> list[StoredItem]:
-        """Return every version of every item of a set, by (id, version)."""
-        with self._ready():
-            home = self._sets.named(ref)
-            rows = [] if home is None else home.rows
-            places = sorted(((r.record.id.encode(), r.version), r.row) for r in rows)
-            start = None if after is None else (after[0].encode(), after[1])
-            past = [row for place, row in places if start is None or place > start]
-            return [self._stored(self._rows[row]) for row in past[:limit]]
+        home = self._sets.named(ref)
+        rows = [] if home is None else home.rows
+        places = sorted(((r.record.id.encode(), r.version), r.row) for r in rows)
+        start = None if after is None else (after[0].encode(), after[1])
+        past = [row for place, row in places if start is None or place > start]
+        return [self._stored(self._rows[row]) for row in past[:limit]]
 
+    @locked
     def every_set(self, scope: Scope) -> list[SetRef]:
-        """Return all sets of *scope*, by name."""
-        with self._ready():
-            return [home.ref for home in self._sets.of(scope)]
+        return [home.ref for home in self._sets.of(scope)]
 
 
 def _size(row: NodeRow) -> int:

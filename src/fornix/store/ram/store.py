@@ -8,9 +8,8 @@ list of steps that takes a failed batch back.
 from __future__ import annotations
 
 import os
-import secrets
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -37,28 +36,25 @@ from fornix.store import (
     Scope,
     SetRef,
     StoredItem,
-    StoredReceipt,
     StoreStats,
     commit_time,
     refs_of,
 )
 from fornix.store.erasures import forgotten
-from fornix.store.ram.erasing import RamForgetting
+from fornix.store.ram.erasing import RamErasing
+from fornix.store.ram.finder import RamFinder
+from fornix.store.ram.lanes import RamLanes
 from fornix.store.ram.row_versions import (
     ROW_BITS,
     CommitDraft,
-    Journal,
     JournalEntry,
     NodeRow,
     SetRows,
 )
+from fornix.store.ram.tables import locked
 from fornix.store.ram.tree import TreeRows
 from fornix.store.replay_checks import GONE
 from fornix.values.storable import Path
-
-
-def _everyone(owner: str) -> bool:
-    return bool(owner)
 
 
 def _told(entry: JournalEntry) -> Commit:
@@ -66,38 +62,17 @@ def _told(entry: JournalEntry) -> Commit:
     return replace(entry.commit, adopted=True, result=deepcopy(entry.commit.result), marks=())
 
 
-class RamStore(RamForgetting):
-    """A `Store` in the memory of one process, for tests, trials and what need not last.
-
-    Args:
-        alive: Tells whether the owner of a lease still lives; by default every one does.
-        log_lines: How many lines the change log keeps.
-        salt: Keys every digest; None: made at random.
-    """
+class RamStore(RamLanes, RamFinder, RamErasing):
+    """A `Store` in the memory of one process, for tests, trials and what need not last."""
 
     location = ":memory:"
     read_only = False
 
-    def __init__(
-        self,
-        *,
-        alive: Callable[[str], bool] = _everyone,
-        log_lines: int = 100_000,
-        salt: bytes | None = None,
-    ) -> None:
-        super().__init__(alive, log_lines)
-        self._salt = secrets.token_bytes(16) if salt is None else salt
-        self._receipts: dict[str, StoredReceipt] = {}
-        self._journal = Journal()
-        self._ops: dict[bytes, int] = {}
-        self._trees: dict[Scope, TreeRows] = {}
-
     # --- writing
 
+    @locked
     def commit(self, batch: Batch) -> Commit:
-        """Apply *batch* whole, or leave everything as it was; see `Ledger.commit`."""
-        with self._ready():
-            return self._commit(batch)
+        return self._commit(batch)
 
     def _commit(self, batch: Batch) -> Commit:
         if batch.op is not None:
@@ -118,23 +93,21 @@ class RamStore(RamForgetting):
                 step()
             raise
 
+    @locked
     def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
-        """Return the commit that took *op*, or None; see `Ledger.adopted`."""
-        with self._ready():
-            number = self._ops.get(op)
-            if number is None:
-                return None
-            entry = self._journal[number - 1]
-            if entry.erased is not None:
-                raise forgotten(f"request {label!r}" if label else "this request")
-            if request is not None and request != entry.request:
-                raise IdempotencyConflict(label)
-            return _told(entry)
+        number = self._ops.get(op)
+        if number is None:
+            return None
+        entry = self._journal[number - 1]
+        if entry.erased is not None:
+            raise forgotten(f"request {label!r}" if label else "this request")
+        if request is not None and request != entry.request:
+            raise IdempotencyConflict(label)
+        return _told(entry)
 
+    @locked
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
-        """Apply batches in order, each with an answer of its own."""
-        with self._ready():
-            return [self._try(batch) for batch in batches]
+        return [self._try(batch) for batch in batches]
 
     def _try(self, batch: Batch) -> Commit | FornixError:
         try:
@@ -199,10 +172,7 @@ class RamStore(RamForgetting):
         if batch.release and batch.epoch is not None:
             self._leases[batch.scope] = (None, batch.epoch)
         self._name(batch.scope)
-        for row in work.begun.values():
-            self._rows[row.row] = row
-            self._vectors.begin(row)
-            self._line(row, "added")
+        self._add_rows([*work.begun.values()])
         for row in work.ended:
             self._line(row, "ended")
         return commit if result is None else replace(commit, result=deepcopy(result))
@@ -216,30 +186,26 @@ class RamStore(RamForgetting):
         tree = self._trees.get(scope)
         return 0 if tree is None else tree.head
 
+    @locked
     def head(self, scope: Scope) -> int:
-        """Return the number of the last commit that changed the tree of *scope*; 0: none yet."""
-        with self._ready():
-            return self._head(scope)
+        return self._head(scope)
 
+    @locked
     def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
-        """Return a copy of the node at *path*, or None; see `Ledger.node`."""
-        with self._ready():
-            row = self._tree(scope).find(path, at, now)
-            return None if row is None else row.node()
+        row = self._tree(scope).find(path, at, now)
+        return None if row is None else row.node()
 
+    @locked
     def children(
         self, scope: Scope, path: Path, *, at: int | None, now: int
     ) -> list[tuple[str, Node]]:
-        """Return copies of the direct fields of the object at *path*, in the order made."""
-        with self._ready():
-            return [(name, row.node()) for name, row in self._fields(scope, path, at, now)]
+        return [(name, row.node()) for name, row in self._fields(scope, path, at, now)]
 
+    @locked
     def field_names(
         self, scope: Scope, path: Path, *, at: int | None, now: int
     ) -> list[tuple[str, int | None]]:
-        """Return the names of those, and when each expires."""
-        with self._ready():
-            return [(name, row.expires) for name, row in self._fields(scope, path, at, now)]
+        return [(name, row.expires) for name, row in self._fields(scope, path, at, now)]
 
     def _fields(
         self, scope: Scope, path: Path, at: int | None, now: int
@@ -253,89 +219,80 @@ class RamStore(RamForgetting):
 
     # --- the journal
 
+    @locked
     def effects(self, number: int) -> Effects | None:
-        """Return what commit *number* changed; None if there is no such commit."""
-        with self._ready():
-            if not 0 < number <= len(self._journal):
-                return None
-            entry = self._journal[number - 1]
-            put = [(path, row) for path, row in entry.put if not row.swept]
-            lineage = self._sets.lineage
-            return Effects(
-                replace(entry.commit, result=deepcopy(entry.commit.result), marks=()),
-                self._hidden.get(entry.scope, entry.scope),
-                put=[(path, row.node()) for path, row in put],
-                removed=[
-                    path for path, row in entry.removed if not row.swept and row.expires != GONE
-                ],
-                begun=[self._stored(row) for row in entry.begun if row.row in self._rows],
-                ended=[self._stored(row) for row in entry.ended if row.row in self._rows],
-                places=[row.position for _, row in put],
-                ends=[row.ended for _, row in put],
-                compactions=[self._as_kept(done) for done in lineage.done_by(number)],
-                undone=lineage.undone_by(number),
-            )
+        if not 0 < number <= len(self._journal):
+            return None
+        entry = self._journal[number - 1]
+        put = [(path, row) for path, row in entry.put if not row.swept]
+        lineage = self._sets.lineage
+        return Effects(
+            replace(entry.commit, result=deepcopy(entry.commit.result), marks=()),
+            self._hidden.get(entry.scope, entry.scope),
+            put=[(path, row.node()) for path, row in put],
+            removed=[path for path, row in entry.removed if not row.swept and row.expires != GONE],
+            begun=[self._stored(row) for row in entry.begun if row.row in self._rows],
+            ended=[self._stored(row) for row in entry.ended if row.row in self._rows],
+            places=[row.position for _, row in put],
+            ends=[row.ended for _, row in put],
+            compactions=[self._as_kept(done) for done in lineage.done_by(number)],
+            undone=lineage.undone_by(number),
+        )
 
+    @locked
     def commit_at(self, time: int) -> int:
-        """Return the number of the last commit at or before *time*; 0: none."""
-        with self._ready():
-            times = self._journal.times
-            if not self._journal.set_back:
-                return bisect_right(times, time)
-            return next((n for n in range(len(times), 0, -1) if times[n - 1] <= time), 0)
+        times = self._journal.times
+        if not self._journal.set_back:
+            return bisect_right(times, time)
+        return next((n for n in range(len(times), 0, -1) if times[n - 1] <= time), 0)
 
+    @locked
     def time_of(self, number: int) -> int:
-        """Return the time of commit *number*, or of the last one before it; 0: there is none."""
-        with self._ready():
-            last = min(number, len(self._journal))
-            return self._journal[last - 1].commit.time if last > 0 else 0
+        last = min(number, len(self._journal))
+        return self._journal[last - 1].commit.time if last > 0 else 0
 
+    @locked
     def floor(self, scope: Scope) -> tuple[int, int]:
-        """Return from which commit and time on the past of a tree is whole."""
-        with self._ready():
-            return self._tree(scope).floor
+        return self._tree(scope).floor
 
+    @locked
     def prune_history(
         self, *, before: int, after: int = 0, limit: int = 10_000
     ) -> tuple[int, int | None]:
         """Remove versions of nodes that ended before *before*, all at once."""
-        with self._ready():
-            del after, limit
-            last = self._journal[-1].commit.time if self._journal else 0
-            until = self.commit_at(min(before - 1, last - SWEEP_AFTER_US))
-            until = min(until, self._runs.needed() - 1)
-            return sum(tree.prune(until) for tree in self._trees.values()), None
+        del after, limit
+        last = self._journal[-1].commit.time if self._journal else 0
+        until = self.commit_at(min(before - 1, last - SWEEP_AFTER_US))
+        until = min(until, self._runs.needed() - 1)
+        return sum(tree.prune(until) for tree in self._trees.values()), None
 
+    @locked
     def expired(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
-        """Return live items of any set that have expired by *now*."""
-        with self._ready():
-            rows = [row for home in self._sets.every() for row in home.timed.values()]
-            return [self._stored(row) for row in rows if row.expired(now)][:limit]
+        rows = [row for home in self._sets.every() for row in home.timed.values()]
+        return [self._stored(row) for row in rows if row.expired(now)][:limit]
 
+    @locked
     def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
-        """Return keys of *space* that were ever committed to, in order, past *after*."""
-        with self._ready():
-            keys = self._keys.get(space, [])
-            start = 0 if after is None else bisect_right(keys, after)
-            return keys[start : start + limit]
+        keys = self._keys.get(space, [])
+        start = 0 if after is None else bisect_right(keys, after)
+        return keys[start : start + limit]
 
+    @locked
     def spaces(self) -> list[str]:
-        """Return the spaces that hold a key, by name."""
-        with self._ready():
-            return sorted(self._keys)
+        return sorted(self._keys)
 
     # --- items
 
+    @locked
     def get(
         self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:
-        """Return the live version of each id, in the order asked; after commit *at* if given."""
-        with self._ready():
-            home = self._sets.named(ref)
-            versions = {} if home is None else home.versions
-            found = [[r for r in versions.get(item_id, []) if r.lives(at)] for item_id in ids]
-            return [self._stored(rows[0]) if rows else None for rows in found]
+        home = self._sets.named(ref)
+        versions = {} if home is None else home.versions
+        found = [[r for r in versions.get(item_id, []) if r.lives(at)] for item_id in ids]
+        return [self._stored(rows[0]) if rows else None for rows in found]
 
+    @locked
     def page(
         self,
         ref: SetRef,
@@ -345,39 +302,34 @@ class RamStore(RamForgetting):
         newest_first: bool = False,
         at: int | None = None,
     ) -> list[StoredItem]:
-        """Return up to *limit* items by (time, first), past *after*, in either direction."""
-        with self._ready():
-            home = self._sets.named(ref)
-            if home is None:
-                return []
-            there = home.live if at is None else {r.first: r for r in home.rows if r.lives(at)}
-            order = home.order if at is None else sorted((r.time, r.first) for r in there.values())
-            if newest_first:
-                order = order[: None if after is None else bisect_left(order, after)][::-1]
-            elif after is not None:
-                order = order[bisect_right(order, after) :]
-            return [self._stored(there[first]) for _, first in order[:limit]]
+        home = self._sets.named(ref)
+        if home is None:
+            return []
+        there = home.live if at is None else {r.first: r for r in home.rows if r.lives(at)}
+        order = home.order if at is None else sorted((r.time, r.first) for r in there.values())
+        if newest_first:
+            order = order[: None if after is None else bisect_left(order, after)][::-1]
+        elif after is not None:
+            order = order[bisect_right(order, after) :]
+        return [self._stored(there[first]) for _, first in order[:limit]]
 
+    @locked
     def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
-        """Return every version of an id ever committed and kept, oldest first."""
-        with self._ready():
-            home = self._sets.named(ref)
-            rows = [] if home is None else home.versions.get(item_id, [])
-            return [self._stored(row) for row in rows]
+        home = self._sets.named(ref)
+        rows = [] if home is None else home.versions.get(item_id, [])
+        return [self._stored(row) for row in rows]
 
+    @locked
     def compactions(
         self, ref: SetRef, *, before: int | None = None, limit: int = 100
     ) -> list[Compaction]:
-        """Return compactions of a set, the latest first, with ids below *before*."""
-        with self._ready():
-            found = self._sets.lineage.of(ref, before=before, limit=limit)
-            return [self._as_kept(compaction) for compaction in found]
+        found = self._sets.lineage.of(ref, before=before, limit=limit)
+        return [self._as_kept(compaction) for compaction in found]
 
+    @locked
     def compaction(self, compaction: int) -> Compaction | None:
-        """Return a compaction, or None if there is none of that id."""
-        with self._ready():
-            found = self._sets.lineage.compactions.get(compaction)
-            return None if found is None else self._as_kept(found)
+        found = self._sets.lineage.compactions.get(compaction)
+        return None if found is None else self._as_kept(found)
 
     def _as_kept(self, done: Compaction) -> Compaction:
         retired = [row for row in done.retired if row in self._rows]
@@ -385,60 +337,54 @@ class RamStore(RamForgetting):
         erased = len(done.retired) + len(done.added) - len(retired) - len(added)
         return replace(done, retired=retired, added=added, erased=erased)
 
+    @locked
     def links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """Return what versions were derived from: (row, source's row), by both."""
-        with self._ready():
-            sources = self._sets.lineage.sources
-            return [(r, source) for r in sorted(set(rows)) for source in sources.get(r, [])]
+        sources = self._sets.lineage.sources
+        return [(r, source) for r in sorted(set(rows)) for source in sources.get(r, [])]
 
+    @locked
     def derived(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """Return what was derived from versions: (row, source's row), by both."""
-        with self._ready():
-            derived = self._sets.lineage.derived
-            return sorted((row, r) for r in set(rows) for row in derived.get(r, []))
+        derived = self._sets.lineage.derived
+        return sorted((row, r) for r in set(rows) for row in derived.get(r, []))
 
+    @locked
     def touch(self, rows: Sequence[int], *, time: int) -> None:
-        """Note that items (by `StoredItem.first`) were read; the latest time stands."""
-        with self._ready():
-            for first in rows:
-                self._accessed[first] = max(time, self._accessed.get(first, time))
+        for first in rows:
+            self._accessed[first] = max(time, self._accessed.get(first, time))
 
     # --- notes, upkeep
 
+    @locked
     def note(self, name: str) -> str | None:
-        """Return what was noted under *name*, or None."""
-        with self._ready():
-            return self._notes.get(name)
+        return self._notes.get(name)
 
+    @locked
     def put_note(self, name: str, text: str | None, *, expected: str | None) -> bool:
-        """Note *text* if what stands there is *expected*; return whether it did."""
-        with self._ready():
-            if self._notes.get(name) != expected:
-                return False
-            if text is None:
-                self._notes.pop(name, None)
-            else:
-                self._notes[name] = text
-            return True
+        if self._notes.get(name) != expected:
+            return False
+        if text is None:
+            self._notes.pop(name, None)
+        else:
+            self._notes[name] = text
+        return True
 
+    @locked
     def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:  # noqa: ARG002 - of a file
         """Return 0: RAM is given back as it becomes free."""
-        with self._ready():
-            return 0
+        return 0
 
+    @locked
     def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
-        """Remove what has expired, and names of ops past their retention; return how much."""
-        with self._ready():
-            until = min(self.commit_at(now - OP_RETENTION_US), len(self._journal) - ops_kept)
-            late = [op for op, n in self._ops.items() if n <= until]
-            for op in late:
-                del self._ops[op]
-            purged = sum(self._purge(home, now) for home in self._sets.every())
-            return (
-                len(late)
-                + purged
-                + sum(tree.sweep(now - SWEEP_AFTER_US) for tree in self._trees.values())
-            )
+        until = min(self.commit_at(now - OP_RETENTION_US), len(self._journal) - ops_kept)
+        late = [op for op, n in self._ops.items() if n <= until]
+        for op in late:
+            del self._ops[op]
+        purged = sum(self._purge(home, now) for home in self._sets.every())
+        return (
+            len(late)
+            + purged
+            + sum(tree.sweep(now - SWEEP_AFTER_US) for tree in self._trees.values())
+        )
 
     def _purge(self, home: SetRows, now: int) -> int:
         """Remove versions of items that ended longer ago than their set keeps them."""
@@ -457,34 +403,32 @@ class RamStore(RamForgetting):
         self._journal.erase_items(gone)
         return len(gone)
 
+    @locked
     def stats(self) -> StoreStats:
-        """Return figures of the store."""
-        with self._ready():
-            sets = self._sets.every()
-            since = [self._journal[begun - 1].commit.time for begun in self._vectors.begun()]
-            held = [Lease(s, owner, n) for s, (owner, n) in self._leases.items() if owner]
-            waiting, parked, ended = self._counts()
-            return StoreStats(
-                commits=len(self._journal),
-                keys=sum(map(len, self._keys.values())),
-                sets=len(sets),
-                items=sum(len(s.live) for s in sets),
-                item_versions=len(self._rows),
-                nodes=sum(tree.size() for tree in self._trees.values()),
-                pending=len(since),
-                oldest_pending=min(since, default=None),
-                file_bytes=0,
-                wal_bytes=0,
-                leases=held,
-                runs_waiting=waiting,
-                runs_parked=parked,
-                runs_ended=ended,
-            )
+        sets = self._sets.every()
+        since = [self._journal[begun - 1].commit.time for begun in self._vectors.begun()]
+        held = [Lease(s, owner, n) for s, (owner, n) in self._leases.items() if owner]
+        waiting, parked, ended = self._counts()
+        return StoreStats(
+            commits=len(self._journal),
+            keys=sum(map(len, self._keys.values())),
+            sets=len(sets),
+            items=sum(len(s.live) for s in sets),
+            item_versions=len(self._rows),
+            nodes=sum(tree.size() for tree in self._trees.values()),
+            pending=len(since),
+            oldest_pending=min(since, default=None),
+            file_bytes=0,
+            wal_bytes=0,
+            leases=held,
+            runs_waiting=waiting,
+            runs_parked=parked,
+            runs_ended=ended,
+        )
 
+    @locked
     def salt(self) -> bytes:
-        """Return 16 random bytes, made with the store."""
-        with self._ready():
-            return self._salt
+        return self._salt
 
     def close(self) -> None:
         """Close: what the store held is gone. Closing twice is fine."""

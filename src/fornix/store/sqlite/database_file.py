@@ -1,15 +1,21 @@
-"""An open database file: its connections, its locks, and what happens to them at a fork."""
+"""An open database file: its connections, its locks, and what happens to them at a fork.
+
+A call of the store borrows from it what it needs: `reads` gives a method a connection that only
+reads, `writes` the writer inside a transaction of its own, `queued` a transaction that it shares
+with the commits of other threads. All three raise fornix's errors in place of SQLite's.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
 
 import apsw
 
@@ -23,10 +29,11 @@ from fornix.errors import (
     StoreReadOnly,
     Unusable,
 )
-from fornix.store import SWEPT_AT_ONCE
+from fornix.store import SWEPT_AT_ONCE, Scope, SetInfo, SetRef
 from fornix.store.sqlite import checking, checksums, free_pages, guards, maintenance
-from fornix.store.sqlite.apply import WriterCache
+from fornix.store.sqlite.apply import Transaction, WriterCache
 from fornix.store.sqlite.connection import BUSY_MS, check, connect, migrate, translated
+from fornix.store.sqlite.group_commit import CommitQueue, CommitTicket, answers_of
 from fornix.store.sqlite.lock_files import (
     Owners,
     WriteLock,
@@ -53,6 +60,60 @@ TOUCHES = 1_000
 """Most access times flushed with one group of commits."""
 
 
+F = TypeVar("F", bound="SqliteFile")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def reads(
+    method: Callable[Concatenate[F, apsw.Connection, P], R],
+) -> Callable[Concatenate[F, P], R]:
+    """Give *method* a connection that only reads, for the length of a call."""
+
+    @translated
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.reader() as db:
+            return method(self, db, *args, **kwargs)
+
+    return call
+
+
+def writes(
+    method: Callable[Concatenate[F, apsw.Connection, P], R],
+) -> Callable[Concatenate[F, P], R]:
+    """Give *method* the writer inside a transaction, which commits unless the method raises."""
+
+    @translated
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.writing() as db:
+            return method(self, db, *args, **kwargs)
+
+    return call
+
+
+def queued(
+    method: Callable[Concatenate[F, Transaction, P], R],
+) -> Callable[Concatenate[F, P], R]:
+    """Give *method* a transaction that it shares with the commits that wait beside it."""
+
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        self.check_open()
+        return self.commit_queue.do(lambda tx: method(self, tx, *args, **kwargs))
+
+    return call
+
+
+class SetSnapshot(NamedTuple):
+    """What a connection read of sets when the file was of a version."""
+
+    version: int
+    seq: int
+    sets: dict[Scope | tuple[SetRef, ...], list[SetInfo]]
+
+
 class Connections:
     """The connections of one open file that nobody is using now."""
 
@@ -74,7 +135,7 @@ class Connections:
             if self.writer is not None:
                 self.writer.close()
 
-    def keep(self) -> None:
+    def leak(self) -> None:
         """Never close them, not even with the process: in a child that SQLite would hang in."""
         for connection in (*self.readers, self.writer):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
@@ -93,7 +154,9 @@ class SqliteFile:
         self._readers = self._connections.readers
         self._durability: Durability = durability
         self._known = WriterCache()
+        self._snapshots: dict[apsw.Connection, SetSnapshot] = {}
         self._touched: dict[int, int] = {}
+        self.commit_queue = CommitQueue(self._commit_group)
         self._salt: bytes | None = None
         self._lock: WriteLock | None = None
         self._owners: Owners | None = None
@@ -163,7 +226,7 @@ class SqliteFile:
             path, read_only=read_only, durability=durability, wait_s=wait_s, immutable=immutable
         )
         try:
-            with store._reader() as db:
+            with store.reader() as db:
                 _refuse_empty(path, schema=check(db, path))
                 if read_only and not immutable:
                     with suppress(StoreBusy):  # it is being restored: that is not in the way
@@ -201,7 +264,8 @@ class SqliteFile:
     def _writer(self) -> apsw.Connection | None:
         return self._connections.writer
 
-    def _check(self) -> None:
+    def check_open(self) -> None:
+        """Refuse a handle that was closed, or that a forked child inherited."""
         FORKS.check_process()
         self._check_state()
 
@@ -217,20 +281,20 @@ class SqliteFile:
         with self._lock.held(), FORKS.inside():
             writer = connect(self._path)
             try:
-                found = check(writer, self._path)
-                if not found:
+                schema = check(writer, self._path)
+                if not schema:
                     checksums.reserve(writer)  # before all else: it writes the head
                 # Of a new file, and of an earlier one once it is rewritten.
                 writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 writer.execute("PRAGMA journal_mode = WAL")
                 writer.execute(f"PRAGMA synchronous = {durability}")
-                migrate(writer, found=found)
+                migrate(writer, found=schema)
                 writer.execute(
                     "INSERT INTO note (name, text) VALUES ('salt', ?) ON CONFLICT DO NOTHING",
                     (os.urandom(16).hex(),),
                 )
                 checksums.mark(writer)
-                if 0 < found < checksums.SINCE:
+                if 0 < schema < checksums.SINCE:
                     self._upgrade(writer)
                 writer.set_wal_hook(self._connections.count_pages)
                 self._guard_log()
@@ -246,14 +310,14 @@ class SqliteFile:
         if self._log_identity is None:
             raise StoreBusy(f"{self._path} is being closed by another program; try again")
 
-    def _reader(self) -> _Borrowed:
+    def reader(self) -> _Borrowed:
         """Lend a connection that only reads, for a ``with`` block."""
         return _Borrowed(self)
 
     def lend(self) -> apsw.Connection:
         """Return a connection that only reads, inside the gate; to be given back by `take_back`."""
         if self._state != "open":
-            self._check()
+            self.check_open()
         try:
             return self._readers.pop()
         except IndexError:
@@ -266,7 +330,7 @@ class SqliteFile:
         elif self._state == "closed":
             db.close()
 
-    def _check_place(self) -> None:
+    def _check_files(self) -> None:
         """Refuse to write into a file that is no longer where it was opened."""
         if _identity(self.location) != self._identity:
             raise Unusable(
@@ -279,16 +343,34 @@ class SqliteFile:
                 "open, and what it held may be lost; close this memory everywhere and open it again"
             )
 
-    @contextmanager
-    def _writing(self) -> Generator[apsw.Connection]:
-        """Give the writer inside a transaction, which commits unless the block raises."""
-        self._check()
+    def _writable(self) -> tuple[apsw.Connection, WriteLock]:
+        """Return the writer and the lock to hold while it writes."""
+        self.check_open()
         writer = self._connections.writer
         if writer is None or self._lock is None:
             raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
-        with self._lock.held(), FORKS.inside():
+        return writer, self._lock
+
+    def _transaction(self, db: apsw.Connection, known: WriterCache | None = None) -> Transaction:
+        assert self._owners is not None  # noqa: S101 - a writable store has them
+        return Transaction(db, self._known if known is None else known, self._owners)
+
+    @translated
+    def _commit_group(self, group: list[CommitTicket]) -> None:
+        with self.writing() as db:
+            touched = self._flush_touches(db)
+            answers = answers_of(self._transaction(db), group)
+        self._drop_touches(touched)
+        for ticket, answer in zip(group, answers, strict=True):
+            ticket.settle(answer)
+
+    @contextmanager
+    def writing(self) -> Generator[apsw.Connection]:
+        """Give the writer inside a transaction, which commits unless the block raises."""
+        writer, lock = self._writable()
+        with lock.held(), FORKS.inside():
             self._check_state()
-            self._check_place()
+            self._check_files()
             if writer.in_transaction:  # whoever wrote last had no stack left to end it
                 writer.execute("ROLLBACK")
             try:
@@ -320,15 +402,13 @@ class SqliteFile:
     @contextmanager
     def _between_commits(self) -> Generator[apsw.Connection]:
         """Give the writer outside a transaction, while nobody else writes."""
-        self._check()
-        if self._writer is None or self._lock is None:
-            raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
-        with self._lock.held(), FORKS.inside():
+        writer, lock = self._writable()
+        with lock.held(), FORKS.inside():
             self._check_state()
-            self._check_place()
+            self._check_files()
             self._known = WriterCache()
             try:
-                yield self._writer
+                yield writer
             finally:
                 self._known = WriterCache()
 
@@ -338,24 +418,22 @@ class SqliteFile:
 
         SQLite tells: it gives up the write-ahead log only for its last user.
         """
-        self._check()
-        if self._writer is None or self._lock is None:
-            raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
-        with self._lock.held(), FORKS.inside():
+        writer, lock = self._writable()
+        with lock.held(), FORKS.inside():
             while self._readers:
                 self._readers.pop().close()
             self._guard.unlock()
-            self._writer.set_busy_timeout(0)
-            checksums.head(self._writer)
+            writer.set_busy_timeout(0)
+            checksums.head(writer)
             try:
-                self._writer.execute("PRAGMA journal_mode = DELETE")
-                yield self._writer
+                writer.execute("PRAGMA journal_mode = DELETE")
+                yield writer
             except apsw.BusyError as error:
                 raise StoreBusy(f"{self._path} is open elsewhere; close it there first") from error
             finally:
-                self._writer.set_busy_timeout(BUSY_MS)
-                self._writer.execute("PRAGMA journal_mode = WAL")
-                migrate(self._writer, found=check(self._writer, self._path))
+                writer.set_busy_timeout(BUSY_MS)
+                writer.execute("PRAGMA journal_mode = WAL")
+                migrate(writer, found=check(writer, self._path))
                 self._guard_log()
 
     def _upgrade(self, writer: apsw.Connection) -> None:
@@ -398,7 +476,7 @@ class SqliteFile:
         if self._state != "open":
             return
         if self._writer is not None and self._touched:
-            with suppress(FornixError, apsw.Error), self._writing() as db:
+            with suppress(FornixError, apsw.Error), self.writing() as db:
                 self._flush_touches(db)
         self._state = "closed"
         if self._owners is not None:
@@ -431,7 +509,7 @@ class SqliteFile:
             except apsw.Error:
                 FORKS.harm()
         else:
-            self._connections.keep()
+            self._connections.leak()
         drop_locks(self.folder)
         if self._lock is not None:
             self._lock.abandon()
@@ -439,7 +517,7 @@ class SqliteFile:
             self._owners.abandon()
 
     def _flush_touches(self, db: apsw.Connection) -> dict[int, int]:
-        """Write access times; return them, for `_forget_touches` once they are committed."""
+        """Write access times; return them, for `_drop_touches` once they are committed."""
         rows = dict(list(self._touched.items())[:TOUCHES])
         if rows:
             db.executemany(
@@ -449,7 +527,7 @@ class SqliteFile:
             )
         return rows
 
-    def _forget_touches(self, rows: dict[int, int]) -> None:
+    def _drop_touches(self, rows: dict[int, int]) -> None:
         for first, time in rows.items():
             if self._touched.get(first) == time:
                 self._touched.pop(first, None)

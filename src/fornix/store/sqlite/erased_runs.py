@@ -12,10 +12,10 @@ import apsw
 from fornix.store import Scope, SetRef
 from fornix.store.erasures import STATES, Erased, StoredReceipt, has_read
 from fornix.store.sqlite import row_values
-from fornix.store.sqlite.connection import Row, first, numbers, query
+from fornix.store.sqlite.connection import first, numbers, query
 from fornix.store.sqlite.leases import STATUSES
-from fornix.store.sqlite.row_values import ROW_BITS
-from fornix.store.sqlite.runs import places
+from fornix.store.sqlite.progress import places
+from fornix.store.sqlite.row_values import rows_of
 from fornix.values import wire
 
 _LOOKED = """
@@ -108,7 +108,7 @@ def of_items(db: apsw.Connection, versions: Iterable[Erasable]) -> Gone:
     gone = _gone(db, [run for run in ended if ended[run] is not None])
     gone.open = [run for run in ended if ended[run] is None]
     commits = [n for run in gone.runs for n, _ in _steps(db, run)]
-    gone.puts = [n for n in commits if first(db, _PUTS, *_range(n))]
+    gone.puts = [n for n in commits if first(db, _PUTS, *rows_of(n))]
     return gone
 
 
@@ -150,7 +150,7 @@ def _gone(db: apsw.Connection, runs: Sequence[int]) -> Gone:
                 sql = "SELECT min(position) FROM consumer WHERE agent = ?"
                 read[agent] = first(db, sql, agent)
             upto = read[agent]
-            for (output,) in query(db, _OUTPUTS, agent, *_range(commit)):
+            for (output,) in query(db, _OUTPUTS, agent, *rows_of(commit)):
                 gone.outputs.append((agent, output))
                 gone.unread += upto is not None and output > upto
                 gone.delivered += upto is not None and output <= upto
@@ -180,10 +180,6 @@ def forget_ended(db: apsw.Connection, runs: Sequence[int], *, number: int, time:
     return [run for run, over, _ in there if over is None]
 
 
-def _range(commit: int) -> tuple[int, int]:
-    return commit << ROW_BITS, (commit + 1 << ROW_BITS) - 1
-
-
 _ALL = "SELECT id, owner, asked, erased, state, open, held, scrubbed FROM receipt"
 
 
@@ -197,25 +193,28 @@ def insert(db: apsw.Connection, receipt: str, owner: str, asked: str, erased: Er
     )
 
 
-def receipt(db: apsw.Connection, number: str) -> StoredReceipt | None:
-    """Return a receipt, or None."""
-    row = first(db, f"{_ALL} WHERE id = ?", number)
-    return None if row is None else _kept(row)
-
-
-def receipts(
-    db: apsw.Connection, owners: Sequence[str], before: int | None, limit: int
-) -> list[StoredReceipt]:
-    """Return receipts of owners, the latest first."""
-    sql = f"{_ALL} WHERE owner = ? AND n < ? ORDER BY n DESC LIMIT ?"
-    last = (1 << 63) - 1 if before is None else before
-    found = [_kept(row) for owner in owners for row in query(db, sql, owner, last, limit)]
-    return sorted(found, key=lambda kept: kept.erased.commit or 0, reverse=True)[:limit]
+def receipts(db: apsw.Connection, where: str, *bindings: object) -> list[StoredReceipt]:
+    """Return the receipts that a condition chooses."""
+    return [
+        StoredReceipt(
+            number,
+            owner,
+            asked,
+            Erased.from_json(erased),
+            STATES[int(state)],
+            tuple(wire.decode_plain(waiting)),
+            tuple(wire.decode_plain(held)),
+            scrubbed,
+        )
+        for number, owner, asked, erased, state, waiting, held, scrubbed in query(
+            db, f"{_ALL} WHERE {where}", *bindings
+        )
+    ]
 
 
 def unfinished(db: apsw.Connection) -> list[StoredReceipt]:
     """Return the receipts of what is still in files, or in records of runs, the first first."""
-    return [_kept(row) for row in query(db, f"{_ALL} WHERE scrubbed IS NULL ORDER BY n")]
+    return receipts(db, "scrubbed IS NULL ORDER BY n")
 
 
 def update(db: apsw.Connection, kept: StoredReceipt) -> None:
@@ -225,18 +224,4 @@ def update(db: apsw.Connection, kept: StoredReceipt) -> None:
         "UPDATE receipt SET state = ?, open = ?, held = ?, scrubbed = ? WHERE id = ?",
         *(STATES.index(kept.state), json.dumps([*kept.open]), json.dumps([*kept.held])),
         *(kept.scrubbed, kept.id),
-    )
-
-
-def _kept(row: Row) -> StoredReceipt:
-    number, owner, asked, erased, state, waiting, held, scrubbed = row
-    return StoredReceipt(
-        number,
-        owner,
-        asked,
-        Erased.from_json(erased),
-        STATES[int(state)],
-        tuple(wire.decode_plain(waiting)),
-        tuple(wire.decode_plain(held)),
-        scrubbed,
     )

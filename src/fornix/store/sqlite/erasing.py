@@ -23,7 +23,7 @@ from fornix.store.sqlite import erased_runs, leases, row_values
 from fornix.store.sqlite.apply import Transaction
 from fornix.store.sqlite.connection import Row, first, numbers, query
 from fornix.store.sqlite.items import Changes
-from fornix.store.sqlite.row_values import ROW_BITS, rename, scope_id
+from fornix.store.sqlite.row_values import ROW_BITS, rename, rows_of, scope_id
 from fornix.values import wire
 
 _OF_SCOPE = """
@@ -126,7 +126,7 @@ class Eraser:
 
     def run(self) -> Erased:
         """Erase; if there is something to erase, write a line of the journal and a receipt."""
-        earlier = erased_runs.receipt(self._db, self._asked.receipt)
+        earlier = next(iter(erased_runs.receipts(self._db, "id = ?", self._asked.receipt)), None)
         if earlier is not None:
             return earlier.erased
         return self._whole() if self._asked.whole else self._some()
@@ -233,7 +233,7 @@ class Eraser:
         for commit, scope, result in self._db.execute(_ANSWERS):
             gone = everywhere | named.get(scope, set()) if scope in named else everywhere
             if gone and commit not in found and tells(wire.decode(restored(result)), gone, ()):
-                written = query(self._db, _WRITTEN, *_range(commit))
+                written = query(self._db, _WRITTEN, *rows_of(commit))
                 kept = {item_id for row, item_id in written if row not in self._rows}
                 if tells(wire.decode(restored(result)), gone, kept):
                     found.add(commit)
@@ -245,7 +245,7 @@ class Eraser:
         commits.update(v.ended for v in self._rows.values() if v.ended is not None)
         for (commit,) in query(self._db, _COMPACTED):
             if commit in commits:
-                rows = query(self._db, _COMPACTIONS, *_range(commit))
+                rows = query(self._db, _COMPACTIONS, *rows_of(commit))
                 self._compactions.update({row[0]: row for row in rows})
 
     # --- what comes back
@@ -256,14 +256,14 @@ class Eraser:
         others = sorted({source for _, source in pairs})
         found = {row[0]: Version(*row) for row in query(self._db, _ROWS, numbers(others))}
         firsts = {self._rows[row].first for row in derived}
-        lost = sum(bool(first(self._db, _PURGED, *_range(f >> ROW_BITS), f)) for f in firsts)
+        lost = sum(bool(first(self._db, _PURGED, *rows_of(f >> ROW_BITS), f)) for f in firsts)
         return _Sources([v for v in found.values() if self._may_return(v)], lost)
 
     def _may_return(self, version: Version) -> bool:
         """Whether a compaction alone retired it, and nothing became of it since."""
         if version.ended is None:
             return False
-        rows = query(self._db, _COMPACTIONS, *_range(version.ended))
+        rows = query(self._db, _COMPACTIONS, *rows_of(version.ended))
         retired = any(version.row in wire.decode_plain(row[2]) for row in rows)
         return retired and bool(first(self._db, _LAST, version.set_id, version.id, version.row))
 
@@ -380,19 +380,9 @@ class _Sources(NamedTuple):
     lost: int
 
 
-def _range(commit: int) -> tuple[int, int]:
-    return commit << ROW_BITS, (commit + 1 << ROW_BITS) - 1
-
-
 class Rehearsed(Exception):
     """Ends a transaction that was only to tell what it would do."""
 
     def __init__(self, erased: Erased) -> None:
         self.erased = erased
         super().__init__("a rehearsal is rolled back")
-
-
-def end_rehearsal(erasure: Erasure, erased: Erased) -> None:
-    """Raise `Rehearsed`, so that nothing stays, if it was one."""
-    if erasure.rehearse:
-        raise Rehearsed(erased)

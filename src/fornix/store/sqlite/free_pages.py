@@ -59,7 +59,7 @@ def give_back(db: apsw.Connection, *, pages: int, spare: float = 0.0) -> int:
     return (before - db.pragma("page_count")) * db.pragma("page_size")
 
 
-def forget_changes(db: apsw.Connection) -> None:
+def trim_change_log(db: apsw.Connection) -> None:
     """Drop lines of the change log that take longer to read than all items do."""
     query(db, _LINES, FEW_LINES)
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar, cast
 
+import apsw
+
 from fornix.errors import FornixError, Unavailable
+from fornix.store import Batch, Commit
 from fornix.store.sqlite.apply import Transaction
 from fornix.values.forks import HandleLock
 
@@ -41,9 +45,13 @@ class CommitTicket:
         self.ready = threading.Lock()
         self.ready.acquire()
 
-    def settle(self, answer: object, error: FornixError | None) -> None:
-        """Give the answer, or the error."""
-        self.answer, self.error, self.settled = answer, error, True
+    def settle(self, answer: object) -> None:
+        """Give the answer, or the error that refuses the work."""
+        if isinstance(answer, FornixError):
+            self.error = answer
+        else:
+            self.answer = answer
+        self.settled = True
 
 
 class CommitQueue:
@@ -121,4 +129,58 @@ class CommitQueue:
 def _settle(group: list[CommitTicket], error: FornixError) -> None:
     for ticket in group:
         if not ticket.settled:
-            ticket.settle(None, error)
+            ticket.settle(error)
+
+
+def answers_of(tx: Transaction, group: list[CommitTicket]) -> Sequence[object]:
+    """Do the work of a group; return an answer, or the error that refuses it, for each ticket."""
+    if len(group) == 1:
+        return [group[0].work(tx)]
+
+    def together(ticket: CommitTicket) -> object:
+        if ticket.gather is not None:
+            return ticket.gather(tx)
+        tx.gathered.flush()
+        return ticket.work(tx)
+
+    answers = _gathered(tx, [partial(together, ticket) for ticket in group])
+    return [_alone(tx, ticket.work) for ticket in group] if answers is None else answers
+
+
+def apply_each(tx: Transaction, batches: Sequence[Batch]) -> list[Commit | FornixError]:
+    """Apply batches with few statements, or, if one is refused, each in a savepoint."""
+    answers = _gathered(tx, [partial(tx.gather, batch) for batch in batches])
+    if answers is None:
+        return [_alone(tx, partial(Transaction.apply, batch=batch)) for batch in batches]
+    return [*answers]
+
+
+def _gathered(tx: Transaction, work: Sequence[Callable[[], R]]) -> list[R] | None:
+    """Do pieces of work with few statements; None, and nothing done: one of them is refused."""
+    db = tx.connection
+    db.execute("SAVEPOINT together")
+    try:
+        answers = [piece() for piece in work]
+        tx.gathered.flush()
+    except (FornixError, apsw.ConstraintError):
+        db.execute("ROLLBACK TO together")
+        db.execute("RELEASE together")
+        tx.forget()
+        return None
+    db.execute("RELEASE together")
+    return answers
+
+
+def _alone(tx: Transaction, work: Callable[[Transaction], R]) -> R | FornixError:
+    """Do one piece of work in a savepoint; what refuses it concerns it alone."""
+    db = tx.connection
+    db.execute("SAVEPOINT batch")
+    try:
+        answer = work(tx)
+    except FornixError as error:
+        db.execute("ROLLBACK TO batch")
+        db.execute("RELEASE batch")
+        tx.forget()
+        return error
+    db.execute("RELEASE batch")
+    return answer

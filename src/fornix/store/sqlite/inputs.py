@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import apsw
-
 from fornix.errors import IdempotencyConflict
 from fornix.store.packed_values import packed, restored
-from fornix.store.progress import Accepted, QueuedInput, space_of
+from fornix.store.progress import Accepted, QueuedInput
 from fornix.store.scope import Lease, Scope
 from fornix.store.sqlite import leases
 from fornix.store.sqlite.apply import Transaction
 from fornix.store.sqlite.connection import Row
 from fornix.store.sqlite.leases import STATUSES, KnownLane, KnownRun
-from fornix.store.sqlite.progress import expect_status, run_known, turn
+from fornix.store.sqlite.progress import run_known
 
 _INSERT_RUN = """
     INSERT INTO run (id, agent, lane, number, status, event, accepted, origin)
@@ -38,7 +36,8 @@ class Intake:
         self._lanes: dict[int, int] = {}
 
     def accept(self, inputs: Sequence[QueuedInput], owner: str | None) -> list[Accepted]:
-        """Keep inputs; answer in their order."""
+        """Keep inputs of one space; see `Lanes.accept`."""
+        self._known.trim()
         answers = [self._accept(given, owner) for given in inputs]
         self._flush()
         return answers
@@ -134,29 +133,3 @@ class Intake:
 
     def _is_behind(self, run: int) -> bool:
         return bool(self._db.execute(_OPEN_BEFORE, (run,)).get)
-
-
-def accept(
-    tx: Transaction, agent: str, inputs: Sequence[QueuedInput], owner: str | None
-) -> list[Accepted]:
-    """Keep inputs of one space; see `Lanes.accept`."""
-    tx.known.runs.trim()
-    return Intake(tx, agent, space_of(inputs)).accept(inputs, owner)
-
-
-def retry(tx: Transaction, run: int, *, last: bool, time: int) -> int:
-    """Let a parked run wait again, or a new one in its place; see `Lanes.retry`."""
-    db, known = tx.connection, tx.known.runs
-    found = run_known(db, known, run)
-    expect_status(run, found, "parked")
-    turn(db, known, tx.gathered, found, run, "retried" if last else "waiting", time=time)
-    tx.gathered.flush()
-    if not last:
-        return run
-    agent = name_of(db, found.agent)
-    return Intake(tx, agent, found.scope.space).take_over(run, found.scope, time)
-
-
-def name_of(db: apsw.Connection, agent: int) -> str:
-    """Return the name of an agent by its row."""
-    return db.execute("SELECT name FROM agent WHERE id = ?", (agent,)).get

@@ -42,7 +42,7 @@ from fornix.store import (
     upserted,
 )
 from fornix.store.packed_values import packed
-from fornix.store.sqlite import lineage
+from fornix.store.sqlite import journal
 from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.connection import Row, first, query, texts
 from fornix.store.sqlite.row_values import ROW_BITS, scope_id
@@ -362,7 +362,7 @@ class Changes:
 
     def _to_undo(self, change: Undo) -> Compaction:
         """Return a compaction that is there, and was not undone or purged."""
-        done = lineage.compaction(self._db, change.compaction)
+        done = journal.compaction(self._db, change.compaction)
         if done is None or done.set != change.set:
             raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
         if done.undone is not None:

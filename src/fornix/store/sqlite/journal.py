@@ -1,20 +1,23 @@
-"""The journal: what a commit did, and when it was."""
+"""The journal: what took an op, which commit was when, and the compactions that were done."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import apsw
 
 from fornix.errors import IdempotencyConflict
-from fornix.store import Commit, Effects, Node, Scope, StoredItem
+from fornix.store import Commit, Compaction
 from fornix.store.erasures import forgotten
 from fornix.store.packed_values import restored
-from fornix.store.replay_checks import GONE
-from fornix.store.sqlite import lineage, row_values
-from fornix.store.sqlite.connection import numbers, query
-from fornix.store.sqlite.row_values import ROW_BITS
-from fornix.store.sqlite.tree import node_of, split
+from fornix.store.sqlite.connection import Row, first, numbers, query
+from fornix.store.sqlite.row_values import ROW_BITS, set_ref
 from fornix.values import wire
-from fornix.values.storable import Path
+
+_DONE = """
+    SELECT compaction.id, set_id, how, retired, added, undone, purged, time
+    FROM compaction JOIN journal ON journal.n = compaction.id >> 20
+"""
 
 
 def adopted(db: apsw.Connection, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
@@ -23,69 +26,13 @@ def adopted(db: apsw.Connection, op: bytes, *, request: bytes | None, label: str
     row = db.execute(sql, (op,)).get
     if row is None:
         return None
-    number, time, asked, result, erased = row
+    number, time, earlier, result, erased = row
     if erased is not None:
         raise forgotten(f"request {label!r}" if label else "this request")
-    if request is not None and asked != request:
+    if request is not None and earlier != request:
         raise IdempotencyConflict(label)
     stored = None if result is None else wire.decode(restored(result))
     return Commit(number, time, adopted=True, result=stored)
-
-
-def effects(db: apsw.Connection, number: int) -> Effects | None:
-    """Return what a commit changed, or None if there is none of that number."""
-    row = db.execute(
-        "SELECT time, result, ended, space, key FROM journal JOIN scope ON scope.id = scope "
-        "WHERE n = ?",
-        (number,),
-    ).get
-    if row is None:
-        return None
-    time, result, ended, space, key = row
-    stored = None if result is None else wire.decode(restored(result))
-    ids: dict[str, list[int]] = {} if ended is None else wire.decode_plain(ended)
-    put = _nodes(db, "id BETWEEN ? AND ? ORDER BY place", *_range(number))
-    gone = _nodes(
-        db, "id IN (SELECT value FROM carray(?)) ORDER BY id", numbers(ids.get("nodes", []))
-    )
-    return Effects(
-        commit=Commit(number, time, adopted=False, result=stored),
-        scope=Scope(space, key or None),
-        put=[(path, node) for path, node, _, _ in put],
-        removed=[path for path, node, *_ in gone if node.expires != GONE],
-        begun=_items(db, "item.row BETWEEN ? AND ?", *_range(number)),
-        ended=_items(
-            db, "item.row IN (SELECT value FROM carray(?))", numbers(ids.get("items", []))
-        ),
-        places=[place for _, _, place, _ in put],
-        ends=[end for *_, end in put],
-        compactions=lineage.done_by(db, number),
-        undone=lineage.undone_by(db, number),
-    )
-
-
-def _range(number: int) -> tuple[int, int]:
-    return number << ROW_BITS, (number + 1 << ROW_BITS) - 1
-
-
-def _nodes(
-    db: apsw.Connection, where: str, *bindings: object
-) -> list[tuple[Path, Node, int, int | None]]:
-    sql = f"SELECT parent, name, value, expires, place, ended FROM node WHERE {where}"  # noqa: S608 - ours
-    return [
-        (
-            (*split(parent), *split(name)),
-            node_of(value, expires),
-            place,
-            end,
-        )
-        for parent, name, value, expires, place, end in query(db, sql, *bindings)
-    ]
-
-
-def _items(db: apsw.Connection, where: str, *bindings: object) -> list[StoredItem]:
-    rows = query(db, f"{row_values.ITEM} WHERE {where} ORDER BY item.row", *bindings)
-    return [row_values.stored(row, row_values.set_ref(db, row[19])) for row in rows]
 
 
 def commit_at(db: apsw.Connection, time: int) -> int:
@@ -93,15 +40,50 @@ def commit_at(db: apsw.Connection, time: int) -> int:
 
     From one setback to the next, times rise with the numbers.
     """
-    low = db.execute("SELECT max(n) FROM setback WHERE time <= ?", (time,)).get or 0
-    high = db.execute("SELECT min(n) - 1 FROM setback WHERE n > ?", (low,)).get
+    low = first(db, "SELECT max(n) FROM setback WHERE time <= ?", time) or 0
+    high = first(db, "SELECT min(n) - 1 FROM setback WHERE n > ?", low)
     if high is None:
-        high = db.execute("SELECT max(n) FROM journal").get or 0
+        high = first(db, "SELECT max(n) FROM journal") or 0
     while low < high:
         middle = (low + high + 1) // 2
-        row = db.execute("SELECT n, time FROM journal WHERE n >= ? LIMIT 1", (middle,)).get
+        row = first(db, "SELECT n, time FROM journal WHERE n >= ? LIMIT 1", middle)
         if row[1] <= time:
             low = row[0]
         else:
             high = middle - 1
     return low
+
+
+def compaction(db: apsw.Connection, number: int) -> Compaction | None:
+    """Return a compaction, or None."""
+    return next(iter(compactions(db, "compaction.id = ?", number)), None)
+
+
+def compactions(db: apsw.Connection, where: str, *bindings: object) -> list[Compaction]:
+    """Return the compactions that a condition chooses."""
+    return [_compaction(db, row) for row in query(db, f"{_DONE} WHERE {where}", *bindings)]
+
+
+def _compaction(db: apsw.Connection, row: Row) -> Compaction:
+    number, set_id, how, retired, added, undone, purged, time = row
+    listed: tuple[list[int], list[int]] = wire.decode_plain(retired), wire.decode_plain(added)
+    there = [_existing(db, rows) for rows in listed]
+    return Compaction(
+        id=number,
+        set=set_ref(db, set_id),
+        commit=number >> ROW_BITS,
+        time=time,
+        how=how,
+        retired=there[0],
+        added=there[1],
+        erased=sum(map(len, listed)) - sum(map(len, there)),
+        undone=undone,
+        purged=bool(purged),
+    )
+
+
+def _existing(db: apsw.Connection, rows: Sequence[int]) -> list[int]:
+    """Return those of *rows* that exist, in their order."""
+    sql = "SELECT row FROM item WHERE row IN (SELECT value FROM carray(?))"
+    there = {row for (row,) in query(db, sql, numbers(rows))}
+    return [row for row in rows if row in there]

@@ -125,12 +125,6 @@ def take(
     return Lease(scope, owner, epoch + 1)
 
 
-def give_back(db: apsw.Connection, known: KnownLanes, lease: Lease) -> None:
-    """Give a lease back, if it is still the one that holds."""
-    if holder(db, known, lease.scope) == (lease.owner, lease.epoch):
-        drop(db, known, lease.scope, lease.epoch)
-
-
 def drop(db: apsw.Connection, known: KnownLanes, scope: Scope, epoch: int) -> None:
     """Make nobody have the lease that holds."""
     db.execute(

@@ -26,9 +26,18 @@ _RUN = """
 _LAST_STEP = "SELECT max(id) FROM step WHERE id BETWEEN ? AND ?"
 
 
+ORDINALS = (1 << ROW_BITS) - 1
+"""The bits of a step's row that are its ordinal; those above are its run."""
+
+
 def place_of(run: int, ordinal: int) -> int:
     """Return the row of a task."""
     return run << ROW_BITS | ordinal
+
+
+def places(run: int) -> tuple[int, int]:
+    """Return the first and the last row that a task of a run can have."""
+    return place_of(run, 0), place_of(run, ORDINALS)
 
 
 def take_place(
@@ -97,7 +106,7 @@ def _look_up(db: apsw.Connection, known: KnownLanes, number: int) -> KnownRun | 
         if row is None:
             return None
         agent, space, key, status, now = row
-        last = db.execute(_LAST_STEP, (place_of(number, 0), place_of(number + 1, 0) - 1)).get
+        last = db.execute(_LAST_STEP, places(number)).get
         after = 0 if last is None else last - place_of(number, 0) + 1
         found = KnownRun(
             agent, Scope(space, key), STATUSES[int(status)], now is not None, felt=True, next=after
@@ -210,7 +219,7 @@ def turn(  # noqa: PLR0913 - where to, and what
     run.status = status
     gathered.over.append((code, time, status == "done", error, number))
     if run.felt:
-        gathered.felt.append((place_of(number, 0), place_of(number + 1, 0) - 1))
+        gathered.felt.append(places(number))
     lane = known.lanes.get((run.agent, run.scope))
     if lane is not None:
         lane.open -= 1

@@ -1,11 +1,9 @@
-"""The reads of the store: each borrows a connection for the length of a call."""
+"""What the store reads: trees, the journal, sets and items, and what search reads of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
-from typing import NamedTuple
 
 import apsw
 
@@ -21,195 +19,253 @@ from fornix.store import (
     SetInfo,
     SetRef,
     StoredItem,
+    StoredReceipt,
     StoreStats,
 )
-from fornix.store.sqlite import (
-    journal,
-    lineage,
-    maintenance,
-    retention,
-    row_values,
-    staged_vectors,
-)
-from fornix.store.sqlite.connection import Row, numbers, query, translated
-from fornix.store.sqlite.database_file import Durability, SqliteFile
-from fornix.store.sqlite.row_values import head_of, scope_id
-from fornix.store.sqlite.tree import read_children, read_names, read_node
+from fornix.store.packed_values import restored
+from fornix.store.replay_checks import GONE
+from fornix.store.sqlite import erased_runs, journal, maintenance, row_values, staged_vectors
+from fornix.store.sqlite.connection import Row, first, numbers, query
+from fornix.store.sqlite.database_file import SetSnapshot, SqliteFile, reads
+from fornix.store.sqlite.row_values import hidden_id, rows_of, scope_id
+from fornix.store.sqlite.tree import fields_of, joined, node_of, read_node, split, unescaped
+from fornix.values import wire
 from fornix.values.storable import Path as TreePath
 
 VERSION = "PRAGMA data_version"
 """A number that a connection sees change whenever another one committed."""
 
-_SET = """
-    SELECT id FROM memory_set WHERE name = ?
-        AND scope = (SELECT id FROM scope WHERE space = ? AND key = ?)
+_SETS = """
+    SELECT name FROM memory_set WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?)
+    ORDER BY name
 """
 
-GLANCED = 10_000
-"""Answers that a connection remembers."""
-
+SNAPSHOTS = 10_000
+"""Answers of `glance` that a connection remembers."""
 
 FEATURES = 5_000
 """Features read at a time."""
 
 
-class Glance(NamedTuple):
-    """What a connection saw when the file was of a version."""
-
-    version: int
-    seq: int
-    sets: dict[Scope | tuple[SetRef, ...], list[SetInfo]]
-
-
 class SqliteReads(SqliteFile):
     """What `Ledger` and `Finder` promise of reading."""
 
-    def __init__(
-        self, path: Path, *, read_only: bool, durability: Durability, wait_s: float, immutable: bool
-    ) -> None:
-        super().__init__(
-            path, read_only=read_only, durability=durability, wait_s=wait_s, immutable=immutable
-        )
-        self._glances: dict[apsw.Connection, Glance] = {}
+    # --- the exact tree -----------------------------------------------------------------------
 
-    # --- reading: the exact tree --------------------------------------------------------------
+    @reads
+    def head(self, db: apsw.Connection, scope: Scope) -> int:
+        sql = "SELECT head FROM scope WHERE space = ? AND key = ?"
+        head = first(db, sql, scope.space, scope.key or "")
+        if head is not None:
+            return head
+        return first(db, "SELECT head FROM scope WHERE id = ?", hidden_id(db, scope)) or 0
 
-    @translated
-    def head(self, scope: Scope) -> int:
-        """See `Ledger.head`."""
-        with self._reader() as db:
-            return head_of(db, scope)
-
-    @translated
-    def node(self, scope: Scope, path: TreePath, *, at: int | None, now: int) -> Node | None:
-        """See `Ledger.node`."""
-        self._check()
+    @reads
+    def node(
+        self, db: apsw.Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
+    ) -> Node | None:
         if not path:
             return Node(is_object=True)
-        with self._reader() as db:
-            number = self._number_of(db, scope)
-            return None if number is None else read_node(db, number, path, at=at, now=now)
+        number = self._number_of(db, scope)
+        return None if number is None else read_node(db, number, path, at=at, now=now)
 
-    @translated
+    @reads
     def children(
-        self, scope: Scope, path: TreePath, *, at: int | None, now: int
+        self, db: apsw.Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
     ) -> list[tuple[str, Node]]:
-        """See `Ledger.children`."""
-        with self._reader() as db:
-            number = self._number_of(db, scope)
-            return [] if number is None else read_children(db, number, path, at=at, now=now)
+        number = self._number_of(db, scope)
+        rows = [] if number is None else fields_of(db, "value", number, joined(path), at)
+        return [
+            (unescaped(name), node_of(value, expires))
+            for _, name, expires, value in rows
+            if expires is None or expires > now
+        ]
 
-    @translated
+    @reads
     def field_names(
-        self, scope: Scope, path: TreePath, *, at: int | None, now: int
+        self, db: apsw.Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
     ) -> list[tuple[str, int | None]]:
-        """See `Ledger.field_names`."""
-        with self._reader() as db:
-            number = self._number_of(db, scope)
-            return [] if number is None else read_names(db, number, path, at=at, now=now)
+        number = self._number_of(db, scope)
+        rows = [] if number is None else fields_of(db, "NULL", number, joined(path), at)
+        return [
+            (unescaped(name), expires)
+            for _, name, expires, _ in rows
+            if expires is None or expires > now
+        ]
 
     def _number_of(self, db: apsw.Connection, scope: Scope) -> int | None:
         return self._known.scopes.get(scope) or scope_id(db, scope)
 
-    # --- reading: the journal -----------------------------------------------------------------
+    @reads
+    def floor(self, db: apsw.Connection, scope: Scope) -> tuple[int, int]:
+        sql = "SELECT floor, since FROM scope WHERE space = ? AND key = ?"
+        return first(db, sql, scope.space, scope.key or "") or (0, 0)
 
-    @translated
-    def adopted(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
-        """See `Ledger.adopted`."""
-        with self._reader() as db:
-            return journal.adopted(db, op, request=request, label=label)
+    # --- the journal --------------------------------------------------------------------------
 
-    @translated
-    def effects(self, number: int) -> Effects | None:
-        """See `Ledger.effects`."""
-        with self._reader() as db:
-            return journal.effects(db, number)
+    @reads
+    def adopted(
+        self, db: apsw.Connection, op: bytes, *, request: bytes | None, label: str
+    ) -> Commit | None:
+        return journal.adopted(db, op, request=request, label=label)
 
-    @translated
-    def commit_at(self, time: int) -> int:
-        """See `Ledger.commit_at`."""
-        with self._reader() as db:
-            return journal.commit_at(db, time)
+    @reads
+    def effects(self, db: apsw.Connection, number: int) -> Effects | None:
+        sql = (
+            "SELECT time, result, ended, space, key FROM journal JOIN scope ON scope.id = scope "
+            "WHERE n = ?"
+        )
+        row = first(db, sql, number)
+        if row is None:
+            return None
+        time, result, ended, space, key = row
+        stored = None if result is None else wire.decode(restored(result))
+        ids: dict[str, list[int]] = {} if ended is None else wire.decode_plain(ended)
+        put = _nodes(db, "id BETWEEN ? AND ? ORDER BY place", *rows_of(number))
+        gone = _nodes(
+            db, "id IN (SELECT value FROM carray(?)) ORDER BY id", numbers(ids.get("nodes", []))
+        )
+        undone = "SELECT id FROM compaction WHERE undone = ? ORDER BY id"
+        return Effects(
+            commit=Commit(number, time, adopted=False, result=stored),
+            scope=Scope(space, key or None),
+            put=[(path, node) for path, node, _, _ in put],
+            removed=[path for path, node, *_ in gone if node.expires != GONE],
+            begun=_items(db, "item.row BETWEEN ? AND ?", *rows_of(number)),
+            ended=_items(
+                db, "item.row IN (SELECT value FROM carray(?))", numbers(ids.get("items", []))
+            ),
+            places=[place for _, _, place, _ in put],
+            ends=[end for *_, end in put],
+            compactions=journal.compactions(
+                db, "compaction.id BETWEEN ? AND ? ORDER BY compaction.id", *rows_of(number)
+            ),
+            undone=[done for (done,) in query(db, undone, number)],
+        )
 
-    @translated
-    def note(self, name: str) -> str | None:
-        """See `Ledger.note`."""
-        with self._reader() as db:
-            return db.execute("SELECT text FROM note WHERE name = ?", (name,)).get
+    @reads
+    def commit_at(self, db: apsw.Connection, time: int) -> int:
+        return journal.commit_at(db, time)
+
+    @reads
+    def time_of(self, db: apsw.Connection, number: int) -> int:
+        sql = "SELECT time FROM journal WHERE n <= ? ORDER BY n DESC LIMIT 1"
+        return first(db, sql, number) or 0
+
+    @reads
+    def note(self, db: apsw.Connection, name: str) -> str | None:
+        return first(db, "SELECT text FROM note WHERE name = ?", name)
 
     def salt(self) -> bytes:
         """See `Ledger.salt`."""
-        self._check()
+        self.check_open()
         if self._salt is None:
             self._salt = bytes.fromhex(self.note("salt") or "")
         return self._salt
 
-    @translated
-    def stats(self) -> StoreStats:
-        """See `Ledger.stats`."""
-        with self._reader() as db:
-            return maintenance.stats(db, self._path)
+    @reads
+    def stats(self, db: apsw.Connection) -> StoreStats:
+        return maintenance.stats(db, self._path)
 
-    # --- reading: sets ------------------------------------------------------------------------
+    @reads
+    def receipts(
+        self,
+        db: apsw.Connection,
+        owners: Sequence[str],
+        *,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[StoredReceipt]:
+        where = "owner = ? AND n < ? ORDER BY n DESC LIMIT ?"
+        last = (1 << 63) - 1 if before is None else before
+        found = [r for owner in owners for r in erased_runs.receipts(db, where, owner, last, limit)]
+        return sorted(found, key=lambda one: one.erased.commit or 0, reverse=True)[:limit]
 
-    @translated
-    def keys(self, space: str, *, after: str | None = None, limit: int = 1000) -> list[str]:
-        """See `Ledger.keys`."""
-        with self._reader() as db:
-            rows = db.execute(
-                "SELECT key FROM scope WHERE space = ? AND key > ? ORDER BY key LIMIT ?",
-                (space, after or "", limit),
-            )
-            return [key for (key,) in rows]
+    @reads
+    def receipt(self, db: apsw.Connection, receipt: str) -> StoredReceipt | None:
+        return next(iter(erased_runs.receipts(db, "id = ?", receipt)), None)
 
-    @translated
-    def spaces(self) -> list[str]:
-        """See `Ledger.spaces`."""
-        with self._reader() as db:
-            sql = "SELECT DISTINCT space FROM scope WHERE key != '' AND space != '' ORDER BY space"
-            return [space for (space,) in db.execute(sql)]
+    # --- sets ---------------------------------------------------------------------------------
 
-    @translated
-    def time_of(self, number: int) -> int:
-        """See `Ledger.time_of`."""
-        with self._reader() as db:
-            return retention.time_of(db, number)
+    @reads
+    def keys(
+        self, db: apsw.Connection, space: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[str]:
+        sql = "SELECT key FROM scope WHERE space = ? AND key > ? ORDER BY key LIMIT ?"
+        return [key for (key,) in query(db, sql, space, after or "", limit)]
 
-    @translated
-    def floor(self, scope: Scope) -> tuple[int, int]:
-        """See `Ledger.floor`."""
-        with self._reader() as db:
-            return retention.floor(db, scope)
+    @reads
+    def spaces(self, db: apsw.Connection) -> list[str]:
+        sql = "SELECT DISTINCT space FROM scope WHERE key != '' AND space != '' ORDER BY space"
+        return [space for (space,) in query(db, sql)]
 
-    def expired(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
-        """See `Ledger.expired`."""
-        return self.stored(self._expired(now, limit))
+    @reads
+    def set_info(self, db: apsw.Connection, ref: SetRef) -> SetInfo | None:
+        return next(iter(row_values.sets_of(db, ref.scope, ref.name)), None)
 
-    @translated
-    def _expired(self, now: int, limit: int) -> list[int]:
-        with self._reader() as db:
-            return retention.expired(db, now=now, limit=limit)
+    @reads
+    def set_infos(self, db: apsw.Connection, scope: Scope) -> list[SetInfo]:
+        return row_values.sets_of(db, scope)
 
-    @translated
-    def set_info(self, ref: SetRef) -> SetInfo | None:
-        """See `Ledger.set_info`."""
-        return next((info for info in self._infos(ref.scope, ref.name)), None)
+    @reads
+    def every_set(self, db: apsw.Connection, scope: Scope) -> list[SetRef]:
+        rows = query(db, _SETS, scope.space, scope.key or "")
+        return [SetRef(scope, name) for (name,) in rows]
 
-    @translated
-    def set_infos(self, scope: Scope) -> list[SetInfo]:
-        """See `Ledger.set_infos`."""
-        return self._infos(scope, None)
+    # --- items --------------------------------------------------------------------------------
 
-    def _infos(self, scope: Scope, name: str | None) -> list[SetInfo]:
-        with self._reader() as db:
-            return self._rows_of(db, scope, name)
+    @reads
+    def get(
+        self, db: apsw.Connection, ref: SetRef, ids: Sequence[str], *, at: int | None = None
+    ) -> list[StoredItem | None]:
+        sql, moment = (row_values.BY_ID, ()) if at is None else (row_values.BY_ID_AT, (at,))
+        for number in self._set_numbers(db, ref):
+            rows = [db.execute(sql, (number, item_id, *moment)).get for item_id in ids]
+            if any(rows):
+                return [None if row is None else self._stored(row, ref) for row in rows]
+        return [None] * len(ids)
 
-    def _rows_of(self, db: apsw.Connection, scope: Scope, name: str | None) -> list[SetInfo]:
-        if name is None:
-            rows = query(db, f"{row_values.SETS_OF} ORDER BY name", scope.space, scope.key or "")
-        else:
-            rows = query(db, row_values.SET_NAMED, scope.space, scope.key or "", name)
-        return list(row_values.set_infos(rows, scope))
+    @reads
+    def page(
+        self,
+        db: apsw.Connection,
+        ref: SetRef,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 256,
+        newest_first: bool = False,
+        at: int | None = None,
+    ) -> list[StoredItem]:
+        sql = row_values.page_sql(
+            newest_first=newest_first, at=at is not None, after=after is not None
+        )
+        used = 5 if at is not None else 4 if after is not None else 2
+        bindings = (limit, *(after or (None, None)), at)[: used - 1]
+        return self._first_found(db, ref, sql, *bindings)
+
+    @reads
+    def versions(self, db: apsw.Connection, ref: SetRef, item_id: str) -> list[StoredItem]:
+        return self._first_found(db, ref, row_values.VERSIONS, item_id)
+
+    @reads
+    def kept(
+        self,
+        db: apsw.Connection,
+        ref: SetRef,
+        *,
+        after: tuple[str, int] | None = None,
+        limit: int = 256,
+    ) -> list[StoredItem]:
+        return self._first_found(db, ref, row_values.EVERY_VERSION, *(after or ("", -1)), limit)
+
+    def _first_found(
+        self, db: apsw.Connection, ref: SetRef, sql: str, *bindings: object
+    ) -> list[StoredItem]:
+        """Return the items that a query gives of a set, whose number is bound first."""
+        for number in self._set_numbers(db, ref):
+            if rows := query(db, sql, number, *bindings):
+                return [self._stored(row, ref) for row in rows]
+        return []
 
     def _set_numbers(self, db: apsw.Connection, ref: SetRef) -> Iterator[int]:
         """Yield the number that a set is known by, and, if nothing is there, what it is by now.
@@ -219,153 +275,103 @@ class SqliteReads(SqliteFile):
         known = self._known.sets.get(ref)
         if known is not None:
             yield known[0]
-        found = db.execute(_SET, (ref.name, ref.scope.space, ref.scope.key or "")).get
-        if found is not None and (known is None or found != known[0]):
-            yield found
-
-    @translated
-    def get(
-        self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
-    ) -> list[StoredItem | None]:
-        """See `Ledger.get`."""
-        with self._reader() as db:
-            for number in self._set_numbers(db, ref):
-                found = [self._one(db, ref, number, item_id, at) for item_id in ids]
-                if any(found):
-                    return found
-        return [None] * len(ids)
-
-    def _one(
-        self, db: apsw.Connection, ref: SetRef, number: int, item_id: str, at: int | None
-    ) -> StoredItem | None:
-        if at is None:
-            row = db.execute(row_values.BY_ID, (number, item_id)).get
-            return None if row is None else self._stored(row, ref)
-        row = db.execute(row_values.BY_ID_AT, (number, item_id, at)).get
-        return None if row is None else self._stored(row, ref)
+        number = row_values.set_number(db, ref)
+        if number is not None and (known is None or number != known[0]):
+            yield number
 
     def _stored(self, row: Row, ref: SetRef) -> StoredItem:
         return row_values.stored(row, ref, self._touched.get(row[1]))
 
-    @translated
-    def page(
-        self,
-        ref: SetRef,
-        *,
-        after: tuple[int, int] | None = None,
-        limit: int = 256,
-        newest_first: bool = False,
-        at: int | None = None,
-    ) -> list[StoredItem]:
-        """See `Ledger.page`."""
-        sql = row_values.page_sql(
-            newest_first=newest_first, at=at is not None, after=after is not None
+    @reads
+    def stored(self, db: apsw.Connection, rows: Sequence[int]) -> list[StoredItem]:
+        return self._versions(db, rows)
+
+    def _versions(self, db: apsw.Connection, rows: Sequence[int]) -> list[StoredItem]:
+        if not rows:
+            return []
+        there = {row[0]: row for row in query(db, row_values.BY_ROW, numbers(rows))}
+        refs = {row[19]: row_values.set_ref(db, row[19]) for row in there.values()}
+        wanted = [there[row] for row in rows if row in there]
+        return [self._stored(row, refs[row[19]]) for row in wanted]
+
+    @reads
+    def expired(self, db: apsw.Connection, *, now: int, limit: int = 1000) -> list[StoredItem]:
+        sql = (
+            "SELECT row FROM item INDEXED BY item_expires "
+            "WHERE ended IS NULL AND expires IS NOT NULL AND expires <= ? LIMIT ?"
         )
-        with self._reader() as db:
-            for number in self._set_numbers(db, ref):
-                bindings = (number, limit, *(after or (None, None)), at)
-                used = 5 if at is not None else 4 if after is not None else 2
-                found = [self._stored(row, ref) for row in db.execute(sql, bindings[:used])]
-                if found:
-                    return found
-        return []
+        return self._versions(db, [row for (row,) in query(db, sql, now, limit)])
 
-    @translated
-    def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
-        """See `Ledger.versions`."""
-        with self._reader() as db:
-            for number in self._set_numbers(db, ref):
-                rows = db.execute(row_values.VERSIONS, (number, item_id))
-                if found := [self._stored(row, ref) for row in rows]:
-                    return found
-        return []
-
-    @translated
+    @reads
     def compactions(
-        self, ref: SetRef, *, before: int | None = None, limit: int = 100
+        self, db: apsw.Connection, ref: SetRef, *, before: int | None = None, limit: int = 100
     ) -> list[Compaction]:
-        """See `Ledger.compactions`."""
-        with self._reader() as db:
-            for number in self._set_numbers(db, ref):
-                if found := lineage.compactions(db, number, before, limit):
-                    return found
+        where = "set_id = ? AND compaction.id < ? ORDER BY compaction.id DESC LIMIT ?"
+        last = (1 << 63) - 1 if before is None else before
+        for number in self._set_numbers(db, ref):
+            if done := journal.compactions(db, where, number, last, limit):
+                return done
         return []
 
-    @translated
-    def compaction(self, compaction: int) -> Compaction | None:
-        """See `Ledger.compaction`."""
-        with self._reader() as db:
-            return lineage.compaction(db, compaction)
+    @reads
+    def compaction(self, db: apsw.Connection, compaction: int) -> Compaction | None:
+        return journal.compaction(db, compaction)
 
-    @translated
-    def links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """See `Ledger.links`."""
-        with self._reader() as db:
-            return lineage.links(db, rows)
+    @reads
+    def links(self, db: apsw.Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
+        sql = (
+            "SELECT row, source FROM link WHERE row IN (SELECT value FROM carray(?)) ORDER BY 1, 2"
+        )
+        return query(db, sql, numbers(rows))
 
-    @translated
-    def derived(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """See `Ledger.derived`."""
-        with self._reader() as db:
-            return lineage.derived(db, rows)
+    @reads
+    def derived(self, db: apsw.Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
+        sql = (
+            "SELECT row, source FROM link WHERE source IN (SELECT value FROM carray(?)) "
+            "ORDER BY 1, 2"
+        )
+        return query(db, sql, numbers(rows))
 
-    # --- reading: what search needs -----------------------------------------------------------
+    # --- what search needs --------------------------------------------------------------------
 
-    @translated
-    def seq(self) -> int:
-        """See `Finder.seq`."""
-        with self._reader() as db:
-            return db.execute("SELECT max(seq) FROM change").get or 0
+    @reads
+    def seq(self, db: apsw.Connection) -> int:
+        return first(db, "SELECT max(seq) FROM change") or 0
 
-    @translated
-    def glance(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
-        """See `Finder.glance`.
-
-        While nobody commits, a connection answers from what it read before.
-        """
-        name = sets if isinstance(sets, Scope) else tuple(sets)
-        with self._reader() as db:
-            seen = self._glances.get(db)
-            known = None if seen is None else seen.sets.get(name)
-            if known is not None and seen is not None and db.execute(VERSION).get == seen.version:
-                return seen.seq, known
-            return self._looked(db, name)
-
-    def _looked(
-        self, db: apsw.Connection, name: Scope | tuple[SetRef, ...]
+    @reads
+    def glance(
+        self, db: apsw.Connection, sets: Sequence[SetRef] | Scope
     ) -> tuple[int, list[SetInfo]]:
-        """Read what `glance` answers, in one transaction, and remember it."""
+        # While nobody commits, a connection answers from what it read before.
+        name = sets if isinstance(sets, Scope) else tuple(sets)
+        last = self._snapshots.get(db)
+        infos = None if last is None else last.sets.get(name)
+        if infos is not None and last is not None and db.execute(VERSION).get == last.version:
+            return last.seq, infos
         db.execute("BEGIN")
         try:
             version = db.execute(VERSION).get
-            seen = self._glances.get(db)
-            if seen is None or seen.version != version or len(seen.sets) >= GLANCED:
-                seq = db.execute("SELECT max(seq) FROM change").get or 0
-                seen = self._glances[db] = Glance(version, seq, {})
+            if last is None or last.version != version or len(last.sets) >= SNAPSHOTS:
+                seq = first(db, "SELECT max(seq) FROM change") or 0
+                last = self._snapshots[db] = SetSnapshot(version, seq, {})
             if isinstance(name, Scope):
-                found = self._rows_of(db, name, None)
+                infos = row_values.sets_of(db, name)
             else:
-                found = [i for ref in name for i in self._rows_of(db, ref.scope, ref.name)]
+                infos = [i for ref in name for i in row_values.sets_of(db, ref.scope, ref.name)]
         finally:
             db.execute("ROLLBACK")
-        seen.sets[name] = found
-        return seen.seq, found
+        last.sets[name] = infos
+        return last.seq, infos
 
-    @translated
-    def changes(self, since: int, *, limit: int = 10_000) -> list[FeatureChange] | None:
-        """See `Finder.changes`."""
-        with self._reader() as db:
-            before = db.execute("SELECT seq - rows FROM change ORDER BY seq LIMIT 1").get
-            if before is not None and before > since:
-                return None
-            rows = query(
-                db,
-                "SELECT seq, set_id, row, kind, rows FROM change WHERE seq > ? "
-                "ORDER BY seq LIMIT ?",
-                since,
-                limit,
-            )
-            return list(islice(row_values.changes(rows, since), limit))
+    @reads
+    def changes(
+        self, db: apsw.Connection, since: int, *, limit: int = 10_000
+    ) -> list[FeatureChange] | None:
+        before = first(db, "SELECT seq - rows FROM change ORDER BY seq LIMIT 1")
+        if before is not None and before > since:
+            return None
+        sql = "SELECT seq, set_id, row, kind, rows FROM change WHERE seq > ? ORDER BY seq LIMIT ?"
+        return list(islice(row_values.changes(query(db, sql, since, limit), since), limit))
 
     def features(
         self, set_number: int, *, after: int = 0, at: int | None = None
@@ -377,66 +383,71 @@ class SqliteReads(SqliteFile):
                 break
             after = chunk[-1].row
 
-    @translated
-    def _features(self, set_number: int, after: int, at: int | None) -> list[Feature]:
-        with self._reader() as db:
-            if at is None:
-                rows = db.execute(row_values.LIVE_FEATURES, (set_number, after, FEATURES))
-            else:
-                rows = db.execute(row_values.FEATURES_AT, (set_number, at, after, FEATURES))
-            return [row_values.feature(row) for row in rows]
+    @reads
+    def _features(
+        self, db: apsw.Connection, set_number: int, after: int, at: int | None
+    ) -> list[Feature]:
+        if at is None:
+            rows = db.execute(row_values.LIVE_FEATURES, (set_number, after, FEATURES))
+        else:
+            rows = db.execute(row_values.FEATURES_AT, (set_number, at, after, FEATURES))
+        return [Feature._make(row) for row in rows]
 
-    @translated
-    def features_of(self, set_number: int, rows: Sequence[int]) -> list[Feature]:
-        """See `Finder.features_of`."""
-        with self._reader() as db:
-            found = (db.execute(row_values.FEATURE_ROW, (set_number, row)).get for row in rows)
-            return [row_values.feature(row) for row in found if row is not None]
+    @reads
+    def features_of(
+        self, db: apsw.Connection, set_number: int, rows: Sequence[int]
+    ) -> list[Feature]:
+        found = (db.execute(row_values.FEATURE_ROW, (set_number, row)).get for row in rows)
+        return [Feature._make(row) for row in found if row is not None]
 
-    @translated
-    def stored(self, rows: Sequence[int]) -> list[StoredItem]:
-        """See `Finder.stored`."""
-        if not rows:
-            return []
-        with self._reader() as db:
-            found = query(db, row_values.BY_ROW, numbers(rows))
-            names = {
-                number: row_values.set_ref(db, number) for number in {row[19] for row in found}
-            }
-            return row_values.in_order((self._stored(row, names[row[19]]) for row in found), rows)
-
-    @translated
+    @reads
     def out_of_time(
-        self, set_number: int, *, now: int, valid_at: int | None, at: int | None = None
+        self,
+        db: apsw.Connection,
+        set_number: int,
+        *,
+        now: int,
+        valid_at: int | None,
+        at: int | None = None,
     ) -> list[int]:
-        """See `Finder.out_of_time`."""
-        with self._reader() as db:
-            asked = (set_number, now, valid_at)
-            if at is None:
-                rows = db.execute(row_values.OUT_OF_TIME, asked)
-            else:
-                rows = db.execute(row_values.OUT_OF_TIME_AT, (*asked, at))
-            return [row for (row,) in rows]
+        if at is None:
+            rows = query(db, row_values.OUT_OF_TIME, set_number, now, valid_at)
+        else:
+            rows = query(db, row_values.OUT_OF_TIME_AT, set_number, now, valid_at, at)
+        return [row for (row,) in rows]
 
-    @translated
-    def accessed(self, set_number: int) -> list[tuple[int, int]]:
-        """See `Finder.accessed`."""
-        with self._reader() as db:
-            rows = query(db, row_values.ACCESSED, set_number)
+    @reads
+    def accessed(self, db: apsw.Connection, set_number: int) -> list[tuple[int, int]]:
         lately = self._touched
-        found = [(row, max(time or 0, lately.get(first, 0))) for row, first, time in rows]
+        found = [
+            (row, max(time or 0, lately.get(item, 0)))
+            for row, item, time in query(db, row_values.ACCESSED, set_number)
+        ]
         return [(row, time) for row, time in found if time]
 
-    @translated
+    @reads
     def pending(
-        self, *, limit: int, set_numbers: Sequence[int] | None = None
+        self, db: apsw.Connection, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:
-        """See `Finder.pending`."""
-        with self._reader() as db:
-            return staged_vectors.pending(db, set_numbers, limit)
+        return staged_vectors.pending(db, set_numbers, limit)
 
-    @translated
-    def unstaged(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
-        """See `Finder.unstaged`."""
-        with self._reader() as db:
-            return staged_vectors.unstaged(db, set_numbers, limit)
+    @reads
+    def unstaged(
+        self, db: apsw.Connection, set_numbers: Sequence[int], *, limit: int
+    ) -> list[PendingVectors]:
+        return staged_vectors.unstaged(db, set_numbers, limit)
+
+
+def _nodes(
+    db: apsw.Connection, where: str, *bindings: object
+) -> list[tuple[TreePath, Node, int, int | None]]:
+    sql = f"SELECT parent, name, value, expires, place, ended FROM node WHERE {where}"  # noqa: S608 - ours
+    return [
+        ((*split(parent), *split(name)), node_of(value, expires), place, end)
+        for parent, name, value, expires, place, end in query(db, sql, *bindings)
+    ]
+
+
+def _items(db: apsw.Connection, where: str, *bindings: object) -> list[StoredItem]:
+    rows = query(db, f"{row_values.ITEM} WHERE {where} ORDER BY item.row", *bindings)
+    return [row_values.stored(row, row_values.set_ref(db, row[19])) for row in rows]

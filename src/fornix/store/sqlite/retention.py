@@ -6,7 +6,7 @@ import json
 
 import apsw
 
-from fornix.store import SWEEP_AFTER_US, SWEPT_AT_ONCE, Scope
+from fornix.store import SWEEP_AFTER_US, SWEPT_AT_ONCE
 from fornix.store.erasures import stub_of
 from fornix.store.replay_checks import GONE
 from fornix.store.sqlite import journal
@@ -176,28 +176,7 @@ def prune(db: apsw.Connection, *, before: int, after: int, limit: int) -> tuple[
     return removed, top if more else None
 
 
-def floor(db: apsw.Connection, scope: Scope) -> tuple[int, int]:
-    """Return from which commit and time on the past of a tree is whole."""
-    sql = "SELECT floor, since FROM scope WHERE space = ? AND key = ?"
-    return first(db, sql, scope.space, scope.key or "") or (0, 0)
-
-
 def raise_floor(db: apsw.Connection, scope: int, floor: tuple[int, int]) -> None:
     """Note from which commit and time on the past of a tree is whole."""
     sql = "UPDATE scope SET floor = max(floor, ?2), since = max(since, ?3) WHERE id = ?1"
     db.execute(sql, (scope, *floor))
-
-
-def time_of(db: apsw.Connection, number: int) -> int:
-    """Return the time of a commit, or of the last one before it; 0: there is none."""
-    sql = "SELECT time FROM journal WHERE n <= ? ORDER BY n DESC LIMIT 1"
-    return first(db, sql, number) or 0
-
-
-def expired(db: apsw.Connection, *, now: int, limit: int) -> list[int]:
-    """Return rows of live items that have expired by *now*."""
-    sql = (
-        "SELECT row FROM item INDEXED BY item_expires "
-        "WHERE ended IS NULL AND expires IS NOT NULL AND expires <= ? LIMIT ?"
-    )
-    return [row for (row,) in query(db, sql, now, limit)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import apsw
 
@@ -10,7 +10,6 @@ from fornix.errors import StoreDamaged
 from fornix.store import (
     ChangeKind,
     Definition,
-    Feature,
     FeatureChange,
     ItemRecord,
     Scope,
@@ -20,7 +19,7 @@ from fornix.store import (
 )
 from fornix.store.erasures import NO_SPACE, hidden_scope
 from fornix.store.packed_values import restored
-from fornix.store.sqlite.connection import Row, first
+from fornix.store.sqlite.connection import Row, first, query
 from fornix.values import wire
 
 ITEM = """
@@ -41,9 +40,17 @@ BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND ifnull(item.ended > ?3, TRUE)"
 
 VERSIONS = f"{_OF_ID} ORDER BY item.version"
 
+EVERY_VERSION = f"""
+    {ITEM} WHERE item.set_id = ?1 AND (item.id, item.version) > (?2, ?3)
+    ORDER BY item.id, item.version LIMIT ?4
+"""
 BY_ROW = f"{ITEM} WHERE item.row IN (SELECT value FROM carray(?))"  # noqa: S608 - ours
 
-SETS_OF = """
+_SET = """
+    SELECT id FROM memory_set WHERE name = ?
+        AND scope = (SELECT id FROM scope WHERE space = ? AND key = ?)
+"""
+_SETS_OF = """
     SELECT id, name, definition, items, bytes, tokens,
         (SELECT min(expires) FROM item WHERE set_id = memory_set.id
          AND ended IS NULL AND expires IS NOT NULL),
@@ -53,7 +60,7 @@ SETS_OF = """
     WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?)
 """
 
-SET_NAMED = f"{SETS_OF} AND name = ?"
+_SET_NAMED = f"{_SETS_OF} AND name = ?"
 
 OUT_OF_TIME = """
     SELECT row FROM item WHERE set_id = ?1
@@ -130,11 +137,6 @@ def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
     )
 
 
-def feature(row: Row) -> Feature:
-    """Return the feature that a row of `_FEATURE` holds."""
-    return Feature._make(row)
-
-
 def changes(lines: Iterable[Row], since: int) -> Iterator[FeatureChange]:
     """Yield what lines of the change log stand for, past *since*."""
     for seq, set_number, first_row, kind, rows in lines:
@@ -154,10 +156,16 @@ def set_ref(connection: apsw.Connection, number: int) -> SetRef:
     return SetRef(Scope(space, key or None), name)
 
 
-def set_infos(rows: Iterable[Row], scope: Scope) -> Iterator[SetInfo]:
-    """Yield sets from rows of `SETS_OF`, or of `SET_NAMED`."""
-    for number, name, definition, items, size, tokens, expiring, timed, floor in rows:
-        yield SetInfo(
+def set_number(connection: apsw.Connection, ref: SetRef) -> int | None:
+    """Return the number of a set; None: there is none."""
+    return connection.execute(_SET, (ref.name, ref.scope.space, ref.scope.key or "")).get
+
+
+def sets_of(connection: apsw.Connection, scope: Scope, name: str | None = None) -> list[SetInfo]:
+    """Return the sets of *scope* by name, or the one of that *name*."""
+    sql, names = (f"{_SETS_OF} ORDER BY name", ()) if name is None else (_SET_NAMED, (name,))
+    return [
+        SetInfo(
             number,
             SetRef(scope, name),
             Definition.from_json(wire.decode_plain(definition)),
@@ -168,16 +176,19 @@ def set_infos(rows: Iterable[Row], scope: Scope) -> Iterator[SetInfo]:
             bool(timed),
             floor,
         )
-
-
-def in_order(items: Iterable[StoredItem], rows: Sequence[int]) -> list[StoredItem]:
-    """Return *items* as *rows* asks for them; what is missing is left out."""
-    found = {item.row: item for item in items}
-    return [found[row] for row in rows if row in found]
+        for number, name, definition, items, size, tokens, expiring, timed, floor in query(
+            connection, sql, scope.space, scope.key or "", *names
+        )
+    ]
 
 
 ROW_BITS = 20
 """Rows begun by commit n are n << 20 and up: at most 1,048,576 items and nodes a commit."""
+
+
+def rows_of(commit: int) -> tuple[int, int]:
+    """Return the first and the last row that a commit can begin."""
+    return commit << ROW_BITS, (commit + 1 << ROW_BITS) - 1
 
 
 def scope_id(connection: apsw.Connection, scope: Scope) -> int | None:
@@ -213,13 +224,3 @@ def rename(connection: apsw.Connection, scope: Scope, to: Scope) -> None:
     names = (to.space, to.key, scope.space, scope.key)
     connection.execute("UPDATE scope SET space = ?, key = ? WHERE space = ? AND key = ?", names)
     connection.execute("UPDATE lease SET space = ?, key = ? WHERE space = ? AND key = ?", names)
-
-
-def head_of(connection: apsw.Connection, scope: Scope) -> int:
-    """Return the last commit that changed the tree of *scope*, also of a forgotten key."""
-    names = (scope.space, scope.key or "")
-    head = connection.execute("SELECT head FROM scope WHERE space = ? AND key = ?", names).get
-    if head is not None:
-        return head
-    hidden = hidden_id(connection, scope)
-    return connection.execute("SELECT head FROM scope WHERE id = ?", (hidden,)).get or 0

@@ -24,12 +24,13 @@ _MEANT = """
         AND is_meant(ifnull(text, ''), item.metadata)))
 """
 
-_FILL = """
+FILL = """
     UPDATE feature SET vectors = ?3 WHERE set_id = ?1 AND row = ?2 AND vectors IS NULL
     AND ended = (SELECT ifnull(ended, 0) FROM item WHERE row = ?2)
 """
 
 
+STAGE = "INSERT OR REPLACE INTO staged (row, vectors) SELECT row, ?2 FROM item WHERE row = ?1"
 _SWAP = f"""
     UPDATE feature
     SET vectors = (SELECT vectors FROM staged WHERE staged.row = feature.row)
@@ -47,43 +48,24 @@ def pending(
     db: apsw.Connection, set_numbers: Sequence[int] | None, limit: int
 ) -> list[PendingVectors]:
     """Return versions that wait for their vectors, live ones and earlier ones first."""
-    if set_numbers is None:
-        where, bindings = "", (limit,)
-    else:
-        where, bindings = (
-            "AND feature.set_id IN (SELECT value FROM carray(?2))",
-            (
-                limit,
-                numbers(set_numbers),
-            ),
-        )
-    return _found(
-        db,
-        f"{_PENDING} WHERE vectors IS NULL {where} ORDER BY feature.ended, feature.row LIMIT ?1",
-        bindings,
-    )
+    where, sets = "vectors IS NULL", ()
+    if set_numbers is not None:
+        where += " AND feature.set_id IN (SELECT value FROM carray(?2))"
+        sets = (numbers(set_numbers),)
+    sql = f"{_PENDING} WHERE {where} ORDER BY feature.ended, feature.row LIMIT ?1"
+    return _waiting(db, sql, (limit, *sets))
 
 
 def unstaged(db: apsw.Connection, set_numbers: Sequence[int], limit: int) -> list[PendingVectors]:
     """Return versions that search by meaning reaches and that have no staged vectors."""
-    return _found(db, _UNSTAGED, (limit, numbers(set_numbers)))
+    return _waiting(db, _UNSTAGED, (limit, numbers(set_numbers)))
 
 
-def _found(db: apsw.Connection, sql: str, bindings: tuple[object, ...]) -> list[PendingVectors]:
+def _waiting(db: apsw.Connection, sql: str, bindings: tuple[object, ...]) -> list[PendingVectors]:
     rows = query(db, sql, *bindings)
     return [
         PendingVectors(set_id, row, text or "", metadata) for set_id, row, text, metadata in rows
     ]
-
-
-def fill(
-    db: apsw.Connection,
-    vectors: Sequence[tuple[int, int, bytes]],
-    expects: Sequence[tuple[str, str]],
-) -> None:
-    """Fill in vectors, if the notes stand as expected."""
-    expect(db, expects, known={})
-    db.executemany(_FILL, vectors)
 
 
 def expect(
@@ -109,14 +91,6 @@ def put_note(db: apsw.Connection, name: str, text: str | None, expected: str | N
     if text is not None:
         db.execute("INSERT INTO note (name, text) VALUES (?, ?)", (name, text))
     return True
-
-
-def stage(db: apsw.Connection, vectors: Sequence[tuple[int, int, bytes]]) -> None:
-    """Keep vectors beside those in use, of versions that are there."""
-    rows = [(row, new) for _, row, new in vectors]
-    db.executemany(
-        "INSERT OR REPLACE INTO staged (row, vectors) SELECT row, ?2 FROM item WHERE row = ?1", rows
-    )
 
 
 def swap(

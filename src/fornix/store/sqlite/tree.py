@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TypeAlias
 
 import apsw
@@ -290,31 +291,9 @@ def read_node(
     return node_of(row[0], row[1])
 
 
-def read_children(
-    db: apsw.Connection, scope: int, path: Path, *, at: int | None, now: int
-) -> list[tuple[str, Node]]:
-    """Return the direct fields of the object at *path*, in the order they were made."""
-    rows = _fields(db, "value", scope, joined(path), at)
-    return [
-        (unescaped(name), node_of(value, expires))
-        for _, name, expires, value in rows
-        if expires is None or expires > now
-    ]
-
-
-def read_names(
-    db: apsw.Connection, scope: int, path: Path, *, at: int | None, now: int
-) -> list[tuple[str, int | None]]:
-    """Return the names of what `read_children` returns, and when each expires."""
-    rows = _fields(db, "NULL", scope, joined(path), at)
-    return [
-        (unescaped(name), expires)
-        for _, name, expires, _ in rows
-        if expires is None or expires > now
-    ]
-
-
-def _fields(db: apsw.Connection, value: str, scope: int, parent: str, at: int | None) -> list[Row]:
+def fields_of(
+    db: apsw.Connection, value: str, scope: int, parent: str, at: int | None
+) -> list[Row]:
     """Return place, name, expiry and *value*, a column, of the fields of an object, in order."""
     columns = f"SELECT place, name, expires, {value} FROM node WHERE scope = ? AND parent = ?"  # noqa: S608 - ours
     if at is None:
@@ -322,12 +301,8 @@ def _fields(db: apsw.Connection, value: str, scope: int, parent: str, at: int | 
     else:
         rows = query(db, f"{columns} AND ended IS NULL AND begun <= ?", scope, parent, at)
         rows += query(db, f"{columns} AND ended > ? AND begun <= ?", scope, parent, at, at)
-    rows.sort(key=_place)
+    rows.sort(key=itemgetter(0))
     return rows
-
-
-def _place(row: Row) -> int:
-    return row[0]
 
 
 def node_of(value: str | bytes | None, expires: int | None) -> Node:

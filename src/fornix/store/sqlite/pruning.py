@@ -1,4 +1,4 @@
-"""Who reads outputs, and what is pruned of runs that ended."""
+"""What is pruned of runs that ended."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import apsw
 
-from fornix.errors import NotFound
 from fornix.store.progress import Retain
 from fornix.store.sqlite.apply import Transaction
 from fornix.store.sqlite.connection import first, query
-from fornix.store.sqlite.row_values import ROW_BITS
-from fornix.store.sqlite.runs import places
+from fornix.store.sqlite.progress import places
+from fornix.store.sqlite.row_values import rows_of
 
 _AGENT = "SELECT id FROM agent WHERE space = ? AND name = ?"
 
@@ -39,42 +38,6 @@ _ENDED = """
 _COMMITS = "SELECT n FROM step WHERE id BETWEEN ? AND ?"
 
 FOREVER = 1 << 62
-
-
-def consumer(tx: Transaction, agent: str, space: str, name: str) -> int:
-    """Return the position of a consumer; a new one is noted, at the floor."""
-    number = tx.known.runs.agent(tx.connection, space, agent)
-    query(
-        tx.connection,
-        "INSERT INTO consumer (agent, name, position) "
-        "SELECT id, ?, floor FROM agent WHERE id = ? ON CONFLICT DO NOTHING",
-        name,
-        number,
-    )
-    found = position(tx.connection, agent, space, name)
-    assert found is not None  # noqa: S101 - just noted
-    return found
-
-
-def position(db: apsw.Connection, agent: str, space: str, name: str) -> int | None:
-    """Return the position of a consumer, or None if there is none."""
-    sql = f"SELECT position FROM consumer WHERE agent = ({_AGENT}) AND name = ?"  # noqa: S608 - ours
-    return first(db, sql, space, agent, name)
-
-
-def advance(tx: Transaction, agent: str, space: str, name: str, to: int) -> None:
-    """Move a consumer up to a position, never back."""
-    sql = f"UPDATE consumer SET position = max(position, ?) WHERE agent = ({_AGENT}) AND name = ?"  # noqa: S608 - ours
-    query(tx.connection, sql, to, space, agent, name)
-    if not tx.connection.changes():
-        raise NotFound(f"agent {agent!r} has no consumer {name!r}; name it first")
-
-
-def drop_consumer(tx: Transaction, agent: str, space: str, name: str) -> bool:
-    """Forget a consumer; return whether there was one."""
-    sql = f"DELETE FROM consumer WHERE agent = ({_AGENT}) AND name = ?"  # noqa: S608 - ours
-    query(tx.connection, sql, space, agent, name)
-    return tx.connection.changes() > 0
 
 
 class Pruning:
@@ -140,17 +103,13 @@ class Pruning:
 
     def _last_output(self, db: apsw.Connection, commits: Sequence[int]) -> int:
         sql = "SELECT max(id) FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
-        ends = (first(db, sql, self._agent, *_range(number)) for number in commits)
+        ends = (first(db, sql, self._agent, *rows_of(number)) for number in commits)
         return max((end for end in ends if end is not None), default=0)
 
     def _drop(self, db: apsw.Connection, number: int, commits: Sequence[int]) -> None:
         for commit in commits:
             sql = "DELETE FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
-            query(db, sql, self._agent, *_range(commit))
+            query(db, sql, self._agent, *rows_of(commit))
         query(db, "DELETE FROM step WHERE id BETWEEN ? AND ?", *places(number))
         query(db, "DELETE FROM durable_call WHERE step BETWEEN ? AND ?", *places(number))
         query(db, "DELETE FROM run WHERE id = ?", number)
-
-
-def _range(commit: int) -> tuple[int, int]:
-    return commit << ROW_BITS, (commit + 1 << ROW_BITS) - 1

@@ -1,0 +1,288 @@
+"""What is to be run: leases, inputs, runs, steps, durable calls and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from fornix.errors import NotFound, OutputsPruned
+from fornix.store import (
+    Accepted,
+    DurableCall,
+    Lease,
+    QueuedInput,
+    Retain,
+    Run,
+    RunStatus,
+    Scope,
+    StepDone,
+    StoredOutput,
+)
+from fornix.store.packed_values import restored
+from fornix.store.progress import space_of
+from fornix.store.sqlite import leases
+from fornix.store.sqlite.apply import Transaction
+from fornix.store.sqlite.connection import Row, first, query
+from fornix.store.sqlite.database_file import SqliteFile, queued, reads
+from fornix.store.sqlite.inputs import Intake
+from fornix.store.sqlite.leases import CALL_STATUSES, STATUSES
+from fornix.store.sqlite.progress import ORDINALS, expect_status, place_of, places, run_known, turn
+from fornix.store.sqlite.pruning import Pruning
+from fornix.store.sqlite.row_values import ROW_BITS
+from fornix.values import wire
+
+# The order of joins is given: what narrows most comes first, and sorting is by its key.
+_COLUMNS = """
+    SELECT run.id, agent.name, agent.space, scope.key, number, status, event, accepted, now,
+        actions, ended, error, origin, run.erased
+"""
+_JOINED = """
+    CROSS JOIN agent ON agent.id = run.agent CROSS JOIN lane ON lane.id = run.lane
+    CROSS JOIN scope ON scope.id = lane.scope
+"""
+_LANE = """
+    SELECT lane.agent, lane.id FROM agent JOIN lane ON lane.agent = agent.id
+    JOIN scope ON scope.id = lane.scope
+    WHERE agent.space = ? AND agent.name = ? AND scope.space = ? AND scope.key = ?
+"""
+_STEPS = """
+    SELECT id, action, n, sent, sensory, looked, skipped FROM step
+    WHERE id BETWEEN ? AND ? ORDER BY id
+"""
+_CALLS = """
+    SELECT position, name, digest, status, outcome, attempts FROM durable_call
+    WHERE step = ? ORDER BY position
+"""
+_OUTPUT = """
+    SELECT output.id, run.id, run.number, output.step, scope.key, output.event, journal.time
+"""
+_OUTPUT_JOINED = f"""
+    CROSS JOIN run ON run.id = output.step >> {ROW_BITS}
+    CROSS JOIN lane ON lane.id = run.lane CROSS JOIN scope ON scope.id = lane.scope
+    CROSS JOIN journal ON journal.n = output.id >> {ROW_BITS}
+"""
+_OUTPUTS_OF = f"""
+    {_OUTPUT} FROM step CROSS JOIN run ON run.id = ?1
+    CROSS JOIN output ON output.agent = run.agent
+        AND output.id BETWEEN step.n << {ROW_BITS} AND step.n << {ROW_BITS} | {ORDINALS}
+    CROSS JOIN lane ON lane.id = run.lane CROSS JOIN scope ON scope.id = lane.scope
+    CROSS JOIN journal ON journal.n = step.n
+    WHERE step.id BETWEEN ?2 AND ?3 ORDER BY output.id
+"""
+_AGENT = "(SELECT id FROM agent WHERE space = ? AND name = ?)"
+_NEW_CONSUMER = """
+    INSERT INTO consumer (agent, name, position)
+    SELECT id, ?, floor FROM agent WHERE id = ? ON CONFLICT DO NOTHING
+"""
+
+
+class SqliteLanes(SqliteFile):
+    """`Lanes` and leases; what they write shares transactions with commits."""
+
+    # --- leases -------------------------------------------------------------------------------
+
+    @queued
+    def lease(self, tx: Transaction, scope: Scope, owner: str) -> Lease | None:
+        return leases.take(tx.connection, tx.known.runs, tx.owners, scope, owner)
+
+    @queued
+    def release(self, tx: Transaction, lease: Lease) -> None:
+        db, known = tx.connection, tx.known.runs
+        if leases.holder(db, known, lease.scope) == (lease.owner, lease.epoch):
+            leases.drop(db, known, lease.scope, lease.epoch)
+
+    # --- runs ---------------------------------------------------------------------------------
+
+    def accept(
+        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
+    ) -> list[Accepted]:
+        """See `Lanes.accept`."""
+        self.check_open()
+        if not inputs:
+            return []
+        return self.commit_queue.do(
+            lambda tx: Intake(tx, agent, space_of(inputs)).accept(inputs, owner)
+        )
+
+    @reads
+    def run(self, db: apsw.Connection, run: int) -> Run | None:
+        row = first(db, f"{_COLUMNS} FROM run {_JOINED} WHERE run.id = ?", run)
+        return None if row is None else _run(row)
+
+    @reads
+    def runs(  # noqa: PLR0913 - as promised
+        self,
+        db: apsw.Connection,
+        space: str,
+        *,
+        agent: str | None = None,
+        key: str | None = None,
+        status: RunStatus | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Run]:
+        conditions: list[tuple[str, object]] = [
+            ("agent.space = ?", space),
+            ("agent.name = ?", agent),
+            ("scope.key = ?", key),
+            ("run.status = ?", None if status is None else STATUSES.index(status)),
+            ("run.id < ?", before),
+        ]
+        given = [(sql, value) for sql, value in conditions if value is not None]
+        where = " AND ".join(sql for sql, _ in given)
+        table = "run"
+        if status in {"waiting", "parked"}:  # few, and found without the many that ended
+            table, where = "run INDEXED BY run_open", f"run.ended IS NULL AND {where}"
+        sql = f"{_COLUMNS} FROM {table} {_JOINED} WHERE {where} ORDER BY run.id DESC LIMIT ?"
+        return [_run(row) for row in query(db, sql, *(value for _, value in given), limit)]
+
+    @reads
+    def queue(
+        self, db: apsw.Connection, agent: str, scope: Scope, *, limit: int = 100
+    ) -> list[Run]:
+        lane = first(db, _LANE, scope.space, agent, scope.space, scope.key)
+        if lane is None:
+            return []
+        where = "run.agent = ? AND run.lane = ? AND run.ended IS NULL ORDER BY run.id LIMIT ?"
+        sql = f"{_COLUMNS} FROM run {_JOINED} WHERE {where}"
+        return [_run(row) for row in query(db, sql, *lane, limit)]
+
+    @reads
+    def lanes(
+        self,
+        db: apsw.Connection,
+        agent: str,
+        space: str,
+        *,
+        past_parked: bool,
+        limit: int = 1000,
+    ) -> list[Scope]:
+        # SQLite takes the status from the row that has the least id.
+        which = "WHERE status = 0" if past_parked else ""
+        rows = query(
+            db,
+            f"WITH open AS (SELECT lane, id, status FROM run INDEXED BY run_open "  # noqa: S608 - ours
+            f"    WHERE agent = {_AGENT} AND ended IS NULL), "
+            f"next AS (SELECT lane, min(id) AS id, status FROM open {which} GROUP BY lane) "
+            "SELECT scope.key FROM next JOIN lane ON lane.id = next.lane "
+            "JOIN scope ON scope.id = lane.scope WHERE next.status = 0 ORDER BY next.id LIMIT ?",
+            *(space, agent, limit),
+        )
+        return [Scope(space, key) for (key,) in rows]
+
+    @reads
+    def steps(self, db: apsw.Connection, run: int) -> list[StepDone]:
+        return [
+            StepDone(run, place & ORDINALS, action, n, restored(sent), restored(sensory), *rest)
+            for place, action, n, sent, sensory, *rest in query(db, _STEPS, *places(run))
+        ]
+
+    @reads
+    def calls(self, db: apsw.Connection, run: int, ordinal: int) -> list[DurableCall]:
+        rows = query(db, _CALLS, place_of(run, ordinal))
+        # fmt: off
+        return [
+            DurableCall(
+                run, ordinal, at, name, digest, CALL_STATUSES[int(status)], restored(outcome),
+                attempts,
+            )
+            for at, name, digest, status, outcome, attempts in rows
+        ]
+        # fmt: on
+
+    @queued
+    def retry(self, tx: Transaction, run: int, *, last: bool, time: int) -> int:
+        db, known = tx.connection, tx.known.runs
+        parked = run_known(db, known, run)
+        expect_status(run, parked, "parked")
+        turn(db, known, tx.gathered, parked, run, "retried" if last else "waiting", time=time)
+        tx.gathered.flush()
+        if not last:
+            return run
+        agent = first(db, "SELECT name FROM agent WHERE id = ?", parked.agent)
+        return Intake(tx, agent, parked.scope.space).take_over(run, parked.scope, time)
+
+    # --- outputs ------------------------------------------------------------------------------
+
+    @reads
+    def outputs(
+        self, db: apsw.Connection, agent: str, space: str, *, after: int = 0, limit: int = 100
+    ) -> list[StoredOutput]:
+        where = f"output.agent = {_AGENT} AND output.id > ? ORDER BY output.id LIMIT ?"
+        sql = f"{_OUTPUT} FROM output {_OUTPUT_JOINED} WHERE {where}"
+        rows = query(db, sql, space, agent, after, limit)
+        # Read last: what is pruned between the two reads is told.
+        floor = first(db, "SELECT floor FROM agent WHERE space = ? AND name = ?", space, agent) or 0
+        if after < floor:
+            raise OutputsPruned(agent, after=after, floor=floor)
+        return _outputs(rows)
+
+    @reads
+    def outputs_of(self, db: apsw.Connection, run: int) -> list[StoredOutput]:
+        return _outputs(query(db, _OUTPUTS_OF, run, *places(run)))
+
+    def consumer(self, agent: str, space: str, name: str) -> int:
+        """See `Lanes.consumer`."""
+        position = self._position(agent, space, name)
+        return self._new_consumer(agent, space, name) if position is None else position
+
+    @reads
+    def _position(self, db: apsw.Connection, agent: str, space: str, name: str) -> int | None:
+        return _position(db, agent, space, name)
+
+    @queued
+    def _new_consumer(self, tx: Transaction, agent: str, space: str, name: str) -> int:
+        number = tx.known.runs.agent(tx.connection, space, agent)
+        query(tx.connection, _NEW_CONSUMER, name, number)
+        return _position(tx.connection, agent, space, name) or 0
+
+    @queued
+    def advance(self, tx: Transaction, agent: str, space: str, name: str, position: int) -> None:
+        sql = (
+            "UPDATE consumer SET position = max(position, ?) "  # noqa: S608 - ours
+            f"WHERE agent = {_AGENT} AND name = ?"
+        )
+        query(tx.connection, sql, position, space, agent, name)
+        if not tx.connection.changes():
+            raise NotFound(f"agent {agent!r} has no consumer {name!r}; name it first")
+
+    @queued
+    def drop_consumer(self, tx: Transaction, agent: str, space: str, name: str) -> bool:
+        sql = f"DELETE FROM consumer WHERE agent = {_AGENT} AND name = ?"  # noqa: S608 - ours
+        query(tx.connection, sql, space, agent, name)
+        return tx.connection.changes() > 0
+
+    def prune(self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000) -> int:
+        """See `Lanes.prune`."""
+        pruning = self._pruning(agent, space, retain, now=now, limit=limit)
+        return self.commit_queue.do(pruning.run) if pruning.needed else 0
+
+    @reads
+    def _pruning(
+        self, db: apsw.Connection, agent: str, space: str, retain: Retain, *, now: int, limit: int
+    ) -> Pruning:
+        return Pruning(db, agent, space, retain, now=now, limit=limit)
+
+
+def _position(db: apsw.Connection, agent: str, space: str, name: str) -> int | None:
+    sql = f"SELECT position FROM consumer WHERE agent = {_AGENT} AND name = ?"  # noqa: S608 - ours
+    return first(db, sql, space, agent, name)
+
+
+def _outputs(rows: Sequence[Row]) -> list[StoredOutput]:
+    return [
+        StoredOutput(position, run, number, step & ORDINALS, key, restored(event), time)
+        for position, run, number, step, key, event, time in rows
+    ]
+
+
+def _run(row: Row) -> Run:
+    number, agent, space, key, place, status, event, accepted, now, actions, *rest, erased = row
+    names = None if actions is None else tuple(wire.decode_plain(actions))
+    # fmt: off
+    return Run(
+        number, agent, Scope(space, key), place, STATUSES[int(status)], restored(event), accepted,
+        now, names, *rest, forgotten=erased is not None,
+    )
+    # fmt: on
