@@ -834,7 +834,12 @@ def test_messages_say_what_to_do(filled, tmp_path):
         ("keys", "--db", ""): "'--db': it is empty; name a file",
         ("set", "ada", "x", "1", "--ttl", "3000000d"): "'3000000d' is longer than 1,000 years",
         ("set", "ada", "x", "1e999"): "1e999 is beyond what a float holds",
-        ("set", "ada", "x", "[" * 100_000 + "]" * 100_000): "deeper than 100 levels; --text stores it",
+        (
+            "set",
+            "ada",
+            "x",
+            "[" * 100_000 + "]" * 100_000,
+        ): "deeper than 100 levels; --text stores it",
         ("set", "ada", "x", "[" * 150 + "]" * 150): "…: is nested deeper than 100 levels",
         ("add", "", "-k", "ada"): "TEXT is empty",
         ("add", "-", "-k", "ada"): "what stdin says is empty",

@@ -4,8 +4,9 @@ The way in is `Memory.open`; every name a user needs is here. A name is imported
 used, so that ``import fornix`` costs next to nothing.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from fornix.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from fornix.compaction import Compacted, CompactionPlan, Derived, Merge, Summarize, Trim
@@ -140,16 +141,7 @@ _NAMES = {
 }
 """The module of each public name."""
 
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name at its first use (PEP 562)."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'fornix' has no attribute {name!r}")
-    found: object = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazy_names(__name__, _NAMES)
 
 
 def __dir__() -> list[str]:

@@ -50,7 +50,7 @@ def _offer(
     ctx: click.Context, incomplete: str, read: Callable[[Memory], list[str]]
 ) -> list[CompletionItem]:
     """Return what can be read; nothing where that fails: a shell has no place for errors."""
-    from fornix.cli.options import session_of  # noqa: PLC0415 - options offer names themselves
+    from fornix.cli.options import session_of  # options offer names themselves
 
     session = session_of(ctx)
     try:

@@ -13,7 +13,8 @@ from fornix import __version__
 from fornix.cli import output
 from fornix.cli.options import command, key_option, knowledge_option
 from fornix.cli.session import Session
-from fornix.memory.memory import SCHEMA, Memory
+from fornix.memory.memory import Memory
+from fornix.memory.opening import schema_version
 from fornix.store import Scope, SetInfo
 from fornix.store.scope import is_hidden
 
@@ -137,7 +138,7 @@ def versions() -> dict[str, str]:
     """Return the versions of fornix and of what it stands on."""
     return {
         "fornix": __version__,
-        "schema": str(SCHEMA),
+        "schema": str(schema_version()),
         "SQLite": apsw.sqlite_lib_version(),
         "apsw": apsw.apsw_version(),
         "numpy": np.__version__,

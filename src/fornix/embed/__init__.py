@@ -8,14 +8,12 @@ its own when it embeds for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from fornix.embed.minilm import MiniLm
-from fornix.embed.minilm_onnx import MiniLmOnnx
-from fornix.embed.static import Static
 from fornix.embed.text_windows import MOST_WINDOWS
 from fornix.embed.vectors import (
     LARGEST,
@@ -29,9 +27,12 @@ from fornix.embed.vectors import (
     quantise_each,
     unpack_vector,
 )
-from fornix.embed.words import Words
 from fornix.errors import EmbedderFailed, FornixError, InvalidInput
 from fornix.values.forks import FreshLock
+from fornix.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from fornix.embed.minilm_onnx import MiniLmOnnx
 
 __all__ = [
     "BUNDLED",
@@ -132,7 +133,7 @@ def open_embedder(name: str | Embedder) -> Embedder:
         EmbedderMissing: It needs a package that is not installed.
     """
     if isinstance(name, str):
-        return _shelf.take(name)
+        return _open_embedders.take(name)
     if not isinstance(name, Embedder):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
         raise InvalidInput(
             f"{type(name).__name__} is not an embedder: it needs name, dimensions, instant, embed()"
@@ -168,16 +169,16 @@ def _check(embedder: Embedder, rows: Vectors) -> None:
     raise EmbedderFailed(f"embedder {embedder.name!r} answered with {problem}")
 
 
-BUNDLED: dict[str, Callable[[], Embedder]] = {
-    "minilm": MiniLm,
-    "static": Static,
-    "words": Words,
-    "minilm-onnx": MiniLmOnnx,
+BUNDLED = {
+    "minilm": "minilm.MiniLm",
+    "static": "static.Static",
+    "words": "words.Words",
+    "minilm-onnx": "minilm_onnx.MiniLmOnnx",
 }
-"""What `open_embedder` opens, by name."""
+"""The module and class of each embedder that `open_embedder` opens by name."""
 
 
-class _Shelf:
+class _OpenEmbedders:
     """The open embedders of this process: their weights are large, so each is there once."""
 
     def __init__(self) -> None:
@@ -189,8 +190,11 @@ class _Shelf:
             raise InvalidInput(f"no embedder is called {name!r}; there are {', '.join(BUNDLED)}")
         with self._lock:
             if name not in self._open:
-                self._open[name] = BUNDLED[name]()
+                module, _, made = BUNDLED[name].partition(".")
+                self._open[name] = getattr(import_module(f"{__name__}.{module}"), made)()
             return self._open[name]
 
 
-_shelf = _Shelf()
+_open_embedders = _OpenEmbedders()
+
+__getattr__ = lazy_names(__name__, {"fornix.embed.minilm_onnx": ("MiniLmOnnx",)})

@@ -3,7 +3,8 @@
 Nothing in fornix needs one. `ScriptedChat` stands in for a model in tests.
 """
 
-from fornix.llm.answers import Asking, Unfit, ask_json, read_json
+from typing import TYPE_CHECKING
+
 from fornix.llm.chat import (
     ChatModel,
     ChatRequest,
@@ -13,8 +14,12 @@ from fornix.llm.chat import (
     checked_messages,
     checked_request,
 )
-from fornix.llm.openai_chat import Dialect, OpenAIChat
-from fornix.llm.scripted import ScriptedChat
+from fornix.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from fornix.llm.answers import Asking, Unfit, ask_json, read_json
+    from fornix.llm.openai_chat import Dialect, OpenAIChat
+    from fornix.llm.scripted import ScriptedChat
 
 __all__ = [
     "Asking",
@@ -32,3 +37,12 @@ __all__ = [
     "checked_request",
     "read_json",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "fornix.llm.answers": ("Asking", "Unfit", "ask_json", "read_json"),
+        "fornix.llm.openai_chat": ("Dialect", "OpenAIChat"),
+        "fornix.llm.scripted": ("ScriptedChat",),
+    },
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import re
@@ -177,6 +176,8 @@ class ChatModel(Protocol):
 
         A call that is cancelled is not taken back: its thread waits for the answer.
         """
+        import asyncio
+
         return await asyncio.to_thread(
             partial(
                 self.complete,

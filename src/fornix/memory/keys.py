@@ -6,10 +6,9 @@ import builtins
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
 from fornix.compaction import Given
-from fornix.conversation import ConversationMemory
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.memory.prompt import Prompts, Sources
 from fornix.search.signals import Signals
@@ -25,6 +24,9 @@ from fornix.store import Commit, Scope, SetRef
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
 from fornix.store.items import Hits
 from fornix.store.scope import set_name
+
+if TYPE_CHECKING:
+    from fornix.conversation import ConversationMemory
 
 DEFAULT_SET = "default"
 
@@ -147,6 +149,8 @@ class KeySets(OwnerSets):
 
     def conversation(self, name: str) -> ConversationMemory:
         """Return a conversation: messages in their order, in the set *name*; writes nothing."""
+        from fornix.conversation import ConversationMemory
+
         return ConversationMemory(self._writer, SetRef(self._scope, set_name(name)))
 
     @property

@@ -24,8 +24,11 @@ from fornix.memory.opening import (
     check_settings,
     clock_for,
     embedder_for,
+    extractive_summariser,
     file_path,
     open_store,
+    side_folder,
+    sqlite_store,
     summariser_of,
 )
 from fornix.memory.prompt import (
@@ -50,17 +53,11 @@ from fornix.state import Ttl
 from fornix.store import Lease, Limits, Scope, Store, StoreStats
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.store.records import RecordMaker
-from fornix.store.sqlite import SqliteStore
-from fornix.store.sqlite.connection import SCHEMA as STORE_SCHEMA
-from fornix.text import ExtractiveSummariser
 from fornix.text.budget import Budget
 from fornix.values.forks import FORKS
 from fornix.values.ids import new_id
 from fornix.values.keywords import suggest_names
 from fornix.values.storable import DEFAULT_SPACE, checked_name
-
-SCHEMA = STORE_SCHEMA
-"""The newest schema of a store file that this fornix knows."""
 
 CACHE_BYTES = 256 * 1024 * 1024
 """What the index may keep in RAM, beside what is memory-mapped."""
@@ -159,7 +156,7 @@ class Memory(Maintenance):
         try:
             chosen = embedder_for(store, space, knowledge, embedder)
             now = clock_for(store, clock)
-            folder = store.folder if isinstance(store, SqliteStore) and mode == "rw" else None
+            folder = side_folder(store) if mode == "rw" else None
             expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
             worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
             index = Index(
@@ -170,7 +167,7 @@ class Memory(Maintenance):
             )
             recall = Searcher(store, index, chosen, worker, now, expects)
             recorder = RecordMaker(chosen)
-            shop = Workshop(recorder, ExtractiveSummariser, summariser_of(model))
+            shop = Workshop(recorder, extractive_summariser, summariser_of(model))
             compactions = Compactions(Site(store, shop, now, new_id, expects, wait_s))
             alike = Alike(store, index, dimensions=chosen.dimensions)
             engine = Engine(
@@ -210,9 +207,10 @@ class Memory(Maintenance):
         """
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
-            if not isinstance(store, SqliteStore):
+            file = sqlite_store(store)
+            if file is None:
                 raise Unsupported("a memory in RAM is not restored; open the backup itself")
-            store.restore(Path(file_path(backup, "a backup is named by a path")))
+            file.restore(Path(file_path(backup, "a backup is named by a path")))
         finally:
             store.close()
 
@@ -239,10 +237,11 @@ class Memory(Maintenance):
         """
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
-            if not isinstance(store, SqliteStore):
+            file = sqlite_store(store)
+            if file is None:
                 raise Unsupported("a memory in RAM has nothing to repair")
-            sizes = dimensions_of(store)
-            return store.repair(dimensions=sizes, progress=progress or (lambda _count: None))
+            sizes = dimensions_of(file)
+            return file.repair(dimensions=sizes, progress=progress or (lambda _count: None))
         finally:
             store.close()
 
@@ -271,7 +270,8 @@ class Memory(Maintenance):
         """
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
-            mine = alone(store.folder, wait_s=wait_s) if isinstance(store, SqliteStore) else None
+            file = sqlite_store(store)
+            mine = None if file is None else alone(file.folder, wait_s=wait_s)
             with mine or nullcontext():
                 return reindex(
                     store,
@@ -484,13 +484,13 @@ class Memory(Maintenance):
             InvalidInput: Something is at *path* already.
             Unsupported: The store is in RAM.
         """
-        store = self._engine.store
-        if not isinstance(store, SqliteStore):
+        file = sqlite_store(self._engine.store)
+        if file is None:
             raise Unsupported("a memory in RAM has no file to back up; export() it")
         place = Path(file_path(path, "a backup is named by a path"))
         if os.access(place, os.F_OK):  # of a path that is too long the store tells
             raise InvalidInput(f"{place} exists; choose another path, or move it away")
-        store.backup(place)
+        file.backup(place)
 
     def close(self) -> None:
         """Stop embedding and compacting, flush, close the store; twice is fine.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from fornix.embed import Embedder, open_embedder
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
@@ -17,11 +18,12 @@ from fornix.memory.reindexing import embedder_notes
 from fornix.state import Ttl
 from fornix.store import Limits, Store
 from fornix.store.clocks import DisciplinedClock, elapsed_beside
-from fornix.store.ram import RamStore
-from fornix.store.sqlite import SqliteStore
-from fornix.text import ModelSummariser, Summariser
+from fornix.text import Summariser
 from fornix.values.storable import counted, microseconds
 from fornix.values.urls import STILL
+
+if TYPE_CHECKING:
+    from fornix.store.sqlite import SqliteStore
 
 LONGEST_WAIT_S = 366 * 24 * 3600
 DEFAULT_EMBEDDER = "minilm"
@@ -31,8 +33,17 @@ def summariser_of(model: ChatModel | None) -> Callable[[], Summariser] | None:
     """Return what makes summaries by a model; None without one."""
     if model is None:
         return None
+    from fornix.text import ModelSummariser
+
     summariser = ModelSummariser(model)
     return lambda: summariser
+
+
+def extractive_summariser() -> Summariser:
+    """Return what makes summaries without a model."""
+    from fornix.text import ExtractiveSummariser
+
+    return ExtractiveSummariser()
 
 
 def check_settings(wait_s: object, limits: object, ttl: object, cache_bytes: object) -> None:
@@ -60,7 +71,11 @@ def open_store(
     if place == ":memory:":
         if mode == "ro":
             raise StoreReadOnly("a memory in RAM starts empty; mode='ro' makes no sense for it")
+        from fornix.store.ram import RamStore
+
         return RamStore()
+    from fornix.store.sqlite import SqliteStore
+
     scheme, found, rest = place.partition("://")
     if found and scheme != "sqlite":
         raise Unsupported(f"{scheme}:// stores are not supported; use a path, or ':memory:'")
@@ -73,6 +88,28 @@ def open_store(
         wait_s=wait_s,
         still=still,
     )
+
+
+def sqlite_store(store: Store) -> SqliteStore | None:
+    """Return *store* if it is an SQLite file, else None."""
+    if "fornix.store.sqlite" not in sys.modules:  # nothing has opened one: it need not be loaded
+        return None
+    from fornix.store.sqlite import SqliteStore
+
+    return store if isinstance(store, SqliteStore) else None
+
+
+def side_folder(store: Store) -> Path | None:
+    """Return the folder of the files beside an SQLite file; None for another store."""
+    file = sqlite_store(store)
+    return None if file is None else file.folder
+
+
+def schema_version() -> int:
+    """Return the newest schema of a store file that this fornix knows."""
+    from fornix.store.sqlite.connection import SCHEMA
+
+    return SCHEMA
 
 
 def file_path(given: object, what: str) -> str:

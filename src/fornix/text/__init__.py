@@ -1,9 +1,14 @@
 """Few words of many: by choosing sentences, without a model, or by asking one."""
 
-from fornix.text.extractive_summariser import ExtractiveSummariser
-from fornix.text.model_summariser import ModelSummariser
-from fornix.text.sentences import sentences, tokens
+from typing import TYPE_CHECKING
+
 from fornix.text.summary import Summariser, Summary, Topic
+from fornix.values.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from fornix.text.extractive_summariser import ExtractiveSummariser
+    from fornix.text.model_summariser import ModelSummariser
+    from fornix.text.sentences import sentences, tokens
 
 __all__ = [
     "ExtractiveSummariser",
@@ -14,3 +19,12 @@ __all__ = [
     "sentences",
     "tokens",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "fornix.text.extractive_summariser": ("ExtractiveSummariser",),
+        "fornix.text.model_summariser": ("ModelSummariser",),
+        "fornix.text.sentences": ("sentences", "tokens"),
+    },
+)

@@ -23,7 +23,7 @@ def suggest_names(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except TypeError:
-            from inspect import signature  # noqa: PLC0415 - only where a call fails
+            from inspect import signature  # only where a call fails
 
             names = list(signature(function).parameters)
             unknown = [name for name in kwargs if name not in names]
@@ -44,7 +44,7 @@ def suggest_fields(made: C) -> C:
 
 def unknown_keyword(called: str, name: str, known: Iterable[str]) -> TypeError:
     """Return the error for an argument that *called* does not have."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only where a call fails
+    from difflib import get_close_matches  # only where a call fails
 
     names = list(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)

@@ -240,17 +240,17 @@ def frozen(cls: type[C]) -> type[C]:
 
     It serves classes without bases or default factories.
     """
-    return _quick(dataclass(frozen=True, slots=True)(cls))
+    return _quick(dataclass(init=False, frozen=True, slots=True)(cls))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def frozen_by_name(cls: type[C]) -> type[C]:
     """Return *cls* as ``dataclass(frozen=True, slots=True, kw_only=True)`` would have it."""
-    return _quick(dataclass(frozen=True, slots=True, kw_only=True)(cls))
+    return _quick(dataclass(init=False, frozen=True, slots=True, kw_only=True)(cls))
 
 
 def _quick(made: type[C]) -> type[C]:
-    """Give a frozen dataclass another `__init__`, which does the same."""
+    """Give a frozen dataclass an `__init__` that is quicker than the usual one."""
     every = fields(cast("Any", made))
     twin = type(made.__name__, (), {"__slots__": tuple(f.name for f in every)})
     known = {f"_{f.name}": f.default for f in every if f.default is not MISSING}
@@ -267,6 +267,6 @@ def _quick(made: type[C]) -> type[C]:
     exec("\n".join(lines), known)  # noqa: S102 - of names of fields, as dataclasses has it
     init = cast("Callable[..., None]", known["__init__"])
     init.__qualname__ = f"{made.__qualname__}.__init__"
-    init.__annotations__ = made.__init__.__annotations__
+    init.__annotations__ = {f.name: f.type for f in every} | {"return": None}
     cast("Any", made).__init__ = init
     return made

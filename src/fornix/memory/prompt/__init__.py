@@ -11,8 +11,8 @@ from fornix.memory.prompt.context_request import (
     Newest,
     Secrecy,
     Shares,
+    Sources,
 )
-from fornix.memory.prompt.prompt_sources import Sources
 from fornix.memory.prompt.prompts import Prompts
 
 __all__ = [

@@ -8,9 +8,9 @@ from dataclasses import replace
 from fornix.errors import BudgetTooSmall
 from fornix.memory.prompt import prompt_sources
 from fornix.memory.prompt.context import Context, Part, Piece
-from fornix.memory.prompt.context_request import ContextRequest
+from fornix.memory.prompt.context_request import ContextRequest, Sources
 from fornix.memory.prompt.deduplication import TakenTexts
-from fornix.memory.prompt.prompt_sources import PromptCandidate, Sources
+from fornix.memory.prompt.prompt_sources import PromptCandidate
 from fornix.memory.prompt.quoting import BEGIN, END, OPENING, SAID, quoted
 from fornix.store.items import Hits
 from fornix.text.messages import Message

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from fornix.errors import InvalidInput
 from fornix.search.signals import Signals
-from fornix.sets.writer import Where
-from fornix.state import Spelling
 from fornix.state.paths import names_of
 from fornix.store.as_of import AsOf, ValidAt, valid_time
 from fornix.store.filters import Filter
-from fornix.store.scope import set_name
+from fornix.store.scope import Scope, set_name
 from fornix.text.budget import Budget
 from fornix.values.keywords import suggest_fields
 from fornix.values.storable import Path, checked, counted
+
+if TYPE_CHECKING:
+    from fornix.sets.writer import Where, Writer
+    from fornix.state import MemoryObject, Spelling
 
 
 class DefaultSources(Enum):
@@ -37,7 +39,7 @@ NEWEST: Final = DefaultSources.NEWEST
 All: TypeAlias = Literal[DefaultSources.ALL]
 Newest: TypeAlias = Literal[DefaultSources.NEWEST]
 
-ExactPaths: TypeAlias = str | Sequence[Spelling]
+ExactPaths: TypeAlias = "str | Sequence[Spelling]"
 """A dotted path into the exact tree, or several paths. ``""`` is the whole tree."""
 
 Secrecy: TypeAlias = Literal["mask", "show"]
@@ -73,6 +75,15 @@ class Shares:
                 raise InvalidInput(f"a share is a number from 0 on; {each.name} is {share!r}")
         if not any(getattr(self, each.name) for each in fields(self)):
             raise InvalidInput("of the shares of a budget at least one has to be more than 0")
+
+
+class Sources(NamedTuple):
+    """What a context is made from: the memory of a key, seen through a writer, and knowledge."""
+
+    writer: Writer
+    scope: Scope
+    knowledge: Scope
+    tree: Callable[[], MemoryObject]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -10,7 +10,7 @@ from typing import cast
 
 from fornix.errors import InvalidInput, NotAnObject, Unsupported
 from fornix.memory.prompt.context import Part, Piece
-from fornix.memory.prompt.context_request import ALL, NEWEST, ContextRequest
+from fornix.memory.prompt.context_request import ALL, NEWEST, ContextRequest, Sources
 from fornix.memory.prompt.quoting import (
     ANSWERED,
     exact_line,
@@ -57,16 +57,6 @@ HITS = 20
 
 FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 10, 200, 24
 """With a budget: one for so many of its tokens, within bounds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """What a context is made from: the memory of a key, seen through a writer, and knowledge."""
-
-    writer: Writer
-    scope: Scope
-    knowledge: Scope
-    tree: Callable[[], MemoryObject]
 
 
 @dataclass(slots=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fornix.memory.prompt.assembly import assembled
 from fornix.memory.prompt.context import Context
 from fornix.memory.prompt.context_request import (
     ALL,
@@ -15,8 +14,8 @@ from fornix.memory.prompt.context_request import (
     Newest,
     Secrecy,
     Shares,
+    Sources,
 )
-from fornix.memory.prompt.prompt_sources import Sources
 from fornix.search.signals import Signals
 from fornix.sets.writer import Where
 from fornix.store.as_of import AsOf, ValidAt
@@ -105,4 +104,6 @@ class Prompts:
             shares=shares,
             secrets=secrets,
         )
+        from fornix.memory.prompt.assembly import assembled
+
         return assembled(self._sources(), asked)

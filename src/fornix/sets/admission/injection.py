@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from fornix.sets.admission.injection_english import DEEDS, FRAMES, NEEDS, PHRASES
 from fornix.sets.admission.injection_forms import forms, unaccented
@@ -41,8 +42,8 @@ class _Family:
     """
 
     name: str
-    patterns: tuple[re.Pattern[str], ...]
-    deeds: tuple[re.Pattern[str], ...] = ()
+    patterns: tuple[str, ...]
+    deeds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +74,20 @@ class _Group:
 # --- what patterns are made of ----------------------------------------------------------------
 
 
-def _expanded(phrase: str) -> str:
+@cache
+def _compiled(phrase: str) -> re.Pattern[str]:
+    """Return a phrase as a pattern; most texts need few of them."""
     for name, listed in LISTS.items():
         if f"<{name}>" in phrase:
             spelled = "|".join(word.replace("_", " ") for word in listed.split(" "))
             phrase = phrase.replace(f"<{name}>", f"(?:{spelled})")
-    return phrase
-
-
-def _compiled(*phrases: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(_expanded(phrase)) for phrase in phrases)
+    return re.compile(phrase)
 
 
 def _english() -> Iterator[_Group]:
     for name, phrases in PHRASES.items():
-        yield _Group(NEEDS[name], (_Family(name, _compiled(*phrases)),))
-    orders = _Family(ORDERS, _compiled(*FRAMES), _compiled(*DEEDS))
+        yield _Group(NEEDS[name], (_Family(name, tuple(phrases)),))
+    orders = _Family(ORDERS, tuple(FRAMES), tuple(DEEDS))
     yield _Group(NEEDS[ORDERS], (orders,))
 
 
@@ -96,8 +95,8 @@ def _other(words: AttackPhrases) -> _Group:
     """Return the families of another language: the same phrases of its own words."""
     edge = r"\b" if words.spaced else ""
 
-    def phrase(*parts: str) -> re.Pattern[str]:
-        return re.compile(unaccented(GAP.join(f"{edge}(?:{part}){edge}" for part in parts)))
+    def phrase(*parts: str) -> str:
+        return unaccented(GAP.join(f"{edge}(?:{part}){edge}" for part in parts))
 
     aside = (
         phrase(words.ignore, words.old, words.laws),
@@ -109,7 +108,7 @@ def _other(words: AttackPhrases) -> _Group:
     families = (
         _Family("sets instructions aside", aside),
         _Family("lifts limits", (phrase(words.no_longer, words.persona),)),
-        _Family(ORDERS, (re.compile(unaccented(order)),)),
+        _Family(ORDERS, (unaccented(order),)),
         _Family("keeps it from the user", (phrase(words.hide),)),
         _Family("asks for the prompt", (phrase(words.reveal),)),
     )
@@ -139,7 +138,7 @@ def injections(text: str) -> Iterator[str]:
 
 def _has(form: str, family: _Family, examples: Examples) -> bool:
     for pattern in family.patterns:
-        for found in pattern.finditer(form):
+        for found in _compiled(pattern).finditer(form):
             if family.deeds and not _is_followed(form, found, family.deeds):
                 continue
             if family.name in GUARDED and is_opposed(form, found):
@@ -149,5 +148,5 @@ def _has(form: str, family: _Family, examples: Examples) -> bool:
     return False
 
 
-def _is_followed(form: str, frame: re.Match[str], deeds: tuple[re.Pattern[str], ...]) -> bool:
-    return any(deed.search(form, frame.start(), frame.end() + FAR) for deed in deeds)
+def _is_followed(form: str, frame: re.Match[str], deeds: tuple[str, ...]) -> bool:
+    return any(_compiled(deed).search(form, frame.start(), frame.end() + FAR) for deed in deeds)

@@ -12,8 +12,6 @@ from typing import Any, ClassVar, TypeVar, cast
 from fornix.errors import FornixError, InvalidInput, RuleFailed
 from fornix.errors.shown import shown
 from fornix.sets.admission.duplicates import WORD, Exact, Near, lasts
-from fornix.sets.admission.injection import injections
-from fornix.sets.admission.secrets import secrets
 from fornix.sets.admission.verdicts import (
     ACCEPT,
     BundledRule,
@@ -100,6 +98,8 @@ class Secrets(BundledRule):
 
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`."""
+        from fornix.sets.admission.secrets import secrets
+
         found = next(secrets(candidate.everything), None)
         return (
             ACCEPT
@@ -125,6 +125,8 @@ class Injection(BundledRule):
 
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`."""
+        from fornix.sets.admission.injection import injections
+
         found = next(injections(candidate.everything), None)
         if found is None:
             return ACCEPT

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from fornix.sets.admission.secret_values import is_placeholder
 
@@ -40,18 +41,6 @@ class SecretSpan:
     start: int
     end: int
     kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """What a kind of secret looks like.
-
-    Attributes:
-        pattern: Its group 1 is the secret, if it has one; all that it finds, if not.
-    """
-
-    kind: str
-    pattern: re.Pattern[str]
 
 
 _FORMATS = (
@@ -189,62 +178,67 @@ _FORMATS = (
 )
 
 _KNOWN = tuple(
-    (hint, _Format(kind, re.compile(pattern)))
-    for kind, hints, pattern in _FORMATS
-    for hint in hints.split(" ")
+    (hint, kind, pattern) for kind, hints, pattern in _FORMATS for hint in hints.split(" ")
 )
-"""By what a text with such a secret has in it; to look for that costs next to nothing."""
+"""What a text with such a secret has in it, the kind, and a pattern.
+
+Group 1 of the pattern is the secret; without groups, all that it finds. To look for the first in a
+text costs next to nothing, and most patterns are never compiled.
+"""
 
 _BLOCKS = (
     (
-        re.compile(r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"),
-        re.compile(r"-----END [A-Z0-9 ]{1,40}-----"),
+        r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----",
+        r"-----END [A-Z0-9 ]{1,40}-----",
     ),
-    (re.compile(r"PuTTY-User-Key-File-\d:"), re.compile(r"Private-MAC: \w+")),
+    (r"PuTTY-User-Key-File-\d:", r"Private-MAC: \w+"),
 )
 """How a block with a private key begins, and ends."""
 
 LONGEST_BLOCK = 20_000
 """Characters within which the end of a block is looked for."""
 
-_ENCODED = re.compile(r"(?:(?:\s|\\[rn])*[A-Za-z0-9+/=]{16,})*")
+_ENCODED = r"(?:(?:\s|\\[rn])*[A-Za-z0-9+/=]{16,})*"
 
-_CARD = re.compile(r"(?<![\w.,:+-])[0-9](?:[ -]?[0-9]){12,18}(?![\w-])(?![.,:][0-9])")
+_CARD = r"(?<![\w.,:+-])[0-9](?:[ -]?[0-9]){12,18}(?![\w-])(?![.,:][0-9])"
 
-_ISSUERS = re.compile(
+_ISSUERS = (
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"
     r"|3[47]\d{13}|(?:6011|65\d\d|64[4-9]\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}"
     r"|3(?:0[0-5]|[68]\d)\d{11}|62\d{14,17}"
 )
 
 
+_compiled = cache(re.compile)
+
+
 def known_formats(text: str) -> Iterator[SecretSpan]:
     """Yield where *text* has what a service, a standard or a tool says a secret looks like."""
-    for hint, known in _KNOWN:
+    for hint, kind, pattern in _KNOWN:
         if hint not in text:
             continue
-        for found in known.pattern.finditer(text):
+        for found in _compiled(pattern).finditer(text):
             group = found.lastindex or 0
             if not is_placeholder(found[group]):
-                yield SecretSpan(found.start(group), found.end(group), known.kind)
+                yield SecretSpan(found.start(group), found.end(group), kind)
 
 
 def private_keys(text: str) -> Iterator[SecretSpan]:
     """Yield where *text* has blocks with private keys, up to their end as far as it is there."""
     for begin, end in _BLOCKS:
         after = 0
-        for found in begin.finditer(text):
+        for found in _compiled(begin).finditer(text):
             if found.start() < after:
                 continue
-            last = end.search(text, found.end(), found.end() + LONGEST_BLOCK)
-            last = last or _ENCODED.match(text, found.end()) or found
+            last = _compiled(end).search(text, found.end(), found.end() + LONGEST_BLOCK)
+            last = last or _compiled(_ENCODED).match(text, found.end()) or found
             after = last.end()
             yield SecretSpan(found.start(), after, "private key")
 
 
 def cards(text: str) -> Iterator[SecretSpan]:
     """Yield where *text* has numbers of payment cards."""
-    for found in _CARD.finditer(text):
+    for found in _compiled(_CARD).finditer(text):
         if is_card(found[0]):
             yield SecretSpan(found.start(), found.end(), "card number")
 
@@ -252,7 +246,7 @@ def cards(text: str) -> Iterator[SecretSpan]:
 def is_card(text: str) -> bool:
     """Return whether a run of digits, spaces and hyphens is the number of a payment card."""
     digits = re.sub("[ -]", "", text)
-    if not _ISSUERS.fullmatch(digits) or len(set(digits)) == 1:
+    if not _compiled(_ISSUERS).fullmatch(digits) or len(set(digits)) == 1:
         return False
     doubled = (
         sum(divmod(2 * int(digit), 10)) if at % 2 else int(digit)

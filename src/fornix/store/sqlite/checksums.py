@@ -64,7 +64,7 @@ def _loaded() -> str | None:
     apsw.set_default_vfs(base)
     connection = apsw.Connection(":memory:")
     try:
-        from apsw import sqlite_extra  # noqa: PLC0415 - some builds of apsw leave it out
+        from apsw import sqlite_extra  # some builds of apsw leave it out
 
         if sqlite_extra.has(_EXTENSION) != "extension":
             return None
