@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,11 +50,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(asyncio.wait_for(work, 60))
 
 
-def wait_for_threads() -> None:
-    """Wait, bounded, for the threads of memories that were closed."""
-    for thread in threading.enumerate():
-        if thread.name.startswith("fornix"):
-            thread.join(LIMIT_S)
+def wait_for_threads(before: Collection[threading.Thread]) -> None:
+    """Wait, bounded, until no thread is left but those of other tests."""
+    for thread in set(threading.enumerate()).difference(before):
+        thread.join(LIMIT_S)
+        assert not thread.is_alive(), thread.name
 
 
 def public(kind: type) -> set[str]:
@@ -285,10 +285,9 @@ def test_closed_it_says_so() -> None:
             with pytest.raises(StoreClosed, match="closed"):
                 await call()
 
-    before = threading.active_count()
+    before = threading.enumerate()
     run(work())
-    wait_for_threads()
-    assert threading.active_count() <= before
+    wait_for_threads(before)
 
 
 def test_what_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
@@ -300,10 +299,9 @@ def test_what_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
                 await AsyncMemory.open(tmp_path / "app.db", embedder="words")
 
     Memory.open(tmp_path / "app.db", embedder=Letters()).close()
-    before = threading.active_count()
+    before = threading.enumerate()
     run(work())
-    wait_for_threads()
-    assert threading.active_count() <= before
+    wait_for_threads(before)
 
 
 def test_many_tasks_at_once(tmp_path: Path) -> None:

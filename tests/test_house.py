@@ -130,7 +130,7 @@ def test_no_wait_of_a_test_is_short():
     expect_none(
         f"{at(path, node)}: {ast.unparse(node)}: use LIMIT_S, or say on the line what cannot happen"
         for path in [*sources("tests"), *sources("src")]
-        if path.is_relative_to(ROOT / "tests") or "testing" in path.parts
+        if path.is_relative_to(ROOT / "tests") or path.is_relative_to(ROOT / "src/fornix/testing")
         for node in nodes(path)
         if _waits_shortly(node) and not _has_comment(path, node)
     )

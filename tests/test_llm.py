@@ -749,6 +749,48 @@ def test_importing_fornix_imports_no_client():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+WITHOUT_PYTEST = """
+import sys
+from importlib.abc import MetaPathFinder
+
+MISSING = {"pytest", "_pytest", "hypothesis"}
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in MISSING:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name in MISSING else find_spec(name)
+sys.meta_path.insert(0, Missing())
+
+from fornix import OpenAIChat
+from fornix.testing import ChatReply, ChatServer
+from fornix.testing.chat_server import ChatAsked
+
+with ChatServer([ChatReply("fine")]) as server:
+    with OpenAIChat("small", base_url=server.url, api_key="any") as chat:
+        assert chat.complete([{"role": "user", "content": "well?"}]) == "fine"
+    assert isinstance(server.asked[0], ChatAsked)
+try:
+    from fornix.testing import StoreContract
+except ImportError as error:
+    print(error)
+assert not MISSING & sys.modules.keys()
+"""
+
+
+def test_the_chat_server_needs_no_pytest():
+    """Only what tests does; it says what is missing."""
+    answer = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PYTEST], check=True, capture_output=True, text=True
+    )
+    assert answer.stdout == (
+        "fornix.testing.StoreContract needs pytest and hypothesis: pip install pytest hypothesis\n"
+    )
+
+
 # --- scripts -----------------------------------------------------------------------------------
 
 

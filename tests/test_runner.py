@@ -18,7 +18,7 @@ from fornix.errors import InvalidInput, StoreClosed, StoreFull
 from fornix.store.ram import RamStore
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import Clock, RunnerContract
-from fornix.testing.threads import at_once
+from fornix.testing.batches import at_once
 from scale import COUNTS
 from waiting import LIMIT_S, rounds
 

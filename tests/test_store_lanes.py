@@ -16,8 +16,8 @@ from fornix import Memory
 from fornix.errors import KeyBusy, NotFound, StaleRun, StoreReadOnly
 from fornix.store import DurableCall, Put, QueuedInput, Retain, Scope, Step
 from fornix.store.sqlite import SqliteStore, leases
-from fornix.testing import ADA, NOW, differences, reads
-from fornix.testing.lanes import BEGIN, accept, asked, end, leased, told, turn
+from fornix.testing import ADA, NOW, batch, differences, reads
+from fornix.testing.run_laws import BEGIN, accept, asked, end, leased, turn
 from waiting import LIMIT_S, SHORT_S
 
 SCOPE = Scope("default", "ada")
@@ -52,9 +52,9 @@ def furnish(store) -> int:
     store.accept("helper", [asked("e"), asked("f")])
     turn(store, store.queue("helper", ADA)[0].id, "parked", '"why"')
     run = store.queue("helper", ADA)[1].id
-    epoch = leased(store).epoch
-    store.commit(told(Step(run, 0, "greet", sensory="1", outputs=["3"], begin=BEGIN), epoch=epoch))
-    store.commit(told(DurableCall(run, 1, 0, "fetch", "digest", "pending"), epoch=epoch))
+    lease = leased(store)
+    store.commit(batch(Step(run, 0, "greet", sensory="1", outputs=["3"], begin=BEGIN), under=lease))
+    store.commit(batch(DurableCall(run, 1, 0, "fetch", "digest", "pending"), under=lease))
     store.consumer("helper", "app", "mail")
     return run
 
@@ -69,7 +69,7 @@ def test_a_change_waits_for_whoever_runs_the_key(url, way):
         store, ada = memory.store, memory.key("ada")
         run, lease = accept(store, SCOPE), leased(store, SCOPE)
         step = Step(run, 0, "count", begin=BEGIN, done=True)
-        work = told(step, scope=SCOPE, epoch=lease.epoch, release=True)
+        work = batch(step, scope=SCOPE, under=lease, release=True)
         if way == "set":
             work = replace(work, base=0, state=[Put(("n",), 5)])
         timer = threading.Timer(0.02, store.commit, [work])
@@ -77,8 +77,8 @@ def test_a_change_waits_for_whoever_runs_the_key(url, way):
             timer.start()
             assert ada.short_term.increment("n") == 6
         else:
-            with ada.batch() as batch:
-                batch.short_term.set("n", 6)
+            with ada.batch() as changes:
+                changes.short_term.set("n", 6)
                 timer.start()
         timer.join()
         assert ada.short_term.to_dict() == {"n": 6}
@@ -92,9 +92,9 @@ def test_a_key_that_is_run_for_long_is_busy(memory, way):
     leased(memory.store, SCOPE)
 
     def change():
-        with ada.batch() as batch:
-            batch.short_term.set("a", 1)
-            batch.add("note")
+        with ada.batch() as changes:
+            changes.short_term.set("a", 1)
+            changes.add("note")
 
     with pytest.raises(KeyBusy, match=rf"{SHORT_S} s") as caught:
         change() if way == "batch" else ada.short_term.set("a", 1)
@@ -143,7 +143,7 @@ def test_a_backup_holds_runs(store, tmp_path):
     assert not differences(before, reads(store, now=NOW))
     lease = store.lease(ADA, "one")
     assert lease is not None
-    store.commit(told(Step(run, 1, "note", done=True), epoch=lease.epoch))
+    store.commit(batch(Step(run, 1, "note", done=True), under=lease))
     assert accept(store) > run
     assert store.problems() == []
 

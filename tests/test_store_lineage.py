@@ -10,7 +10,7 @@ import pytest
 from fornix.store import Add, Undo
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import NOTES, add, record, write
-from fornix.testing.lineage import compact, derived, into
+from fornix.testing.lineage_laws import compact, derived, into
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fornix import Agent, InputEvent, LocalRunner, action
-from fornix.testing.threads import at_once
+from fornix.testing.batches import at_once
 
 
 @pytest.mark.parametrize("before", [False, True])

@@ -199,7 +199,7 @@ WRONG = """
 import sys
 from datetime import UTC, datetime, timedelta
 from fornix import Agent, LocalRunner, Memory
-from fornix.testing.runner.clocks import BARE, tally, tidy
+from fornix.testing.runner.memory import BARE, tally, tidy
 
 days = float(sys.argv[2])
 def clock():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal, TypeAlias
+from threading import Barrier
+from typing import Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 import pytest
 
@@ -14,14 +16,12 @@ from fornix.store import (
     Add,
     Batch,
     Commit,
-    Compact,
     Define,
     ItemChange,
     ItemRecord,
+    Lease,
     Limits,
-    Past,
-    Replace,
-    Retire,
+    Progress,
     Revive,
     Scope,
     SetRef,
@@ -29,7 +29,7 @@ from fornix.store import (
     TreeDelta,
     Undo,
 )
-from fornix.testing.reads import FAR
+from fornix.testing.reads import FAR, differences, reads
 from fornix.values.storable import Value
 
 NOW = 1_800_000_000_000_000
@@ -45,9 +45,10 @@ HANDBOOK = Scope("handbook", None)
 
 NOTES = SetRef(ADA, "notes")
 
-ITEM_CHANGES = (Add, Replace, Retire, Compact, Undo, Revive, Past)
+T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
-AnyChange: TypeAlias = TreeDelta | Define | ItemChange
+AnyChange: TypeAlias = TreeDelta | Define | ItemChange | Progress
 
 
 def record(item_id: str, text: str | None = None) -> ItemRecord:
@@ -68,34 +69,48 @@ def upsert(item_id: str, text: str, existing: Literal["keep", "update"] = "updat
     return Add(NOTES, record(item_id, text), existing=existing)
 
 
-def batch(  # noqa: PLR0913 - the fields of Batch
+class BatchFields(TypedDict, total=False):
+    """The fields of `Batch` that are not changes, by name."""
+
+    corroborated: int | None
+    base: int | None
+    epoch: int | None
+    op: bytes | None
+    request: bytes | None
+    label: str
+    limits: Limits | None
+    result: Value
+    release: bool
+    fences: Sequence[Lease]
+    expects: Sequence[tuple[str, str]]
+    after: int
+    floor: tuple[int, int]
+
+
+def batch(
     *changes: AnyChange,
-    scope: Scope = ADA,
+    scope: Scope | None = None,
     time: int = NOW,
-    corroborated: int | None = None,
-    base: int | None = None,
-    epoch: int | None = None,
-    op: bytes | None = None,
-    request: bytes | None = None,
-    label: str = "",
-    limits: Limits | None = None,
-    result: Value = None,
+    under: Lease | None = None,
+    **fields: Unpack[BatchFields],
 ) -> Batch:
-    """Return a batch of *changes* in any mixture; each kind keeps its order."""
+    """Return a batch of *changes* in any mixture; each kind keeps its order.
+
+    Args:
+        scope: None: that of the lease, or `ADA`.
+        under: The lease whose epoch it is made under.
+    """
+    if under is not None:
+        fields["epoch"] = under.epoch
+    progress = [change for change in changes if isinstance(change, Progress)]
     return Batch(
-        scope=scope,
+        scope=scope or (under.scope if under else ADA),
         time=time,
-        corroborated=corroborated,
-        base=base,
-        epoch=epoch,
-        op=op,
-        request=request,
-        label=label,
-        state=tuple(c for c in changes if not isinstance(c, (*ITEM_CHANGES, Define))),
-        define=tuple(c for c in changes if isinstance(c, Define)),
-        items=tuple(c for c in changes if isinstance(c, ITEM_CHANGES)),
-        limits=limits,
-        result=result,
+        state=tuple(change for change in changes if isinstance(change, TreeDelta)),
+        define=tuple(change for change in changes if isinstance(change, Define)),
+        items=tuple(change for change in changes if isinstance(change, ItemChange)),
+        run=progress[0] if progress else None,
+        **fields,
     )
 
 
@@ -109,6 +124,31 @@ def write(
     """Commit *changes* on top of whatever is there."""
     base = store.head(scope)
     return store.commit(batch(*changes, scope=scope, time=time, base=base, limits=limits))
+
+
+def refused(
+    store: Store,
+    error: type[E],
+    *work: Batch | AnyChange,
+    scope: Scope = ADA,
+    time: int = NOW,
+    limits: Limits | None = None,
+) -> E:
+    """Return the error by which a store refuses a batch, or changes that `write` would commit.
+
+    Every read is the same afterwards.
+    """
+    if isinstance(work[0], Batch):
+        given = work[0]
+    else:
+        changes = [change for change in work if not isinstance(change, Batch)]
+        given = batch(*changes, scope=scope, time=time, base=store.head(scope), limits=limits)
+    before, seq = reads(store, now=NOW), store.seq()
+    with pytest.raises(error) as caught:
+        store.commit(given)
+    assert not differences(before, reads(store, now=NOW))
+    assert store.seq() == seq
+    return caught.value
 
 
 def again(batch: Batch, *, of: Store, on: Store) -> Batch:
@@ -131,6 +171,28 @@ def _change(change: ItemChange, of: Store, on: Store) -> ItemChange:
         rows = [v.row for v in versions if v.version == found[0].version]
         return replace(change, row=rows[0] if rows else 0)
     return change
+
+
+LONG_S = 120.0
+"""How long threads wait for each other at most: a guard against hanging, on any machine."""
+
+
+def at_once(count: int, work: Callable[[int], T]) -> list[T]:
+    """Return what *count* threads answer that all start *work* at the same time."""
+    barrier = Barrier(count)
+
+    def run(i: int) -> T:
+        barrier.wait(LONG_S)
+        return work(i)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+def present(found: T | None) -> T:
+    """Return what was found; fail if it is None."""
+    assert found is not None
+    return found
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,31 +1,20 @@
-"""The promise of a store, sentence by sentence, as two classes to inherit from."""
+"""The promises of stores and of runners, sentence by sentence, as classes to inherit from."""
 
 from __future__ import annotations
 
-from fornix.testing.clock_steps import ClockStepLaws
-from fornix.testing.commits import CommitLaws
-from fornix.testing.effects import EffectsLaws
-from fornix.testing.erasing import ErasingLaws
-from fornix.testing.erasing_runs import ErasingRunLaws
-from fornix.testing.expiry import ExpiryLaws
-from fornix.testing.finder import FinderLaws
-from fornix.testing.groups import GroupLaws
-from fornix.testing.handle import HandleLaws
-from fornix.testing.items import ItemLaws
-from fornix.testing.lanes import LaneLaws
-from fornix.testing.lineage import LineageLaws
-from fornix.testing.ops import OpLaws
-from fornix.testing.outputs import OutputLaws
-from fornix.testing.past_commits import PastLaws
-from fornix.testing.persistence import PersistenceLaws
-from fornix.testing.progress import ProgressLaws
-from fornix.testing.retention import RetentionLaws
-from fornix.testing.screening import ScreenLaws
-from fornix.testing.sets import SetLaws
-from fornix.testing.staged_vectors import StagingLaws
-from fornix.testing.threads import ThreadLaws
-from fornix.testing.tree import TreeLaws
-from fornix.testing.upserts import UpsertLaws
+from fornix.testing.commit_laws import CommitLaws, EffectsLaws, GroupLaws, OpLaws
+from fornix.testing.erasing_laws import ErasingLaws, ErasingRunLaws
+from fornix.testing.item_laws import ItemLaws, SetLaws, UpsertLaws
+from fornix.testing.lineage_laws import LineageLaws, RetentionLaws
+from fornix.testing.past_laws import ClockStepLaws, PastLaws, PersistenceLaws
+from fornix.testing.run_laws import LaneLaws, ProgressLaws
+from fornix.testing.runner.durable import AsyncLaws, DurableLaws, ReconcilerLaws
+from fornix.testing.runner.failures import FailureLaws, RecoveryLaws
+from fornix.testing.runner.inputs import InputLaws, OrderLaws
+from fornix.testing.runner.memory import ConsumerLaws, RunMemoryLaws, WrongClockLaws
+from fornix.testing.search_laws import FinderLaws, ScreenLaws, StagingLaws
+from fornix.testing.store_laws import HandleLaws, OutputLaws, ThreadLaws
+from fornix.testing.tree_laws import ExpiryLaws, TreeLaws
 
 
 class StoreContract(
@@ -68,3 +57,33 @@ class StoreContract(
 
 class PersistentStoreContract(StoreContract, PersistenceLaws):
     """What a store promises that keeps what it holds when it is closed."""
+
+
+class RunnerContract(
+    InputLaws,
+    OrderLaws,
+    RunMemoryLaws,
+    FailureLaws,
+    DurableLaws,
+    ReconcilerLaws,
+    AsyncLaws,
+    RecoveryLaws,
+    ConsumerLaws,
+    WrongClockLaws,
+):
+    """What every runner promises.
+
+    A test class inherits from it and says how a memory is opened, how a runner of an agent is
+    made, and how one is killed::
+
+        class TestMine(RunnerContract):
+            def open(self, path):
+                return Memory.open(path, clock=self.clock)
+
+            def runner(self, agent, memory, **options):
+                return MyRunner(agent, memory, **options)
+
+            def crash(self, runner, memory, path):
+                runner.kill()
+                return self.open(path)
+    """

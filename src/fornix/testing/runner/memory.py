@@ -1,21 +1,26 @@
-"""Laws of memory in actions: who sees what, and when."""
+"""Laws of memory and outputs of runs: who sees what, when, for how long, by which clock."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import pytest
 
-from fornix.errors import RunParked, Unusable
+from fornix.errors import InvalidInput, InvalidName, OutputsPruned, RunParked, Unusable
 from fornix.events.events import Event, InputEvent, OutputEvent
+from fornix.memory.memory import Memory
 from fornix.runs.agent import action
+from fornix.runs.runner import LocalRunner
 from fornix.runs.task import RunnerContext
 from fornix.state import MemoryObject, MemoryRef, Ttl
-from fornix.store import Scope, SetRef
+from fornix.store import Retain, Scope, SetRef
 from fornix.store.stored_read_set import Looked
+from fornix.testing.batches import present
 from fornix.testing.runner.runner_laws import LONG_S, SHORT_S, ActionGate, Hall, RunnerLaws
 
 
@@ -36,8 +41,7 @@ class RunMemoryLaws(RunnerLaws):
 
         def look(ctx: RunnerContext) -> None:
             items = ctx.long_term_memory
-            found = items.get("i")
-            assert found is not None
+            found = present(items.get("i"))
             seen.append((ctx.short_term_memory.get("a.b"), ctx.sensory_memory.get("s")))
             seen.append((found.value, [hit.item.id for hit in items.search("window seat")]))
             shared = ctx.knowledge.set("handbook").list()
@@ -172,8 +176,7 @@ class RunMemoryLaws(RunnerLaws):
         def extend(event: InputEvent, ctx: RunnerContext) -> None:
             attempts.append(ctx.run.attempt)
             notes = ctx.long_term_memory
-            found = notes.get("i")
-            assert found is not None
+            found = present(notes.get("i"))
             if late:
                 gate.stop()
             notes.update("i", f"{found.text}, {event.input}", if_version=found.version)
@@ -404,11 +407,273 @@ class RunMemoryLaws(RunnerLaws):
         mine, others = looked.searches
         assert (mine.sets, mine.query, mine.hits) == ([own], "tent", [(own, "one")])
         assert (others.sets, others.hits[0]) == ([shared], (shared, "one"))
-        found = hall.memory.store.get(shared, ["one"], at=None)[0]
-        assert found is not None
+        found = present(hall.memory.store.get(shared, ["one"], at=None)[0])
         assert (found.set, found.record.id) in set(looked.found())
 
 
 def follow(ctx: RunnerContext, reference: Any) -> object:
     """Return what a reference in JSON leads to."""
     return ctx.sensory_memory.get(MemoryRef.from_json(reference))
+
+
+@action(InputEvent)
+def echo(event: InputEvent, ctx: RunnerContext) -> None:
+    """Put out what came."""
+    ctx.send_event(OutputEvent(event.input))
+
+
+class ConsumerLaws(RunnerLaws):
+    """What `outputs`, `retain` and `prune` promise."""
+
+    def test_outputs_come_in_the_order_of_their_commits(self, hall: Hall) -> None:
+        """With the run and key they are of; a position stands for the same one for ever."""
+        runner = hall.serve(echo)
+        answers = [runner.handle(f"key {n % 2}", n) for n in range(5)]
+        outputs = list(runner.outputs())
+        assert [(o.value, o.key, o.number) for o in outputs] == [
+            (n, f"key {n % 2}", n // 2) for n in range(5)
+        ]
+        assert [o.run for o in outputs] == [answer.run for answer in answers]
+        assert [o.event for o in outputs] == [answer.events[0] for answer in answers]
+        assert [o.event.id for o in outputs] == [answer.events[0].id for answer in answers]
+        assert list(runner.outputs(after=outputs[2].position)) == outputs[3:]
+        assert list(hall.serve(echo, name="other").outputs()) == []
+
+    def test_a_consumer_goes_on_where_it_was(self, hall: Hall) -> None:
+        """An output is behind it once it asks for the next; what was in work comes again."""
+        runner = hall.serve(echo)
+        for n in range(6):
+            runner.handle("ada", n)
+        assert [o.value for o in islice(runner.outputs(consumer="mailer"), 3)] == [0, 1, 2]
+        runner.close()
+        following = hall.serve(echo)
+        assert [o.value for o in following.outputs(consumer="mailer")] == [2, 3, 4, 5]
+        assert [o.value for o in following.outputs(consumer="mailer")] == []
+        assert [o.value for o in following.outputs(consumer="printer")] == [0, 1, 2, 3, 4, 5]
+        following.handle("ada", 6)
+        assert [o.value for o in following.outputs(consumer="mailer")] == [6]
+        with pytest.raises(InvalidName):
+            list(following.outputs(consumer=""))
+
+    def test_a_consumer_may_wait_for_more(self, hall: Hall) -> None:
+        """As long as it likes; it ends with the runner."""
+        runner = hall.serve(echo)
+        seen: list[object] = []
+        three = threading.Event()
+
+        def read() -> None:
+            for output in runner.outputs(consumer="mailer", wait_s=None):
+                seen.append(output.value)
+                if len(seen) == 3:
+                    three.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for n in range(3):
+            runner.handle("ada", n)
+        assert three.wait(LONG_S)
+        runner.close()
+        reader.join(LONG_S)
+        assert (reader.is_alive(), seen) == (False, [0, 1, 2])
+
+    def test_runs_are_kept_as_long_as_is_said(self, hall: Hall) -> None:
+        """By age or by count; what they changed in memory stays."""
+        runner = hall.serve(echo, retain=Retain(age=None, count=2))
+        for n in range(5):
+            runner.handle("ada", n)
+        assert runner.prune() == 3
+        assert [o.value for o in runner.outputs(after=runner_floor(runner))] == [3, 4]
+        old = hall.serve(echo, name="old", retain=Retain(age=timedelta(microseconds=60_000_000)))
+        old.handle("ada", 0)
+        self.clock.elapse(seconds=30)
+        assert old.prune() == 0
+        self.clock.elapse(seconds=60)
+        assert old.prune() == 1
+
+    def test_pruning_leaves_nothing_that_is_given_up(
+        self, hall: Hall, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However many runs there are, and however few of them a transaction takes."""
+        runner = hall.serve(echo, retain=Retain(age=None, count=1))
+        for n in range(12):
+            runner.handle("ada", n)
+        steps, store = list[int](), hall.memory.store
+        step = partial(store.prune, limit=5)
+
+        def few(*args: Any, **options: Any) -> int:
+            steps.append(step(*args, **options))
+            return steps[-1]
+
+        monkeypatch.setattr(store, "prune", few)
+        runner.prune()  # which the watch may do too
+        assert (sum(steps), max(steps), store.stats().runs_ended) == (11, 5, 1)
+
+    def test_what_was_pruned_is_not_passed_over_in_silence(self, hall: Hall) -> None:
+        """Whoever reads from before it is told from where on there are outputs."""
+        runner = hall.serve(echo, retain=Retain(age=None, count=1))
+        for n in range(3):
+            runner.handle("ada", n)
+        runner.prune()
+        with pytest.raises(OutputsPruned) as pruned:
+            list(runner.outputs(after=0))
+        assert [o.value for o in runner.outputs(after=pruned.value.floor)] == [2]
+        assert [o.value for o in runner.outputs(consumer="late")] == [2]
+
+    def test_outputs_wait_for_their_consumers(self, hall: Hall) -> None:
+        """Nothing is pruned that a named one has yet to read, nor what is not over."""
+        runner = hall.serve(echo, retain=Retain(age=None, count=0))
+        assert list(runner.outputs(consumer="mailer")) == []
+        for n in range(3):
+            runner.handle("ada", n)
+        assert runner.prune() == 0
+        assert [o.value for o in runner.outputs(consumer="mailer")] == [0, 1, 2]
+        assert runner.prune() == 3
+
+
+def runner_floor(runner: LocalRunner) -> int:
+    """Return the position from which on outputs are kept."""
+    try:
+        return next(iter(runner.outputs())).position - 1
+    except OutputsPruned as pruned:
+        return pruned.floor
+
+
+EVENTS = 50
+HOUR = timedelta(hours=1)
+BARE = Retain(age=timedelta(days=7), dedupe_for=timedelta(days=90), dedupe_count=0)
+"""Age alone decides, so that no floor hides what a clock does."""
+
+
+@action(InputEvent)
+def tally(event: InputEvent, ctx: RunnerContext) -> None:
+    """Count each input."""
+    ctx.short_term_memory.increment("seen")
+    ctx.send_event(OutputEvent(event.input))
+
+
+def tidy(memory: Memory) -> None:
+    """Let go of all that age gives up, by the rule of a sweep without its floor."""
+    memory.sweep()
+    memory.store.sweep(now=memory.engine.clock.settle(), ops_kept=0)
+
+
+class WrongClockLaws(RunnerLaws):
+    """What holds where the clock of a memory jumps, and comes back."""
+
+    @pytest.mark.parametrize("days", [365, 3650, -365, -20000])
+    def test_redelivered_events_are_recognised(self, hall: Hall, days: int) -> None:
+        """All of them, whatever was pruned while the clock was wrong, and afterwards."""
+        runner = hall.serve(tally, retain=BARE)
+        for n in range(EVENTS):
+            runner.handle("ada", n, event_id=f"e{n}")
+        self.clock.move(days=days)
+        assert runner.prune() == 0
+        runner.handle("ada", "meanwhile", event_id="meanwhile")
+        self.clock.move(days=-days)
+        assert runner.prune() == 0
+        again = [runner.handle("ada", n, event_id=f"e{n}") for n in range(EVENTS)]
+        assert again == [(n,) for n in range(EVENTS)]
+        runner.handle("ada", "meanwhile", event_id="meanwhile")
+        assert hall.memory.key("ada").short_term.get("seen") == EVENTS + 1
+
+    @pytest.mark.parametrize("days", [365, -365])
+    def test_a_repeated_request_is_recognised(self, hall: Hall, days: int) -> None:
+        """Swept or not."""
+        ada = hall.memory.key("ada")
+        ada.short_term.once("visit").increment("visits")
+        self.clock.move(days=days)
+        tidy(hall.memory)
+        ada.short_term.once("meanwhile").increment("visits")
+        self.clock.move(days=-days)
+        tidy(hall.memory)
+        ada.short_term.once("visit").increment("visits")
+        ada.short_term.once("meanwhile").increment("visits")
+        assert ada.short_term.get("visits") == 2
+
+    def test_what_a_wrong_clock_hides_comes_back(self, hall: Hall) -> None:
+        """Items, exact values, versions and moments of the past; a sweep takes none of them."""
+        ada = hall.memory.key("ada")
+        offers = ada.set("offers", capacity=2, compaction="trim", retention=timedelta(days=30))
+        offers.add("10 %", id="offer", expire_at=self.clock.now + timedelta(days=40))
+        offers.add("5 %", id="other")
+        offers.update("other", "6 %")
+        ada.short_term.set("code", 42, ttl=timedelta(days=40))
+        ada.short_term.set("code", 43, ttl=timedelta(days=40))
+        then = self.clock.now
+        self.clock.move(days=365)
+        assert (offers.get("offer"), "code" in ada.short_term) == (None, False)
+        tidy(hall.memory)
+        offers.add("7 %", id="more")
+        with pytest.raises(InvalidInput, match="corroborated"):
+            hall.memory.prune_history(before=self.clock.now - timedelta(days=90))
+        self.clock.move(days=-365)
+        tidy(hall.memory)
+        assert [item.id for item in offers.list()] == ["offer", "other", "more"]
+        assert [item.version for item in offers.history("other")] == [1, 2]
+        assert ada.short_term.get("code") == 43
+        assert ada.short_term.at(then).get("code") == 43
+
+    def test_what_really_expired_goes(self, hall: Hall) -> None:
+        """Once the time has elapsed, all of it is let go."""
+        runner, ada = hall.serve(tally, retain=BARE), hall.memory.key("ada")
+        runner.handle("ada", 1, event_id="e")
+        ada.set("offers").add("10 %", id="offer", expire_at=self.clock.now + HOUR)
+        ada.short_term.once("visit").increment("visits")
+        self.clock.elapse(days=91)
+        assert runner.prune() == 1
+        tidy(hall.memory)
+        ada.short_term.once("visit").increment("visits")
+        runner.handle("ada", 1, event_id="e")
+        assert (ada.short_term.get("visits"), ada.short_term.get("seen")) == (2, 2)
+        assert ada.set("offers").history("offer")[-1].retired is not None
+
+    def test_times_heal_when_the_clock_does(self, hall: Hall) -> None:
+        """The next commit has the right time again, and each moment of before means what it did."""
+        ada = hall.memory.key("ada")
+        marks: list[tuple[datetime, object]] = []
+
+        def written(value: int) -> datetime:
+            ada.short_term.set("n", value)
+            item = present(ada.get(ada.add(f"{value}")))
+            assert item.created is not None
+            marks.append((self.clock.now, value))
+            return item.created
+
+        written(1)
+        self.clock.elapse(hours=1)
+        written(2)
+        for days in (365, -365):
+            right = self.clock.now
+            self.clock.move(days=days)
+            written(3)
+            marks.pop()
+            self.clock.move(days=-days)
+            self.clock.elapse(hours=1)
+            assert right < written(4) <= self.clock.now
+            assert [ada.short_term.at(when).get("n") for when, _ in marks] == [n for _, n in marks]
+        assert [item.text for item in ada.list(as_of=marks[1][0])] == ["1", "2"]
+        assert ada.short_term.at(marks[-1][0] + HOUR).get("n") == 4
+
+    def test_a_clock_that_stays_ahead_is_believed_after_a_day(self, hall: Hall) -> None:
+        """As after a host was off: a day of elapsed time, seen at work, proves it."""
+        runner = hall.serve(tally, retain=BARE)
+        runner.handle("ada", 1, event_id="e")
+        self.clock.move(days=365)
+        for hour in range(30):
+            assert runner.prune() == (hour >= 24)
+            if hour >= 24:
+                break
+            self.clock.elapse(hours=1)
+
+    def test_a_clock_that_stays_behind_is_believed_after_a_day(self, hall: Hall) -> None:
+        """It had been ahead all the time: commits do not stay in the future."""
+        ada = hall.memory.key("ada")
+        before = self.clock.now
+        self.clock.move(days=-365)
+        for hour in range(30):
+            ada.short_term.set("n", hour)
+            hall.memory.sweep()
+            self.clock.elapse(hours=1)
+        created = present(ada.get(ada.add("x")))
+        assert created.created is not None
+        assert created.created <= self.clock.now < before

@@ -1,34 +1,312 @@
-"""A game of runs, played at random on a store and on `RamStore`, with every answer compared."""
+"""Random batches and runs: enough alike to collide, odd enough to find what nobody thought of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fornix.errors import FornixError
 from fornix.store import (
     Accepted,
+    Add,
     Batch,
     Begin,
+    Clear,
     Commit,
+    Compact,
+    Create,
+    Define,
+    Definition,
+    Delete,
     DurableCall,
+    Erased,
+    Erasure,
+    ItemChange,
+    ItemRecord,
     Lease,
+    Limits,
+    Link,
     Progress,
     Put,
     QueuedInput,
+    Refresh,
+    Replace,
     Retain,
+    Retire,
+    Revive,
     Run,
     Scope,
+    SetRef,
     StatusChange,
     Step,
     Store,
+    TreeDelta,
+    Undo,
 )
-from fornix.testing.batches import SECOND
-from fornix.testing.random_batches import SCOPES
+from fornix.testing.batches import DAY, SECOND
 from fornix.values import wire
+from fornix.values.storable import Path, Value
+
+SCOPES = (Scope("app", "ada"), Scope("app", "b.o\0b"), Scope("app 2", "ada"), Scope("app", None))
+OBJECTS = ("a", "a.b", "\\", "x\0y", "🦊")
+LEAVES = ("leaf", "other leaf")
+"""Names that never become objects: only these expire, so that no object goes before its fields."""
+
+IDS = ("i", "j", "k", "🦊", "i\0")
+VALUES: tuple[Value, ...] = (
+    None,
+    True,
+    1,
+    1.0,
+    -0.0,
+    float("nan"),
+    10**40,
+    "text",
+    "naïve 🦊 \0 \\ $",
+    b"\0\xff",
+    {"a": [b"\xff\1" * 40], "$bytes": b"z" * 30, "b": '{"$bytes":"'},
+    [],
+    {},
+    {"$bytes": [1, {"b": None, "a": b""}], "": float("inf")},
+)
+TEXTS = ("short", "", "a longer text about nothing", "naïve 🦊 \0", "text")
+DEFINITIONS = (
+    Definition(),
+    Definition(capacity=2, compaction="reject"),
+    Definition(capacity=3),
+    Definition(capacity=1, compaction={"name": "summarise"}),
+    Definition(signals={"speaker": 0.5}),
+    Definition(capacity=4, compaction={"name": "merge", "at": [0.5]}, admission=[{"name": "a"}]),
+    Definition(capacity=3, compaction={"name": "merge"}, execution="sync"),
+    Definition(capacity_tokens=300),
+    Definition(capacity_bytes=60),
+    Definition(capacity_bytes=90, capacity_tokens=3, compaction="reject", low_water=0.5),
+)
+STEPS = (0, 0, 1, SECOND, 3 * SECOND, 60 * SECOND)
+"""How far time moves from one batch to the next."""
+
+WRONG = (0, 0, 0, 0, -SECOND, -DAY)
+"""How wrong the clock is by which a batch is made."""
+
+
+@dataclass
+class Player:
+    """Makes up batches for a store, looking at it only to aim well.
+
+    Args:
+        rng: Where chance comes from.
+        clock: What time it really is.
+        purges: Also define sets that keep ended versions for a time only.
+    """
+
+    rng: Random
+    clock: int
+    purges: bool = False
+
+    def batch(self, store: Store) -> Batch:
+        """Return a batch that *store* takes more often than not."""
+        self.clock += self.rng.choice(STEPS)
+        scope = self.rng.choice(SCOPES)
+        state = [self._delta() for _ in range(self._few())] if scope.key is not None else []
+        items = [self._change(store, scope) for _ in range(self._few())]
+        named = self.rng.random() < 0.4
+        number = self.rng.randrange(40)
+        asked = named and number % 2 == 0
+        return Batch(
+            scope=scope,
+            time=self.clock + self.rng.choice(WRONG),
+            op=b"op %d" % number if named else None,
+            request=b"request %d" % self.rng.choice((1, 1, 1, 2)) if asked else None,
+            base=self._base(store, scope) if state or self._rarely() else None,
+            state=state,
+            define=[self._definition(scope)] if self._rarely() else [],
+            items=items,
+            limits=self._limits(),
+            result=self.rng.choice(VALUES),
+        )
+
+    def _few(self) -> int:
+        return self.rng.choice((0, 1, 1, 2, 3, 5))
+
+    def _rarely(self) -> bool:
+        return self.rng.random() < 0.15
+
+    def _base(self, store: Store, scope: Scope) -> int:
+        head = store.head(scope)
+        return self.rng.choice((0, head)) if self._rarely() else head
+
+    def _limits(self) -> Limits | None:
+        if not self._rarely():
+            return None
+        return self.rng.choice((Limits(items=3), Limits(bytes=60), Limits()))
+
+    def _set(self, scope: Scope) -> SetRef:
+        home = SCOPES[-1] if self._rarely() else scope
+        return SetRef(home, self.rng.choice(("notes", "no\0tes")))
+
+    def _definition(self, scope: Scope) -> Define:
+        replaces = self.rng.random() < 0.7
+        definition = self.rng.choice(DEFINITIONS)
+        if self.purges:
+            kept = self.rng.choice(("keep", "purge", SECOND, 60 * SECOND))
+            definition = replace(definition, retention=kept)
+        return Define(self._set(scope), definition, replace=replaces)
+
+    def _path(self) -> Path:
+        return tuple(self.rng.choice(OBJECTS[:2]) for _ in range(self.rng.choice((0, 0, 0, 1, 2))))
+
+    def _expiry(self) -> int | None:
+        return self.clock + self.rng.choice((-1, 0, 1, SECOND, 90 * SECOND))
+
+    def _delta(self) -> TreeDelta:
+        objects = (*self._path(), self.rng.choice(OBJECTS))
+        leaf = (*self._path(), self.rng.choice(LEAVES))
+        value = self.rng.choice(VALUES)
+        deltas: tuple[TreeDelta, ...] = (
+            Create(objects),
+            Create(objects),
+            Put(leaf, value),
+            Put(leaf, value, self._expiry()),
+            Put(objects, value),
+            Delete(self.rng.choice((objects, leaf))),
+            Clear(self._path()),
+            Refresh(leaf, self.rng.choice((None, self._expiry()))),
+        )
+        return self.rng.choice(deltas)
+
+    def _change(self, store: Store, scope: Scope) -> ItemChange:
+        home, item_id = self._set(scope), self.rng.choice(IDS)
+        live = store.get(home, [item_id])[0]
+        if live is None and not self._rarely():
+            return Add(home, self._record(item_id))
+        version = 1 if live is None else live.version
+        version += self.rng.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 1))
+        changes: tuple[ItemChange, ...] = (
+            Retire(home, item_id, version),
+            Replace(home, version, self._record(item_id)),
+            Replace(home, version, self._record(item_id)),
+            Add(home, self._record(self.rng.choice(IDS))),
+            self._derived(scope, home, self.rng.choice(IDS)),
+            self._compact(store, scope, home),
+            self._bring_back(store, home),
+        )
+        return self.rng.choice(changes)
+
+    def _derived(self, scope: Scope, home: SetRef, item_id: str) -> Add:
+        places = [home, home, self._set(scope)]
+        links = [Link(self.rng.choice(places), self.rng.choice(IDS)) for _ in range(self._few())]
+        accessed = self.rng.choice((None, self.clock - DAY))
+        return Add(home, self._record(item_id), links=links, accessed=accessed)
+
+    def _compact(self, store: Store, scope: Scope, home: SetRef) -> Compact:
+        live = [(item.record.id, item.version) for item in store.page(home, limit=5)]
+        retired = self.rng.sample(live, min(len(live), self._few()))
+        if self._rarely():
+            retired.append((self.rng.choice(IDS), self.rng.choice((1, 2))))
+        names = [item_id for item_id, _ in retired] or list(IDS)
+        added = [
+            replace(
+                self._derived(scope, home, self.rng.choice((*names, *IDS))),
+                links=[Link(home, name) for name in names],
+            )
+            for _ in range(self.rng.choice((0, 1, 1, 2)))
+        ]
+        return Compact(home, retired, added, self.rng.choice(('{"by": "chance"}', "{}")))
+
+    def _bring_back(self, store: Store, home: SetRef) -> ItemChange:
+        """Return an undo, or a revival of a version, of a set that has them."""
+        done = store.compactions(home, limit=3)
+        if done and self.rng.random() < 0.8:
+            return Undo(home, self.rng.choice(done).id)
+        versions = store.versions(home, self.rng.choice(IDS))
+        return Revive(home, self.rng.choice(versions).row if versions else 0)
+
+    def _record(self, item_id: str) -> ItemRecord:
+        made = ItemRecord(
+            item_id,
+            value=self.rng.choice((None, '"v"', '{"text":"é"}')),
+            text=self.rng.choice(TEXTS),
+            metadata=self.rng.choice(("{}", '{"topic":"é"}')),
+            importance=self.rng.choice((0.0, 0.5)),
+            sources=self.rng.choice(((), ("i", "j"))),
+            compacted=self.rng.choice((False, True)),
+            time=self.rng.choice((None, self.clock, self.clock - DAY)),
+            vectors=self.rng.choice((None, b"", b"\1\2")),
+        )
+        if self._rarely():
+            made = replace(made, until=self.clock + SECOND, expires=self._expiry())
+        if self._rarely():
+            made = replace(made, valid_from=self.clock - SECOND, valid_to=self._expiry())
+        if self._rarely():
+            return replace(made, speaker="Ada", role="user", session="s1")
+        return replace(made, terms=b"\1\0\0\0\1", tokens=1, temporal=self.rng.choice((0, 255)))
+
+
+def vectors_of(text: str) -> bytes:
+    """Return made-up vectors that depend on the text alone, as an embedder's do."""
+    return text.encode()[:8].ljust(8, b"\1")
+
+
+def embed_some(store: Store, *, limit: int) -> None:
+    """Embed up to *limit* of what waits."""
+    waiting = store.pending(limit=limit)
+    store.embed([(p.set_number, p.row, vectors_of(p.text)) for p in waiting])
+
+
+def forget_some(
+    store: Store, model: Store, rng: Random, *, clock: int, runs: Mapping[int, int]
+) -> tuple[int, int] | None:
+    """Forget something on both; return the numbers of the commits, if there were any.
+
+    Args:
+        runs: The store's id of each run of the model.
+    """
+    erasure = _erasure(rng, clock)
+    found, expected = _erased(store, erasure), _erased(model, erasure)
+    if isinstance(found, FornixError) or isinstance(expected, FornixError):
+        assert type(found) is type(expected), (erasure, found, expected)
+        return None
+    assert _told(found, {}) == _told(expected, runs), (erasure, found, expected)
+    again = _erased(store, erasure)
+    if not erasure.rehearse:
+        assert isinstance(again, Erased)
+        assert replace(again, marks=found.marks) == found or found.commit is None, "it was done"
+    if found.commit is None or expected.commit is None:
+        assert found.commit is expected.commit
+        return None
+    return found.commit, expected.commit
+
+
+def _erasure(rng: Random, clock: int) -> Erasure:
+    scope = rng.choice(SCOPES)
+    receipt = f"{rng.getrandbits(64):016x}"
+    rehearse = rng.random() < 0.2
+    if scope.key is not None and rng.random() < 0.5:
+        return Erasure(scope, clock, receipt, whole=True, rehearse=rehearse)
+    names = ["notes", "no\0tes"]
+    items = [(SetRef(scope, name), rng.sample(IDS, rng.choice((1, 2)))) for name in names]
+    return Erasure(scope, clock, receipt, items=items[: rng.choice((1, 2))], rehearse=rehearse)
+
+
+def _erased(store: Store, erasure: Erasure) -> Erased | FornixError:
+    try:
+        return store.erase(erasure)
+    except FornixError as error:
+        return error
+
+
+def _told(erased: Erased, runs: Mapping[int, int]) -> dict[str, Any]:
+    """Return what is the same in every store."""
+    told = asdict(erased)
+    told["open"] = sorted(runs.get(run, run) for run in erased.open)
+    for name in ("commit", "sets", "puts"):
+        told[name] = len(told[name]) if isinstance(told[name], (list, tuple)) else None
+    told["counts"] = {kind: n for kind, n in erased.counts.items() if kind != "nodes"}
+    return told
+
 
 T = TypeVar("T")
 

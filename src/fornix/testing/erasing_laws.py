@@ -1,4 +1,4 @@
-"""Laws of forgetting: gone from every read, with all that came of it; and it stays gone."""
+"""Laws of forgetting: erased from every read of every time, in runs as well."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fornix.errors import Forgotten, FornixError, KeyBusy, NotFound, StaleItem, 
 from fornix.store import (
     SWEEP_AFTER_US,
     Add,
-    Batch,
     Begin,
     Commit,
     Compact,
@@ -24,7 +23,6 @@ from fornix.store import (
     QueuedInput,
     Replace,
     Retire,
-    Run,
     SetRef,
     StatusChange,
     Step,
@@ -41,10 +39,13 @@ from fornix.testing.batches import (
     Laws,
     add,
     batch,
+    present,
     record,
+    refused,
     write,
 )
 from fornix.testing.reads import FAR, reads
+from fornix.testing.run_laws import there
 
 BOOK = SetRef(HANDBOOK, "book")
 
@@ -76,35 +77,21 @@ def ids(store: Store, ref: SetRef = NOTES) -> list[str]:
 
 def run_of(store: Store, *, event: str = '"secret"', agent: str = "helper") -> int:
     """Accept an input of Ada's."""
-    accepted = store.accept(agent, [QueuedInput(ADA, event, NOW, event.encode(), b"asked", "it")])[
-        0
-    ]
-    assert accepted.run is not None
-    return accepted.run
+    given = QueuedInput(ADA, event, NOW, event.encode(), b"asked", "it")
+    return present(store.accept(agent, [given])[0].run)
 
 
 def step(
     store: Store, run: int, ordinal: int = 0, *, looked: str | None = None, done: bool = True
 ) -> Commit:
     """Commit a step of a run that adds an item, sends something, and puts something out."""
-    lease = store.lease(ADA, "worker")
-    assert lease is not None
+    lease = present(store.lease(ADA, "worker"))
     told = Step(
         run, ordinal, "greet", sent='["secret"]', sensory='["secret"]', looked=looked,
         outputs=['"secret out"'], begin=Begin(NOW, ("greet",)), done=done,
     )  # fmt: skip
-    made = Batch(
-        scope=ADA, time=NOW, epoch=lease.epoch, run=told, base=store.head(ADA), release=done,
-        state=[Put(("seen",), ordinal)], items=[add(f"by {run} {ordinal}")],
-    )  # fmt: skip
-    return store.commit(made)
-
-
-def known(store: Store, run: int) -> Run:
-    """Return a run that is there."""
-    found = store.run(run)
-    assert found is not None
-    return found
+    changes = (told, Put(("seen",), ordinal), add(f"by {run} {ordinal}"))
+    return store.commit(batch(*changes, under=lease, base=store.head(ADA), release=done))
 
 
 class ErasingLaws(Laws):
@@ -118,8 +105,7 @@ class ErasingLaws(Laws):
         write(store, Replace(NOTES, 1, record("i", "newer")))
         write(store, Retire(NOTES, "i", 2))
         rows = [item.row for item in store.versions(NOTES, "i")]
-        info = store.set_info(NOTES)
-        assert info is not None
+        info = present(store.set_info(NOTES))
         erased = forget(store, "i")
         assert erased.counts == {"items": 1, "versions": 2}
         assert store.versions(NOTES, "i") == []
@@ -154,16 +140,14 @@ class ErasingLaws(Laws):
         erased = forget(store, "i")
         assert erased.commit is not None
         assert erased.commit > last
-        kept = store.receipt("one")
-        assert kept is not None
+        kept = present(store.receipt("one"))
         assert (kept.id, kept.owner, kept.erased, kept.state) == (
             "one", "space app", erased, "erased",
         )  # fmt: skip
         assert forget(store, "i") == erased
         assert store.receipts(["space other", "knowledge app"]) == []
         assert store.receipt("two") is None
-        effects = store.effects(erased.commit)
-        assert effects is not None
+        effects = present(store.effects(erased.commit))
         assert (effects.put, effects.begun, effects.ended) == ([], [], [])
 
     def test_a_rehearsal_changes_nothing(self, store: Store) -> None:
@@ -184,8 +168,7 @@ class ErasingLaws(Laws):
         """It begins anew, without a past."""
         write(store, add("i", "old"))
         forget(store, "i")
-        with pytest.raises(StaleItem):
-            write(store, Replace(NOTES, 1, record("i", "old and more")))
+        refused(store, StaleItem, Replace(NOTES, 1, record("i", "old and more")))
         write(store, add("i", "new"))
         assert [v.record.text for v in store.versions(NOTES, "i")] == ["new"]
 
@@ -197,9 +180,7 @@ class ErasingLaws(Laws):
             store.commit(batch(add("i"), op=b"op", request=b"asked", label="order"))
         with pytest.raises(Forgotten):
             store.adopted(b"op", request=b"other", label="order")
-        effects = store.effects(1)
-        assert effects is not None
-        assert effects.commit.result is None
+        assert present(store.effects(1)).commit.result is None
 
     def test_forgetting_reaches_past_what_was_purged_on_the_way(self, store: Store) -> None:
         """Whatever came of an item, by summaries of summaries, edits and into knowledge, goes."""
@@ -241,9 +222,7 @@ class ErasingLaws(Laws):
         with pytest.raises(Forgotten, match="again"):
             store.adopted(b"kept", request=b"asked", label="again")
         for op in (b"other", b"theirs"):
-            adopted = store.adopted(op, request=b"", label="x")
-            assert adopted is not None
-            assert adopted.result == ["i"]
+            assert present(store.adopted(op, request=b"", label="x")).result == ["i"]
 
     def test_answers_of_others_about_what_goes_with_a_key_go_too(self, store: Store) -> None:
         """What was derived from the key, in knowledge, is named by nobody any more."""
@@ -259,8 +238,7 @@ class ErasingLaws(Laws):
     def test_vectors_of_what_is_gone_are_not_kept(self, store: Store) -> None:
         """Whoever was just making them fills in nothing."""
         write(store, add("i"), add("j"))
-        info = store.set_info(NOTES)
-        assert info is not None
+        info = present(store.set_info(NOTES))
         gone, kept = (store.versions(NOTES, item_id)[0].row for item_id in ("i", "j"))
         forget(store, "i")
         store.stage([(info.number, gone, b"\1"), (info.number, kept, b"\1")])
@@ -283,8 +261,7 @@ class ErasingLaws(Laws):
         assert (erased.derived, erased.restored, erased.lost) == (3, 2, 0)
         assert ids(store) == ["b", "c", "d"]
         assert ids(store, BOOK) == []
-        again = store.get(NOTES, ["b"])[0]
-        assert again is not None
+        again = present(store.get(NOTES, ["b"])[0])
         assert (again.version, again.first, again.record) == (2, before.first, before.record)
         assert tuple(erased.marks) == (NOTES,)
 
@@ -293,8 +270,7 @@ class ErasingLaws(Laws):
         write(store, add("a"), add("b"))
         done = sum_up(store, "s", "a", "b")
         erased = forget(store, "a")
-        found = store.compaction(done)
-        assert found is not None
+        found = present(store.compaction(done))
         assert (found.undone, found.how, found.added) == (erased.commit, "{}", [])
         with pytest.raises(FornixError, match="undone"):
             write(store, Undo(NOTES, done))
@@ -391,11 +367,11 @@ class ErasingLaws(Laws):
         assert ids(store, BOOK) == ["h"]
         assert ids(store, SetRef(BOB, "notes")) == ["k"]
         for number in (run, waits):
-            row = known(store, number)
+            row = there(store, number)
             assert (row.event, row.error, row.forgotten) == ("", None, True)
             assert row.scope.key != "ada"
             assert store.steps(number) == store.calls(number, 0) == store.outputs_of(number) == []
-        assert [known(store, n).status for n in (run, waits)] == ["done", "discarded"]
+        assert [there(store, n).status for n in (run, waits)] == ["done", "discarded"]
         assert "'ada'" not in repr([store.effects(n) for n in range(1, last + 1)])
         assert store.queue("helper", ADA) == store.lanes("helper", "app", past_parked=True) == []
 
@@ -428,23 +404,18 @@ class ErasingLaws(Laws):
     def test_a_zombie_brings_nothing_back(self, store: Store) -> None:
         """What was begun before the key was forgotten is refused, in a run and outside."""
         run = run_of(store)
-        lease = store.lease(ADA, "worker")
-        assert lease is not None
+        lease = present(store.lease(ADA, "worker"))
         write(store, add("i"))
         base = store.head(ADA)
         self.kill_owner(store, "worker")
         forget_key(store)
         told = Step(run, 0, "greet", begin=Begin(NOW, ("greet",)), done=True)
-        late = Batch(scope=ADA, time=NOW, epoch=lease.epoch, run=told, items=[add("z")])
+        late = batch(told, add("z"), under=lease)
         pending = DurableCall(run, 0, 0, "fetch", "digest", "returned", '"secret"')
-        for refused in (
-            late,
-            Batch(scope=ADA, time=NOW, epoch=lease.epoch, run=pending),
-            Batch(scope=ADA, time=NOW, run=StatusChange(run, "waiting", "parked", '"secret"')),
-            Batch(scope=ADA, time=NOW, base=base, state=[Put(("z",), 1)]),
-        ):
-            with pytest.raises(StaleRun):
-                store.commit(refused)
+        refused(store, StaleRun, late)
+        refused(store, StaleRun, batch(pending, under=lease))
+        refused(store, StaleRun, batch(StatusChange(run, "waiting", "parked", '"secret"')))
+        refused(store, StaleRun, batch(Put(("z",), 1), base=base))
         store.release(lease)
         assert store.keys("app") == []
         assert store.set_infos(ADA) == []
@@ -452,15 +423,12 @@ class ErasingLaws(Laws):
     def test_somebody_alive_is_not_robbed_of_a_key(self, store: Store) -> None:
         """Whoever runs it finishes first."""
         write(store, add("i"))
-        lease = store.lease(ADA, "worker")
-        assert lease is not None
+        lease = present(store.lease(ADA, "worker"))
         with pytest.raises(KeyBusy):
             forget_key(store)
         store.release(lease)
         assert forget_key(store).commit is not None
-        later = store.lease(ADA, "other")
-        assert later is not None
-        assert later.epoch > lease.epoch + 1
+        assert present(store.lease(ADA, "other")).epoch > lease.epoch + 1
 
     def test_outputs_nobody_will_read_are_counted(self, store: Store) -> None:
         """And those that are in the world already."""
@@ -482,8 +450,7 @@ class ErasingLaws(Laws):
         before = reads(store, now=NOW)
         assert store.scrub(now=NOW) == []
         assert reads(store, now=NOW) == before
-        kept = store.receipt("one")
-        assert kept is not None
+        kept = present(store.receipt("one"))
         assert (kept.state, kept.scrubbed, tuple(kept.held)) == ("scrubbed", NOW, ())
         assert store.scrub(now=NOW) == []
 
@@ -503,5 +470,94 @@ class ErasingLaws(Laws):
         """Deriving from what is gone is refused like deriving from what never was."""
         write(store, add("i"))
         forget(store, "i")
-        with pytest.raises(NotFound):
-            write(store, Add(NOTES, record("s"), links=[Link(NOTES, "i")]))
+        refused(store, NotFound, Add(NOTES, record("s"), links=[Link(NOTES, "i")]))
+
+
+class ErasingRunLaws(Laws):
+    """What runs wrote or read leaves no trace with them."""
+
+    def test_runs_that_wrote_or_read_an_item_lose_their_records(self, store: Store) -> None:
+        """Other runs keep theirs."""
+        looked = '{"items":[["notes",["i"]]],"searches":[]}'
+        write(store, add("i"))
+        reader, other = run_of(store, event='"1"'), run_of(store, event='"2"')
+        step(store, reader, looked=looked)
+        step(store, other, looked='{"short_term":[["i"]]}')
+        assert forget(store, "i").counts["runs"] == 1
+        assert [there(store, n).forgotten for n in (reader, other)] == [True, False]
+        erased = forget(store, f"by {other} 0", receipt="two")
+        assert erased.counts["steps"] == 1
+        assert there(store, other).forgotten
+        assert len(erased.puts) == 1
+        assert store.outputs("helper", "app") == []
+
+    def test_an_item_is_told_by_its_set_and_owner(self, store: Store) -> None:
+        """Of the same id in another set, or in knowledge, nothing was read."""
+        looked = (
+            '{"items":[[null,"other",["i"]],["handbook","notes",["i"]]],'
+            '"searches":[[null,["other","notes"],"i",[["other","i"]]]]}'
+        )
+        hit = '{"items":[],"searches":[[null,["other","notes"],"q",[["notes","i"]]]]}'
+        write(store, add("i"))
+        other, reader = run_of(store, event='"1"'), run_of(store, event='"2"')
+        step(store, other, looked=looked)
+        step(store, reader, looked=hit)
+        assert forget(store, "i").counts["runs"] == 1
+        assert [there(store, n).forgotten for n in (other, reader)] == [False, True]
+
+    @pytest.mark.parametrize("looked", ["1", "null", '"i"', "[]", '[["notes"],"i"]', '{"items":1}'])
+    def test_what_was_looked_up_may_have_any_shape(self, store: Store, looked: str) -> None:
+        """A step that somebody else kept is read as texts; it stops no forgetting."""
+        write(store, add("i"))
+        run = run_of(store, event='"1"')
+        step(store, run, looked=looked)
+        assert forget(store, "i").counts.get("runs", 0) == ("notes" in looked)
+        assert there(store, run).forgotten == ("notes" in looked)
+
+    def test_a_run_that_is_not_over_loses_them_once_it_is(self, store: Store) -> None:
+        """Until then the receipt says that it is open."""
+        run = run_of(store)
+        step(store, run, done=False)
+        with pytest.raises(KeyBusy):
+            forget(store, f"by {run} 0")
+        self.give_back(store)
+        erased = forget(store, f"by {run} 0")
+        assert tuple(erased.open) == (run,)
+        assert len(store.steps(run)) == 1
+        assert store.scrub(now=NOW)
+        kept = present(store.receipt("one"))
+        assert (tuple(kept.open), kept.scrubbed) == ((run,), None)
+        step(store, run, 1)
+        assert store.scrub(now=NOW + SECOND) == []
+        assert store.steps(run) == []
+        kept = present(store.receipt("one"))
+        assert (kept.state, kept.scrubbed, tuple(kept.open)) == ("scrubbed", NOW + SECOND, ())
+
+    def test_a_heir_of_a_run_that_was_not_over_loses_them_later(self, store: Store) -> None:
+        """Retrying what is parked does not save what was forgotten."""
+        run = run_of(store)
+        step(store, run, done=False)
+        store.commit(batch(StatusChange(run, "waiting", "parked", '"secret"')))
+        self.give_back(store)
+        assert tuple(forget(store, f"by {run} 0").open) == (run,)
+        heir = store.retry(run, last=True, time=NOW)
+        assert store.scrub(now=NOW)
+        assert [there(store, n).forgotten for n in (run, heir)] == [True, False]
+        step(store, heir)
+        assert store.scrub(now=NOW) == []
+        assert there(store, heir).forgotten
+
+    def give_back(self, store: Store) -> None:
+        """Have nobody run Ada's key."""
+        lease = present(store.lease(ADA, "worker"))
+        store.release(lease)
+
+    def test_a_heir_of_an_input_loses_it_too(self, store: Store) -> None:
+        """A parked run whose input a later one took over has the same event."""
+        run = run_of(store)
+        write_turn = StatusChange(run, "waiting", "parked", '"secret"')
+        store.commit(batch(write_turn))
+        heir = store.retry(run, last=True, time=NOW)
+        step(store, heir)
+        forget(store, f"by {heir} 0")
+        assert [there(store, n).event for n in (run, heir)] == ["", ""]
