@@ -46,10 +46,19 @@ MATRICES = ("heads", "mixed", "wide", "narrow")
 
 @dataclass(frozen=True)
 class Dense:
-    """A matrix, shape (numbers in, numbers out), and what is added to its product."""
+    """A matrix, shape (numbers in, numbers out), and what is added to its product.
 
-    matrix: Vectors
+    Attributes:
+        packed: The matrix without its scales, as int8; or the matrix.
+        bias: What is added to the product.
+        scales_in: What each row of the matrix is multiplied by, shape (numbers in, 1).
+        scales_out: What each column is multiplied by, shape (1, numbers out).
+    """
+
+    packed: NDArray[np.int8] | Vectors
     bias: Vectors
+    scales_in: Vectors | float = 1.0
+    scales_out: Vectors | float = 1.0
 
     def __call__(self, rows: Vectors) -> Vectors:
         """Return the rows passed through."""
@@ -65,10 +74,20 @@ class Dense:
         return out
 
     @cached_property
+    def matrix(self) -> Vectors:
+        """The matrix; made when many rows come for the first time."""
+        matrix = np.multiply(self.packed, self.scales_in, dtype=np.float32)
+        matrix *= self.scales_out
+        return matrix
+
+    @cached_property
     def parts(self) -> Vectors:
         """The matrix a few columns after the other; made when few rows come for the first time."""
-        parts = self.matrix.reshape(len(self.matrix), -1, SMALL_COLUMNS).swapaxes(0, 1)
-        return np.ascontiguousarray(parts)
+        by_part = self.packed.reshape(len(self.packed), -1, SMALL_COLUMNS).swapaxes(0, 1)
+        parts = np.multiply(by_part, self.scales_in, dtype=np.float32, order="C")
+        scales = np.broadcast_to(self.scales_out, (1, len(self.bias)))
+        parts *= scales.reshape(-1, 1, SMALL_COLUMNS)
+        return parts
 
 
 @cache
@@ -210,28 +229,34 @@ def gelu_doubled(rows: Vectors) -> Vectors:
 
 
 def unpack(arrays: Mapping[str, NDArray[np.generic]]) -> Encoder:
-    """Return the encoder that is kept in a weights file, its int8 matrices as float32 again.
+    """Return the encoder that is kept in a weights file.
 
     A matrix is its int8 numbers, times a scale per number in, times a scale per number out; the
     word table stays int8. The factors that `EncoderLayer` asks for are already in the scales.
     """
-    floats = {name: part.astype(np.float32) for name, part in arrays.items() if name != "words"}
-    for name in MATRICES:
-        floats[name] *= floats[f"{name}.in"][:, :, None]
-        floats[name] *= floats[f"{name}.out"][:, None, :]
-    layers = range(len(floats["heads"]))
+    int8 = {name: arrays[name].astype(np.int8, copy=False) for name in ("words", *MATRICES)}
+    floats = {name: part.astype(np.float32) for name, part in arrays.items() if name not in int8}
+    layers = range(len(int8["heads"]))
     return Encoder(
-        words=arrays["words"].astype(np.int8, copy=False),
+        words=int8["words"],
         word_scales=floats["words.scale"],
         positions=floats["positions"],
         norm=Norm(*floats["norm"]),
-        layers=tuple(_layer(floats, at) for at in layers),
+        layers=tuple(_layer(int8, floats, at) for at in layers),
     )
 
 
-def _layer(floats: Mapping[str, Vectors], at: int) -> EncoderLayer:
+def _layer(
+    int8: Mapping[str, NDArray[np.int8]], floats: Mapping[str, Vectors], at: int
+) -> EncoderLayer:
     heads, mixed, wide, narrow = (
-        Dense(floats[name][at], floats[f"{name}.bias"][at]) for name in MATRICES
+        Dense(
+            int8[name][at],
+            floats[f"{name}.bias"][at],
+            floats[f"{name}.in"][at][:, None],
+            floats[f"{name}.out"][at][None, :],
+        )
+        for name in MATRICES
     )
     return EncoderLayer(
         heads=heads,

@@ -26,8 +26,9 @@ BATCH_PIECES = 1024
 class MiniLm:
     """English sentences as 384 numbers.
 
-    To a cosine of 0.998 or more these are the vectors of the float weights. In memory the weights
-    take 55 MB, and 43 MB more where short texts have a layout of their own (`encoder.Dense`).
+    To a cosine of 0.998 or more these are the vectors of the float weights. Beside the file, which
+    is mapped, the weights take 43 MB of memory for short texts, and 43 MB for long ones; see
+    `encoder.Dense`.
     """
 
     name = "minilm"

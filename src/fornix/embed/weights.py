@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import as_file, files
-from zipfile import BadZipFile
+from io import BytesIO
+from mmap import ACCESS_READ, mmap
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+from zlib import crc32
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fornix.errors import EmbedderFailed
@@ -49,8 +54,19 @@ CHECKSUMS: dict[str, dict[str, str]] = {
 numbers make other vectors, which need another name."""
 
 
+LOCAL_HEADER_BYTES, LENGTHS_AT = 30, 26
+"""Of a member of a ZIP archive: the fixed part of its header, and where the lengths of the two
+variable parts stand. Source: PKWARE's APPNOTE.TXT, 4.3.7."""
+
+NPY_HEADER_BYTES = 1024
+"""More than the header of an array of a weights file has."""
+
+
 def read_arrays(file: str) -> Mapping[str, NDArray[np.generic]]:
     """Return the arrays of a weights file of this package, by name.
+
+    They are read-only and mapped from the file: processes share them, and what is not used takes
+    no memory of its own. Their checksums are verified.
 
     Raises:
         EmbedderFailed: The file is missing or damaged.
@@ -58,11 +74,27 @@ def read_arrays(file: str) -> Mapping[str, NDArray[np.generic]]:
     try:
         with (
             as_file(files("fornix.embed").joinpath(file)) as path,
-            np.load(path, allow_pickle=False) as arrays,
+            ZipFile(path) as archive,
+            path.open("rb") as opened,
         ):
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            mapped = mmap(opened.fileno(), 0, access=ACCESS_READ)  # lasts as long as its arrays
+            found = archive.infolist()
+            return {each.filename.removesuffix(".npy"): _array(mapped, each) for each in found}
+    except (OSError, ValueError, struct.error, BadZipFile) as error:
         raise _unreadable(file, error) from error
+
+
+def _array(mapped: mmap, member: ZipInfo) -> NDArray[np.generic]:
+    """Return the array that is stored, not compressed, as a member of a mapped archive."""
+    names = struct.unpack_from("<HH", mapped, member.header_offset + LENGTHS_AT)
+    start = member.header_offset + LOCAL_HEADER_BYTES + sum(names)
+    stored = memoryview(mapped)[start : start + member.file_size]
+    if member.compress_type != ZIP_STORED or crc32(stored) != member.CRC:
+        raise BadZipFile(f"{member.filename} is compressed or damaged")
+    header = BytesIO(stored[:NPY_HEADER_BYTES])
+    npy.read_magic(header)
+    shape, _, kind = npy.read_array_header_1_0(header)
+    return np.frombuffer(stored, kind, offset=header.tell()).reshape(shape)
 
 
 def read_lines(file: str) -> list[str]:
