@@ -15,6 +15,7 @@ from fornix.errors import InvalidInput
 from fornix.memory.keys import KeySets
 from fornix.memory.memory import Memory
 from fornix.sets.batch import Draft
+from fornix.sets.set_editor import SetEditor
 from fornix.sets.writer import Engine, Writer
 from fornix.store.running_keys import draft_of
 from fornix.store.scope import Scope, SetRef
@@ -141,6 +142,10 @@ class LayerStorage:
     def ref(self, name: str) -> SetRef:
         """Return a set of the key."""
         return SetRef(self.scope, name)
+
+    def editor(self, name: str, item_type: str | None = None) -> SetEditor:
+        """Return a set of the key, to be read and changed by `writer`."""
+        return SetEditor(self.writer(), self.ref(name), item_type)
 
     def now(self) -> datetime:
         """Return the time."""

@@ -30,18 +30,14 @@ from fornix.memory.keys import KeySets
 from fornix.sets import MemorySet
 from fornix.sets.admission.barrier import Barrier
 from fornix.sets.batch import Draft
-from fornix.sets.set_options import position
-from fornix.sets.writer import PlannedWrite, WriteCall, Writer
-from fornix.store import Add, Define, Definition, ItemRecord, Replace, Retire, Screened, StoredItem
+from fornix.sets.set_editor import NewId, SetEditor
+from fornix.sets.writer import PlannedWrite
+from fornix.store import Add, ItemRecord, Screened, StoredItem
 from fornix.store.items import Item
 from fornix.store.records import item_of
-from fornix.store.scope import SetRef
 from fornix.text.messages import MESSAGES
 from fornix.values import wire
 from fornix.values.storable import Value, checked, checked_name, counted
-
-PAGE = 500
-"""Messages that are read at a time."""
 
 Unit: TypeAlias = Mapping[str, Any]
 """What a memory holds: a `Msg`, or a plain dict."""
@@ -142,18 +138,15 @@ class TemporaryMemory(MemoryBase):
         if dedupe not in ("id", "content"):
             raise InvalidInput(f"dedupe must be 'id' or 'content', not {dedupe!r}")
         self._embed = None if embedding_model is None else embed_with(embedding_model)
-        self._place, self._name, self._dedupe = (
-            LayerStorage(memory, now=now, embedder="words"),
-            name,
-            dedupe,
-        )
+        self._storage = LayerStorage(memory, now=now, embedder="words")
+        self._name, self._dedupe = name, dedupe
 
     def __repr__(self) -> str:
-        return f"<TemporaryMemory {self._name!r} in {self._place!r}>"
+        return f"<TemporaryMemory {self._name!r} in {self._storage!r}>"
 
     def close(self) -> None:
         """Free the RAM, if that is where it is; a memory that was given stays open."""
-        self._place.close()
+        self._storage.close()
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -226,19 +219,15 @@ class TemporaryMemory(MemoryBase):
         Places where no message is are named in a warning, and passed over.
         """
         places = _places(index)
-        gone = [0]
 
-        def build(_new_id: Callable[[], str]) -> PlannedWrite:
-            ids = [(s.record.id, s.version) for s in self._stored()] if places else []
-            if outside := [place for place in places if not 0 <= place < len(ids)]:
-                _LOG.warning("there are %d messages, and none at %s", len(ids), outside)
-            chosen = [ids[place] for place in places if 0 <= place < len(ids)]
-            gone[0] = len(chosen)
-            retired = [Retire(self._place.ref(self._name), *pair) for pair in chosen]
-            return PlannedWrite(retired, None, retry=True)
+        def plan(_new_id: NewId) -> PlannedWrite:
+            messages = list(self._editor.items()) if places else []
+            if outside := [place for place in places if not 0 <= place < len(messages)]:
+                _LOG.warning("there are %d messages, and none at %s", len(messages), outside)
+            chosen = [messages[place] for place in places if 0 <= place < len(messages)]
+            return self._editor.plan(self._editor.retired(chosen), len(chosen))
 
-        self._writer.write(WriteCall("delete", lambda: [self._name, *places]), build)
-        return gone[0]
+        return self._editor.commit("delete", [*places], plan)
 
     def load(self, memories: Any, overwrite: bool = False) -> list[str]:  # noqa: ANN401, FBT001, FBT002 - as AgentScope has it
         """Add messages from a file, from JSON, from a list, or one; return the ids of new ones.
@@ -284,48 +273,43 @@ class TemporaryMemory(MemoryBase):
             one = self._id(value)
             named.setdefault(place if one is None else one, _item(one, value))
         items = list(named.values())
-        if overwrite and not isinstance(self._writer, Draft):
+        editor = self._editor
+        if overwrite and not isinstance(editor.writer, Draft):
             return self._exchange(name, items)
         if overwrite:  # a batch takes an id once per call
             self.clear()
-        given = [item.id for item in items if item.id is not None]
-        found = self._writer.get(self._place.ref(self._name), given, at=None)
-        there = {stored.record.id for stored in found if stored is not None}
         if not items:
             return []
+        there = {s.record.id for s in editor.get([i.id for i in items if i.id is not None])}
         return [i for i in self._set.add_many(items, on_existing="keep") if i not in there]
 
     def _exchange(self, name: str, items: Sequence[Item]) -> list[str]:
-        """Have *items* instead of what is held, in one commit; return their ids."""
-        ref, ids = self._place.ref(self._name), list[str]()
+        """Replace all messages by *items*, in one commit; return their ids."""
+        editor = self._editor
 
-        def build(new_id: Callable[[], str]) -> PlannedWrite:
-            ids[:] = [item.id or new_id() for item in items]
-            records = self._writer.records(list(zip(ids, items, strict=True)))
-            screened = self._screened(ref, list(zip(items, records, strict=True)))
-            retired = [Retire(ref, s.record.id, s.version) for s in self._stored()]
-            adds = [Add(ref, record) for record in records]
-            define = self._definition(ref)
-            return PlannedWrite([*retired, *adds], None, define, retry=True, screened=screened)
+        def plan(new_id: NewId) -> PlannedWrite:
+            ids = [item.id or new_id() for item in items]
+            records = editor.writer.records(list(zip(ids, items, strict=True)))
+            screened = self._screened(list(zip(items, records, strict=True)))
+            adds = [Add(editor.ref, record) for record in records]
+            return editor.plan([*editor.retired(editor.items()), *adds], ids, screened=screened)
 
-        self._writer.write(
-            WriteCall(name, lambda: [self._name, [item.value for item in items]]), build
-        )
-        return ids
+        return editor.commit(name, [[item.value for item in items]], plan)
 
-    def _screened(self, ref: SetRef, pairs: Sequence[tuple[Item, ItemRecord]]) -> list[Screened]:
+    def _screened(self, pairs: Sequence[tuple[Item, ItemRecord]]) -> list[Screened]:
         """Return what the rules of the set let in.
 
         Raises:
             Rejected: A rule keeps one out.
         """
-        ruled = self._writer.rules(ref, None)
+        editor = self._editor
+        ruled = editor.writer.rules(editor.ref, None)
         if ruled is None:
             return []
-        barrier = Barrier(self._writer, ref, ruled)
+        barrier = Barrier(editor.writer, editor.ref, ruled)
         for at, verdict in enumerate(barrier.judge(pairs)):
             if verdict.outcome in ("reject", "quarantine"):
-                raise Rejected(ref.name, rule=verdict.rule, reason=verdict.reason, position=at)
+                raise Rejected(self._name, rule=verdict.rule, reason=verdict.reason, position=at)
         return [barrier.screened]
 
     def _id(self, value: dict[str, Value]) -> str | None:
@@ -402,47 +386,27 @@ class TemporaryMemory(MemoryBase):
         return units
 
     def _keep(self, made: Mapping[str, list[float]]) -> None:
-        ref = self._place.ref(self._name)
+        editor = self._editor
 
-        def build(_new_id: Callable[[], str]) -> PlannedWrite:
-            found = self._writer.get(ref, [*made], at=None)
-            there = [stored for stored in found if stored is not None]
-            items = [(s.record.id, item_of(s)) for s in there]
-            whole = [
-                (one, replace(item, value=item.value | {"embedding": made[one]}))
-                for one, item in items
-            ]
-            records = self._writer.records(whole)
-            pairs = zip(there, records, strict=True)
-            ruled = self._writer.rules(ref, None)
-            screened = [] if ruled is None else [Screened(ref, ruled.kept)]
-            changes = [Replace(ref, s.version, r) for s, r in pairs]
-            return PlannedWrite(changes, None, retry=True, screened=screened)
+        def plan(_new_id: NewId) -> PlannedWrite:
+            pairs: list[tuple[StoredItem, Item]] = []
+            for stored in editor.get([*made]):
+                item = item_of(stored)
+                embedding = {"embedding": made[stored.record.id]}
+                pairs.append((stored, replace(item, value=item.value | embedding)))
+            return editor.plan(editor.replaced(pairs))
 
         if made:
-            self._writer.write(WriteCall("embed", lambda: [self._name, *made]), build)
-
-    # --- where it is --------------------------------------------------------------------------
+            editor.commit("embed", [*made], plan)
 
     @property
-    def _writer(self) -> Writer:
-        return self._place.writer()
+    def _editor(self) -> SetEditor:
+        return self._storage.editor(self._name, MESSAGES)
 
     @property
     def _set(self) -> MemorySet:
-        return MemorySet(self._writer, self._place.ref(self._name), {"item_type": MESSAGES})
-
-    def _definition(self, ref: SetRef) -> list[Define]:
-        known = self._writer.info(ref) is not None
-        return [] if known else [Define(ref, Definition(item_type=MESSAGES))]
-
-    def _stored(self) -> list[StoredItem]:
-        found: list[StoredItem] = []
-        ref, after = self._place.ref(self._name), None
-        while page := self._writer.page(ref, after=after, limit=PAGE, newest_first=False, at=None):
-            found += page
-            after = position(page[-1])
-        return found
+        editor = self._editor
+        return MemorySet(editor.writer, editor.ref, {"item_type": MESSAGES})
 
 
 def _units(memories: object) -> list[dict[str, Any]]:
