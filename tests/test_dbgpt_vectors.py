@@ -98,7 +98,7 @@ def enhanced(**kwargs):
 
 def counts(memory):
     """How often each fragment was strengthened, oldest first."""
-    notes = memory.place.writer().get(memory.place.ref("layers"), ["short_term"], at=None)
+    notes = memory.storage.writer().get(memory.storage.ref("layers"), ["short_term"], at=None)
     value = {} if notes[0] is None else item_of(notes[0]).value
     by = [value.get(name, {}) for name in ("enhanced", "recalled")]
     ids = [str(fragment.id) for fragment in memory.short_term_memories]
@@ -798,10 +798,10 @@ async def test_d57_reading_writes_nothing():
     """
     memory = hybrid()
     await written(memory, *SIMILAR)
-    before = len(memory.long_term_memory.place.writer().sets(memory.place.scope))
+    before = len(memory.long_term_memory.storage.writer().sets(memory.storage.scope))
     assert texts(await memory.read("o")) == ["o0;o1;o2;o3", "o4"]
     assert len(await memory.long_term_memory.read("o", k=100)) == 1
-    assert len(memory.long_term_memory.place.writer().sets(memory.place.scope)) == before
+    assert len(memory.long_term_memory.storage.writer().sets(memory.storage.scope)) == before
 
 
 @run
@@ -1069,8 +1069,8 @@ async def test_v3_duplicates():
     (one,) = await memory.recall("tea")
     assert (one.fragment.raw_observation, one.fragment.importance) == ("Likes tea.", 0.9)
     assert one.fragment.last_accessed_time == clock.now
-    stored = memory.place.writer().page(
-        memory.place.ref("long_term"), after=None, limit=9, newest_first=False, at=None
+    stored = memory.storage.writer().page(
+        memory.storage.ref("long_term"), after=None, limit=9, newest_first=False, at=None
     )
     assert item_of(stored[0]).value["seen"] == 2
 

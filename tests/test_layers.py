@@ -42,7 +42,7 @@ from fornix.agents.layers import (
     initialize_id_generator,
     time_of_id,
 )
-from fornix.agents.layers.fragment_admission import Turns
+from fornix.agents.storage import FairLock
 from fornix.compat import dbgpt
 from fornix.embed import open_embedder
 from fornix.errors import (
@@ -602,7 +602,7 @@ def test_turns_are_fair_and_outlive_a_cancelled_one():
     """Who waits first is first; who gives up keeps nobody waiting."""
 
     async def main():
-        turns, order = Turns(), []
+        turns, order = FairLock(), []
 
         async def work(name):
             async with turns:

@@ -6,8 +6,11 @@ import asyncio
 import logging
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TypeVar, cast
 
 from fornix.embed import Embedder
@@ -33,6 +36,48 @@ RAM_KEY = "layers"
 
 Now = datetime | Callable[[], datetime] | None
 """What tells the time: a clock; None: the system's. A datetime is when a clock begins."""
+
+
+class FairLock:
+    """A lock to be awaited, in the order of arrival, from any event loop or thread.
+
+    `asyncio.Lock` serves one loop; layers are written to from several, and from threads.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._locked = False
+        self._waiting: deque[Future[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        with self._mutex:
+            if not self._locked:
+                self._locked = True
+                return
+            mine: Future[None] = Future()
+            self._waiting.append(mine)
+        try:
+            await asyncio.wrap_future(mine)
+        except asyncio.CancelledError:
+            if not mine.cancelled() and not mine.cancel():
+                self._next()  # it was this one's turn already
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._next()
+
+    def _next(self) -> None:
+        with self._mutex:
+            while self._waiting:
+                if (first := self._waiting.popleft()).set_running_or_notify_cancel():
+                    first.set_result(None)
+                    return
+            self._locked = False
 
 
 class LayerStorage:
@@ -123,8 +168,8 @@ class LayerStorage:
             self._drafted = weakref.ref(draft)
         return draft or own
 
-    def apart(self, writer: Writer) -> None:
-        """Say so, once, if *writer* commits by itself beside an action that writes here as well.
+    def warn_of_separate_commit(self, writer: Writer) -> None:
+        """Warn, once, if *writer* commits by itself beside an action that writes here as well.
 
         That may be right; but a bare thread that the action started does not know of it.
         """

@@ -19,8 +19,8 @@ from fornix.agents.chat.prompt_templates import (
     rendered,
 )
 from fornix.agents.layers import AgentMemory, AgentMemoryFragment, MemoryFragment, memories_text
-from fornix.agents.layers.fragment_admission import Turns
 from fornix.agents.layers.gpts_log import MESSAGES
+from fornix.agents.storage import FairLock
 from fornix.errors import InvalidInput
 from fornix.llm import ModelMessage, checked_messages
 from fornix.memory.memory import Memory
@@ -69,7 +69,7 @@ class ConversableAgent:
         self._store: Memory | None = None
         self._actions: list[Action] = []
         self._built: tuple[AgentMemory[Any], Memory] | None = None
-        self.turns = Turns()
+        self.lock = FairLock()
         if profile is not None:
             self.bind(profile)
 
@@ -136,7 +136,7 @@ class ConversableAgent:
             log = log.kept_in(self._store)
         home = self._store or log.message_memory.memory
         reads_meaning = any(part.reads_meaning for part in given.memory.parts())
-        here = given.memory.place.is_ram and (self._store is not None or not reads_meaning)
+        here = given.memory.storage.is_ram and (self._store is not None or not reads_meaning)
         inner = given.memory.structure_clone(
             label=f"{who.role}/{who.name}", memory=home.key(conv_id) if here else None
         )

@@ -204,7 +204,7 @@ class Exchange:
             on_failed="next",
             on_mismatch="truncate",
         )
-        async with self.recipient.turns:
+        async with self.recipient.lock:
             runner = LocalRunner(agent, home)
             if event_id is None:
                 event_id = await asyncio.to_thread(self._left, runner) or new_id()

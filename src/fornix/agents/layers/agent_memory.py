@@ -7,16 +7,15 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from fornix.agents.layers.buffers import ShortTermMemory
-from fornix.agents.layers.fragment_admission import Turns
 from fornix.agents.layers.fragment_items import FragmentEntry
 from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
 from fornix.agents.layers.gpts_memory import GptsMemory, GptsMessageMemory, GptsPlansMemory
 from fornix.agents.layers.importance import ImportanceScorer, Profile
 from fornix.agents.layers.insight_extractors import InsightExtractor
 from fornix.agents.layers.layer import LayerMemory
-from fornix.agents.layers.layer_plans import Insight, ModelAnswers, Move
+from fornix.agents.layers.layer_plans import LayerSettings, Move
 from fornix.agents.layers.layer_results import DiscardedMemoryFragments, Insights
-from fornix.agents.storage import LayerStorage, Now
+from fornix.agents.storage import FairLock, LayerStorage, Now
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets
@@ -49,9 +48,9 @@ class AgentMemory(LayerMemory[T]):
             )
         self.memory: LayerMemory[T] = ShortTermMemory[T]() if memory is None else memory
         inner = self.memory
-        super().__init__(place=inner.place, label=inner.label, profile=inner.profile.name)
+        super().__init__(storage=inner.storage, label=inner.label, profile=inner.profile.name)
         self._scorer, self._extractor = importance_scorer, insight_extractor
-        self._take_over()
+        self._show_settings()
         self.importance_scorer = inner.importance_scorer or importance_scorer
         self.insight_extractor = inner.insight_extractor or insight_extractor
         self.gpts_memory = GptsMemory() if gpts_memory is None else gpts_memory
@@ -59,24 +58,24 @@ class AgentMemory(LayerMemory[T]):
     def __repr__(self) -> str:
         return f"<AgentMemory: {self.memory!r}, {self.gpts_memory!r}>"
 
-    def _take_over(self) -> None:
-        """Have the settings that the layers have."""
+    def _show_settings(self) -> None:
+        """Have the attributes that the layers have."""
         inner = self.memory
         super().initialize(
             inner.name,
             inner.llm_client,
             inner.importance_scorer,
             inner.insight_extractor,
-            cast("type[T] | None", inner.fragment_class),
+            cast("type[T] | None", inner.settings.fragment_class),
             inner.session_id,
         )
 
     # --- where it is --------------------------------------------------------------------------
 
     @property
-    def place(self) -> LayerStorage:
+    def storage(self) -> LayerStorage:
         """Where the layers are kept."""
-        return self.memory.place
+        return self.memory.storage
 
     @property
     def profile(self) -> Profile:
@@ -89,22 +88,22 @@ class AgentMemory(LayerMemory[T]):
         return self.memory.label
 
     @property
+    def settings(self) -> LayerSettings:
+        """See `LayerMemory.settings`."""
+        return self.memory.settings
+
+    @property
     def set_name(self) -> str:
         """See `LayerMemory.set_name`."""
         return self.memory.set_name
-
-    @property
-    def note_set(self) -> str:
-        """See `LayerMemory.note_set`."""
-        return self.memory.note_set
 
     def parts(self) -> Sequence[LayerMemory[T]]:
         """Return the layers."""
         return self.memory.parts()
 
-    def move_to(self, place: LayerStorage, turns: Turns) -> None:
+    def move_to(self, storage: LayerStorage, lock: FairLock) -> None:
         """See `LayerMemory.move_to`."""
-        self.memory.move_to(place, turns)
+        self.memory.move_to(storage, lock)
 
     def close(self) -> None:
         """Free the RAM of the layers; see `LayerMemory.close`. The log stays."""
@@ -130,22 +129,17 @@ class AgentMemory(LayerMemory[T]):
             real_memory_fragment_class or cast("type[Any]", AgentMemoryFragment),
             session_id,
         )
-        self._take_over()
+        self._show_settings()
 
     @property
     def real_memory_fragment_class(self) -> type[T]:
         """See `LayerMemory.real_memory_fragment_class`."""
         return self.memory.real_memory_fragment_class
 
-    @property
-    def fragment_class(self) -> type[MemoryFragment] | None:
-        """The class of its fragments, or None."""
-        return self.memory.fragment_class
-
     def copy_from(self, memory: LayerMemory[T]) -> None:
         """See `LayerMemory.copy_from`."""
         self.memory.copy_from(memory)
-        self._take_over()
+        self._show_settings()
 
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
@@ -175,21 +169,9 @@ class AgentMemory(LayerMemory[T]):
         """See `LayerMemory.take`."""
         return self.memory.take(move, entry, op)
 
-    def hand_on(self, move: Move, leaving: Sequence[FragmentEntry]) -> None:
-        """See `LayerMemory.hand_on`."""
-        self.memory.hand_on(move, leaving)
-
-    def inferred(self, move: Move, entries: Sequence[FragmentEntry]) -> list[Insight]:
-        """See `LayerMemory.inferred`."""
-        return self.memory.inferred(move, entries)
-
-    def was_written(self, move: Move, entry: FragmentEntry) -> bool:
-        """See `LayerMemory.was_written`."""
-        return self.memory.was_written(move, entry)
-
-    def holds(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
-        """See `LayerMemory.holds`."""
-        return self.memory.holds(move, entry)
+    def live_entry(self, move: Move, entry_id: str) -> FragmentEntry | None:
+        """See `LayerMemory.live_entry`."""
+        return self.memory.live_entry(move, entry_id)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -213,10 +195,6 @@ class AgentMemory(LayerMemory[T]):
         """Return how important fragments are; see `LayerMemory.score_memory_importance`."""
         return await self.memory.score_memory_importance(memory_fragments)
 
-    def importances(self, known: ModelAnswers, fragments: Sequence[MemoryFragment]) -> list[float]:
-        """See `LayerMemory.importances`."""
-        return self.memory.importances(known, fragments)
-
     async def get_insights(self, memory_fragments: Sequence[T]) -> Insights[T]:
         """Return what can be inferred from each fragment; see `LayerMemory.get_insights`."""
         return await self.memory.get_insights(memory_fragments)
@@ -224,10 +202,6 @@ class AgentMemory(LayerMemory[T]):
     async def reflect(self, memory_fragments: Sequence[T]) -> list[T]:
         """Return the fragments, and what is inferred from all of them; see `Memory.reflect`."""
         return await self.memory.reflect(memory_fragments)
-
-    def reduced(self, fragments: Sequence[MemoryFragment]) -> MemoryFragment:
-        """Return fragments as one; see `LayerMemory.reduced`."""
-        return self.memory.reduced(fragments)
 
     async def handle_duplicated(
         self, memory_fragments: Sequence[T], new_memory_fragments: Sequence[T]

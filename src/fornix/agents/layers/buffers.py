@@ -9,7 +9,7 @@ from fornix.agents.layers.fragment_items import FragmentEntry
 from fornix.agents.layers.fragments import MemoryFragment, WriteOperation, finite
 from fornix.agents.layers.importance import Weights
 from fornix.agents.layers.layer import LayerMemory, absorb, normal_text
-from fornix.agents.layers.layer_plans import ModelAnswers, Move, moved
+from fornix.agents.layers.layer_plans import ModelAnswers, Move
 from fornix.agents.layers.ranking import ranked
 from fornix.agents.storage import Now
 from fornix.errors import InvalidInput
@@ -51,7 +51,9 @@ class BufferMemory(LayerMemory[T]):
 
     def held(self, writer: Writer) -> list[T]:
         """Return copies of its fragments, oldest first."""
-        return cast("list[T]", Move(self.place, writer, ModelAnswers()).buffer(self).fragments)
+        return cast(
+            "list[T]", Move(self.storage, writer, ModelAnswers()).buffer(self.settings).fragments
+        )
 
     async def read(
         self,
@@ -64,27 +66,25 @@ class BufferMemory(LayerMemory[T]):
         if not isinstance(observation, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"an observation must be a str, not {observation!r}")
         if alpha is None and beta is None and gamma is None:
-            return await self.place.call(self.held)
+            return await self.storage.call(self.held)
         weights = Weights.given(alpha, beta, gamma)
 
-        def best(writer: Writer) -> list[T]:
-            return ranked(self.place, self.held(writer), observation, weights)
-
-        return await self.place.call(best)
+        return await self.storage.call(
+            lambda writer: ranked(self.storage, self.held(writer), observation, weights)
+        )
 
     async def clear(self) -> list[T]:
         """Empty it; return what it held, oldest first. It can be written again, old ids too."""
-        found = await moved(self.place, self._turns, self.emptied, "clear a layer", self.set_name)
-        return cast("list[T]", found)
+        return cast("list[T]", await self._moved(self.emptied, "clear a layer", self.set_name))
 
     def emptied(self, move: Move) -> list[MemoryFragment]:
         """Empty it as part of a move; return what it held."""
-        buffer = move.buffer(self)
-        held = buffer.fragments
-        buffer.remove(list(buffer.entries))
+        buffer = move.buffer(self.settings)
+        fragments = buffer.fragments
+        buffer.remove(buffer.entries)
         buffer.note.begin_era()
         buffer.touch()
-        return held
+        return fragments
 
 
 class SensoryMemory(BufferMemory[T]):
@@ -122,7 +122,7 @@ class SensoryMemory(BufferMemory[T]):
             )
         if not self._buffer_size:
             return self._let_through(move, [entry])
-        buffer = move.buffer(self)
+        buffer = move.buffer(self.settings)
         if len(buffer.entries) < self._buffer_size:
             buffer.append(entry)
             return []
@@ -134,8 +134,8 @@ class SensoryMemory(BufferMemory[T]):
     def _let_through(self, move: Move, entries: list[FragmentEntry]) -> list[FragmentEntry]:
         fragments = [entry.fragment for entry in entries]
         if self.importance_scorer is not None:
-            move.ask(self, "score", [[fragment] for fragment in fragments])
-        scores = self.importances(move.known, fragments)
+            move.ask(self.settings, "score", [[fragment] for fragment in fragments])
+        scores = move.answers.importances(self.settings, fragments)
         passed: list[FragmentEntry] = []
         for entry, score in zip(entries, scores, strict=True):
             fragment = entry.fragment
@@ -168,7 +168,7 @@ class ShortTermMemory(BufferMemory[T]):
         """Take an entry in; return those that leave, oldest first."""
         if op is WriteOperation.RETRIEVAL:
             return []
-        buffer = move.buffer(self)
+        buffer = move.buffer(self.settings)
         self.take_again(move, entry)
         buffer.append(entry)
         over = len(buffer.entries) - self._buffer_size
@@ -180,19 +180,19 @@ class ShortTermMemory(BufferMemory[T]):
         """Make an entry and what it has a duplicate of, by its text, into one: the entry."""
         if self._dedupe != "text":
             return
-        buffer = move.buffer(self)
+        buffer = move.buffer(self.settings)
         text = normal_text(entry.fragment.raw_observation)
         same = [e for e in buffer.entries if normal_text(e.fragment.raw_observation) == text]
-        for held in same:
-            absorb(entry.fragment, held.fragment)
-            entry.extra["seen"] = entry.extra.get("seen", 1) + held.extra.get("seen", 1)
-            entry.origin = (*entry.origin, *held.origins())
+        for earlier in same:
+            absorb(entry.fragment, earlier.fragment)
+            entry.extra["seen"] = entry.extra.get("seen", 1) + earlier.extra.get("seen", 1)
+            entry.origin = (*entry.origin, *earlier.origins())
         buffer.remove(same)
 
     @property
     def short_term_memories(self) -> list[T]:
         """Copies of its fragments, oldest first."""
-        return self.held(self.place.writer())
+        return self.held(self.storage.writer())
 
     async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:
         """Return the newest fragments, and the oldest, which are too many."""

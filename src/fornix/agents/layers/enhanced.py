@@ -95,7 +95,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Take an entry in; return what leaves: fragments that became one, and the overflow."""
         self._nearness()
-        buffer = move.buffer(self)
+        buffer = move.buffer(self.settings)
         self.take_again(move, entry)
         counts = _Counts(buffer)
         self._strengthen(move, counts, entry, op)
@@ -130,13 +130,13 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         try:
             first, *rows = self._nearness().vectors([f.raw_observation for f in fragments])
         except EmbedderFailed as error:
-            move.left.failures.append(Failure(entry.fragment, f"nothing is like it: {error}"))
+            move.discarded.failures.append(Failure(entry.fragment, f"nothing is like it: {error}"))
             return [-1.0] * len(held)
         return [float(np.clip(np.dot(first, row), -1.0, 1.0)) for row in rows]
 
     def _nearness(self) -> Nearness:
         if self._near is None:
-            self._near = Nearness(self.place.engine.recorder.embedder)
+            self._near = Nearness(self.storage.engine.recorder.embedder)
         return self._near
 
     def _draw(self, held: FragmentEntry, new: FragmentEntry) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
@@ -13,13 +13,12 @@ from fornix.agents.layers.structured_fragments import StructuredAgentMemoryFragm
 from fornix.agents.storage import aware, later
 from fornix.errors import InvalidInput
 from fornix.sets.origins import known_links
+from fornix.sets.set_editor import SetEditor
 from fornix.sets.writer import Writer
-from fornix.store import Add, ItemChange, Replace, Retire, SetRef, StoredItem
+from fornix.store import Add, ItemChange, Replace, SetRef, StoredItem
 from fornix.store.changes import Link
 from fornix.store.items import Item
 from fornix.store.records import item_of
-
-PAGE = 256
 
 LABELS = ("speaker", "role", "session")
 """Fields of an item that a fragment has in its metadata."""
@@ -54,14 +53,9 @@ class FragmentEntry:
         """The id of its item."""
         return item_id(self.fragment.id) if self.stored is None else self.stored.record.id
 
-    def link(self) -> Link | None:
-        """Return what names it where it is now; None: it is not stored."""
-        return None if self.stored is None else Link(self.stored.set, self.id)
-
     def origins(self) -> tuple[Link, ...]:
         """Return what is derived from it has to name: itself, or, if new, what it came from."""
-        link = self.link()
-        return tuple(self.origin) if link is None else (link,)
+        return tuple(self.origin) if self.stored is None else (Link(self.stored.set, self.id),)
 
     def leaving(self) -> FragmentEntry:
         """Return it as the next layer gets it."""
@@ -192,18 +186,6 @@ def accessed_time(item: Item) -> datetime | None:
     return later(None if noted is None else datetime.fromisoformat(noted), item.accessed)
 
 
-def pages(writer: Writer, ref: SetRef) -> Iterable[StoredItem]:
-    """Yield what a set holds, in its order; what fits one page is of one moment."""
-    after: tuple[int, int] | None = None
-    while True:
-        page = writer.page(ref, after=after, limit=PAGE, newest_first=False, at=None)
-        yield from page
-        if len(page) < PAGE:
-            return
-        time = page[-1].record.time
-        after = (page[-1].updated if time is None else time, page[-1].first)
-
-
 @dataclass(slots=True)
 class Note:
     """What is known of a layer besides its fragments; its version guards them all.
@@ -255,12 +237,12 @@ class Buffer:
     """The fragments of a layer that holds few, oldest first, as a plan changes them."""
 
     def __init__(
-        self, writer: Writer, ref: SetRef, note: Note, made: type[MemoryFragment] | None
+        self, editor: SetEditor, note: Note, fragment_class: type[MemoryFragment] | None
     ) -> None:
-        self._writer, self.ref, self.note = writer, ref, note
-        found = [entry_of(stored, made) for stored in pages(writer, ref)]
-        self.entries = sorted(found, key=lambda entry: (entry.number, entry.id))
-        self._before = {entry.id: entry for entry in self.entries}
+        self.editor, self.note = editor, note
+        entries = [entry_of(stored, fragment_class) for stored in editor.items()]
+        self.entries = sorted(entries, key=lambda entry: (entry.number, entry.id))
+        self._before = [(entry.id, entry.stored) for entry in self.entries if entry.stored]
         self._touched = False
 
     @property
@@ -269,17 +251,13 @@ class Buffer:
         return [entry.fragment for entry in self.entries]
 
     def touch(self) -> None:
-        """Have its note written anew."""
+        """Have its note written."""
         self._touched = True
 
-    def append(self, entry: FragmentEntry) -> FragmentEntry:
+    def append(self, entry: FragmentEntry) -> None:
         """Put an entry at the end."""
         number = self.note.next_number()
-        new = FragmentEntry(
-            entry.fragment, number, None, entry.origin, dict(entry.extra), entry.time
-        )
-        self.entries.append(new)
-        return new
+        self.entries.append(replace(entry, number=number, stored=None, extra=dict(entry.extra)))
 
     def remove(self, gone: Iterable[FragmentEntry]) -> None:
         """Take entries out."""
@@ -288,24 +266,17 @@ class Buffer:
 
     def changes(self, *, now: datetime, session: str | None) -> list[ItemChange]:
         """Return what makes the set be as this is."""
-        kept = {entry.id for entry in self.entries}
-        gone = [entry for entry in self._before.values() if entry.id not in kept]
+        ids = {entry.id for entry in self.entries}
+        gone = [stored for item_id, stored in self._before if item_id not in ids]
         new = [entry for entry in self.entries if entry.stored is None]
         if not (gone or new or self._touched):
             return []
-        changes: list[ItemChange] = added(
-            self._writer, self.ref, new, era=self.note.era, now=now, session=session
-        )
-        for entry in gone:
-            assert entry.stored is not None  # noqa: S101 - it was read
-            changes.append(Retire(self.ref, entry.id, entry.stored.version))
-        changes.append(self.note.change(self._writer))
-        return changes
+        made = added(self.editor, new, era=self.note.era, now=now, session=session)
+        return [*made, *self.editor.retired(gone), self.note.change(self.editor.writer)]
 
 
 def added(
-    writer: Writer,
-    ref: SetRef,
+    editor: SetEditor,
     entries: Sequence[FragmentEntry],
     *,
     era: int,
@@ -313,30 +284,32 @@ def added(
     session: str | None,
 ) -> list[ItemChange]:
     """Return what adds entries to a set."""
-    if not entries:
-        return []
-    items = [(e.id, e.item(era=era, now=now, session=session)) for e in entries]
-    records = writer.records(items)
+    items = [(entry.id, entry.item(era=era, now=now, session=session)) for entry in entries]
     return [
-        Add(ref, record, links=tuple(entry.origin) or known_links(writer, ref, record))
-        for record, entry in zip(records, entries, strict=True)
+        Add(
+            editor.ref,
+            record,
+            links=tuple(entry.origin) or known_links(editor.writer, editor.ref, record),
+        )
+        for record, entry in zip(editor.writer.records(items), entries, strict=True)
     ]
 
 
-def replaced(writer: Writer, ref: SetRef, entry: FragmentEntry) -> ItemChange:
-    """Return the change that keeps an entry as it is now."""
-    stored = entry.stored
-    assert stored is not None  # noqa: S101 - it was read
-    record, kept = stored.record, entry.kept()
-    item = Item(
-        kept,
-        text=record.text,
-        metadata=entry.fragment.metadata,
-        importance=unit(entry.fragment.importance),
-        speaker=record.speaker,
-        role=record.role,
-        session=record.session,
-        time=entry.time,
-        sources=record.sources,
+def replaced(editor: SetEditor, entries: Sequence[FragmentEntry]) -> list[ItemChange]:
+    """Return what keeps entries, which were read before, as they are now."""
+    pairs = [(entry.stored, entry) for entry in entries if entry.stored]
+    return editor.replaced(
+        [
+            (
+                stored,
+                replace(
+                    item_of(stored),
+                    value=entry.kept(),
+                    metadata=entry.fragment.metadata,
+                    importance=unit(entry.fragment.importance),
+                    time=entry.time,
+                ),
+            )
+            for stored, entry in pairs
+        ]
     )
-    return Replace(ref, stored.version, writer.records([(record.id, item)])[0])

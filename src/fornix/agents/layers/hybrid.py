@@ -14,7 +14,7 @@ from fornix.agents.layers.fragments import MemoryFragment, WriteOperation
 from fornix.agents.layers.importance import ImportanceScorer, Weights
 from fornix.agents.layers.insight_extractors import InsightExtractor
 from fornix.agents.layers.layer import LayerMemory
-from fornix.agents.layers.layer_plans import Insight, Move, moved
+from fornix.agents.layers.layer_plans import Insight, Move
 from fornix.agents.layers.layer_results import DiscardedMemoryFragments
 from fornix.agents.layers.long_term import LongTermMemory
 from fornix.agents.layers.ranking import checked_k
@@ -70,7 +70,7 @@ class HybridMemory(LayerMemory[T]):
         shared: dict[str, Any] = {
             "label": self.label,
             "profile": self.profile.name,
-            "place": self.place,
+            "storage": self.storage,
         }
         self._sensory = sensory_memory or SensoryMemory[T](**shared)
         self._short = short_term_memory or EnhancedShortTermMemory[T](**shared)
@@ -80,20 +80,20 @@ class HybridMemory(LayerMemory[T]):
         self.initialize()
 
     def _gather(self) -> None:
-        """Have all layers kept in one place."""
-        places = {id(p): p for p in (self.place, *(layer.place for layer in self.parts()))}
-        given = [place for place in places.values() if not place.is_ram]
-        if len({place.identity for place in given}) > 1:
+        """Keep all layers in one storage."""
+        storages = {id(s): s for s in (self.storage, *(layer.storage for layer in self.parts()))}
+        given = [storage for storage in storages.values() if not storage.is_ram]
+        if len({storage.identity for storage in given}) > 1:
             raise InvalidInput(
                 "the layers of a hybrid memory are kept in the memory of one key; give it to the "
                 "hybrid memory alone, or the same to each layer"
             )
-        self._place = given[0] if given else self.place
+        self._storage = given[0] if given else self.storage
         names = [layer.set_name for layer in self.parts()]
         if len(set(names)) < len(names):
             raise InvalidInput(f"two layers of a hybrid memory are kept in one set: {names}")
         for layer in self.parts():
-            layer.move_to(self._place, self._turns)
+            layer.move_to(self._storage, self._lock)
 
     @classmethod
     def from_vstore(  # noqa: PLR0913, PLR0917 - DB-GPT's signature
@@ -194,10 +194,10 @@ class HybridMemory(LayerMemory[T]):
     ) -> Self:
         """Return a hybrid memory like this one that holds nothing yet."""
         label = self._clone_label(label, memory)
-        place = self.place.again(memory)
+        storage = self.storage.again(memory)
         layers = [part.structure_clone(now, label=label, memory=memory) for part in self.parts()]
         for layer in layers:
-            layer.move_to(place, self._turns)
+            layer.move_to(storage, self._lock)
         sensory, short, long = layers
         clone = type(self)(
             None,
@@ -206,7 +206,7 @@ class HybridMemory(LayerMemory[T]):
             cast("LongTermMemory[T]", long),
             self._extractor,
             self._scorer,
-            place=place,
+            storage=storage,
             label=label,
             profile=self.profile.name,
             dedupe=self._dedupe,
@@ -222,7 +222,7 @@ class HybridMemory(LayerMemory[T]):
         passed = self._sensory.take(move, entry, op) if is_new else [entry]
         for one in passed:
             leaving = self._short.take(move, one, op)
-            insights = self._short.inferred(move, leaving)
+            insights = move.inferred(self._short.settings, leaving)
             for gone in leaving:
                 self._long.take(move, gone, WriteOperation.ADD)
             for insight in insights:
@@ -237,8 +237,8 @@ class HybridMemory(LayerMemory[T]):
         named = {fragment.id for fragment in insight.originals}
         sources = [entry for entry in leaving if entry.fragment.id in named]
         if self.importance_scorer is not None:
-            move.ask(self, "score", [[first]])
-        first.update_importance(self.importances(move.known, [first])[0])
+            move.ask(self.settings, "score", [[first]])
+        first.update_importance(move.answers.importances(self.settings, [first])[0])
         self._long.take_insight(move, first, sources)
 
     # --- reading ------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class HybridMemory(LayerMemory[T]):
             seen |= {f.id for f in second}
             return [*third, *second, *(f for f in first if f.id not in seen)]
 
-        return await self.place.call(look)
+        return await self.storage.call(look)
 
     async def clear(self) -> list[T]:
         """Empty all layers; return what they held, long-term memory first, oldest first."""
@@ -280,9 +280,7 @@ class HybridMemory(LayerMemory[T]):
             layers = (self._long, self._short, self._sensory)
             return [fragment for layer in layers for fragment in layer.emptied(move)]
 
-        return cast(
-            "list[T]", await moved(self.place, self._turns, plan, "clear layers", self.label)
-        )
+        return cast("list[T]", await self._moved(plan, "clear layers", self.label))
 
     async def fade(self, below: float | None = None) -> DiscardedMemoryFragments[T]:
         """Let go of what faded in long-term memory; see `LongTermMemory.fade`."""

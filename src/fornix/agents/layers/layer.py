@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
-from fornix.agents.layers.fragment_admission import Turns
 from fornix.agents.layers.fragment_items import FragmentEntry, entry_of, item_id, labels_of
 from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
 from fornix.agents.layers.importance import ImportanceScorer, Profile, ProfileName, unit
 from fornix.agents.layers.insight_extractors import InsightExtractor
 from fornix.agents.layers.layer_plans import (
-    Departures,
     FragmentQuestion,
-    Insight,
+    LayerSettings,
     ModelAnswers,
     Move,
     Unanswered,
     moved,
 )
 from fornix.agents.layers.layer_results import DiscardedMemoryFragments, Failure, Insights
-from fornix.agents.storage import LayerStorage, Now, aware
+from fornix.agents.storage import FairLock, LayerStorage, Now, aware
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets
 from fornix.values.storable import Value, checked_name
 
+R = TypeVar("R")
 T = TypeVar("T", bound=MemoryFragment)
 
 Dedupe: TypeAlias = Literal["id", "text", "none"]
@@ -72,18 +72,18 @@ class LayerMemory(ABC, Generic[T]):
         now: Now = None,
         profile: ProfileName = "fornix",
         dedupe: Dedupe = "id",
-        place: LayerStorage | None = None,
+        storage: LayerStorage | None = None,
     ) -> None:
         if dedupe not in ("id", "text", "none"):
             raise InvalidInput(f"dedupe must be 'id', 'text' or 'none', not {dedupe!r}")
         if label:
             checked_name(label, "a label")
         embedder = None if self.reads_meaning else "words"
-        self._place = place or LayerStorage(memory, now=now, embedder=embedder)
+        self._storage = storage or LayerStorage(memory, now=now, embedder=embedder)
         self._label, self._profile = label, Profile.of(profile)
         self._dedupe: Dedupe = dedupe
         self._clones = 0
-        self._turns = Turns()
+        self._lock = FairLock()
         self.name: str | None = None
         self.llm_client: ChatModel | None = None
         self.importance_scorer: ImportanceScorer | None = None
@@ -93,14 +93,14 @@ class LayerMemory(ABC, Generic[T]):
 
     def __repr__(self) -> str:
         label = f" {self._label!r}" if self._label else ""
-        return f"<{type(self).__name__}{label} in {self._place!r}>"
+        return f"<{type(self).__name__}{label} in {self._storage!r}>"
 
     # --- where it is --------------------------------------------------------------------------
 
     @property
-    def place(self) -> LayerStorage:
+    def storage(self) -> LayerStorage:
         """Where fragments are kept."""
-        return self._place
+        return self._storage
 
     @property
     def profile(self) -> Profile:
@@ -117,25 +117,35 @@ class LayerMemory(ABC, Generic[T]):
         """The name of the set that holds its fragments."""
         return self._named(self.kind)
 
-    @property
-    def note_set(self) -> str:
-        """The name of the set that holds what is known of layers besides."""
-        return self._named("layers")
-
     def _named(self, kind: str) -> str:
         return f"{self._label}.{kind}" if self._label else kind
+
+    @property
+    def settings(self) -> LayerSettings:
+        """What moves have to know of it."""
+        return LayerSettings(
+            self.set_name,
+            self._named("layers"),
+            self._profile,
+            self.importance_weight,
+            self.session_id,
+            self._fragment_class,
+            self.llm_client,
+            self.importance_scorer,
+            self.insight_extractor,
+        )
 
     def parts(self) -> Sequence[LayerMemory[T]]:
         """Return the layers it is made of: itself."""
         return (self,)
 
-    def move_to(self, place: LayerStorage, turns: Turns) -> None:
-        """Be kept at *place*, beside the layers that are."""
-        self._place, self._turns = place, turns
+    def move_to(self, storage: LayerStorage, lock: FairLock) -> None:
+        """Keep fragments in *storage*, beside those of the layers that share the lock."""
+        self._storage, self._lock = storage, lock
 
     def close(self) -> None:
         """Free the RAM, if that is where it is; a memory that was given stays open."""
-        self._place.close()
+        self._storage.close()
 
     # --- how it is set up ---------------------------------------------------------------------
 
@@ -170,11 +180,6 @@ class LayerMemory(ABC, Generic[T]):
             raise InvalidInput("The real memory fragment class is not set; initialize() sets it")
         return self._fragment_class
 
-    @property
-    def fragment_class(self) -> type[MemoryFragment] | None:
-        """The class of its fragments, or None."""
-        return self._fragment_class
-
     @abstractmethod
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
@@ -194,14 +199,14 @@ class LayerMemory(ABC, Generic[T]):
             memory.llm_client,
             memory.importance_scorer,
             memory.insight_extractor,
-            cast("type[T] | None", memory.fragment_class),
+            memory._fragment_class,
             memory.session_id,
         )
 
     def _clone_label(self, label: str | None, memory: KeySets | None) -> str:
         if label is not None:
             return label
-        if memory is not None or self._place.is_ram:
+        if memory is not None or self._storage.is_ram:
             return self._label
         if self.name and self.name != self._label:
             return self.name
@@ -210,7 +215,7 @@ class LayerMemory(ABC, Generic[T]):
 
     def _cloned(self, label: str | None, memory: KeySets | None, **settings: Any) -> Self:  # noqa: ANN401 - of its class
         clone = type(self)(
-            place=self._place.again(memory),
+            storage=self._storage.again(memory),
             label=self._clone_label(label, memory),
             profile=self._profile.name,
             dedupe=self._dedupe,
@@ -256,73 +261,70 @@ class LayerMemory(ABC, Generic[T]):
         if not fragments:
             return None
 
-        def plan(move: Move) -> Departures:
+        def plan(move: Move) -> DiscardedMemoryFragments[MemoryFragment]:
             if now is not None:
                 move.now = aware(now)
             for fragment in fragments:
                 entry = FragmentEntry(fragment.copy())
                 if op is WriteOperation.ADD and self._is_out(move, entry):
                     continue
-                self.hand_on(move, self.take(move, entry, op))
-            return move.left
+                self._hand_on(move, self.take(move, entry, op))
+            return move.discarded
 
-        said: list[Value] = [[f.raw_observation, f.importance, f.metadata] for f in fragments]
-        asked: tuple[Value, ...] = (self.set_name, op.value, said)
-        left = await moved(self._place, self._turns, plan, "write to a layer", *asked)
-        return cast("DiscardedMemoryFragments[T]", left.discarded()) or None
+        given: list[Value] = [[f.raw_observation, f.importance, f.metadata] for f in fragments]
+        discarded = await self._moved(plan, "write to a layer", self.set_name, op.value, given)
+        return cast("DiscardedMemoryFragments[T]", discarded) or None
+
+    async def _moved(self, plan: Callable[[Move], R], name: str, *arguments: Value) -> R:
+        return await moved(self.storage, self._lock, plan, name, *arguments)
 
     @abstractmethod
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Take an entry in, as part of a move; return what leaves for the next layer."""
 
-    def hand_on(self, move: Move, leaving: Sequence[FragmentEntry]) -> None:
+    def _hand_on(self, move: Move, leaving: Sequence[FragmentEntry]) -> None:
         """Hand on what leaves this layer: to whoever writes to it."""
-        move.left.fragments += [entry.fragment for entry in leaving]
-        move.left.insights += self.inferred(move, leaving)
-
-    def inferred(self, move: Move, entries: Sequence[FragmentEntry]) -> list[Insight]:
-        """Return what can be inferred from entries, one by one."""
-        if self.insight_extractor is None or not entries:
-            return []
-        found = move.ask(self, "insight", [[entry.fragment] for entry in entries])
-        return [insight for insight in found if insight is not None]
+        discarded = move.discarded
+        discarded.discarded_memory_fragments.extend(entry.fragment for entry in leaving)
+        discarded.discarded_insights.extend(move.inferred(self.settings, leaving))
 
     def _is_out(self, move: Move, entry: FragmentEntry) -> bool:
         """Return whether a new entry stays out: it was in before, or the rules refuse it."""
-        return self.was_written(move, entry) or move.is_refused(self.parts(), entry)
+        layers = [layer.settings for layer in self.parts()]
+        return self._was_written(move, entry) or move.is_refused(layers, entry)
 
-    def was_written(self, move: Move, entry: FragmentEntry) -> bool:
+    def _was_written(self, move: Move, entry: FragmentEntry) -> bool:
         """Return whether an entry is in one of the layers, or was."""
         if self._dedupe == "none":
             entry.fragment = self._renamed(move, entry)
             return False
         for layer in self.parts():
-            ref = move.place.ref(layer.set_name)
-            held = layer.holds(move, entry)
-            if held is not None:
-                if held.fragment.raw_observation != entry.fragment.raw_observation:
+            there = layer.live_entry(move, entry.id)
+            if there is not None:
+                if there.fragment.raw_observation != entry.fragment.raw_observation:
                     move.drop(entry.fragment, TAKEN)
                 return True
-            era = move.note(layer).era
-            past = move.place.engine.store.versions(ref, entry.id)
+            era = move.note(layer.settings).era
+            past = move.storage.engine.store.versions(move.storage.ref(layer.set_name), entry.id)
             if any(entry_of(stored, None).extra.get("era") == era for stored in past):
                 move.drop(entry.fragment, SEEN_BEFORE)
                 return True
         return False
 
-    def holds(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
-        """Return what is in this layer under the id of an entry; None: nothing is."""
-        return next((held for held in move.buffer(self).entries if held.id == entry.id), None)
+    def live_entry(self, move: Move, entry_id: str) -> FragmentEntry | None:
+        """Return what is in this layer under an id, as the move sees it; None: nothing is."""
+        entries = move.buffer(self.settings).entries
+        return next((entry for entry in entries if entry.id == entry_id), None)
 
     def _renamed(self, move: Move, entry: FragmentEntry) -> MemoryFragment:
         """Return the fragment under an id that is free."""
-        if not any(layer.holds(move, entry) for layer in self.parts()):
+        if not any(layer.live_entry(move, entry.id) for layer in self.parts()):
             return entry.fragment
         f = entry.fragment
-        kept: dict[str, Any] = {"metadata": f.metadata}
+        metadata: dict[str, Any] = {"metadata": f.metadata}
         observation = f.observation if isinstance(f, AgentMemoryFragment) else f.raw_observation
         return f.current_class.build_from(
-            observation, f.embeddings, None, f.importance, f.is_insight, **kept
+            observation, f.embeddings, None, f.importance, f.is_insight, **metadata
         )
 
     # --- reading ------------------------------------------------------------------------------
@@ -350,21 +352,21 @@ class LayerMemory(ABC, Generic[T]):
 
     async def score_memory_importance(self, memory_fragments: Sequence[T]) -> list[float]:
         """Return how important fragments are, in their order: a constant without a scorer."""
-        known = ModelAnswers()
-        try:
-            return self.importances(known, memory_fragments)
-        except Unanswered:
-            await known.ask()
-        return self.importances(known, memory_fragments)
+        answers = ModelAnswers()
+        if self.importance_scorer is not None:
+            answers, _ = await self._answered("score", memory_fragments)
+        return answers.importances(self.settings, memory_fragments)
 
-    def importances(self, known: ModelAnswers, fragments: Sequence[MemoryFragment]) -> list[float]:
-        """Return what *known* has of how important fragments are."""
-        weight = self.importance_weight
-        if self.importance_scorer is None:
-            return [self._profile.importance(None, weight) for _ in fragments]
-        found = known.answer(*(FragmentQuestion(self, "score", (f,)) for f in fragments))
-        ratings = [None if isinstance(rating, Failure) else rating for rating in found]
-        return [self._profile.importance(rating, weight) for rating in ratings]
+    async def _answered(
+        self, kind: str, fragments: Sequence[MemoryFragment]
+    ) -> tuple[ModelAnswers, list[Any]]:
+        """Return a model's answers about each fragment."""
+        answers, layer = ModelAnswers(), self.settings
+        questions = [FragmentQuestion(layer, kind, (fragment,)) for fragment in fragments]
+        with suppress(Unanswered):
+            answers.answer(*questions)
+        await answers.ask()
+        return answers, answers.answer(*questions)
 
     async def get_insights(self, memory_fragments: Sequence[T]) -> Insights[T]:
         """Return what can be inferred from each fragment; nothing without an extractor.
@@ -373,22 +375,14 @@ class LayerMemory(ABC, Generic[T]):
         """
         if self.insight_extractor is None or not memory_fragments:
             return Insights()
-        known, asked = (
-            ModelAnswers(),
-            [FragmentQuestion(self, "insight", (f,)) for f in memory_fragments],
-        )
-        try:
-            found = known.answer(*asked)
-        except Unanswered:
-            await known.ask()
-            found = known.answer(*asked)
-        failures = [a for a in found if isinstance(a, Failure)]
+        _, answers = await self._answered("insight", memory_fragments)
+        failures = [answer for answer in answers if isinstance(answer, Failure)]
         failures += [
             Failure(fragment, "insight: the extractor gave none")
-            for fragment, answer in zip(memory_fragments, found, strict=True)
+            for fragment, answer in zip(memory_fragments, answers, strict=True)
             if answer is None
         ]
-        good = [a for a in found if not (a is None or isinstance(a, Failure))]
+        good = [a for a in answers if not (a is None or isinstance(a, Failure))]
         return Insights(good, failures)
 
     async def reflect(self, memory_fragments: Sequence[T]) -> list[T]:
@@ -396,13 +390,11 @@ class LayerMemory(ABC, Generic[T]):
         fragments = list(memory_fragments)
         if self.insight_extractor is None or not fragments:
             return fragments
-        whole = cast("T", self.reduced(fragments)) if len(fragments) > 1 else fragments[0]
-        found = await self.get_insights([whole])
-        return fragments + [insight for one in found for insight in one.insights]
-
-    def reduced(self, fragments: Sequence[MemoryFragment]) -> MemoryFragment:
-        """Return fragments as one, of the class of the first."""
-        return fragments[0].current_class.reduce(fragments)
+        whole = fragments[0]
+        if len(fragments) > 1:
+            whole = cast("T", whole.current_class.reduce(fragments))
+        inferred = await self.get_insights([whole])
+        return fragments + [insight for one in inferred for insight in one.insights]
 
     # --- what subclasses may have otherwise ---------------------------------------------------
 

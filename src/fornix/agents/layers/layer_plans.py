@@ -1,7 +1,7 @@
 """A move: what one call does to layers, planned on what they hold, and committed whole.
 
 A plan is made without waiting: where it needs what a model says, it stops (`Unanswered`), the
-model is asked, and it is made again. Where somebody else was first, it is made again as well.
+model is asked, and the plan is made again. So it is where somebody else was first.
 """
 
 from __future__ import annotations
@@ -10,31 +10,32 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
-from fornix.agents.layers.fragment_admission import ANY, NEVER, FragmentGate, Turns
 from fornix.agents.layers.fragment_items import Buffer, FragmentEntry, Note, added, replaced
 from fornix.agents.layers.fragments import FragmentId, MemoryFragment
-from fornix.agents.layers.importance import rated
+from fornix.agents.layers.importance import ImportanceScorer, Profile, rated
+from fornix.agents.layers.insight_extractors import InsightExtractor
 from fornix.agents.layers.layer_results import (
     DiscardedMemoryFragments,
     Dropped,
     Failure,
     InsightMemoryFragment,
 )
-from fornix.agents.storage import LayerStorage
+from fornix.agents.storage import FairLock, LayerStorage
 from fornix.errors import FornixError, InvalidInput
+from fornix.llm import ChatModel
+from fornix.sets.admission.barrier import Barrier
+from fornix.sets.admission.quarantine import QuarantineDraft
 from fornix.sets.admission.verdicts import Outcome
+from fornix.sets.set_editor import NewId, SetEditor
 from fornix.sets.writer import PlannedWrite, WriteCall, Writer
-from fornix.store import ItemChange, SetRef
+from fornix.store import Add, Define, ItemChange, Replace, SetRef
 from fornix.store.changes import Link
 from fornix.store.items import Item
 from fornix.values.ids import new_id
 from fornix.values.storable import Value
-
-if TYPE_CHECKING:
-    from fornix.agents.layers.layer import LayerMemory
 
 R = TypeVar("R")
 Insight = InsightMemoryFragment[MemoryFragment]
@@ -44,39 +45,49 @@ _LOG = logging.getLogger(__name__)
 LONGEST_INSIGHT = 100_000
 """Characters of an insight; a model that says more has not inferred anything."""
 
+NEVER: Sequence[Outcome] = ("reject", "quarantine")
+"""What a set says of an item whatever else it holds."""
+
+ANY: Sequence[Outcome] = (*NEVER, "merge")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSettings:
+    """What a move has to know of a layer.
+
+    Attributes:
+        set_name, note_set: The sets of its fragments, and of what is noted of layers.
+        session_id: The conversation that fragments are written in.
+        fragment_class: What its fragments are read as; None: as each was written.
+    """
+
+    set_name: str
+    note_set: str
+    profile: Profile
+    importance_weight: float
+    session_id: str | None
+    fragment_class: type[MemoryFragment] | None
+    llm_client: ChatModel | None
+    importance_scorer: ImportanceScorer | None
+    insight_extractor: InsightExtractor | None
+
 
 class Unanswered(Exception):
     """A plan needs something of a model that it was not asked yet."""
-
-
-@dataclass(slots=True)
-class Departures:
-    """What left the layers of a move."""
-
-    fragments: list[MemoryFragment] = field(default_factory=list[MemoryFragment])
-    insights: list[Insight] = field(default_factory=list[Insight])
-    dropped: list[Dropped] = field(default_factory=list[Dropped])
-    failures: list[Failure] = field(default_factory=list[Failure])
-
-    def discarded(self) -> DiscardedMemoryFragments[MemoryFragment]:
-        """Return it as callers get it."""
-        return DiscardedMemoryFragments(
-            self.fragments, self.insights, dropped=self.dropped, failures=self.failures
-        )
 
 
 @dataclass(slots=True, frozen=True)
 class FragmentQuestion:
     """What a model is asked about one fragment, or about several taken together."""
 
-    layer: LayerMemory[Any]
+    layer: LayerSettings
     kind: str
     fragments: tuple[MemoryFragment, ...]
 
     @property
-    def name(self) -> tuple[str, int, tuple[FragmentId, ...]]:
+    def name(self) -> tuple[str, str, tuple[FragmentId, ...]]:
         """What tells it from others."""
-        return (self.kind, id(self.layer), tuple(f.id for f in self.fragments))
+        return (self.kind, self.layer.set_name, tuple(f.id for f in self.fragments))
 
 
 class ModelAnswers:
@@ -84,7 +95,7 @@ class ModelAnswers:
 
     def __init__(self) -> None:
         self._answers: dict[object, object] = {}
-        self.asked: dict[object, FragmentQuestion] = {}
+        self._missing: dict[object, FragmentQuestion] = {}
 
     def answer(self, *questions: FragmentQuestion) -> list[Any]:
         """Return the answers.
@@ -94,21 +105,34 @@ class ModelAnswers:
         """
         missing = [q for q in questions if q.name not in self._answers]
         if missing:
-            self.asked |= {q.name: q for q in missing}
+            self._missing |= {q.name: q for q in missing}
             raise Unanswered
         return [self._answers[q.name] for q in questions]
 
     async def ask(self) -> None:
         """Get the answers that are missing, all at once."""
-        questions, self.asked = list(self.asked.values()), {}
+        questions, self._missing = list(self._missing.values()), {}
         found = await asyncio.gather(*(_asked(question) for question in questions))
         self._answers |= {q.name: a for q, a in zip(questions, found, strict=True)}
+
+    def importances(self, layer: LayerSettings, fragments: Sequence[MemoryFragment]) -> list[float]:
+        """Return how important fragments are: by the scorer, or without one a constant.
+
+        Raises:
+            Unanswered: The scorer was not asked yet.
+        """
+        weight = layer.importance_weight
+        if layer.importance_scorer is None:
+            return [layer.profile.importance(None, weight) for _ in fragments]
+        found = self.answer(*(FragmentQuestion(layer, "score", (f,)) for f in fragments))
+        ratings = [None if isinstance(rating, Failure) else rating for rating in found]
+        return [layer.profile.importance(rating, weight) for rating in ratings]
 
 
 async def _asked(question: FragmentQuestion) -> object:
     """Return the answer, or a `Failure`."""
     layer, fragments = question.layer, question.fragments
-    whole = fragments[0] if len(fragments) == 1 else layer.reduced(fragments)
+    whole = fragments[0] if len(fragments) == 1 else fragments[0].current_class.reduce(fragments)
     try:
         if question.kind == "score":
             scorer = layer.importance_scorer
@@ -118,12 +142,12 @@ async def _asked(question: FragmentQuestion) -> object:
         return _inferred(layer, fragments, answer)
     except Exception as error:  # noqa: BLE001 - the edge to a user's model: told in `failures`
         _LOG.warning("a model failed in a layer: %s: %s", question.kind, type(error).__name__)
-        said = str(error) if isinstance(error, FornixError) else repr(error)
-        return Failure(fragments[0], f"{question.kind}: {said}")
+        why = str(error) if isinstance(error, FornixError) else repr(error)
+        return Failure(fragments[0], f"{question.kind}: {why}")
 
 
 def _inferred(
-    layer: LayerMemory[Any], fragments: tuple[MemoryFragment, ...], answer: object
+    layer: LayerSettings, fragments: tuple[MemoryFragment, ...], answer: object
 ) -> Insight | None:
     """Return what an extractor answered about fragments, checked; what is blank is left out."""
     if answer is None:
@@ -141,8 +165,8 @@ def _inferred(
                 f"an insight has {len(text)} characters; at most {LONGEST_INSIGHT} are kept"
             )
         text.encode()  # a lone surrogate is no text
-    told = [insight for insight in insights if insight.raw_observation.strip()]
-    return InsightMemoryFragment(fragments[0] if len(fragments) == 1 else fragments, told)
+    filled = [insight for insight in insights if insight.raw_observation.strip()]
+    return InsightMemoryFragment(fragments[0] if len(fragments) == 1 else fragments, filled)
 
 
 async def awaited(answer: Awaitable[R] | R) -> R:
@@ -150,105 +174,166 @@ async def awaited(answer: Awaitable[R] | R) -> R:
     return await answer if inspect.isawaitable(answer) else cast("R", answer)
 
 
+class FragmentGate:
+    """Checks what one move adds to sets with rules, and gathers what goes into quarantine."""
+
+    def __init__(self, writer: Writer, new_id: Callable[[], str]) -> None:
+        self._writer, self._new_id = writer, new_id
+        self._barriers: dict[SetRef, Barrier | None] = {}
+        self._quarantine: dict[SetRef, QuarantineDraft] = {}
+
+    def refusal(
+        self, ref: SetRef, item_id: str, item: Callable[[], Item], refused: Sequence[Outcome]
+    ) -> str | None:
+        """Return why a set does not take an item; None: it does, or has no rules."""
+        barrier = self._barrier(ref)
+        if barrier is None:
+            return None
+        made = item()
+        record = self._writer.records([(item_id, made)])[0]
+        verdict = barrier.judge([(made, record)])[0]
+        if verdict.outcome == "accept":
+            return None
+        if not self._writer.still(ref, barrier.ruled):
+            del self._barriers[ref]
+            return self.refusal(ref, item_id, item, refused)
+        if verdict.outcome not in refused:
+            return None
+        if verdict.outcome == "quarantine":
+            draft = QuarantineDraft(self._writer, ref, self._new_id)
+            self._quarantine.setdefault(ref, draft).take(record, verdict)
+        why = verdict.reason or "it is there already"
+        return f"{verdict.outcome} by rule {verdict.rule!r} of set {ref.name!r}: {why}"
+
+    def _barrier(self, ref: SetRef) -> Barrier | None:
+        if ref not in self._barriers:
+            ruled = self._writer.rules(ref, None)
+            self._barriers[ref] = None if ruled is None else Barrier(self._writer, ref, ruled)
+        return self._barriers[ref]
+
+    def plan(self, changes: Sequence[ItemChange]) -> PlannedWrite:
+        """Return the changes of a move, with those that put items into quarantine."""
+        grown = dict.fromkeys(c.set for c in changes if isinstance(c, (Add, Replace)))
+        screened = [barrier.screened for ref in grown if (barrier := self._barrier(ref))]
+        items, define = list(changes), list[Define]()
+        for draft in self._quarantine.values():
+            items += draft.changes
+            define += draft.define
+            screened += draft.screened
+        return PlannedWrite(items, None, define, retry=True, screened=screened)
+
+
 class Move:
-    """One call's changes of layers, in the making."""
+    """One call's changes of layers, in the making.
+
+    Attributes:
+        answers: What models said.
+        discarded: What left the layers.
+    """
 
     def __init__(
-        self,
-        place: LayerStorage,
-        writer: Writer,
-        known: ModelAnswers,
-        new_id: Callable[[], str] = new_id,
+        self, storage: LayerStorage, writer: Writer, answers: ModelAnswers, new_id: NewId = new_id
     ) -> None:
-        self.place, self.writer, self.known = place, writer, known
-        self.gate = FragmentGate(writer, new_id)
-        self.now = place.now()
-        self.left = Departures()
+        self.storage, self.writer, self.answers = storage, writer, answers
+        self._gate = FragmentGate(writer, new_id)
+        self.now = storage.now()
+        self.discarded = DiscardedMemoryFragments[MemoryFragment]([])
         self._buffers: dict[SetRef, tuple[Buffer, str | None]] = {}
         self._notes: dict[tuple[SetRef, str], Note] = {}
-        self._fresh: dict[SetRef, tuple[LayerMemory[Any], dict[str, FragmentEntry]]] = {}
+        self._added: dict[SetRef, tuple[LayerSettings, dict[str, FragmentEntry]]] = {}
         self._replaced: dict[SetRef, dict[str, FragmentEntry]] = {}
         self._more: list[ItemChange] = []
         self._written: dict[tuple[SetRef, str], Note] = {}
 
-    def buffer(self, layer: LayerMemory[Any]) -> Buffer:
+    def fragments(self, layer: LayerSettings) -> SetEditor:
+        """Return the set of a layer's fragments."""
+        return SetEditor(self.writer, self.storage.ref(layer.set_name))
+
+    def buffer(self, layer: LayerSettings) -> Buffer:
         """Return what a layer holds, to be changed."""
-        ref = self.place.ref(layer.set_name)
-        if ref not in self._buffers:
-            note = self.note(layer)
-            made = Buffer(self.writer, ref, note, layer.fragment_class)
-            self._buffers[ref] = made, layer.session_id
-        return self._buffers[ref][0]
+        editor = self.fragments(layer)
+        if editor.ref not in self._buffers:
+            made = Buffer(editor, self.note(layer), layer.fragment_class)
+            self._buffers[editor.ref] = made, layer.session_id
+        return self._buffers[editor.ref][0]
 
-    def fresh(self, layer: LayerMemory[Any]) -> dict[str, FragmentEntry]:
+    def added(self, layer: LayerSettings) -> dict[str, FragmentEntry]:
         """Return what is added, by id, to a layer that holds too much to be read; add to it."""
-        return self._fresh.setdefault(self.place.ref(layer.set_name), (layer, {}))[1]
+        return self._added.setdefault(self.storage.ref(layer.set_name), (layer, {}))[1]
 
-    def changed(self, layer: LayerMemory[Any]) -> dict[str, FragmentEntry]:
+    def changed(self, layer: LayerSettings) -> dict[str, FragmentEntry]:
         """Return what is changed, by id, in such a layer; add to it."""
-        return self._replaced.setdefault(self.place.ref(layer.set_name), {})
+        return self._replaced.setdefault(self.storage.ref(layer.set_name), {})
 
-    def note(self, layer: LayerMemory[Any], name: str | None = None) -> Note:
-        """Return what is known of a layer besides its fragments, or a *name*d part of that."""
-        ref, name = self.place.ref(layer.note_set), name or layer.set_name
+    def note(self, layer: LayerSettings, name: str | None = None) -> Note:
+        """Return what is noted of a layer besides its fragments, or a *name*d part of that."""
+        ref, name = self.storage.ref(layer.note_set), name or layer.set_name
         if (ref, name) not in self._notes:
             self._notes[ref, name] = Note.read(self.writer, ref, name)
         return self._notes[ref, name]
 
     def change(self, changes: Sequence[ItemChange], note: Note | None = None) -> None:
-        """Have changes made that are of no buffer, and a note written anew."""
+        """Make changes that are of no buffer, and write a note."""
         self._more += changes
         if note is not None:
             self._written[note.ref, note.name] = note
 
-    def is_refused(self, layers: Sequence[LayerMemory[Any]], entry: FragmentEntry) -> bool:
+    def is_refused(self, layers: Sequence[LayerSettings], entry: FragmentEntry) -> bool:
         """Return whether the rules of a layer's set keep an entry out; it is dropped then."""
-        for layer in layers:
-            ref = self.place.ref(layer.set_name)
-            if self._refused(ref, [entry], layer.session_id, NEVER):
-                return True
-        return False
+        return any(
+            self._refused(self.storage.ref(layer.set_name), [entry], layer.session_id, NEVER)
+            for layer in layers
+        )
 
     def _refused(
         self,
         ref: SetRef,
         entries: Sequence[FragmentEntry],
         session: str | None,
-        by: Sequence[Outcome],
+        outcomes: Sequence[Outcome],
     ) -> list[FragmentEntry]:
-        gone: list[FragmentEntry] = []
+        refused: list[FragmentEntry] = []
         for entry in entries:
 
             def item(entry: FragmentEntry = entry) -> Item:
                 return entry.item(era=0, now=self.now, session=session)
 
-            reason = self.gate.refusal(ref, entry.id, item, by)
+            reason = self._gate.refusal(ref, entry.id, item, outcomes)
             if reason is not None:
                 self.drop(entry.fragment, reason)
-                gone.append(entry)
-        return gone
+                refused.append(entry)
+        return refused
 
     def _unlink(self, gone: Link, entries: Mapping[str, FragmentEntry]) -> None:
-        """Have nothing tell of an entry that is not added after all, or be derived from it."""
+        """Remove notes of an entry that is not added after all, and links to it."""
         self._written = {name: note for name, note in self._written.items() if note.about != gone}
         for entry in entries.values():
             entry.origin = [link for link in entry.origin if link != gone]
 
     def drop(self, fragment: MemoryFragment, reason: str) -> None:
         """Let go of a fragment for good."""
-        self.left.dropped.append(Dropped(fragment, reason))
+        self.discarded.dropped.append(Dropped(fragment, reason))
 
-    def ask(self, layer: LayerMemory[Any], kind: str, groups: Sequence[Sequence[Any]]) -> list[Any]:
+    def ask(
+        self, layer: LayerSettings, kind: str, groups: Sequence[Sequence[MemoryFragment]]
+    ) -> list[Any]:
         """Return a model's answers about groups of fragments; None where there is none.
 
         What failed is noted, and is None here.
         """
         questions = [FragmentQuestion(layer, kind, tuple(group)) for group in groups]
-        answers = self.known.answer(*questions)
-        self.left.failures += [a for a in answers if isinstance(a, Failure)]
+        answers = self.answers.answer(*questions)
+        self.discarded.failures += [a for a in answers if isinstance(a, Failure)]
         return [None if isinstance(a, Failure) else a for a in answers]
 
-    def change_of_all(self) -> PlannedWrite:
+    def inferred(self, layer: LayerSettings, entries: Sequence[FragmentEntry]) -> list[Insight]:
+        """Return what can be inferred from entries, one by one."""
+        if layer.insight_extractor is None or not entries:
+            return []
+        answers = self.ask(layer, "insight", [[entry.fragment] for entry in entries])
+        return [insight for insight in answers if insight is not None]
+
+    def plan(self) -> PlannedWrite:
         """Return what is to be committed, sources before what is derived from them.
 
         What the rules of a set keep out of it is dropped.
@@ -256,62 +341,51 @@ class Move:
         made: list[ItemChange] = []
         for buffer, session in self._buffers.values():
             new = [entry for entry in buffer.entries if entry.stored is None]
-            buffer.remove(self._refused(buffer.ref, new, session, ANY))
+            buffer.remove(self._refused(buffer.editor.ref, new, session, ANY))
             made += buffer.changes(now=self.now, session=session)
-        for ref, (layer, entries) in self._fresh.items():
-            era, session = self.note(layer).era, layer.session_id
-            for gone in self._refused(ref, list(entries.values()), session, ANY):
-                del entries[gone.id]
-                self._unlink(Link(ref, gone.id), entries)
-            made += added(
-                self.writer, ref, list(entries.values()), era=era, now=self.now, session=session
-            )
+        for layer, entries in self._added.values():
+            editor, session = self.fragments(layer), layer.session_id
+            for refused in self._refused(editor.ref, list(entries.values()), session, ANY):
+                del entries[refused.id]
+                self._unlink(Link(editor.ref, refused.id), entries)
+            new, era = list(entries.values()), self.note(layer).era
+            made += added(editor, new, era=era, now=self.now, session=session)
         for ref, changed in self._replaced.items():
-            made += [
-                replaced(self.writer, ref, entry) for entry in changed.values() if entry.stored
-            ]
+            made += replaced(SetEditor(self.writer, ref), list(changed.values()))
         made += self._more
         made += [note.change(self.writer) for note in self._written.values()]
-        held, define = self.gate.holding()
-        screened = self.gate.screened(made)
-        return PlannedWrite([*made, *held], None, define, retry=True, screened=screened)
+        return self._gate.plan(made)
 
 
 async def moved(
-    place: LayerStorage, turns: Turns, plan: Callable[[Move], R], name: str, *asked: Value
+    storage: LayerStorage, lock: FairLock, plan: Callable[[Move], R], name: str, *arguments: Value
 ) -> R:
     """Make a plan, commit it, and return what it returned.
 
     Args:
         name: What was called.
-        asked: With what, as it was passed: that tells a batch from another with its key.
+        arguments: With what, as it was passed: that tells a batch from another with its key.
 
     Raises:
         StaleItem: Others changed the layers again and again, for as long as the memory waits.
     """
-    known, call = ModelAnswers(), WriteCall(name, lambda: [*asked])
-    async with turns:
+    answers, call = ModelAnswers(), WriteCall(name, lambda: [*arguments])
+
+    def commit(writer: Writer) -> R:
+        storage.warn_of_separate_commit(writer)
+        result: list[R] = []
+
+        def build(new_id: NewId) -> PlannedWrite:
+            move = Move(storage, writer, answers, new_id)
+            result[:] = [plan(move)]
+            return move.plan()
+
+        writer.write(call, build)
+        return result[0]
+
+    async with lock:
         while True:
             try:
-                return await place.call(lambda writer: _committed(place, writer, plan, known, call))
+                return await storage.call(commit)
             except Unanswered:
-                await known.ask()
-
-
-def _committed(
-    place: LayerStorage,
-    writer: Writer,
-    plan: Callable[[Move], R],
-    known: ModelAnswers,
-    call: WriteCall,
-) -> R:
-    result: list[R] = []
-    place.apart(writer)
-
-    def build(new_id: Callable[[], str]) -> PlannedWrite:
-        move = Move(place, writer, known, new_id)
-        result[:] = [plan(move)]
-        return move.change_of_all()
-
-    writer.write(call, build)
-    return result[0]
+                await answers.ask()

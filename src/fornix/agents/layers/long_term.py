@@ -14,13 +14,12 @@ from fornix.agents.layers.fragment_items import (
     entry_of,
     fragment_of,
     item_id,
-    pages,
     value_of,
 )
 from fornix.agents.layers.fragments import FragmentId, MemoryFragment, WriteOperation, finite
 from fornix.agents.layers.importance import Weights, recency, unit
 from fornix.agents.layers.layer import Dedupe, LayerMemory, absorb, normal_text
-from fornix.agents.layers.layer_plans import Departures, Insight, Move, moved
+from fornix.agents.layers.layer_plans import Insight, Move
 from fornix.agents.layers.layer_results import DiscardedMemoryFragments
 from fornix.agents.layers.ranking import Ranked, RankedFragment, best_first, checked_k
 from fornix.agents.storage import LayerStorage, Now, aware
@@ -28,6 +27,7 @@ from fornix.errors import InvalidInput
 from fornix.memory.keys import KeySets
 from fornix.search.query import SearchOptions
 from fornix.sets.batch import AFTER_ALL
+from fornix.sets.set_editor import SetEditor
 from fornix.sets.writer import Writer
 from fornix.store import Retire, SetRef
 from fornix.store.changes import Link
@@ -100,14 +100,14 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         carry: bool = False,
         memory: KeySets | None = None,
         dedupe: Dedupe = "text",
-        place: LayerStorage | None = None,
+        storage: LayerStorage | None = None,
         **settings: Any,  # noqa: ANN401 - of Memory
     ) -> None:
         del executor
         if memory is not None and vector_store is not None:
             raise InvalidInput("give memory= or vector_store, not both: they are the same")
         kept_in = vector_store if memory is None else memory
-        super().__init__(memory=kept_in, now=now, dedupe=dedupe, place=place, **settings)
+        super().__init__(memory=kept_in, now=now, dedupe=dedupe, storage=storage, **settings)
         self.reflection_threshold = _positive(reflection_threshold)
         self._default_importance = (
             None
@@ -158,26 +158,31 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         fragment.metadata.update({**self.metadata, **fragment.metadata})
         if self._dedupe == "text" and self._joined(move, entry):
             return False
-        move.fresh(self)[entry.id] = entry
+        move.added(self.settings)[entry.id] = entry
         return True
 
-    def holds(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
-        """Return what is here under the id of an entry; None: nothing is."""
-        return self._held(move, entry.id)
+    def live_entry(self, move: Move, entry_id: str) -> FragmentEntry | None:
+        """Return what is in this layer under an id, as the move sees it; None: nothing is."""
+        layer = self.settings
+        drafted = move.added(layer).get(entry_id) or move.changed(layer).get(entry_id)
+        if drafted is not None:
+            return drafted
+        stored = move.fragments(layer).one(entry_id)
+        return None if stored is None else entry_of(stored, self._fragment_class)
 
     # --- duplicates ---------------------------------------------------------------------------
 
     def _joined(self, move: Move, entry: FragmentEntry) -> bool:
         """Join an entry to one of the same text, if there is one; else note its text."""
-        held = self._of_text(move, entry)
-        if held is None:
+        same = self._of_text(move, entry)
+        if same is None:
             return False
-        if entry.fragment.id not in [held.fragment.id, *held.extra.get("also", ())]:
-            absorb(held.fragment, entry.fragment)
-            held.extra["seen"] = held.extra.get("seen", 1) + entry.extra.get("seen", 1)
-            held.extra["also"] = [*held.extra.get("also", ()), entry.fragment.id][-ALSO:]
-            held.extra.pop("mark", None)  # what was let go of, and is met again, is recalled again
-            move.changed(self)[held.id] = held
+        if entry.fragment.id not in [same.fragment.id, *same.extra.get("also", ())]:
+            absorb(same.fragment, entry.fragment)
+            same.extra["seen"] = same.extra.get("seen", 1) + entry.extra.get("seen", 1)
+            same.extra["also"] = [*same.extra.get("also", ()), entry.fragment.id][-ALSO:]
+            same.extra.pop("mark", None)  # what was let go of, and is met again, is recalled again
+            move.changed(self.settings)[same.id] = same
         return True
 
     def _of_text(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
@@ -187,27 +192,21 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         under the other of two names.
         """
         text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
-        note, other = (move.note(self, f"{self.set_name} {text}{end}") for end in ("", " again"))
+        note, other = (
+            move.note(self.settings, f"{self.set_name} {text}{end}") for end in ("", " again")
+        )
         if other.value:
             note, other = other, note
-        held = self._held(move, note.value["item"]) if note.value else None
-        if held is not None:
-            return held
+        same = self.live_entry(move, note.value["item"]) if note.value else None
+        if same is not None:
+            return same
         if note.stored is not None:
             move.change([Retire(note.ref, note.name, note.stored.version)])
             note.value, note = {}, other
         note.value["item"] = entry.id
-        note.about = Link(move.place.ref(self.set_name), entry.id)
+        note.about = Link(move.storage.ref(self.set_name), entry.id)
         move.change((), note)
         return None
-
-    def _held(self, move: Move, name: str) -> FragmentEntry | None:
-        """Return an entry of this layer as the move sees it."""
-        known = move.fresh(self).get(name) or move.changed(self).get(name)
-        if known is not None:
-            return known
-        stored = move.writer.get(move.place.ref(self.set_name), [name], at=None)[0]
-        return None if stored is None else entry_of(stored, self.fragment_class)
 
     # --- reflection ---------------------------------------------------------------------------
 
@@ -216,7 +215,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         threshold = self.reflection_threshold
         if threshold is None or entry.fragment.is_insight:
             return
-        note = move.note(self)
+        note = move.note(self.settings)
         total = note.value.get("aggregate", 0.0) + (entry.fragment.importance or 0.0)
         since = [*note.value.get("since", ()), entry.id][-SINCE:]
         if total >= threshold:
@@ -228,9 +227,9 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def _infer(self, move: Move, since: Sequence[str]) -> None:
         if self.insight_extractor is None:
             return
-        entries = [e for name in since if (e := self._held(move, name)) is not None]
+        entries = [e for name in since if (e := self.live_entry(move, name)) is not None]
         fragments = [entry.fragment for entry in entries]
-        (answer,) = move.ask(self, "insight", [fragments])
+        (answer,) = move.ask(self.settings, "insight", [fragments])
         for insight in [] if answer is None else cast("Insight", answer).insights:
             insight.update_importance(max(unit(f.importance) for f in fragments))
             self.take_insight(move, insight, entries)
@@ -242,21 +241,19 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
 
         What is here already, under its id, stays as it is.
         """
-        ref = move.place.ref(self.set_name)
-        links = tuple(Link(ref, one.id) for one in sources if self._held(move, one.id))
+        ref = move.storage.ref(self.set_name)
+        links = tuple(Link(ref, one.id) for one in sources if self.live_entry(move, one.id))
         made = _sourced(insight, [one.fragment for one in sources])
         entry = FragmentEntry(made, origin=links)
-        if self.holds(move, entry) is None:
+        if self.live_entry(move, entry.id) is None:
             self._settled(move, entry)
 
     @property
     def aggregate_importance(self) -> float:
         """What was written since the last reflection comes to; 0 without a threshold."""
-        note = self._note(self.place.writer())
+        notes = self.storage.ref(self._named("layers"))
+        note = Note.read(self.storage.writer(), notes, self.set_name)
         return float(note.value.get("aggregate", 0.0))
-
-    def _note(self, writer: Writer) -> Note:
-        return Note.read(writer, self.place.ref(self.note_set), self.set_name)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -292,7 +289,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         """Return what `read` does, with the scores and what they are made of."""
         wanted = self.k if k is None else checked_k(k)
         weights = Weights.given(alpha, beta, gamma)
-        return await self.place.call(
+        return await self.storage.call(
             lambda writer: self.recalled(writer, observation, weights, wanted)
         )
 
@@ -300,7 +297,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         self, writer: Writer, observation: str, weights: Weights, k: int
     ) -> list[RankedFragment[T]]:
         """Return the best *k* fragments; they count as read then."""
-        ref, now = self.place.ref(self.set_name), self.place.now()
+        ref, now = self.storage.ref(self.set_name), self.storage.now()
         if not k or writer.info(ref) is None:
             return []
         found: list[Ranked] = []
@@ -315,7 +312,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         writer.touch([s for s in stored if s is not None and s.row < AFTER_ALL])
         return [
             RankedFragment(
-                cast("T", fragment_of(one.item, self.fragment_class)), one.score, dict(one.parts)
+                cast("T", fragment_of(one.item, self._fragment_class)), one.score, dict(one.parts)
             )
             for one in best
         ]
@@ -341,7 +338,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         info = writer.info(ref)
         few = info is None or info.items <= max(ALL, k)
         if few or not weights.beta:
-            rest = pages(writer, ref)
+            rest = SetEditor(writer, ref).items()
         else:
             rest = writer.page(ref, after=None, limit=LATEST, newest_first=True, at=None)
         for stored in rest:
@@ -357,15 +354,14 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         names = _names(ids)
 
         def plan(move: Move) -> int:
-            ref = move.place.ref(self.set_name)
-            stored = move.writer.get(ref, names, at=None)
-            entries = [entry_of(one, self.fragment_class) for one in stored if one is not None]
-            for entry in entries:
+            found = move.fragments(self.settings).get(names)
+            for stored in found:
+                entry = entry_of(stored, self._fragment_class)
                 entry.extra["mark"] = mark
-                move.changed(self)[entry.id] = entry
-            return len(entries)
+                move.changed(self.settings)[entry.id] = entry
+            return len(found)
 
-        return await moved(self.place, self._turns, plan, "mark fragments", [*names], mark)
+        return await self._moved(plan, "mark fragments", [*names], mark)
 
     async def fade(self, below: float = FADED) -> DiscardedMemoryFragments[T]:
         """Let go of what is neither important nor recent; return it, as dropped.
@@ -375,53 +371,51 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         """
         least = finite(below, "below")
 
-        def plan(move: Move) -> Departures:
-            ref = move.place.ref(self.set_name)
-            for stored in pages(move.writer, ref):
-                fragment = entry_of(stored, self.fragment_class).fragment
-                strength = unit(fragment.importance) * recency(
-                    aware(fragment.last_accessed_time or move.now), move.now
-                )
+        def plan(move: Move) -> DiscardedMemoryFragments[MemoryFragment]:
+            fragments = move.fragments(self.settings)
+            for stored in fragments.items():
+                fragment = entry_of(stored, self._fragment_class).fragment
+                accessed = aware(fragment.last_accessed_time or move.now)
+                strength = unit(fragment.importance) * recency(accessed, move.now)
                 if strength < least and not fragment.metadata.get("pinned"):
                     move.drop(fragment, f"it faded: {strength:.3g} is below {least:.3g}")
-                    move.change([Retire(ref, stored.record.id, stored.version)])
-            return move.left
+                    move.change(fragments.retired([stored]))
+            return move.discarded
 
-        left = await moved(self.place, self._turns, plan, "let fragments fade", least)
-        return cast("DiscardedMemoryFragments[T]", left.discarded())
+        discarded = await self._moved(plan, "let fragments fade", least)
+        return cast("DiscardedMemoryFragments[T]", discarded)
 
     async def recover(self, ids: Sequence[FragmentId]) -> list[T]:
         """Bring back fragments that faded or were cleared; return those that were brought back.
 
-        Those whose text was written anew since are joined to that.
+        Those whose text was written again since are joined to that.
         """
         names = _names(ids)
 
         def plan(move: Move) -> list[MemoryFragment]:
-            ref = move.place.ref(self.set_name)
+            fragments = move.fragments(self.settings)
             back: list[MemoryFragment] = []
             for name in names:
-                past = move.place.engine.store.versions(ref, name)
-                if past and move.writer.get(ref, [name], at=None)[0] is None:
-                    entry = entry_of(past[-1], self.fragment_class)
+                past = move.storage.engine.store.versions(fragments.ref, name)
+                if past and fragments.one(name) is None:
+                    entry = entry_of(past[-1], self._fragment_class)
                     if self._settled(move, replace(entry, stored=None)):
                         back.append(entry.fragment)
             return back
 
-        return cast("list[T]", await moved(self.place, self._turns, plan, "recover", [*names]))
+        return cast("list[T]", await self._moved(plan, "recover", [*names]))
 
     async def clear(self) -> list[T]:
         """Empty it, for all conversations; return what it held, oldest first."""
-        found = await moved(self.place, self._turns, self.emptied, "clear a layer", self.set_name)
-        return cast("list[T]", found)
+        return cast("list[T]", await self._moved(self.emptied, "clear a layer", self.set_name))
 
     def emptied(self, move: Move) -> list[MemoryFragment]:
         """Empty it as part of a move; return what it held."""
-        ref, note = move.place.ref(self.set_name), move.note(self)
-        stored = list(pages(move.writer, ref))
-        move.change([Retire(ref, one.record.id, one.version) for one in stored], note)
+        fragments, note = move.fragments(self.settings), move.note(self.settings)
+        stored = list(fragments.items())
+        move.change(fragments.retired(stored), note)
         note.begin_era()
-        return [entry_of(one, self.fragment_class).fragment for one in stored]
+        return [entry_of(one, self._fragment_class).fragment for one in stored]
 
 
 def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> MemoryFragment:

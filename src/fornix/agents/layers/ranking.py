@@ -54,12 +54,12 @@ def _order(name: FragmentId) -> tuple[bool, int, str]:
 
 
 def ranked(
-    place: LayerStorage, fragments: Sequence[T], observation: str, weights: Weights
+    storage: LayerStorage, fragments: Sequence[T], observation: str, weights: Weights
 ) -> list[T]:
     """Return fragments, best first."""
     if not fragments:
         return []
-    now, near = place.now(), relevances(place, fragments, observation, weights)
+    now, near = storage.now(), relevances(storage, fragments, observation, weights)
     found: list[Ranked] = []
     for fragment, relevance in zip(fragments, near, strict=True):
         parts = {
@@ -72,13 +72,13 @@ def ranked(
 
 
 def relevances(
-    place: LayerStorage, fragments: Sequence[MemoryFragment], observation: str, weights: Weights
+    storage: LayerStorage, fragments: Sequence[MemoryFragment], observation: str, weights: Weights
 ) -> list[float]:
     """Return how near fragments are to an observation, 0..1; without vectors, by words."""
     if not weights.beta:
         return [0.0] * len(fragments)
     texts = [fragment.raw_observation for fragment in fragments]
-    embedder = place.engine.recorder.embedder
+    embedder = storage.engine.recorder.embedder
     if not embedder.dimensions:
         return [_shared_words(observation, text) for text in texts]
     query, *rows = Nearness(embedder).vectors([observation, *texts])
