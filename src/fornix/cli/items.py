@@ -10,7 +10,7 @@ from datetime import datetime
 
 import click
 
-from fornix.cli import output, tables
+from fornix.cli import output
 from fornix.cli.options import (
     Whole,
     command,
@@ -221,6 +221,8 @@ def search(  # noqa: PLR0913 - an option each, as click passes them
     if session.json:
         output.document(output.hits_fields(hits))
     elif explain:
+        from fornix.cli import tables
+
         tables.console().print(tables.explained(hits))
     else:
         output.hits(hits)

@@ -1,4 +1,4 @@
-"""Tables and bars for people, drawn by rich: only the commands that draw them load it."""
+"""Tables and bars for people, drawn by rich: it is loaded when one is drawn."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import sys
 from collections.abc import Container
 
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +34,28 @@ def console(*, err: bool = False) -> Console:
         highlight=False,
         markup=False,
         emoji=False,
+    )
+
+
+class Rate(ProgressColumn):
+    """How many are done in a second, lately."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate of a task, once there is one."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s")
+
+
+def progress_bar() -> Progress:
+    """Return a bar on stderr, which goes when it is done."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+        console=console(err=True),
+        transient=True,
     )
 
 
