@@ -26,7 +26,7 @@ from fornix.agents.chat import (
     ProfileConfig,
     UserProxyAgent,
 )
-from fornix.agents.chat.exchange import AGAIN
+from fornix.agents.chat.conversable_agent import AGAIN
 from fornix.agents.chat.prompt_templates import SYSTEM, rendered
 from fornix.agents.chat.prompt_templates import USER as PLAIN_USER
 from fornix.agents.chat.prompt_templates import WRITE as PLAIN_WRITE

@@ -396,9 +396,9 @@ def test_t23_importance_by_age_and_length(hours, characters, score):
 
 def weight(window):
     """How much the one observation of a window matters by now."""
-    with window._mirror.seen(window._place.writer()) as held:
-        (slot,) = held.slots
-        return window.importance(held, WindowRequest(None, NOON, window._place.writer()))[slot]
+    with window._mirror.snapshot(window._storage.writer()) as index:
+        (slot,) = index.slots
+        return window.importance(index, WindowRequest(None, NOON, window._storage.writer()))[slot]
 
 
 @pytest.mark.parametrize(

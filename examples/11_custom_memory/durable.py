@@ -52,9 +52,9 @@ class PriorityMemory(Window):
     kind: ClassVar[str] = "longest answers"
     evicts: ClassVar[Evict] = "least important"
 
-    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column:
+    def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
         """Return what each observation is worth showing: its importance."""
-        return self.importance(held, asked)
+        return self.importance(index, request)
 
 
 def work(folder: Path, *, dawdles: bool) -> None:

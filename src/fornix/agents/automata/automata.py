@@ -332,9 +332,9 @@ def _asking(llm: object) -> Callable[[list[dict[str, str]]], object]:
 
 def _ram_of(memory: ContextMemory) -> KeyMemory:
     """Return the RAM that prompts are runs in: that of the window, or some of their own."""
-    place = memory.place() if isinstance(memory, Window) else None
-    if isinstance(place, KeyMemory):
-        return place
+    sets = memory.sets() if isinstance(memory, Window) else None
+    if isinstance(sets, KeyMemory):
+        return sets
     return Memory.open(embedder="words").key(RAM_KEY)
 
 

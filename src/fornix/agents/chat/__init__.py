@@ -4,8 +4,7 @@ One exchange is one run of the key that the conversation is; see docs/chat.md. P
 of jinja2: ``pip install 'fornix[chat]'``. `DialogAgent`, of AgentScope, needs neither.
 """
 
-from fornix.agents.chat.actions import Action, ActionOutput, BlankAction
-from fornix.agents.chat.agent_messages import AgentMessage, Review
+from fornix.agents.chat.actions import Action, ActionOutput, AgentMessage, BlankAction, Review
 from fornix.agents.chat.agent_profile import AgentContext, LLMConfig, ProfileConfig
 from fornix.agents.chat.conversable_agent import ConversableAgent, UserProxyAgent
 from fornix.agents.chat.dialog_agent import AgentBase, DialogAgent

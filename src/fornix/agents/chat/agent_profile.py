@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fornix.agents.chat.agent_messages import AgentMessage
+from fornix.agents.chat.actions import AgentMessage
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel, ModelMessage
 from fornix.llm.chat import MOST_TEMPERATURE

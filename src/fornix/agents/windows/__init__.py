@@ -1,14 +1,10 @@
 """Windows: what an agent remembers of what was asked and answered, and shows its model."""
 
-from fornix.agents.windows.context_memory import ContextMemory
-from fornix.agents.windows.hierarchical import Hierarchical, Layer
-from fornix.agents.windows.hybrid import Hybrid
 from fornix.agents.windows.linked import Linked
-from fornix.agents.windows.model_scorer import ByModel
 from fornix.agents.windows.observation import Input, Observation, Outcome, Reply, Stamp, Vector
-from fornix.agents.windows.priority import Importance, Priority
 from fornix.agents.windows.reflection import Reflection
 from fornix.agents.windows.scorers import (
+    ByModel,
     Combined,
     Explicit,
     Fading,
@@ -20,10 +16,24 @@ from fornix.agents.windows.scorers import (
     Scoring,
 )
 from fornix.agents.windows.semantic import Semantic
-from fornix.agents.windows.stream import Stream, Void
-from fornix.agents.windows.window import Window
+from fornix.agents.windows.strategies import (
+    Hierarchical,
+    Hybrid,
+    Importance,
+    Layer,
+    Priority,
+    Stream,
+    Void,
+)
+from fornix.agents.windows.window import (
+    ContextMemory,
+    Evict,
+    Profile,
+    Settings,
+    Window,
+    WindowRequest,
+)
 from fornix.agents.windows.window_contents import Column, WindowIndex
-from fornix.agents.windows.window_settings import Evict, Profile, Settings, WindowRequest
 from fornix.embed import float8
 
 __all__ = [

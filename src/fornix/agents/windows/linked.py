@@ -10,11 +10,12 @@ import numpy as np
 from fornix.agents.windows.observation import Observation, Stamp
 from fornix.agents.windows.observation_items import RELATED, ObservationHeader, with_known
 from fornix.agents.windows.semantic import HELD, MOST, Semantic
+from fornix.agents.windows.window import Settings, WindowRequest
 from fornix.agents.windows.window_contents import Column, WindowIndex
-from fornix.agents.windows.window_settings import Settings, WindowRequest
 from fornix.embed import Embedder
 from fornix.errors import InvalidInput, NotFound
-from fornix.sets.writer import PlannedWrite, WriteCall
+from fornix.sets.set_editor import SetEditor
+from fornix.sets.writer import PlannedWrite
 from fornix.store import ItemRecord, Replace
 from fornix.text.messages import Message
 from fornix.values.storable import checked_name, counted, in_span
@@ -105,15 +106,15 @@ class Linked(Semantic):
         self._follow = None if follow is None else frozenset(kinds)
         super().__init__(top_k, stratum, cap=cap, embedder=embedder, **settings)
 
-    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column:
+    def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
         """Return how near hits are, and what is left of that for what is linked to them."""
-        worth = np.full(len(held.live), -np.inf)
-        near = {held.at(slot).id: value for slot, value in self.hits(held, asked).items()}
+        worth = np.full(len(index.live), -np.inf)
+        near = {index.at(slot).id: value for slot, value in self.hits(index, request).items()}
         begin = {item_id: value for item_id, value in near.items() if value > 0}
-        begin |= {entry.id: 1.0 for unit in held.last_units(1) for entry in unit}
+        begin |= {entry.id: 1.0 for unit in index.last_units(1) for entry in unit}
 
         def neighbours(item_id: str) -> list[str]:
-            links = held.linked(item_id)
+            links = index.linked(item_id)
             follow = self._follow
             return [one for one, kind in links.items() if follow is None or kind in follow]
 
@@ -121,7 +122,7 @@ class Linked(Semantic):
             begin, neighbours, hops=self._hops, decay=self._decay, cap=self._most_linked
         )
         for item_id, value in (near | reached).items():
-            worth[held.slot(item_id)] = value
+            worth[index.slot(item_id)] = value
         return worth
 
     # --- links --------------------------------------------------------------------------------
@@ -157,19 +158,19 @@ class Linked(Semantic):
             NotFound: The window does not hold it.
         """
         (item_id,) = _ids(one)
-        with self._mirror.seen(self._place.writer()) as held:
-            self._check_held(held, item_id)
-            return {Stamp(other): kind for other, kind in sorted(held.linked(item_id).items())}
+        with self._mirror.snapshot(self._storage.writer()) as index:
+            self._check_there(index, item_id)
+            return {Stamp(other): kind for other, kind in sorted(index.linked(item_id).items())}
 
     def _change(self, name: str, ids: tuple[str, ...], kind: str | None) -> None:
-        writer = self._place.writer()
+        writer = self._storage.writer()
         first, second = ids
         if first == second:
             raise InvalidInput(f"an observation cannot be linked to itself: {first!r}")
 
-        def planned(held: WindowIndex) -> PlannedWrite:
-            self._check_held(held, first, second)
-            pairs = [(held[first], second), (held[second], first)]
+        def planned(index: WindowIndex) -> PlannedWrite:
+            self._check_there(index, first, second)
+            pairs = [(index[first], second), (index[second], first)]
             linking = [(one, other) for one, other in pairs if other in one.links]
             if kind is not None and not linking:
                 linking = pairs[:1]
@@ -180,15 +181,13 @@ class Linked(Semantic):
             ]
             return PlannedWrite(changes, None, retry=True)
 
-        def build(_new_id: Callable[[], str]) -> PlannedWrite:
-            return self._looked(writer, planned)
-
         with self._one_by_one():
-            writer.write(WriteCall(name, lambda: [self._name, first, second, kind]), build)
+            editor = SetEditor(writer, self._ref)
+            editor.commit(name, [first, second, kind], lambda _: self._read(writer, planned))
 
-    def _check_held(self, held: WindowIndex, *ids: str) -> None:
+    def _check_there(self, index: WindowIndex, *ids: str) -> None:
         for item_id in ids:
-            if item_id not in held:
+            if item_id not in index:
                 raise NotFound(f"window {self._name!r} holds no observation {item_id!r}")
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 from fornix.agents.windows.observation_items import ObservationHeader, entry_of
-from fornix.agents.windows.window_contents import Column, Place, WindowIndex, by_time, ticks_of
+from fornix.agents.windows.window_contents import Column, SortKey, WindowIndex, by_time, ticks_of
 from fornix.errors import InvalidInput
 from fornix.sets.batch import Draft
+from fornix.sets.set_editor import SetEditor
 from fornix.sets.writer import Writer
 from fornix.store import (
     Definition,
@@ -21,13 +22,11 @@ from fornix.store import (
     Store,
     StoredItem,
 )
-from fornix.store.records import place_of
 from fornix.text.messages import OBSERVATIONS
 
 RELOAD = 256
 """Lines of the change log past which a smaller set is read anew: the log is of all sets."""
 
-PAGE = 256
 LINES = 10_000
 
 
@@ -44,68 +43,66 @@ class Mirror:
     """
 
     def __init__(
-        self, store: Store, ref: SetRef, place: Callable[[ObservationHeader], Place] = by_time
+        self, store: Store, ref: SetRef, order: Callable[[ObservationHeader], SortKey] = by_time
     ) -> None:
-        self._store, self._ref, self._place = store, ref, place
+        self._store, self._ref, self._order = store, ref, order
         self._mutex = threading.RLock()
-        self._held = WindowIndex(place)
+        self._index = WindowIndex(order)
         self._ids: dict[int, str] = {}
         self._number: int | None = None
         self._seq = 0
-        self._seen: WindowIndex | None = None
+        self._lent: WindowIndex | None = None
         self.definition: Definition | None = None
         self.past = 0
         self.sizes: dict[int, int] = {}
 
     @contextmanager
-    def seen(self, writer: Writer) -> Generator[WindowIndex]:
+    def snapshot(self, writer: Writer) -> Generator[WindowIndex]:
         """Give what a writer sees: what is committed, and what it gathered itself.
 
         Raises:
             InvalidInput: The set holds something else than observations.
         """
         with self._mutex:
-            if self._seen is not None:  # by a token counter, or a scorer, which this one asked
-                yield self._seen
+            if self._lent is not None:  # by a token counter, or a scorer, which this one asked
+                yield self._lent
                 return
             if isinstance(writer, Draft) and writer.before is not None:
-                held = self._paged(writer)  # a repetition, which sees what was there the first time
+                index = self._paged(
+                    writer
+                )  # a repetition, which sees what was there the first time
                 own: Mapping[str, StoredItem | None] = {}
             else:
                 self._catch_up()
-                held = self._held
+                index = self._index
                 own = writer.drafted(self._ref) if isinstance(writer, Draft) else {}
-            hidden = held.remove(own)
+            hidden = index.remove(own)
             try:
                 for stored in own.values():
                     if stored is not None:
-                        held.add(self._entry(stored.record, stored.row, stored.first))
-                self._seen = held
-                yield held
+                        index.add(self._entry(stored.record, stored.row, stored.first))
+                self._lent = index
+                yield index
             finally:
-                self._seen = None
-                held.remove(own)
+                self._lent = None
+                index.remove(own)
                 for entry in hidden:
-                    held.add(entry)
+                    index.add(entry)
 
     def _paged(self, writer: Writer) -> WindowIndex:
-        held, after = WindowIndex(self._place), None
-        while True:
-            page = writer.page(self._ref, after=after, limit=PAGE, newest_first=False, at=None)
-            for stored in page:
-                held.add(self._entry(stored.record, stored.row, stored.first))
-            if len(page) < PAGE:
-                return held
-            after = place_of(page[-1])
+        index = WindowIndex(self._order)
+        for stored in SetEditor(writer, self._ref).items():
+            index.add(self._entry(stored.record, stored.row, stored.first))
+        return index
 
-    def accessed(self, held: WindowIndex) -> Column:
+    def accessed(self, index: WindowIndex) -> Column:
         """Return, by slot, when each observation was shown last, or made; in ticks."""
-        times = held.made.copy()
+        times = index.made.copy()
         read = {} if self._number is None else dict(self._store.accessed(self._number))
         for row, time in read.items():
             item_id = self._ids.get(row)
-            if item_id is not None and item_id in held:
-                times[held.slot(item_id)] = ticks_of(time)
+            if item_id is not None and item_id in index:
+                times[index.slot(item_id)] = ticks_of(time)
         return times
 
     # --- caught up ----------------------------------------------------------------------------
@@ -142,7 +139,7 @@ class Mirror:
         self.definition = info.definition
 
     def _begin(self, info: SetInfo | None, seq: int) -> None:
-        self._held, self._ids, self._seq = WindowIndex(self._place), {}, seq
+        self._index, self._ids, self._seq = WindowIndex(self._order), {}, seq
         self._number = None if info is None else info.number
         if info is None:
             self.definition = None
@@ -160,7 +157,7 @@ class Mirror:
 
     def _take(self, entry: ObservationHeader) -> None:
         self._ids[entry.row] = entry.id
-        self._held.add(entry)
+        self._index.add(entry)
         self.past = max(self.past, entry.row)
 
     def _follow(self, info: SetInfo) -> None:
@@ -181,9 +178,9 @@ class Mirror:
         for row in ended:
             item_id = self._ids.pop(row, None)
             self.sizes.pop(row, None)
-            if item_id is not None and self._held[item_id].row == row:
-                self._held.remove([item_id])
+            if item_id is not None and self._index[item_id].row == row:
+                self._index.remove([item_id])
         rows = {c.row for c in changes if c.kind == "added" and c.row not in self._ids} - ended
-        # One that has ended since is held nevertheless: the line that says so comes later.
+        # One that has ended since is taken in nevertheless: the line that says so comes later.
         for feature in self._store.features_of(number, sorted(rows)):
             self._take(self._entry(feature, feature.row, feature.first))

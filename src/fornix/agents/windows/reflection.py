@@ -20,7 +20,8 @@ from fornix.agents.windows.observation_items import observation_of
 from fornix.agents.windows.scorers import said
 from fornix.errors import FornixError, InvalidInput
 from fornix.llm import ChatModel
-from fornix.sets.writer import PlannedWrite, WriteCall, Writer
+from fornix.sets.set_editor import SetEditor
+from fornix.sets.writer import PlannedWrite, Writer
 from fornix.store import (
     Add,
     Define,
@@ -179,20 +180,20 @@ class Reflecting:
             the next commit.
     """
 
-    def __init__(self, settings: Reflection, place: LayerStorage, name: str) -> None:
+    def __init__(self, settings: Reflection, storage: LayerStorage, name: str) -> None:
         if not isinstance(settings, Reflection):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"reflection is a Reflection(threshold), not {settings!r}")
-        self._settings, self._place, self._name = settings, place, name
+        self._settings, self._storage, self._name = settings, storage, name
         self._turn = threading.Lock()
         self.failure: Exception | None = None
 
     @property
     def _window(self) -> SetRef:
-        return self._place.ref(self._name)
+        return self._storage.ref(self._name)
 
     @property
     def _note(self) -> SetRef:
-        return self._place.ref(PREFIX + self._name)
+        return self._storage.ref(PREFIX + self._name)
 
     def counting(self, writer: Writer) -> Besides:
         """Return what adds up an observation with the commit that brings it."""
@@ -272,7 +273,7 @@ class Reflecting:
             now = ReflectionTally.read(writer, self._note)
             done.is_first = now.stored is not None and now.reflections == tally.reflections
             if not done.is_first:
-                return PlannedWrite([], None)
+                return PlannedWrite([], [])
             now.total = max(0.0, now.total - tally.total)
             now.since = [one for one in now.since if one not in tally.since]
             now.reflections += 1
@@ -280,7 +281,7 @@ class Reflecting:
 
         if insight is None:
             nothing = PlannedWrite([], None, retry=True)
-            writer.write(WriteCall("reflect", lambda: [self._name]), lambda _: besides(nothing))
+            SetEditor(writer, self._window).commit("reflect", [], lambda _: besides(nothing))
         else:
             links = [Link(self._window, stored.record.id) for stored in sources]
             done.gone = keep(insight, besides=besides, sources=links)

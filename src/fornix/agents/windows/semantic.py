@@ -19,9 +19,8 @@ from fornix.agents.windows.observation_items import (
     vectors_in,
     vectors_of,
 )
-from fornix.agents.windows.window import Window
+from fornix.agents.windows.window import Settings, Window, WindowRequest, refuse
 from fornix.agents.windows.window_contents import Column, WindowIndex
-from fornix.agents.windows.window_settings import Settings, WindowRequest, refuse
 from fornix.embed import LARGEST, Embedder, Vector, open_embedder, pack_vector
 from fornix.errors import EmbedderFailed, InvalidInput
 from fornix.search.index import Quantised, quantised
@@ -35,7 +34,7 @@ from fornix.text.messages import Message
 from fornix.values.storable import counted
 
 SIDES = 2
-"""Vectors of an observation: of what was asked, and of what was answered."""
+"""Vectors of an observation: of what was request, and of what was answered."""
 
 BLOCK = 512
 """Slots compared at once: their float32 rows fit a processor's cache."""
@@ -52,34 +51,34 @@ class Rows:
         self._norms: Column = np.zeros((0, SIDES))
         self._first: Column = np.zeros(0, np.int64)
 
-    def missing(self, held: WindowIndex) -> list[ObservationHeader]:
+    def missing(self, index: WindowIndex) -> list[ObservationHeader]:
         """Return those whose vectors are not at hand; those of a batch are always made anew."""
-        self._grow(len(held.live))
-        slots = held.slots
-        first = held.first[slots]
+        self._grow(len(index.live))
+        slots = index.slots
+        first = index.first[slots]
         unknown = (self._first[slots] != first) | (first >= AFTER_ALL)
-        return [held.at(int(slot)) for slot in slots[unknown]]
+        return [index.at(int(slot)) for slot in slots[unknown]]
 
     def put(
-        self, held: WindowIndex, entry: ObservationHeader, sides: Sequence[Vector | None]
+        self, index: WindowIndex, entry: ObservationHeader, sides: Sequence[Vector | None]
     ) -> None:
         """Have the vectors of an observation at hand, if it is still held."""
-        if entry.id not in held:
+        if entry.id not in index:
             return
-        slot = held.slot(entry.id)
-        self._grow(len(held.live))
+        slot = index.slot(entry.id)
+        self._grow(len(index.live))
         self._rows[slot], self._first[slot] = 0, entry.first
         for side, vector in enumerate(sides):
             if vector is not None and (largest := float(np.abs(vector).max(initial=0.0))):
                 self._rows[slot, side] = np.rint(vector * (LARGEST / largest))
         self._norms[slot] = np.sqrt(np.square(self._rows[slot].astype(np.float64)).sum(axis=1))
 
-    def cosines(self, held: WindowIndex, query: Quantised) -> Column:
+    def cosines(self, index: WindowIndex, query: Quantised) -> Column:
         """Return, by slot, the cosine of the side that is nearer; -inf without vectors.
 
         The same on every machine: see `fornix.search.index.vectors`.
         """
-        size = len(held.live)
+        size = len(index.live)
         self._grow(size)
         found = np.full(size, -np.inf)
         for at in range(0, size, BLOCK):
@@ -89,7 +88,7 @@ class Rows:
             each = np.full(norms.shape, -np.inf)
             np.divide(products.reshape(norms.shape), norms, out=each, where=norms > 0)
             found[at : at + len(rows)] = each.max(axis=1)
-        found[~held.live | (self._first[:size] != held.first)] = -np.inf
+        found[~index.live | (self._first[:size] != index.first)] = -np.inf
         return found
 
     def _grow(self, size: int) -> None:
@@ -139,7 +138,7 @@ class Semantic(Window):
     the embedder of the memory. With one, what was asked and what was answered have a vector each,
     made as they are committed unless the observation brings it (`relevance`), and the one that is
     nearer to the prompt counts. Where that embedder fails, the observation is kept, and embedded
-    when the window is asked. Without a prompt it shows the newest units.
+    when the window is request. Without a prompt it shows the newest units.
 
     Args:
         top_k: How many units it shows besides the newest.
@@ -216,22 +215,22 @@ class Semantic(Window):
     # --- what is shown ------------------------------------------------------------------------
 
     def known(self, prompt: Message | None, writer: Writer) -> NearestObservations | None:
-        """Return what is near a prompt; None: nothing was asked."""
+        """Return what is near a prompt; None: nothing was request."""
         if prompt is None or not prompt.content.strip():
             return None
         if self._embedder is None:
-            asked = SearchOptions(limit=HITS * (self._top_k + 1), touch=False)
-            hits = writer.search([self._place.ref(self._name)], prompt.content, asked)
+            options = SearchOptions(limit=HITS * (self._top_k + 1), touch=False)
+            hits = writer.search([self._storage.ref(self._name)], prompt.content, options)
             return NearestObservations(
                 {str(hit.item.id): hit.score / SCORE_OF_BEST for hit in hits}
             )
         (query,) = self._near.vectors([prompt.content])
 
-        def looked(held: WindowIndex) -> tuple[list[ObservationHeader], list[StoredItem]]:
-            missing = self._rows.missing(held)
+        def looked(index: WindowIndex) -> tuple[list[ObservationHeader], list[StoredItem]]:
+            missing = self._rows.missing(index)
             return missing, self._stored(writer, missing)
 
-        missing, stored = self._looked(writer, looked)
+        missing, stored = self._read(writer, looked)
         found = self._fetched(stored)
         fetched = [(entry, found[entry.id]) for entry in missing if entry.id in found]
         return NearestObservations({}, quantised(query.astype(np.float32)), fetched)
@@ -250,39 +249,39 @@ class Semantic(Window):
             found[stored.record.id] = self._embedded(partial(messages_of, stored), given)
         return found
 
-    def nearness(self, held: WindowIndex, asked: WindowRequest) -> Column:
+    def nearness(self, index: WindowIndex, request: WindowRequest) -> Column:
         """Return, by slot, how near each observation is to the prompt, 1 at best; -1: no idea.
 
         Without a prompt all are alike.
         """
-        found = np.full(len(held.live), -1.0)
-        near = cast("NearestObservations | None", asked.known)
+        found = np.full(len(index.live), -1.0)
+        near = cast("NearestObservations | None", request.known)
         if near is None:
             return found
         if near.query is not None:
             for entry, sides in near.fetched:
-                self._rows.put(held, entry, sides)
-            return np.maximum(found, self._rows.cosines(held, near.query))
+                self._rows.put(index, entry, sides)
+            return np.maximum(found, self._rows.cosines(index, near.query))
         for item_id, score in near.scores.items():
-            if item_id in held:
-                found[held.slot(item_id)] = score
+            if item_id in index:
+                found[index.slot(item_id)] = score
         return found
 
-    def hits(self, held: WindowIndex, asked: WindowRequest) -> dict[int, float]:
+    def hits(self, index: WindowIndex, request: WindowRequest) -> dict[int, float]:
         """Return the *top_k* units that are nearest but for the newest, by a slot; and how near."""
-        near = held.of_units(self.nearness(held, asked))
-        newest = {int(held.unit[held.slot(unit[0].id)]) for unit in held.last_units(1)}
+        near = index.of_units(self.nearness(index, request))
+        newest = {int(index.unit[index.slot(unit[0].id)]) for unit in index.last_units(1)}
         units: dict[int, int] = {}
-        for slot in held.best_first(near):
+        for slot in index.best_first(near):
             if len(units) == self._top_k:
                 break
-            if int(held.unit[slot]) not in newest:
-                units.setdefault(int(held.unit[slot]), slot)
+            if int(index.unit[slot]) not in newest:
+                units.setdefault(int(index.unit[slot]), slot)
         return {slot: float(near[slot]) for slot in units.values()}
 
-    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column:
+    def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
         """Return how near each of the nearest is, and -inf for the others."""
-        worth = np.full(len(held.live), -np.inf)
-        for slot, near in self.hits(held, asked).items():
+        worth = np.full(len(index.live), -np.inf)
+        for slot, near in self.hits(index, request).items():
             worth[slot] = near
         return worth

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import ClassVar, get_args
+from itertools import islice
+from typing import ClassVar, Literal, TypeAlias, TypedDict, TypeVar, get_args, overload
 
 import numpy as np
 
 from fornix.agents.storage import LayerStorage, Now
 from fornix.agents.windows.observation import Observation
+from fornix.agents.windows.observation_cache import Mirror
 from fornix.agents.windows.observation_items import (
     ObservationHeader,
     as_committed,
@@ -27,19 +29,19 @@ from fornix.agents.windows.observation_items import (
 )
 from fornix.agents.windows.reflection import Besides, Reflecting, Reflection
 from fornix.agents.windows.scorers import Score, Scoring, ages, checked_scorer, scored
-from fornix.agents.windows.window_contents import Column, UnitSelection, WindowIndex, answered
-from fornix.agents.windows.window_reads import LAST, Newest, WindowReads
-from fornix.agents.windows.window_settings import (
-    CAP,
-    Evict,
-    Profile,
-    WindowRequest,
-    one_of,
-    stratum_of,
+from fornix.agents.windows.window_contents import (
+    Column,
+    UnitSelection,
+    WindowIndex,
+    answered,
+    by_arrival,
+    by_time,
 )
-from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput, Unusable
+from fornix.errors import BudgetTooSmall, DuplicateItem, InvalidInput, SetMoved, Unusable
 from fornix.memory.keys import KeySets
-from fornix.sets.writer import PlannedWrite, WriteCall, Writer
+from fornix.sets.batch import AFTER_ALL, Draft
+from fornix.sets.set_editor import NewId, SetEditor
+from fornix.sets.writer import PlannedWrite, Writer
 from fornix.store import (
     Add,
     Define,
@@ -48,8 +50,8 @@ from fornix.store import (
     ItemRecord,
     Link,
     Replace,
-    Retire,
     Screened,
+    SetRef,
     StoredItem,
 )
 from fornix.store.items import Item
@@ -59,11 +61,162 @@ from fornix.text.messages import OBSERVATIONS, Message
 from fornix.values.keywords import suggest_names
 from fornix.values.storable import counted
 
+R = TypeVar("R")
+
 RAM_PAST_US = 24 * 3600 * 1_000_000
 """How long a window in RAM that reflects keeps what it let go of: reflections draw on that."""
 
+CACHED, LONGEST = 1_024, 16_384
+"""Observations whose messages a window caches, and the most characters of one of them."""
 
-class Window(WindowReads):
+COMPARED = 256
+"""Observations, the newest, that a scorer may compare a new one with."""
+
+LAST = (1 << 63) - 1
+"""The row of an observation that is being committed: past all others."""
+
+ATTEMPTS = 100
+"""How often a window is read again from which rows went while it was read."""
+
+CAP = 100
+"""Units that a window holds, unless it is told otherwise."""
+
+Evict: TypeAlias = Literal["oldest", "least important", "least recently used"]
+"""What a full window lets go first."""
+
+Profile: TypeAlias = Literal["fornix", "thinker"]
+"""Whose rules a window keeps; see `Window`."""
+
+
+class Settings(TypedDict, total=False):
+    """What every window takes besides its cap and its stratum; see `Window`."""
+
+    memory: KeySets | None
+    name: str | None
+    budget_tokens: int | Budget | None
+    evict: Evict | None
+    keep_recent: int
+    scorer: Scoring | None
+    reflection: Reflection | None
+    now: Now
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRequest:
+    """What a window is asked for.
+
+    Attributes:
+        prompt: What comes last; None: nothing, or what is asked for is room.
+        now: The time.
+        writer: What reads the window.
+        known: What `Window.known` found out about the prompt.
+    """
+
+    prompt: Message | None
+    now: datetime
+    writer: Writer
+    known: object = None
+
+
+def refuse(settings: Settings, names: Collection[str], window: str) -> None:
+    """Refuse settings that a window has made itself, or cannot go by."""
+    for name in names:
+        if name in settings and (name, settings[name]) != ("profile", "fornix"):
+            raise InvalidInput(f"{window} takes no {name}={settings[name]!r}; it has its own")
+
+
+def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
+    """Return what a context begins with: one message, or none."""
+    if given is None or given == "":
+        return ()
+    return (given if isinstance(given, Message) else Message.stratum(given),)
+
+
+def one_of(given: str, names: Sequence[str], what: str) -> str:
+    """Return *given* if it is one of *names*."""
+    if given not in names:
+        listed = ", ".join(repr(name) for name in names)
+        raise InvalidInput(f"{what} of a window must be one of {listed}; not {given!r}")
+    return given
+
+
+class ContextMemory(ABC):
+    """What an agent remembers between its calls of a model, and shows the model of it.
+
+    An agent commits what was asked and answered, and asks for a context before the next call.
+    Which observations that holds, and in which order, is the strategy.
+
+    Built in are `Void` (nothing), `Stream` (the last ones), `Priority` and `Importance` (those
+    that matter most), `Hybrid` (recent and important), `Semantic` (those of the same meaning),
+    `Hierarchical` (layers that hand on what they let go) and `Linked` (those that belong
+    together). Write your own for another rule:
+
+    - search by meaning: ``observation.query.relevance`` and ``observation.reply.relevance``;
+    - what matters most: ``observation.reply.importance``;
+    - layers: a memory of memories, each with a budget of its own;
+    - what belongs together: ``observation.links``.
+
+    A memory that keeps the longest answers::
+
+        >>> from fornix.agents.windows import ContextMemory, Observation
+        >>> class Longest(ContextMemory):
+        ...     def __init__(self, most):
+        ...         self.most, self.kept = most, []
+        ...     def purge(self):
+        ...         self.kept.clear()
+        ...     def commit(self, observation):
+        ...         reply = observation.reply
+        ...         reply.importance = min(1.0, len(str(reply.content)) / 1000)
+        ...         self.kept.append(observation)
+        ...         self.kept.sort(key=lambda o: o.reply.importance, reverse=True)
+        ...         del self.kept[self.most:]
+        ...     def context(self, prompt):
+        ...         told = sorted(self.kept, key=lambda o: o.created)
+        ...         return [m for o in told for m in o.messages] + ([prompt] if prompt else [])
+        >>> memory = Longest(1)
+        >>> memory.commit(Observation("what is it?", "a vaulted structure"))
+        >>> memory.commit(Observation("where?", "here"))
+        >>> [str(message) for message in memory.context(None)]
+        ['what is it?', 'a vaulted structure']
+
+    Agents share memories, so an implementation must be safe under threads: hold one lock in all
+    three methods, `context` included. Those of fornix are, and are safe across processes where
+    they are kept in a file. `fornix.testing.ContextContract` tests yours.
+
+    Attributes:
+        kept_on: The memory of the key that it is kept on; None: it is in RAM, or does not say.
+            The prompts of an agent are runs of that key, and what they commit is theirs.
+    """
+
+    kept_on: KeySets | None = None
+
+    @abstractmethod
+    def purge(self) -> None:
+        """Forget every observation; what was set up stays. `Automata.prompt_once` calls it."""
+
+    @abstractmethod
+    def commit(self, observation: Observation) -> object:
+        """Take in an observation; the next `context` may show it.
+
+        Here an implementation makes vectors, scores importance, forgets what there is no room
+        for, and keeps indexes. Those of fornix return what they forgot.
+        """
+
+    @abstractmethod
+    def context(self, prompt: Message | None) -> list[Message]:
+        """Return what the model is told: instructions, what is remembered, and *prompt* last.
+
+        Here an implementation chooses: the last ones, those that a search finds, those that
+        matter, as many as a budget of tokens has room for. None asks for what is remembered.
+        """
+
+    def reset(self) -> None:
+        """Do what `purge` does; the name that later versions of thinker have for it."""
+        self.purge()
+
+
+class Window(ContextMemory):
     """A window kept in a set: the units it holds, and those of them that a prompt has room for.
 
     A unit is an observation, or several of which one answers the tool calls of another. A window
@@ -115,25 +268,27 @@ class Window(WindowReads):
         self._keep_recent = 0 if self._as_thinker else self._checked_recent(keep_recent)
         self._evict = one_of(self.evicts if evict is None else evict, get_args(Evict), "evict")
         self._scorer = None if scorer is None else checked_scorer(scorer)
-        self._begins, self._turn = stratum_of(stratum), threading.Lock()
-        self._at_work: int | None = None
+        self._stratum, self._turn = stratum_of(stratum), threading.Lock()
+        self._changing_thread: int | None = None
         self._is_weighing = False
-        place = LayerStorage(memory, now=now, embedder=self.ram_embedder)
-        own_name, budget = self.kind if name is None else name, Budget.of(budget_tokens)
-        super().__init__(place, own_name, budget, by_age=not self._as_thinker)
+        self._storage = LayerStorage(memory, now=now, embedder=self.ram_embedder)
+        self._name = set_name(self.kind if name is None else name)
+        self._budget = Budget.of(budget_tokens)
+        self._opening = threading.Lock()
+        self._opened: Mirror | None = None
+        self._messages_by_row: dict[int, tuple[Message, Message]] = {}
         self._reflecting = None
         if reflection is not None:
-            self._reflecting = Reflecting(reflection, self._place, self._name)
+            self._reflecting = Reflecting(reflection, self._storage, self._name)
         self.kept_on = memory
-        set_name(self._name)
 
-    def place(self) -> KeySets:
-        """Return what it is kept on, which may be RAM of its own."""
-        return self._place.sets()
+    def sets(self) -> KeySets:
+        """Return the memory of the key that it is kept in, which may be RAM of its own."""
+        return self._storage.sets()
 
     def __repr__(self) -> str:
         most = "any number" if self._cap is None else self._cap
-        return f"<{type(self).__name__} {self._name!r} of {most} in {self._place!r}>"
+        return f"<{type(self).__name__} {self._name!r} of {most} in {self._storage!r}>"
 
     def _checked_cap(self, cap: object) -> int | None:
         if cap is None or (self._as_thinker and type(cap) is int and cap <= 0):
@@ -143,10 +298,109 @@ class Window(WindowReads):
     def _checked_recent(self, units: int) -> int:
         return counted(units, "keep_recent", least=0, most=self._cap)
 
+    # --- what it holds ------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return how many observations it holds."""
+        with self._mirror.snapshot(self._storage.writer()) as index:
+            return len(index)
+
+    @property
+    def name(self) -> str:
+        """The name of the set that holds its observations."""
+        return self._name
+
+    def close(self) -> None:
+        """Free the RAM, if that is where it is; a memory that was given stays open."""
+        self._storage.close()
+
+    def observations(self) -> list[Observation]:
+        """Return copies of all that it holds, in its order; nothing counts as accessed."""
+        writer = self._storage.writer()
+        stored = self._read(writer, lambda index: self._stored(writer, index))
+        return [observation_of(one) for one in stored]
+
+    @property
+    def _ref(self) -> SetRef:
+        return self._storage.ref(self._name)
+
+    @property
+    def _mirror(self) -> Mirror:
+        with self._opening:
+            if self._opened is None:
+                order = by_arrival if self._as_thinker else by_time
+                self._opened = Mirror(self._storage.engine.store, self._ref, order)
+            return self._opened
+
+    def _read(self, writer: Writer, work: Callable[[WindowIndex], R]) -> R:
+        """Return what *work* makes of what the window holds; it is locked meanwhile."""
+        for _ in range(ATTEMPTS):
+            with self._mirror.snapshot(writer) as index:
+                try:
+                    return work(index)
+                except SetMoved:
+                    continue
+        raise SetMoved(self._name)
+
+    def _newest(self, writer: Writer) -> list[Observation]:
+        def newest(index: WindowIndex) -> list[StoredItem]:
+            return self._stored(writer, list(islice(reversed(index), COMPARED))[::-1])
+
+        return [observation_of(stored) for stored in self._read(writer, newest)]
+
+    def _stored(self, writer: Writer, entries: Iterable[ObservationHeader]) -> list[StoredItem]:
+        """Return the items of observations, as the window holds them, in the order request.
+
+        Raises:
+            SetMoved: One of them is gone for good, or, in a batch, was let go by others.
+        """
+        wanted = [entry for entry in entries if entry.row != LAST]
+        if isinstance(writer, Draft):
+            ref = self._ref
+            found = Draft.get(writer, ref, [entry.id for entry in wanted], at=None)
+            there = [stored for stored in found if stored is not None]
+        else:
+            there = self._storage.engine.store.stored([entry.row for entry in wanted])
+        if len(there) < len(wanted):
+            raise SetMoved(self._name)
+        return there
+
+    def _messages(
+        self, writer: Writer, entries: Sequence[ObservationHeader]
+    ) -> list[tuple[Message, Message]]:
+        """Return what was asked and answered in each; the window is locked."""
+        cache = self._messages_by_row
+        messages = {entry.row: cache[entry.row] for entry in entries if entry.row in cache}
+        missing = [entry for entry in entries if entry.row not in messages]
+        for entry, stored in zip(missing, self._stored(writer, missing), strict=True):
+            messages[entry.row] = pair = messages_of(stored)
+            # What a batch gathered has the row of another observation in the next batch.
+            if entry.row < AFTER_ALL and sum(len(one.content) for one in pair) <= LONGEST:
+                cache[entry.row] = pair
+        while len(cache) > CACHED:
+            del cache[next(iter(cache))]
+        return [messages[entry.row] for entry in entries]
+
+    def _size(self, writer: Writer, entry: ObservationHeader, budget: Budget) -> int:
+        """Return how many tokens an observation has; the window is locked."""
+        sizes = self._mirror.sizes if budget.counts_as(self._budget) else {}
+        size = sizes.get(entry.row)
+        if size is None:
+            size = budget.size(self._messages(writer, [entry])[0])
+            if entry.row < AFTER_ALL:
+                sizes[entry.row] = size
+        return size
+
+    def _note_shown(self, writer: Writer, shown: Sequence[ObservationHeader]) -> None:
+        """Note that observations were shown, and, in an action, that it read them."""
+        if isinstance(writer, Draft):
+            writer.get(self._ref, [entry.id for entry in shown], at=None)
+        self._storage.engine.recall.touch([e.first for e in shown if e.first < AFTER_ALL])
+
     # --- what a strategy says -----------------------------------------------------------------
 
     @abstractmethod
-    def worth(self, held: WindowIndex, asked: WindowRequest) -> Column | None:
+    def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
         """Return, by slot, how much each observation is worth showing; more goes first.
 
         Of equals the newer goes first, and None says that all are equal; what is worth -inf is not
@@ -160,44 +414,44 @@ class Window(WindowReads):
     def scored_at(self, observation: Observation) -> datetime:
         """Return the time as of which a new observation is scored: now."""
         _ = observation
-        return self._place.now()
+        return self._storage.now()
 
-    def importance(self, held: WindowIndex, asked: WindowRequest) -> Column:
+    def importance(self, index: WindowIndex, request: WindowRequest) -> Column:
         """Return, by slot, how much each observation matters now.
 
         As it was scored when it was committed; a scorer whose scores fall is asked again.
         """
         if self._scorer is None or not ages(self._scorer):
-            return held.importance
+            return index.importance
         if self._is_weighing:
             raise Unusable(
                 f"window {self._name!r} is asked by its own scorer while that says how much "
-                "matters by now; let it look at `held` instead"
+                "matters by now; let it look at `index` instead"
             )
-        column, self._is_weighing = held.importance.copy(), True
+        column, self._is_weighing = index.importance.copy(), True
         try:
-            for stored in self._stored(asked.writer, held):
-                score = self._score(self._scorer, as_committed(stored), asked.writer)
-                column[held.slot(stored.record.id)] = score.value
+            for stored in self._stored(request.writer, index):
+                score = self._score(self._scorer, as_committed(stored), request.writer)
+                column[index.slot(stored.record.id)] = score.value
         finally:
             self._is_weighing = False
         return column
 
-    def lasting(self, held: WindowIndex, asked: WindowRequest) -> Column | None:
+    def lasting(self, index: WindowIndex, request: WindowRequest) -> Column | None:
         """Return, by slot, how much each observation is worth keeping; the least goes first.
 
         Of equals the older goes first, and None says that all are equal. What is worth -inf goes
         at once, unless it is among the newest.
         """
-        return self.lasting_by(self._evict, held, asked)
+        return self.lasting_by(self._evict, index, request)
 
-    def lasting_by(self, evict: str, held: WindowIndex, asked: WindowRequest) -> Column | None:
+    def lasting_by(self, evict: str, index: WindowIndex, request: WindowRequest) -> Column | None:
         """Return what `lasting` is where *evict* is let go first."""
         if evict == "oldest":
             return None
         if evict == "least important":
-            return self.importance(held, asked)
-        return self._mirror.accessed(held)
+            return self.importance(index, request)
+        return self._mirror.accessed(index)
 
     def item(self, observation: Observation) -> Item:
         """Return the item that keeps an observation; may take its time."""
@@ -210,33 +464,34 @@ class Window(WindowReads):
         Raises:
             Unusable: What a change asks, such as a scorer, would wait for the change itself.
         """
-        if self._at_work == threading.get_ident():
+        if self._changing_thread == threading.get_ident():
             raise Unusable(
                 f"window {self._name!r} is being changed by what called this, its scorer or its "
                 "token counter say; change it after that"
             )
         with self._turn:
-            self._at_work = threading.get_ident()
+            self._changing_thread = threading.get_ident()
             try:
                 yield
             finally:
-                self._at_work = None
+                self._changing_thread = None
 
     # --- what is committed --------------------------------------------------------------------
 
     def purge(self) -> None:
         """Forget every observation, in one commit; what it was stays in the history of the set."""
-        writer = self._place.writer()
+        writer = self._storage.writer()
+        editor = SetEditor(writer, self._ref)
 
-        def build(_new_id: Callable[[], str]) -> PlannedWrite:
-            gone = self._looked(writer, lambda held: self._stored(writer, held))
-            changes: list[ItemChange] = [_retired(stored) for stored in gone]
+        def plan(_new_id: NewId) -> PlannedWrite:
+            gone = self._read(writer, lambda index: self._stored(writer, index))
+            changes = editor.retired(gone)
             if self._reflecting is not None:
                 changes += self._reflecting.cleared(writer)
             return PlannedWrite(changes, None, retry=True)
 
         with self._one_by_one():
-            writer.write(WriteCall("purge", lambda: [self._name]), build)
+            editor.commit("purge", [], plan)
 
     def commit(self, observation: Observation) -> tuple[Observation, ...]:
         """Keep an observation as it is now; return what was let go for it, oldest first.
@@ -248,7 +503,7 @@ class Window(WindowReads):
             InvalidInput: A part of it cannot be kept.
             DuplicateItem: Another one has the same `created`.
         """
-        writer, reflecting = self._place.writer(), self._reflecting
+        writer, reflecting = self._storage.writer(), self._reflecting
         if reflecting is None:
             return self._committed(writer, observation, self._scored(observation, writer))
         item, counted = self._scored(observation, writer), reflecting.counting(writer)
@@ -278,14 +533,14 @@ class Window(WindowReads):
         record = writer.records([(str(item.id), item)])[0]
         new = _New(observation, record, writer, tuple(sources))
 
-        def build(new_id: Callable[[], str]) -> PlannedWrite:
-            change = self._looked(writer, lambda held: self._planned(held, new, new_id))
-            return change if besides is None else besides(change, new.record)
+        def plan(new_id: NewId) -> PlannedWrite:
+            change = self._read(writer, lambda index: self._planned(index, new, new_id))
+            return change if besides is None else besides(change, record)
 
         with self._one_by_one():
-            writer.write(WriteCall("commit", lambda: [self._name, str(item.id)]), build)
-        self._place.changed()
-        return tuple(new.gone)
+            gone = SetEditor(writer, self._ref).commit("commit", [str(item.id)], plan)
+        self._storage.changed()
+        return gone
 
     def reflect(self) -> Observation | None:
         """Reflect on what has come since the last time, enough or not; return the insight.
@@ -297,7 +552,7 @@ class Window(WindowReads):
         """
         if self._reflecting is None:
             raise InvalidInput(f"window {self._name!r} does not reflect; give it reflection=")
-        writer = self._place.writer()
+        writer = self._storage.writer()
         return self._reflecting.now(writer, partial(self._committed, writer))
 
     @property
@@ -305,56 +560,63 @@ class Window(WindowReads):
         """Why the last reflection failed, which is tried again with the next commit."""
         return None if self._reflecting is None else self._reflecting.failure
 
-    def _planned(self, held: WindowIndex, new: _New, new_id: Callable[[], str]) -> PlannedWrite:
-        """Return what keeps an observation, and note what goes for it. The window is locked."""
+    def _planned(self, index: WindowIndex, new: _New, new_id: NewId) -> PlannedWrite:
+        """Return what keeps an observation; its result is what goes for it. The window is locked.
+
+        It is refused if somebody added to the window since it was read: without that, two that
+        saw room for one more would both take it.
+        """
         record, writer = new.record, new.writer
-        new.gone.clear()
-        if record.id in held:
+        if record.id in index:
             if not self._as_thinker:
-                self._check_same(held[record.id], new)
-                return PlannedWrite([], None)
+                self._check_same(index[record.id], new)
+                return _nothing(())
             record = replace(record, id=f"{record.id} {new_id()}")
         entry = entry_of(record, LAST, LAST, where=self._name)
-        victims, layers = self.settled(held, entry, WindowRequest(None, self._place.now(), writer))
-        moved = [held[item_id] for item_id in layers if item_id != record.id]
+        request = WindowRequest(None, self._storage.now(), writer)
+        victims, layers = self.settled(index, entry, request)
+        moved = [index[item_id] for item_id in layers if item_id != record.id]
         stored = {one.record.id: one for one in self._stored(writer, [*victims, *moved])}
-        for victim in victims:
-            is_new = victim.id == record.id
-            new.gone.append(new.observation if is_new else observation_of(stored[victim.id]))
+        gone = tuple(
+            new.observation if victim.id == record.id else observation_of(stored[victim.id])
+            for victim in victims
+        )
         if entry in victims:
-            return PlannedWrite([], None)
-        changes: list[ItemChange] = [_retired(stored[victim.id]) for victim in victims]
+            return _nothing(gone)
+        editor = SetEditor(writer, self._ref)
+        changes = editor.retired(stored[victim.id] for victim in victims)
         for one in (stored[entry.id] for entry in moved):
             replaced = with_known(one.record, "layer", layers[one.record.id])
             changes.append(Replace(one.set, one.version, replaced))
         if record.id in layers:
             record = with_known(record, "layer", layers[record.id])
-        changes.append(Add(self._place.ref(self._name), record, links=new.sources))
-        return self._guarded(changes)
+        changes.append(Add(self._ref, record, links=new.sources))
+        return self._guarded(changes, gone)
 
-    def _guarded(self, changes: Sequence[ItemChange]) -> PlannedWrite:
-        """Return changes that are refused if somebody added to the window since it was looked at.
-
-        Without that, two that saw room for one more would both take it.
-        """
-        ref, known = self._place.ref(self._name), self._mirror.definition
+    def _guarded(
+        self, changes: Sequence[ItemChange], gone: tuple[Observation, ...]
+    ) -> PlannedWrite:
+        known = self._mirror.definition
         defined = Definition(item_type=OBSERVATIONS, retention=self._retention)
-        define = [] if known else [Define(ref, defined)]
         past = None if self._cap is None else self._mirror.past
-        screened = [Screened(ref, known and known.admission, past)]
-        return PlannedWrite(
-            changes, None, define, retry=True, screened=screened, whole=past is not None
+        return replace(
+            _nothing(gone),
+            items=changes,
+            define=[] if known else [Define(self._ref, defined)],
+            retry=True,
+            screened=[Screened(self._ref, known and known.admission, past)],
+            whole=past is not None,
         )
 
     @property
     def _retention(self) -> str | int:
         """How long what was let go is kept: in RAM no longer than a reflection may ask for it."""
-        if not self._place.is_ram:
+        if not self._storage.is_ram:
             return "keep"
         return "purge" if self._reflecting is None else RAM_PAST_US
 
     def settled(
-        self, held: WindowIndex, new: ObservationHeader, asked: WindowRequest
+        self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
     ) -> tuple[list[ObservationHeader], dict[str, int]]:
         """Return what leaves the window once *new* is in it, oldest first, and who changes layer.
 
@@ -362,17 +624,17 @@ class Window(WindowReads):
         """
         if self._cap is None:
             return [], {}
-        held.add(new)
+        index.add(new)
         try:
-            safe = held.last_units(self._keep_recent)
-            gone = self._least(held, self.lasting(held, asked), held.units - self._cap, safe)
-            return held.in_order(gone), {}
+            safe = index.last_units(self._keep_recent)
+            gone = self._least(index, self.lasting(index, request), index.units - self._cap, safe)
+            return index.in_order(gone), {}
         finally:
-            held.remove([new.id])
+            index.remove([new.id])
 
     def _least(
         self,
-        held: WindowIndex,
+        index: WindowIndex,
         lasting: Column | None,
         over: int,
         safe: Iterable[Sequence[ObservationHeader]],
@@ -380,16 +642,16 @@ class Window(WindowReads):
         among: Column | None = None,
     ) -> list[ObservationHeader]:
         """Return so many units that are worth least, or -inf, but for those that are safe."""
-        kept_slots = {held.slot(entry.id) for unit in safe for entry in unit}
-        worth, gone = held.of_units(lasting), list[ObservationHeader]()
-        at_once = worth is not None and bool(np.isneginf(worth[held.slots]).any())
+        kept_slots = {index.slot(entry.id) for unit in safe for entry in unit}
+        worth, gone = index.of_units(lasting), list[ObservationHeader]()
+        at_once = worth is not None and bool(np.isneginf(worth[index.slots]).any())
         while over > 0 or at_once:
-            slot = held.worst(worth, kept_slots, among=among)
+            slot = index.worst(worth, kept_slots, among=among)
             if slot is None or (over <= 0 and worth is not None and worth[slot] > -np.inf):
                 break
-            unit = held.unit_of(held.at(slot))
+            unit = index.unit_of(index.at(slot))
             gone += unit
-            kept_slots.update(held.slot(entry.id) for entry in unit)
+            kept_slots.update(index.slot(entry.id) for entry in unit)
             over -= 1
         return gone
 
@@ -416,56 +678,78 @@ class Window(WindowReads):
         """
         last = [] if prompt is None else [Message.of(prompt, "user")]
         budget = self._budget if budget_tokens is None else Budget.of(budget_tokens)
-        left, writer = budget.left([*self._begins, *last]), self._place.writer()
-        asked = WindowRequest(next(iter(last), None), self._place.now(), writer)
-        asked = replace(asked, known=self.known(asked.prompt, writer))
+        left, writer = budget.left([*self._stratum, *last]), self._storage.writer()
+        request = WindowRequest(next(iter(last), None), self._storage.now(), writer)
+        request = replace(request, known=self.known(request.prompt, writer))
 
-        def told(
-            held: WindowIndex,
+        def choose(
+            index: WindowIndex,
         ) -> tuple[list[ObservationHeader], list[tuple[Message, Message]]]:
-            shown = self._chosen(held, asked, budget, left)
-            return shown, self._messages(writer, shown)
+            chosen = self._chosen(index, request, budget, left)
+            return chosen, self._messages(writer, chosen)
 
-        shown, said = self._looked(writer, told)
+        shown, messages = self._read(writer, choose)
         self._note_shown(writer, shown)
-        return [*self._begins, *(message for both in said for message in both), *last]
+        return [*self._stratum, *(message for pair in messages for message in pair), *last]
 
     def _chosen(
-        self, held: WindowIndex, asked: WindowRequest, budget: Budget, left: int | None
+        self, index: WindowIndex, request: WindowRequest, budget: Budget, left: int | None
     ) -> list[ObservationHeader]:
         def size(entry: ObservationHeader) -> int:
-            return self._size(asked.writer, entry, budget)
+            return self._size(request.writer, entry, budget)
 
-        choice = UnitSelection(held, left=left, size=size)
-        needed = answered(held, asked.prompt.answers if asked.prompt else ())
+        choice = UnitSelection(index, left=left, size=size)
+        needed = answered(index, request.prompt.answers if request.prompt else ())
         if not choice.take(needed):
             assert budget.tokens is not None and left is not None  # noqa: S101, PT018 - nothing is too much for no budget
             fixed = budget.tokens - left + sum(map(size, needed))
             raise BudgetTooSmall(budget.tokens, fixed, with_calls=True)
-        self.fill(choice, held, asked)
+        self.fill(choice, index, request)
         return choice.in_order()
 
-    def fill(self, choice: UnitSelection, held: WindowIndex, asked: WindowRequest) -> None:
+    def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
         """Choose what is shown besides what has to be. Called while the window is locked."""
         choice.take_newest()
-        choice.fill(self.worth(held, asked))
+        choice.fill(self.worth(index, request))
 
 
-@dataclass(slots=True)
+def _nothing(gone: tuple[Observation, ...]) -> PlannedWrite:
+    """Return a commit that changes nothing, and lets go of what was only to be committed."""
+    return PlannedWrite([], gone)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
+
+
+@dataclass(frozen=True, slots=True)
 class _New:
     """An observation that is being committed.
 
     Attributes:
         sources: What it was derived from.
-        gone: What is let go for it.
     """
 
     observation: Observation
     record: ItemRecord
     writer: Writer
     sources: tuple[Link, ...] = ()
-    gone: list[Observation] = field(default_factory=list[Observation])
 
 
-def _retired(stored: StoredItem) -> Retire:
-    return Retire(stored.set, stored.record.id, stored.version)
+class Newest(Sequence[Observation]):
+    """The newest observations of a window, oldest first; read if a scorer looks at them."""
+
+    def __init__(self, read: Callable[[], Sequence[Observation]]) -> None:
+        self._read = read
+        self._found: Sequence[Observation] | None = None
+
+    def _all(self) -> Sequence[Observation]:
+        if self._found is None:
+            self._found = self._read()
+        return self._found
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, at: int) -> Observation: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Observation]: ...
+    def __getitem__(self, at: int | slice) -> Observation | Sequence[Observation]:
+        return self._all()[at]

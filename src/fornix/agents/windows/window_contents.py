@@ -19,18 +19,18 @@ from fornix.agents.windows.observation_items import RELATED, ObservationHeader
 Column: TypeAlias = NDArray[Any]
 """A number for each slot of a `WindowIndex`; what stands in free slots means nothing."""
 
-Place: TypeAlias = tuple[str, int]
+SortKey: TypeAlias = tuple[str, int]
 
 FIRST_BLOCK = 128
 """How many of the best are sorted at first; each further block is four times as large."""
 
 
-def by_time(entry: ObservationHeader) -> Place:
+def by_time(entry: ObservationHeader) -> SortKey:
     """Return where an observation stands in the order in which they were made."""
     return (entry.created, entry.first)
 
 
-def by_arrival(entry: ObservationHeader) -> Place:
+def by_arrival(entry: ObservationHeader) -> SortKey:
     """Return where an observation stands in the order in which they were committed."""
     return ("", entry.first)
 
@@ -47,15 +47,15 @@ class WindowIndex:
         layer: Where each is in a window of several layers.
     """
 
-    def __init__(self, place: Callable[[ObservationHeader], Place] = by_time) -> None:
-        self._place, self._by_time = place, place is by_time
+    def __init__(self, order: Callable[[ObservationHeader], SortKey] = by_time) -> None:
+        self._sort_key, self._by_time = order, order is by_time
         self._slots: dict[str, int] = {}
         self._entries: list[ObservationHeader | None] = []
         self._free: list[int] = []
-        self._order: list[tuple[Place, str]] = []
+        self._order: list[tuple[SortKey, str]] = []
         self._members: dict[int, set[int]] = {}
         self._joined = 0
-        self._callers: dict[str, list[tuple[Place, int]]] = {}
+        self._callers: dict[str, list[tuple[SortKey, int]]] = {}
         self._linking: dict[str, set[str]] = {}
         self.live: Column = np.zeros(0, np.bool_)
         self.importance: Column = np.zeros(0, np.float64)
@@ -107,7 +107,7 @@ class WindowIndex:
 
     def in_order(self, entries: Iterable[ObservationHeader]) -> list[ObservationHeader]:
         """Return observations in the order of the window."""
-        return sorted(entries, key=self._place)
+        return sorted(entries, key=self._sort_key)
 
     def unit_of(self, entry: ObservationHeader) -> list[ObservationHeader]:
         """Return the unit of an observation, in order."""
@@ -233,7 +233,7 @@ class WindowIndex:
             return
         slot = self._free.pop() if self._free else self._grown()
         self._slots[entry.id], self._entries[slot] = slot, entry
-        place = self._place(entry)
+        place = self._sort_key(entry)
         is_last = not self._order or self._order[-1][0] < place
         if is_last:
             self._order.append((place, entry.id))
@@ -262,7 +262,7 @@ class WindowIndex:
                 if not self._linking[link]:
                     del self._linking[link]
             for call in entry.calls:
-                self._callers[call].remove((self._place(entry), slot))
+                self._callers[call].remove((self._sort_key(entry), slot))
                 if not self._callers[call]:
                     del self._callers[call]
             self._free.append(slot)
@@ -271,7 +271,7 @@ class WindowIndex:
         return gone
 
     def _at(self, entry: ObservationHeader) -> int:
-        return bisect_left(self._order, (self._place(entry), entry.id))
+        return bisect_left(self._order, (self._sort_key(entry), entry.id))
 
     def _grown(self) -> int:
         slot = len(self._entries)
@@ -285,7 +285,7 @@ class WindowIndex:
 
     def _join(self, entry: ObservationHeader, slot: int) -> None:
         """Make an observation one unit with those whose tool calls it answers; it is the last."""
-        place = self._place(entry)
+        place = self._sort_key(entry)
         for call in entry.answers:
             asked = [one for one in self._callers.get(call, ()) if one[0] < place]
             if asked:
@@ -338,15 +338,15 @@ class UnitSelection:
     """
 
     def __init__(
-        self, held: WindowIndex, *, left: int | None, size: Callable[[ObservationHeader], int]
+        self, index: WindowIndex, *, left: int | None, size: Callable[[ObservationHeader], int]
     ) -> None:
-        self._held, self._left, self._size = held, left, size
+        self._index, self._left, self._size = index, left, size
         self._taken: dict[str, ObservationHeader] = {}
         self._passed: set[str] = set()
 
     def take_newest(self) -> None:
         """Take the newest unit, if there is room for it."""
-        for unit in self._held.last_units(1):
+        for unit in self._index.last_units(1):
             self.take(unit)
 
     def fill(self, worth: Column | None, *, most: int | None = None) -> None:
@@ -368,16 +368,16 @@ class UnitSelection:
         return sum(self._size(entry) for entry in unit)
 
     def _fill(self, worth: Column | None) -> None:
-        self.take_each(self._held.best_first(self._held.of_units(worth)))
+        self.take_each(self._index.best_first(self._index.of_units(worth)))
 
     def take_each(self, slots: Iterable[int]) -> None:
         """Take the units of slots in their order, as long as there is room."""
         misses = 0
         for slot in slots:
-            entry = self._held.at(slot)
+            entry = self._index.at(slot)
             if entry.id in self._taken or entry.id in self._passed:
                 continue
-            misses = 0 if self.take(self._held.unit_of(entry)) else misses + 1
+            misses = 0 if self.take(self._index.unit_of(entry)) else misses + 1
             if misses == MISSES:
                 return
 
@@ -394,14 +394,14 @@ class UnitSelection:
 
     def in_order(self) -> list[ObservationHeader]:
         """Return what was taken, in the order of the window."""
-        return self._held.in_order(self._taken.values())
+        return self._index.in_order(self._taken.values())
 
 
-def answered(held: WindowIndex, answers: Iterable[str]) -> list[ObservationHeader]:
+def answered(index: WindowIndex, answers: Iterable[str]) -> list[ObservationHeader]:
     """Return the units whose tool calls a prompt answers: it is not shown without them."""
     units: dict[str, ObservationHeader] = {}
     for call in answers:
-        caller = held.caller(call)
+        caller = index.caller(call)
         if caller is not None:
-            units.update((entry.id, entry) for entry in held.unit_of(caller))
-    return held.in_order(units.values())
+            units.update((entry.id, entry) for entry in index.unit_of(caller))
+    return index.in_order(units.values())
