@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from fornix.errors import FornixError
 from fornix.store import (
@@ -265,12 +265,12 @@ def forget_some(
         runs: The store's id of each run of the model.
     """
     erasure = _erasure(rng, clock)
-    found, expected = _erased(store, erasure), _erased(model, erasure)
+    found, expected = (answer(each.erase, erasure) for each in (store, model))
     if isinstance(found, FornixError) or isinstance(expected, FornixError):
         assert type(found) is type(expected), (erasure, found, expected)
         return None
     assert _told(found, {}) == _told(expected, runs), (erasure, found, expected)
-    again = _erased(store, erasure)
+    again = answer(store.erase, erasure)
     if not erasure.rehearse:
         assert isinstance(again, Erased)
         assert replace(again, marks=found.marks) == found or found.commit is None, "it was done"
@@ -291,13 +291,6 @@ def _erasure(rng: Random, clock: int) -> Erasure:
     return Erasure(scope, clock, receipt, items=items[: rng.choice((1, 2))], rehearse=rehearse)
 
 
-def _erased(store: Store, erasure: Erasure) -> Erased | FornixError:
-    try:
-        return store.erase(erasure)
-    except FornixError as error:
-        return error
-
-
 def _told(erased: Erased, runs: Mapping[int, int]) -> dict[str, Any]:
     """Return what is the same in every store."""
     told = asdict(erased)
@@ -309,6 +302,7 @@ def _told(erased: Erased, runs: Mapping[int, int]) -> dict[str, Any]:
 
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 AGENTS = ("helper", "other \0 agent")
 SPACES = ("app", "app 2")
@@ -320,10 +314,10 @@ RETAINS = (
 )
 
 
-def answer(work: Callable[[], T]) -> T | FornixError:
+def answer(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | FornixError:
     """Return what *work* returns, or the error it raises."""
     try:
-        return work()
+        return work(*args, **kwargs)
     except FornixError as error:
         return error
 
@@ -336,6 +330,8 @@ def said(found: object) -> object:
         return found.time, found.adopted, wire.encode(found.result), list(found.marks)
     if isinstance(found, Accepted):
         return found.run is None, found.number, found.repeated, found.lease is None, found.first
+    if isinstance(found, list):
+        return [said(each) for each in cast("list[object]", found)]
     return found
 
 
@@ -375,13 +371,32 @@ class LaneGame:
                 self.model.release(theirs)
                 return
 
-    def _both(self, ours: Callable[[], T], theirs: Callable[[], T]) -> tuple[T, T] | None:
-        """Return both answers, which agree; None: both were refused alike."""
-        found, expected = answer(ours), answer(theirs)
+    def both(self, ask: Callable[[Store], T]) -> tuple[T, T] | None:
+        """Return what both answer, which agrees; None: both refuse it alike."""
+        found, expected = answer(ask, self.store), answer(ask, self.model)
         assert said(found) == said(expected), (found, expected)
         if isinstance(found, FornixError) or isinstance(expected, FornixError):
             return None
         return found, expected
+
+    def agree(self, batch: Batch, found: object, expected: object) -> None:
+        """Hold the answers to a batch to each other, and keep their numbers."""
+        assert said(found) == said(expected), (batch, found, expected)
+        if isinstance(found, Commit) and isinstance(expected, Commit):
+            if not expected.adopted:
+                assert found.number > self.numbers[-1][0], "commit numbers rise"
+                self.numbers.append((found.number, expected.number))
+            assert (found.number, expected.number) in reversed(self.numbers), (found, expected)
+
+    def lease(self, scope: Scope, owner: str) -> tuple[Lease, Lease] | None:
+        """Take a lease on both, where it is to be had."""
+        ours, theirs = self.store.lease(scope, owner), self.model.lease(scope, owner)
+        if ours is None or theirs is None:
+            assert ours is theirs, (ours, theirs)
+            return None
+        assert (ours.scope, ours.owner) == (theirs.scope, theirs.owner)
+        self.leases.append((ours, theirs))
+        return ours, theirs
 
     # --- runners
 
@@ -390,13 +405,8 @@ class LaneGame:
         scopes = [scope for scope in SCOPES if scope.space == space and scope.key is not None]
         inputs = [_input(rng, rng.choice(scopes), clock) for _ in range(rng.choice((1, 1, 2, 3)))]
         agent, taker = rng.choice(AGENTS), rng.choice((owner, None))
-        ours = answer(lambda: self.store.accept(agent, inputs, owner=taker))
-        theirs = answer(lambda: self.model.accept(agent, inputs, owner=taker))
-        if isinstance(ours, FornixError) or isinstance(theirs, FornixError):
-            assert type(ours) is type(theirs), (inputs, ours, theirs)
-            return
-        assert [*map(said, ours)] == [*map(said, theirs)], (inputs, ours, theirs)
-        for mine, yours in zip(ours, theirs, strict=True):
+        both = self.both(lambda store: store.accept(agent, inputs, owner=taker))
+        for mine, yours in zip(*both, strict=True) if both else ():
             if mine.run is not None and yours.run is not None:
                 assert self.runs.setdefault(yours.run, mine.run) == mine.run
             if mine.lease is not None and yours.lease is not None:
@@ -407,18 +417,13 @@ class LaneGame:
         pairs = [self._batch(rng, clock, owner) for _ in range(rng.choice((1, 1, 1, 2, 4)))]
         made = [pair for pair in pairs if pair is not None]
         if len(made) == 1:
-            ours: list[Commit | FornixError] = [answer(lambda: self.store.commit(made[0][0]))]
-            theirs: list[Commit | FornixError] = [answer(lambda: self.model.commit(made[0][1]))]
-        else:
-            ours = self.store.commit_many([pair[0] for pair in made])
-            theirs = self.model.commit_many([pair[1] for pair in made])
-        for found, expected, pair in zip(ours, theirs, made, strict=True):
-            assert said(found) == said(expected), (pair[1], found, expected)
-            if isinstance(found, Commit) and isinstance(expected, Commit):
-                numbers = (found.number, expected.number)
-                if not expected.adopted:
-                    self.numbers.append(numbers)
-                assert numbers in reversed(self.numbers), (pair[1], found, expected)
+            ours, theirs = made[0]
+            self.agree(theirs, answer(self.store.commit, ours), answer(self.model.commit, theirs))
+            return
+        found = self.store.commit_many([ours for ours, _ in made])
+        expected = self.model.commit_many([theirs for _, theirs in made])
+        for mine, yours, (_, batch) in zip(found, expected, made, strict=True):
+            self.agree(batch, mine, yours)
 
     def _batch(self, rng: Random, clock: int, owner: str) -> tuple[Batch, Batch] | None:
         run = self._some(rng, "waiting")
@@ -457,13 +462,10 @@ class LaneGame:
         return rng.choice(fitting if fitting and rng.random() < 0.85 else found)
 
     def _lease(self, rng: Random, scope: Scope, owner: str) -> tuple[Lease, Lease] | None:
-        ours, theirs = self.store.lease(scope, owner), self.model.lease(scope, owner)
-        assert (ours is None) == (theirs is None), (ours, theirs)
         old = [pair for pair in self.leases if pair[0].scope == scope]
-        if ours is not None and theirs is not None:
-            self.leases.append((ours, theirs))
-            if rng.random() < 0.9 or not old:
-                return ours, theirs
+        taken = self.lease(scope, owner)
+        if taken is not None and (rng.random() < 0.9 or not old):
+            return taken
         return rng.choice(old) if old else None
 
     def _retry(self, rng: Random, clock: int, _owner: str) -> None:
@@ -471,8 +473,8 @@ class LaneGame:
         if run is None:
             return
         last, ours = rng.random() < 0.5, self.runs.get(run.id, run.id)
-        found = answer(lambda: self.store.retry(ours, last=last, time=clock))
-        expected = answer(lambda: self.model.retry(run.id, last=last, time=clock))
+        found = answer(self.store.retry, ours, last=last, time=clock)
+        expected = answer(self.model.retry, run.id, last=last, time=clock)
         if isinstance(found, int) and isinstance(expected, int):
             assert self.runs.setdefault(expected, found) == found
         else:
@@ -484,14 +486,12 @@ class LaneGame:
         """Name a consumer or forget one."""
         agent, space, name = rng.choice(AGENTS), rng.choice(SPACES), rng.choice(("mail", "log"))
         if rng.random() < 0.4:
-            self._both(
-                lambda: self.store.drop_consumer(agent, space, name),
-                lambda: self.model.drop_consumer(agent, space, name),
-            )
+            self.both(lambda store: store.drop_consumer(agent, space, name))
             return
-        ours, theirs = (each.consumer(agent, space, name) for each in (self.store, self.model))
-        found = self.store.outputs(agent, space, after=ours)
-        expected = self.model.outputs(agent, space, after=theirs)
+        found, expected = (
+            each.outputs(agent, space, after=each.consumer(agent, space, name))
+            for each in (self.store, self.model)
+        )
         assert [o.event for o in found] == [o.event for o in expected]
 
     def _advance(self, rng: Random, _clock: int, _owner: str) -> None:
@@ -503,15 +503,12 @@ class LaneGame:
             page = store.outputs(agent, space, after=floor, limit=count)
             store.advance(agent, space, name, page[-1].position if page else 0)
 
-        self._both(lambda: advance(self.store), lambda: advance(self.model))
+        self.both(advance)
 
     def _prune(self, rng: Random, clock: int, _owner: str) -> None:
         agent, space = rng.choice(AGENTS), rng.choice(SPACES)
         retain, limit = rng.choice(RETAINS), rng.choice((1, 5, 1000))
-        self._both(
-            lambda: self.store.prune(agent, space, retain, now=clock, limit=limit),
-            lambda: self.model.prune(agent, space, retain, now=clock, limit=limit),
-        )
+        self.both(lambda store: store.prune(agent, space, retain, now=clock, limit=limit))
 
 
 def _input(rng: Random, scope: Scope, clock: int) -> QueuedInput:
