@@ -24,7 +24,9 @@ class Counts:
         kills: Processes that are killed and started again.
         random_ops: Steps of a random walk over a store, a tree or a set.
         walks: Walks of a hypothesis machine whose steps are slow (a file, a process).
+        store_walks: Walks of the machine that compares a store with `RamStore`.
         fuzz_examples: Inputs that hypothesis makes up for one property (set as its default).
+        canaries: Texts that are forgotten, and looked for in every file.
         damages: Files that are damaged, each in one way.
         contention_s: Seconds for which processes or threads get in each other's way.
         power_states: States of a disk after a loss of power that are opened, of one scenario.
@@ -39,7 +41,9 @@ class Counts:
     kills: int
     random_ops: int
     walks: int
+    store_walks: int
     fuzz_examples: int
+    canaries: int
     damages: int
     contention_s: float
     power_states: int
@@ -56,7 +60,9 @@ SCALES = {
         kills=5,
         random_ops=1_000,
         walks=6,
+        store_walks=20,
         fuzz_examples=40,
+        canaries=300,
         damages=21,
         contention_s=0.7,
         power_states=12,
@@ -71,7 +77,9 @@ SCALES = {
         kills=240,
         random_ops=25_000,
         walks=60,
+        store_walks=200,
         fuzz_examples=200,
+        canaries=1_000,
         damages=1_400,
         contention_s=20.0,
         power_states=800,

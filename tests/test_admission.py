@@ -519,7 +519,7 @@ def test_secrets_are_found_wherever_they_are(memory: Memory):
     assert len(facts) == 0
 
 
-@given(st.from_regex(r"\A4[0-9]{14}\Z"))
+@given(st.text("0123456789", min_size=14, max_size=14).map("4".__add__))
 def test_of_ten_last_digits_one_makes_a_card(digits: str):
     cards = [is_card(f"{digits}{last}") for last in range(10)]
     assert sum(cards) == 1

@@ -17,11 +17,10 @@ from fornix.errors import RunParked
 from fornix.search.index import set_loader
 from fornix.store.sqlite import SqliteStore
 from planting import Planter
+from scale import COUNTS
 from waiting import LIMIT_S
 
 WORKER = Path(__file__).with_name("forgetting_worker.py")
-
-CANARIES = 1_000
 
 DIGESTS = {"event id", "idempotency key", "query, of no run"}
 """Kinds of which a store keeps a digest, or nothing, from the start."""
@@ -60,7 +59,7 @@ def other(mode: str, path: Path, *words: str) -> Generator[Other]:
 
 
 def test_nothing_forgotten_is_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 1,000 canaries none is found, whole or in part; where nobody cleaned, all are."""
+    """Of all canaries none is found, whole or in part; where nobody cleaned, all are."""
     monkeypatch.setattr(set_loader, "LARGE", LARGE)
     folder, backup = tmp_path / "store", tmp_path / "backup.db"
     folder.mkdir()
@@ -68,7 +67,7 @@ def test_nothing_forgotten_is_in_any_file(tmp_path: Path, monkeypatch: pytest.Mo
     with Memory.open(path, embedder="words", durability="normal") as memory:
         memory.key("kept").add("Stays by the window.", id="kept")
         planter = Planter(memory)
-        while len(planter.canaries) < CANARIES:
+        while len(planter.canaries) < COUNTS.canaries:
             planter.plant()
         memory.backup(backup)
         memory.knowledge.search("window")

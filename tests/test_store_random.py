@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from fornix.store.ram import RamStore
 from fornix.store.sqlite import SqliteStore
@@ -19,6 +20,7 @@ def kill(store, owner):
 SqliteMachine = store_machine(SqliteStore.open, kill_owner=kill, persistent=True)
 TestRamMachine = store_machine(lambda path: RamStore()).TestCase
 TestSqliteMachine = SqliteMachine.TestCase
+TestRamMachine.settings = TestSqliteMachine.settings = settings(max_examples=COUNTS.store_walks)
 
 
 @pytest.fixture
