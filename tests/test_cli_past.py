@@ -111,7 +111,7 @@ def test_prune_history_lets_go_of_the_past(path: Path) -> None:
     assert answer.stdout.strip() == "removed 2 versions"
     refused = run(path, "diff", "ada", "3")
     assert refused.exit_code == 1
-    assert "its past is whole from commit 5 on" in refused.stderr
+    assert "its history is complete from commit 5 on" in refused.stderr
 
 
 @action(InputEvent)

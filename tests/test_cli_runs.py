@@ -404,7 +404,7 @@ def test_the_same_inputs_try_again_where_it_is_asked_for(parked, tmp_path):
     """Without --retry-parked the error stands, and no run is added; with it, all are done."""
     words = ("run", f"{AGENT}Counter", "-i", str(tmp_path / "in.jsonl"), *WORDS)
     parked("set", "bob", "mended", "true")
-    assert "correct the cause and retry it" in parked(*words, code=1).stderr
+    assert "correct the cause and retry the run" in parked(*words, code=1).stderr
     found = parked.json(*words, "--retry-parked")
     assert [(line["run"], line["outputs"]) for line in found] == [
         (1, [{"count": 2}]),

@@ -227,7 +227,7 @@ def test_who_lost_the_right_to_compact_changes_nothing(memory: Memory) -> None:
     with pytest.raises(StaleRun):
         notes.compact(plan)
     assert texts(notes.list()) == numbered(3)
-    with pytest.raises(SetBusy, match="is being compacted by somebody else"):
+    with pytest.raises(SetBusy, match="is being compacted by another thread or process"):
         notes.compact(Trim(n=1))
 
 

@@ -379,7 +379,7 @@ class FailureLaws(RunnerLaws):
             ctx.send_event(OutputEvent(ctx.short_term_memory.get("n")))
 
         runner = hall.serve(first, then)
-        with pytest.raises(RunParked, match="is parked before its next action, by Broken"):
+        with pytest.raises(RunParked, match="is parked, it failed before its next action: Broken"):
             runner.handle("ada", 0)
         trouble.end()
         (run,) = hall.parked()
