@@ -219,9 +219,9 @@ class Exact:
     """The exact tree of an action."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        from fornix.state import MemoryKind, Overlay
+        from fornix.state import MemoryKind, MemoryObject, Overlay
 
-        self._root = Overlay(None, kind=MemoryKind.SENSORY, now=0).root
+        self._root = MemoryObject(Overlay(None, kind=MemoryKind.SENSORY, now=0))
         self._paths = paths
 
     def set(self, i: int) -> None:

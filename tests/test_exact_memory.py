@@ -83,10 +83,10 @@ def committed(store: RamStore | None = None, **options) -> CommittedTree:
 def m(request) -> MemoryObject:
     """An empty memory: an overlay over nothing, one on another, and one that commits each call."""
     if request.param == "overlay":
-        return sensory().root
+        return MemoryObject(sensory())
     if request.param == "on an overlay":
-        return Overlay(sensory(), kind=MemoryKind.SHORT_TERM, now=NOW).root
-    return committed().root
+        return MemoryObject(Overlay(sensory(), kind=MemoryKind.SHORT_TERM, now=NOW))
+    return MemoryObject(committed())
 
 
 def unchanged(m: MemoryObject, error: type[Exception], call: Callable[[], object]) -> str:
@@ -223,7 +223,7 @@ def test_a_path_has_limits(m):
 
 def test_parsed_paths_are_bounded():
     """A memory that lives long does not grow with every path it was ever asked for."""
-    m = sensory().root
+    m = MemoryObject(sensory())
     for i in range(MAX_PLACES + 10):
         m.get(f"asked-{i}")
     assert len(m._below) < MAX_PLACES
@@ -366,7 +366,7 @@ def test_what_a_cursor_is(m):
     assert repr(obj) == f"<MemoryObject {m.kind} 'a.b'>"
     assert obj == m.get("a.b")
     assert len({obj, m.get("a.b"), m.get("a")}) == 2
-    assert obj != sensory().root.new_object("a.b")
+    assert obj != MemoryObject(sensory()).new_object("a.b")
     assert obj != "a.b"
 
 
@@ -404,7 +404,7 @@ def _place(m: MemoryObject, path: str):
 
 def test_an_object_crosses_memories(m):
     """From sensory to short-term memory, and from one key to another."""
-    source = sensory().root
+    source = MemoryObject(sensory())
     source.set("user.name", "Ada")
     m.set("kept", source)
     m.set("user", source.get("user"))
@@ -416,12 +416,16 @@ def test_two_handles_of_a_key_are_one_memory():
     """What one found the other cannot copy into itself."""
     tree = committed()
     again = CommittedTree(tree.ledger, SCOPE, clock=tree.clock, lane=tree.lane)
-    tree.root.set("o.k", 1)
-    assert tree.root == again.root
-    unchanged(tree.root, TreeConflict, lambda: tree.root.set("o.x", again.root.get("o")))
+    MemoryObject(tree).set("o.k", 1)
+    assert MemoryObject(tree) == MemoryObject(again)
+    unchanged(
+        MemoryObject(tree),
+        TreeConflict,
+        lambda: MemoryObject(tree).set("o.x", MemoryObject(again).get("o")),
+    )
     other = CommittedTree(tree.ledger, Scope("space", "bob"), clock=tree.clock, lane=tree.lane)
-    other.root.set("o.x", tree.root.get("o"))
-    assert other.root.to_dict() == {"o": {"x": {"k": 1}}}
+    MemoryObject(other).set("o.x", MemoryObject(tree).get("o"))
+    assert MemoryObject(other).to_dict() == {"o": {"x": {"k": 1}}}
 
 
 def test_an_object_inside_a_value_is_refused_with_a_hint(m):
@@ -455,9 +459,9 @@ def test_values_are_copied_in_and_out(m):
 
 def test_deltas_are_copies():
     overlay = sensory()
-    overlay.root.append("l", 1)
+    MemoryObject(overlay).append("l", 1)
     before = overlay.deltas()
-    overlay.root.append("l", 2)
+    MemoryObject(overlay).append("l", 2)
     assert before == (Put(("l",), [1]),)
 
 
@@ -491,7 +495,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_storable_value_comes_back(value):
     """Also through the shortcut for plain ones; and no value is larger than its bound."""
-    m = sensory().root
+    m = MemoryObject(sensory())
     m.set("v", value)
     assert repr(m.get("v")) == repr(value)
     assert len(wire.encode(checked(value, nan=True)).encode()) <= size_bound(value)
@@ -509,7 +513,7 @@ def test_plain_values_nest_as_deep_as_checked_ones(m):
 
 def test_a_value_has_a_size_limit():
     """In bytes of its wire form, counted where a cheap bound does not settle it."""
-    m = sensory(limits=TreeLimits(value_bytes=2000)).root
+    m = MemoryObject(sensory(limits=TreeLimits(value_bytes=2000)))
     m.set("exact", "x" * 1998)
     unchanged(m, TooLarge, lambda: m.set("exact", "x" * 1999))
     unchanged(m, TooLarge, lambda: m.set("v", {"k": ["é" * 1000]}))
@@ -520,7 +524,7 @@ def test_a_value_has_a_size_limit():
 
 
 def test_a_list_that_grew_to_its_limit_stays_below_it():
-    m = sensory(limits=TreeLimits(value_bytes=2000)).root
+    m = MemoryObject(sensory(limits=TreeLimits(value_bytes=2000)))
     with pytest.raises(TooLarge):
         append_many(m)
     assert 1900 < len(wire.encode(m.get("l"))) <= 2000
@@ -630,22 +634,22 @@ class Context:
 def test_a_reference_finds_the_other_memory_where_it_is_known():
     """Without a resolver it is an error, not a look-up in the wrong memory."""
     long, short = sensory(), committed()
-    ref = long.root.set("a", 1)
+    ref = MemoryObject(long).set("a", 1)
     assert "short_term memory here" in unchanged(
-        short.root, InvalidInput, lambda: short.root.get(ref)
+        MemoryObject(short), InvalidInput, lambda: MemoryObject(short).get(ref)
     )
-    context = Context(sensory_memory=long.root, short_term_memory=short.root)
+    context = Context(sensory_memory=MemoryObject(long), short_term_memory=MemoryObject(short))
     long.resolver = context
-    other = short.root.set("b", 2)
-    assert long.root.get(other) == 2
-    assert long.root.is_exist(other)
+    other = MemoryObject(short).set("b", 2)
+    assert MemoryObject(long).get(other) == 2
+    assert MemoryObject(long).is_exist(other)
     short = CommittedTree(RamStore(), SCOPE, clock=Clock(), lane=threading.Lock(), resolver=context)
-    assert short.root.get(ref) == 1
+    assert MemoryObject(short).get(ref) == 1
     assert ref.resolve(context) == 1
     assert other.resolve(context) == 2
     assert MemoryRef.create("sensory", "gone").resolve(context) is None
     long.resolver = Context(sensory_memory=None, short_term_memory=None)
-    unchanged(long.root, InvalidInput, lambda: long.root.get(other))
+    unchanged(MemoryObject(long), InvalidInput, lambda: MemoryObject(long).get(other))
 
 
 # --- expiry -------------------------------------------------------------------------------------
@@ -658,11 +662,11 @@ def timed(request) -> Callable[..., tuple[MemoryObject, Clock]]:
     def make(**options) -> tuple[MemoryObject, Clock]:
         clock = Clock()
         if request.param == "committed":
-            return committed(clock=clock, **options).root, clock
+            return MemoryObject(committed(clock=clock, **options)), clock
         below = None
         if request.param == "on an overlay":
             below = Overlay(None, kind=MemoryKind.SENSORY, now=clock)
-        return Overlay(below, kind=MemoryKind.SENSORY, now=clock, **options).root, clock
+        return MemoryObject(Overlay(below, kind=MemoryKind.SENSORY, now=clock, **options)), clock
 
     return make
 
@@ -856,13 +860,13 @@ def below() -> Counted:
     """A tree of an object with 100 fields, one of them deep."""
     base = sensory()
     for i in range(99):
-        base.root.set(f"big.k{i}", i)
-    base.root.set("big.deep.x.y", 1)
+        MemoryObject(base).set(f"big.k{i}", i)
+    MemoryObject(base).set("big.deep.x.y", 1)
     return Counted(base)
 
 
 def over(below: Counted) -> MemoryObject:
-    return Overlay(below, kind=MemoryKind.SHORT_TERM, now=NOW).root
+    return MemoryObject(Overlay(below, kind=MemoryKind.SHORT_TERM, now=NOW))
 
 
 def test_a_read_asks_once(below):
@@ -922,7 +926,7 @@ def test_a_write_asks_for_nothing_beside_it(below):
 
 
 def test_an_overlay_over_nothing_asks_nothing():
-    m = sensory().root
+    m = MemoryObject(sensory())
     m.set("a.b", 1)
     assert m.get_field_names() == ["a"]
     m.clear()
@@ -932,12 +936,12 @@ def test_an_overlay_over_nothing_asks_nothing():
 def test_deltas_are_the_shortest_list():
     """Typed, in order, the missing objects among them."""
     base = sensory()
-    base.root.set("old.x", 1)
-    base.root.set("old.y", 1)
-    base.root.set("gone", 1)
-    base.root.set("emptied.x", 1)
+    MemoryObject(base).set("old.x", 1)
+    MemoryObject(base).set("old.y", 1)
+    MemoryObject(base).set("gone", 1)
+    MemoryObject(base).set("emptied.x", 1)
     overlay = Overlay(base, kind=MemoryKind.SHORT_TERM, now=NOW)
-    m = overlay.root
+    m = MemoryObject(overlay)
     assert not overlay.changed
     m.set("new.deep.v", 1)
     m.set("new.deep.v", 2)
@@ -964,17 +968,17 @@ def test_deltas_are_the_shortest_list():
 
 def test_what_is_made_and_deleted_was_never_there():
     overlay = sensory()
-    overlay.root.set("a.b", 1)
-    overlay.root.delete("a")
+    MemoryObject(overlay).set("a.b", 1)
+    MemoryObject(overlay).delete("a")
     assert not overlay.changed
     assert overlay.deltas() == ()
 
 
 def test_refreshes_name_what_has_to_last():
     base = sensory()
-    base.root.set("a.b.c", 1, expires_at=moment(NOW + 10))
+    MemoryObject(base).set("a.b.c", 1, expires_at=moment(NOW + 10))
     overlay = Overlay(base, kind=MemoryKind.SHORT_TERM, now=NOW)
-    overlay.root.set("a.b.d", 1, expires_at=moment(NOW + 30))
+    MemoryObject(overlay).set("a.b.d", 1, expires_at=moment(NOW + 30))
     assert overlay.deltas() == (
         Refresh(("a",), NOW + 30),
         Refresh(("a", "b"), NOW + 30),
@@ -984,8 +988,9 @@ def test_refreshes_name_what_has_to_last():
 
 def test_a_batch_notes_what_was_asked_as_passed():
     """So that a repetition is recognised, whatever it would do by then."""
-    overlay = Overlay.of(RamStore(), SCOPE, at=0, now=NOW)
-    m = overlay.root
+    overlay = Overlay(Snapshot(RamStore(), SCOPE, 0), kind=MemoryKind.SHORT_TERM, now=NOW)
+    overlay.noting = True
+    m = MemoryObject(overlay)
     m.set("a", [1], ttl=timedelta(seconds=1))
     m.set("n", 1)
     m.set("n", 1)
@@ -1018,7 +1023,7 @@ def test_a_batch_notes_what_was_asked_as_passed():
 
 def test_each_change_is_one_commit_and_a_read_is_none():
     tree = committed()
-    m = tree.root
+    m = MemoryObject(tree)
     m.set("a.b.c", 1)
     m.append("l", 1)
     assert tree.ledger.head(SCOPE) == 2
@@ -1038,7 +1043,9 @@ def test_each_change_is_one_commit_and_a_read_is_none():
 def test_keys_are_apart():
     store = RamStore()
     ada, bob = (
-        CommittedTree(store, Scope("space", key), clock=Clock(), lane=threading.Lock()).root
+        MemoryObject(
+            CommittedTree(store, Scope("space", key), clock=Clock(), lane=threading.Lock())
+        )
         for key in ("ada", "bob")
     )
     ada.set("a", 1)
@@ -1060,7 +1067,7 @@ class Contended(RamStore):
 
 def test_a_change_is_repeated_on_what_others_wrote():
     store = Contended()
-    m = committed(store).root
+    m = MemoryObject(committed(store))
     m.set("n", 1)
     store.times = 3
     assert m.increment("n") == 2
@@ -1070,7 +1077,7 @@ def test_a_change_is_repeated_on_what_others_wrote():
 def test_a_change_that_never_gets_its_turn_says_so():
     store = Contended()
     store.times = math.inf
-    m = committed(store, wait_s=SHORT_S).root
+    m = MemoryObject(committed(store, wait_s=SHORT_S))
     with pytest.raises(KeyBusy, match="'ada'"):
         m.increment("n")
     assert not m.is_exist("n")
@@ -1080,29 +1087,29 @@ def test_a_change_waits_for_its_lane():
     tree = committed(wait_s=SHORT_S)
     tree.lane.acquire()
     with pytest.raises(KeyBusy):
-        tree.root.set("a", 1)
-    assert tree.root.get("a") is None
+        MemoryObject(tree).set("a", 1)
+    assert MemoryObject(tree).get("a") is None
     tree.lane.release()
-    tree.root.set("a", 1)
+    MemoryObject(tree).set("a", 1)
     assert tree.lane.acquire(blocking=False), "the lane is given back"
 
 
 def test_threads_lose_no_increment():
     tree = committed()
     threads = [
-        threading.Thread(target=lambda: [tree.root.increment("n") for _ in range(50)])
+        threading.Thread(target=lambda: [MemoryObject(tree).increment("n") for _ in range(50)])
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert tree.root.get("n") == 200
+    assert MemoryObject(tree).get("n") == 200
 
 
 def test_a_change_under_a_key_happens_once():
     """Its repetition returns the first result, whatever the memory holds by then."""
-    m = committed().root
+    m = MemoryObject(committed())
     assert m.once("k").increment("n", 2) == 2
     m.increment("n")
     assert m.once("k").increment("n", 2) == 2
@@ -1119,7 +1126,7 @@ def test_a_change_under_a_key_happens_once():
 
 
 def test_a_key_is_used_for_one_request():
-    m = committed().root
+    m = MemoryObject(committed())
     m.once("k").increment("n")
     for other in (
         lambda: m.once("k").increment("n", 2),
@@ -1134,7 +1141,7 @@ def test_a_key_is_used_for_one_request():
 
 def test_a_comparison_that_was_done_is_not_made_again():
     """The first one changed the value, so a second comparison could only fail."""
-    m = committed().root
+    m = MemoryObject(committed())
     m.set("v", 1)
     assert m.once("k").update("v", 2, expected=1).path == "v"
     assert m.once("k").update("v", 2, expected=1).path == "v"
@@ -1145,7 +1152,7 @@ def test_a_renewal_waits_for_a_tenth_of_its_time():
     """And it never stands in the way of a read."""
     clock = Clock()
     tree = committed(clock=clock, ttl=Ttl(timedelta(seconds=100), refresh="read"))
-    m = tree.root
+    m = MemoryObject(tree)
     m.set("a", 1)
     clock.wait(9.9)
     m.get("a")
@@ -1165,34 +1172,34 @@ def test_a_renewal_that_came_too_late_is_left_to_a_later_read():
     clock = Clock()
     store = Contended()
     tree = committed(store, clock=clock, ttl=Ttl(timedelta(seconds=100), refresh="read"))
-    tree.root.set("a", 1)
+    MemoryObject(tree).set("a", 1)
     clock.wait(50)
     store.times = 1
-    assert tree.root.get("a") == 1
+    assert MemoryObject(tree).get("a") == 1
     clock.wait(49)
-    assert tree.root.get("a") == 1
+    assert MemoryObject(tree).get("a") == 1
     clock.wait(99)
-    assert tree.root.get("a") == 1
+    assert MemoryObject(tree).get("a") == 1
 
 
 def test_the_past_can_be_read_and_not_written():
     clock = Clock()
     tree = committed(clock=clock)
-    m = tree.root
+    m = MemoryObject(tree)
     m.set("a.b", 1)
     m.set("t", 1, ttl=timedelta(seconds=10))
     m.set("a.b", 2)
     m.delete("t")
-    past = PastTree(tree.ledger, SCOPE, at=2, now=NOW).root
+    past = MemoryObject(PastTree(tree.ledger, SCOPE, at=2, now=NOW))
     assert past.to_dict() == {"a": {"b": 1}, "t": 1}
     assert past.get("a.b") == 1
     assert past.get_object("a").get_field_names() == ["b"]
     assert "a.b" in past
     assert past.kind is MemoryKind.SHORT_TERM
-    later = PastTree(tree.ledger, SCOPE, at=2, now=NOW + 10 * SECOND).root
+    later = MemoryObject(PastTree(tree.ledger, SCOPE, at=2, now=NOW + 10 * SECOND))
     assert later.to_dict() == {"a": {"b": 1}}
     assert past != later.get("a")
-    assert past == PastTree(tree.ledger, SCOPE, at=2, now=NOW).root
+    assert past == MemoryObject(PastTree(tree.ledger, SCOPE, at=2, now=NOW))
     for write in (
         lambda: past.set("a.b", 3),
         lambda: past.increment("a.b"),
@@ -1208,8 +1215,8 @@ def test_applying_deltas_is_what_a_store_does():
     """`Overlay.apply` makes of them what the store makes of them."""
     store = RamStore()
     overlay = Overlay(Snapshot(store, SCOPE, 0), kind=MemoryKind.SHORT_TERM, now=NOW)
-    overlay.root.set("a.b", [1], ttl=timedelta(seconds=10))
-    overlay.root.set("c", 1)
+    MemoryObject(overlay).set("a.b", [1], ttl=timedelta(seconds=10))
+    MemoryObject(overlay).set("c", 1)
     applied = sensory()
     applied.apply(overlay.deltas())
     applied.apply(

@@ -46,14 +46,16 @@ FILES = ("test_flink_vectors.py", "test_flink_runs.py", "test_memory_events.py")
 
 
 def committed(store: RamStore, now: list[int], ttl: Ttl | None = None) -> MemoryObject:
-    return CommittedTree(store, SCOPE, clock=lambda: now[0], lane=threading.Lock(), ttl=ttl).root
+    return MemoryObject(
+        CommittedTree(store, SCOPE, clock=lambda: now[0], lane=threading.Lock(), ttl=ttl)
+    )
 
 
 @pytest.fixture(params=["overlay", "committed"])
 def m(request) -> MemoryObject:
     """A fresh short-term root: an action's, or one where every call is a commit."""
     if request.param == "overlay":
-        return Overlay(None, kind=MemoryKind.SHORT_TERM, now=NOW).root
+        return MemoryObject(Overlay(None, kind=MemoryKind.SHORT_TERM, now=NOW))
     return committed(RamStore(), [NOW])
 
 
@@ -184,10 +186,10 @@ def test_b12_an_object_again_keeps_its_fields(m):
 
 def test_b13_a_refused_set_records_nothing():
     overlay = Overlay(None, kind=MemoryKind.SHORT_TERM, now=NOW)
-    overlay.root.new_object("o")
+    MemoryObject(overlay).new_object("o")
     before = overlay.deltas()
     with pytest.raises(ValueError, match="'o'"):
-        overlay.root.set("o", 1)
+        MemoryObject(overlay).set("o", 1)
     assert overlay.deltas() == before
 
 
@@ -252,7 +254,7 @@ def test_c10_the_place_is_named(m):
 def test_c11_it_is_a_type_error_and_nothing_is_written():
     overlay = Overlay(None, kind=MemoryKind.SHORT_TERM, now=NOW)
     with pytest.raises(TypeError, match="value at 'p'"):
-        overlay.root.set("p", object())
+        MemoryObject(overlay).set("p", object())
     assert not overlay.changed
 
 
@@ -406,27 +408,32 @@ def in_store(store: RamStore, name: str) -> object:
 
 def test_f1_writes_stay_in_the_overlay(cached):
     store, overlay = cached
-    overlay.root.set("k3", "v3")
-    overlay.root.set("k4", "v4")
-    assert (overlay.root.get("k3"), overlay.root.get("k4")) == ("v3", "v4")
+    MemoryObject(overlay).set("k3", "v3")
+    MemoryObject(overlay).set("k4", "v4")
+    assert (MemoryObject(overlay).get("k3"), MemoryObject(overlay).get("k4")) == ("v3", "v4")
     assert in_store(store, "k3") is None
 
 
 def test_f2_a_write_hides_what_is_below(cached):
     _, overlay = cached
-    overlay.root.set("k1", "v11")
-    assert (overlay.root.get("k1"), overlay.root.get("k2")) == ("v11", "v2")
+    MemoryObject(overlay).set("k1", "v11")
+    assert (MemoryObject(overlay).get("k1"), MemoryObject(overlay).get("k2")) == ("v11", "v2")
 
 
 def test_f3_contains_looks_into_both(cached):
     _, overlay = cached
-    overlay.root.set("k3", "v3")
-    assert [name in overlay.root for name in ("k1", "k2", "k3", "k4")] == [True, True, True, False]
+    MemoryObject(overlay).set("k3", "v3")
+    assert [name in MemoryObject(overlay) for name in ("k1", "k2", "k3", "k4")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_f4_what_is_committed_is_what_was_written(cached):
     store, overlay = cached
-    overlay.root.set("k1", "v11")
+    MemoryObject(overlay).set("k1", "v11")
     batch = Batch(scope=SCOPE, time=NOW, base=store.head(SCOPE), state=overlay.deltas())
     assert len(batch.state) == 1
     store.commit(batch)

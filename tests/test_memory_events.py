@@ -30,8 +30,8 @@ from fornix.events.memory_events import (
     ShortTermReadEvent,
     ShortTermWriteEvent,
 )
-from fornix.runs.memory_recorder import NotedTree, Notes
-from fornix.state import MemoryKind, Overlay
+from fornix.runs.memory_recorder import MemoryRecorder
+from fornix.state import MemoryKind, MemoryObject, Overlay
 from fornix.store import Batch, Scope, StatusChange
 from fornix.values import wire
 from scale import COUNTS
@@ -395,19 +395,19 @@ def test_i20_cleared_sets_are_a_list_of_names(names):
 
 
 def test_everything_is_off_and_costs_nothing():
-    """Without a reader, nothing is noted: an action works on a plain overlay and draft."""
+    """Without a reader, nothing is recorded: overlay and draft of an action have no recorder."""
     with Memory.open(embedder=Letters()) as memory:
-        seen: list[str] = []
+        seen: list[object] = []
 
         @action(InputEvent)
         def act(event, ctx):
             busy(ctx)
             task = ctx._task
-            seen.extend((type(task._short).__name__, type(task._draft).__name__))
+            seen.extend((task._short._recorder, task._draft._recorder))
 
         with LocalRunner(Agent("a", actions=[act]), memory) as runner:
             runner.handle("ada", None)
-        assert seen == ["Overlay", "RunDraft"]
+        assert seen == [None, None]
         assert sent(memory) == []
 
 
@@ -528,17 +528,17 @@ def test_a_write_event_leads_from_one_tree_to_the_other(seed):
     chance = random.Random(seed)
     base = Overlay(None, kind=MemoryKind.SHORT_TERM, now=0)
     for _ in range(chance.randint(0, 12)):
-        step(base.root, chance)
-    notes = Notes(MemoryEvents(every="values").told(()), Scope("s", "ada"))
-    tree = NotedTree(base, kind=MemoryKind.SHORT_TERM, now=0)
-    notes.keep(tree)
+        step(MemoryObject(base), chance)
+    recorder = MemoryRecorder(MemoryEvents(every="values").told(()), Scope("s", "ada"))
+    kind = MemoryKind.SHORT_TERM
+    tree = Overlay(base, kind=kind, now=0, recorder=recorder.tree(kind))
     for _ in range(chance.randint(0, 12)):
-        step(tree.root, chance)
+        step(MemoryObject(tree), chance)
     copy = Overlay(base, kind=MemoryKind.SHORT_TERM, now=0)
-    for event in notes.events((), tree.deltas()):
+    for event in recorder.events((), tree.deltas()):
         if isinstance(event, ShortTermWriteEvent):
-            redo(copy.root, event)
-    assert copy.root.to_dict() == tree.root.to_dict()
+            redo(MemoryObject(copy), event)
+    assert MemoryObject(copy).to_dict() == MemoryObject(tree).to_dict()
 
 
 def test_reads_are_copies(ram):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fornix.errors import TreeConflict
-from fornix.state import ExactTree, MemoryKind, Overlay, Snapshot, Ttl
+from fornix.state import ExactTree, MemoryKind, MemoryObject, Overlay, Snapshot, Ttl
 from fornix.store import Batch, Clear, Delete, Scope, TreeDelta
 from fornix.store.ram import RamStore
 from fornix.values.storable import Path, Value
@@ -233,7 +233,7 @@ class OverlayMachine(RuleBasedStateMachine):
     @rule(path=PATHS, value=VALUES, ttl=TTLS)
     def set(self, path, value, ttl):
         def ours():
-            ref = self.overlay.root.set(path, value, ttl=lasting(ttl))
+            ref = MemoryObject(self.overlay).set(path, value, ttl=lasting(ttl))
             assert ref.names == path
 
         self.both(lambda: self.model.set(path, value, ttl), ours)
@@ -241,32 +241,34 @@ class OverlayMachine(RuleBasedStateMachine):
     @rule(path=PATHS, overwrite=st.booleans(), ttl=TTLS)
     def new_object(self, path, overwrite, ttl):
         def ours():
-            self.overlay.root.new_object(path, overwrite=overwrite, ttl=lasting(ttl))
+            MemoryObject(self.overlay).new_object(path, overwrite=overwrite, ttl=lasting(ttl))
 
         self.both(lambda: self.model.new_object(path, overwrite, ttl), ours)
 
     @rule(path=PATHS)
     def delete(self, path):
-        self.both(lambda: self.model.delete(path), lambda: self.overlay.root.delete(path))
+        self.both(lambda: self.model.delete(path), lambda: MemoryObject(self.overlay).delete(path))
 
     @rule(path=INSIDE)
     def clear(self, path):
         def ours():
-            (self.overlay.root.get_object(path) if path else self.overlay.root).clear()
+            (
+                MemoryObject(self.overlay).get_object(path) if path else MemoryObject(self.overlay)
+            ).clear()
 
         self.both(lambda: self.model.clear(path), ours)
 
     @rule(path=PATHS, value=VALUES, ttl=TTLS)
     def append(self, path, value, ttl):
         def ours():
-            self.overlay.root.append(path, value, ttl=lasting(ttl))
+            MemoryObject(self.overlay).append(path, value, ttl=lasting(ttl))
 
         self.both(lambda: self.model.grow(path, ttl, list, [value], []), ours)
 
     @rule(path=PATHS, by=st.integers(-3, 3), ttl=TTLS)
     def increment(self, path, by, ttl):
         def ours():
-            self.overlay.root.increment(path, by, ttl=lasting(ttl))
+            MemoryObject(self.overlay).increment(path, by, ttl=lasting(ttl))
 
         def theirs():
             found = self.model.find(path)
@@ -281,14 +283,14 @@ class OverlayMachine(RuleBasedStateMachine):
             return  # the copy is a read of every value in it; `reads` has that law
 
         def ours():
-            found = self.overlay.root.get_object(source)
-            self.overlay.root.set(path, found, ttl=lasting(ttl))
+            found = MemoryObject(self.overlay).get_object(source)
+            MemoryObject(self.overlay).set(path, found, ttl=lasting(ttl))
 
         self.both(lambda: self.model.copy(source, path, ttl), ours)
 
     @rule(path=PATHS)
     def read(self, path):
-        root = self.overlay.root
+        root = MemoryObject(self.overlay)
         assert root.is_exist(path) == (self.model.find(path) is not None)
         found = self.model.read(path)
         got = root.get(path, "missing")
@@ -304,7 +306,7 @@ class OverlayMachine(RuleBasedStateMachine):
         if isinstance(found, Branch):
             for name in found.fields:
                 self.model.read((*path, name))
-            fields = self.overlay.root.get(path).get_fields()
+            fields = MemoryObject(self.overlay).get(path).get_fields()
             assert list(fields) == list(found.fields)
 
     @rule(us=st.integers(1, 40))
@@ -342,8 +344,8 @@ class OverlayMachine(RuleBasedStateMachine):
         expected = shape(self.model.root)
         assert seen(self.overlay, self.model.now) == expected
         above = Overlay(self.overlay, kind=MemoryKind.SENSORY, now=self.model.now)
-        assert above.root.to_dict() == _plain(self.model.root)
-        assert [p for p, _ in above.root.walk()] == list(_paths(self.model.root))
+        assert MemoryObject(above).to_dict() == _plain(self.model.root)
+        assert [p for p, _ in MemoryObject(above).walk()] == list(_paths(self.model.root))
 
     def teardown(self):
         self.commit()

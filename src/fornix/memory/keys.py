@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
@@ -18,8 +18,7 @@ from fornix.sets.batch import Draft
 from fornix.sets.commits import RoomyWriter, commit_draft
 from fornix.sets.forgetting import Receipt, Scrub, forget_items, forget_key
 from fornix.sets.writer import Engine, Where, Writer
-from fornix.state import CommittedTree, MemoryKind, MemoryObject, Ttl
-from fornix.state.buffered_tree import BlockTree
+from fornix.state import CommittedTree, MemoryKind, MemoryObject, Overlay, Snapshot, Ttl
 from fornix.store import Commit, Scope, SetRef
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
 from fornix.store.items import Hits
@@ -363,7 +362,7 @@ class KeyBatch(KeySets, Prompts):
         super().__init__(engine, self._draft, scope)
         self._op, self._label = op, idempotency_key or ""
         self._knowledge, self._ttl = knowledge, ttl
-        self._overlay: BlockTree | None = None
+        self._overlay: Overlay | None = None
         self._base = 0
         self.committed: Commit | None = None
 
@@ -380,12 +379,11 @@ class KeyBatch(KeySets, Prompts):
             check_tree(store, self._scope, self._draft.before)
         else:
             self._base = store.head(self._scope)
-        overlay = BlockTree.of(
-            store, self._scope, at=self._base, now=now, kind=MemoryKind.SHORT_TERM, ttl=self._ttl
-        )
-        self._overlay = cast("BlockTree", overlay)
-        self._overlay.noting = self._op is not None
-        self._draft.open = self._overlay.open = True
+        tree = Snapshot(store, self._scope, self._base)
+        overlay = Overlay(tree, kind=MemoryKind.SHORT_TERM, now=now, ttl=self._ttl)
+        overlay.noting = self._op is not None
+        self._overlay = overlay
+        self._draft.open = True
         return self
 
     def __exit__(
@@ -397,9 +395,9 @@ class KeyBatch(KeySets, Prompts):
         self._draft.open = False
         if self._overlay is None:
             return
-        self._overlay.open = False
+        state = self._overlay.deltas() if kind is None else ()
+        self._overlay.seal("a batch is used inside its with block; ask for another one")
         if kind is None:
-            state = self._overlay.deltas()
             self.committed = commit_draft(
                 self._engine,
                 self._draft,

@@ -1,4 +1,4 @@
-"""What is noted of an action while it is at work, if memory events are to be told of it."""
+"""Records what an action does to memory, and makes memory events of it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from fornix.events.memory_events import (
     ShortTermWriteEvent,
     Written,
 )
-from fornix.state import Mark, MemoryKind, MemoryObject, Overlay
-from fornix.state.paths import ParsedPath
-from fornix.state.tree_values import Branch, Expiry
+from fornix.state import MemoryKind, MemoryObject
+from fornix.state.overlay import TreeRecorder
 from fornix.store import Clear, Create, Delete, Put, Scope, SetRef, StoredItem, TreeDelta
 from fornix.store.items import Hits
 from fornix.store.records import item_of
@@ -31,22 +30,23 @@ from fornix.values.storable import Path, Value, checked
 _LOG = logging.getLogger("fornix.run")
 
 
-class Notes:
-    """What the memory events of one action are made of, noted while it is at work."""
+class MemoryRecorder:
+    """Records what one action reads and writes."""
 
     def __init__(self, details: Mapping[type[MemoryEvent], Detail], scope: Scope) -> None:
         self._details, self._scope = details, scope
-        self._trees: dict[MemoryKind, NotedTree] = {}
+        self._trees: dict[MemoryKind, TreeRecorder] = {}
         self._updated: dict[str, dict[str, Value]] = {}
         self._deleted: dict[str, dict[str, None]] = {}
         self._cleared: dict[str, None] = {}
         self._got: dict[str, dict[str, Value]] = {}
         self._found: dict[str, dict[str, Value]] = {}
 
-    def keep(self, tree: NotedTree) -> None:
-        """Ask *tree* in the end what was done to it."""
-        tree.watch(self._details)
-        self._trees[tree.kind] = tree
+    def tree(self, kind: MemoryKind) -> TreeRecorder:
+        """Return the recorder of an exact memory."""
+        reads = SensoryReadEvent if kind is MemoryKind.SENSORY else ShortTermReadEvent
+        recorder = self._trees[kind] = TreeRecorder(reads=reads in self._details)
+        return recorder
 
     # --- items ---
 
@@ -205,82 +205,3 @@ def snapshot(root: MemoryObject, detail: Detail) -> dict[str, Value]:
         for path, value in root.walk()
     )
     return _fitting(named, detail)
-
-
-class NotedTree(Overlay):
-    """An overlay that notes what was written first, and which values were read.
-
-    Attributes:
-        first: Paths that were written, by number, in order.
-        seen: Values that were read, by path, as they were read last; empty unless asked for.
-    """
-
-    __slots__ = ("_reading", "first", "seen")
-
-    def watch(self, details: Mapping[type[MemoryEvent], Detail]) -> None:
-        """Begin to note."""
-        sensory = self.kind is MemoryKind.SENSORY
-        self.first: dict[Path, int] = {}
-        self.seen: dict[Path, Value] = {}
-        self._reading = (SensoryReadEvent if sensory else ShortTermReadEvent) in details
-
-    # --- reads ---
-
-    def read(self, place: ParsedPath) -> Value | Mark:
-        """See `Overlay.read`."""
-        found = super().read(place)
-        self._see(place.path, found)
-        return found
-
-    def fields(self, place: ParsedPath) -> list[tuple[str, Value | Mark]]:
-        """See `Overlay.fields`."""
-        found = super().fields(place)
-        for name, value in found:
-            self._see((*place.path, name), value)
-        return found
-
-    def branch(self, place: ParsedPath) -> Branch:
-        """See `Overlay.branch`."""
-        found = super().branch(place)
-        if self._reading:
-            self._see_all(place.path, found)
-        return found
-
-    def _see_all(self, path: Path, branch: Branch) -> None:
-        for name, inner in branch.fields:
-            if isinstance(inner, Branch):
-                self._see_all((*path, name), inner)
-            else:
-                self._see((*path, name), inner)
-
-    def _see(self, path: Path, value: Value | Mark) -> None:
-        if self._reading and not isinstance(value, Mark):
-            self.seen[path] = checked(value, nan=True)  # a copy: the reader may change its own
-
-    # --- writes ---
-
-    def assign(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """See `Overlay.assign`."""
-        super().assign(place, value, expiry)
-        self.first.setdefault(place.path, len(self.first))
-
-    def create(self, place: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False) -> None:
-        """See `Overlay.create`."""
-        super().create(place, expiry, overwrite=overwrite)
-        self.first.setdefault(place.path, len(self.first))
-
-    def append(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """See `Overlay.append`."""
-        super().append(place, value, expiry)
-        self.first.setdefault(place.path, len(self.first))
-
-    def increment(self, place: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
-        """See `Overlay.increment`."""
-        total = super().increment(place, by, expiry)
-        self.first.setdefault(place.path, len(self.first))
-        return total
-
-    def graft(self, place: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
-        """See `Overlay.graft`."""
-        super().graft(place, branch, expiry)
-        self.first.setdefault(place.path, len(self.first))

@@ -21,11 +21,11 @@ from fornix.events.events import Event, OutputEvent, plain, restored, written
 from fornix.events.memory_events import MemoryEvent, RunBeginEvent, silent
 from fornix.runs.agent import BoundAction, DispatchTable
 from fornix.runs.durable_calls import Calls, message_of
-from fornix.runs.memory_recorder import Notes, snapshot
+from fornix.runs.memory_recorder import MemoryRecorder, snapshot
 from fornix.runs.task import Done, RunnerContext, Task, TaskEnvironment
 from fornix.sets.writer import Engine
 from fornix.state import MemoryKind, Places, Ttl, committed_tree
-from fornix.state.leased_tree import HeldTree
+from fornix.state.committed_tree import LeasedTree
 from fornix.store import (
     Batch,
     Begin,
@@ -117,7 +117,7 @@ class LiveRun:
         row: Run,
         *,
         epoch: int,
-        tree: HeldTree,
+        tree: LeasedTree,
     ) -> None:
         self.shop, self.row, self.epoch = shop, row, epoch
         self.outputs: list[Event] = []
@@ -240,11 +240,11 @@ class LiveRun:
         due, action = self._due[0], self.action
         calls = partial(self._calls_for, due.ordinal, action, stopping)
         self.attempt += 1
-        notes = None
+        recorder = None
         if self.shop.plan.told or self.shop.engine.listeners.kinds:
-            notes = self._notes(due)
+            recorder = self._recorder(due)
         task = Task(
-            self._place, action, due.ordinal, calls=calls, attempt=self.attempt, notes=notes
+            self._place, action, due.ordinal, calls=calls, attempt=self.attempt, recorder=recorder
         )
         self._task = task
         event = due.event if due.event.shared() else due.event.copied()
@@ -264,11 +264,11 @@ class LiveRun:
             retried=self.failures > 0 or self._parked_at == ordinal,
         )
 
-    def _notes(self, due: Due) -> Notes | None:
+    def _recorder(self, due: Due) -> MemoryRecorder | None:
         if due.action == RUN_BEGIN or silent(due.event):
             return None
         details = self.shop.plan.tells(self.shop.engine.listeners.kinds)
-        return Notes(details, self.row.scope) if details else None
+        return MemoryRecorder(details, self.row.scope) if details else None
 
     def _tell_begin(self, event: Event, context: RunnerContext) -> None:
         """Tell what is in short-term memory, and go on with the input."""

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from fornix.errors import InvalidInput, Unusable
 from fornix.events.events import Event
@@ -18,15 +19,15 @@ from fornix.memory.keys import KeySets, KnowledgeMemory
 from fornix.memory.prompt import Prompts, Sources
 from fornix.runs.agent import BoundAction
 from fornix.runs.durable_calls import Calls, Durable, check_outside
-from fornix.runs.memory_recorder import NotedTree, Notes
+from fornix.runs.memory_recorder import MemoryRecorder
 from fornix.search.query import SearchOptions
 from fornix.sets import clearing
 from fornix.sets.batch import Draft
 from fornix.sets.writer import Engine, PlannedWrite, WriteCall
-from fornix.state import MemoryObject, Overlay, Resolver, Ttl
+from fornix.state import MemoryKind, MemoryObject, Overlay, Resolver, Ttl
+from fornix.state.cells import Cells
 from fornix.state.overlay import SealedOverlay
 from fornix.state.paths import Places
-from fornix.state.read_set import Watched, looks, looks_in_wire, owner_of
 from fornix.state.tree_values import ExactTree
 from fornix.store import Retire, Scope, SetRef, StoredItem, TreeDelta, parts_of
 from fornix.store.as_of import Moment
@@ -35,10 +36,13 @@ from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.forks import HandleLock
 from fornix.values.ids import derived_ids
-from fornix.values.storable import Value, moment
+from fornix.values.storable import Path, Value, moment
 
-if TYPE_CHECKING:
-    from fornix.state.cells import Cells
+FEW_LOOKUPS = 8
+"""Lookups of an action whose wire form is cached: most actions look up what others did before."""
+
+Lookups: TypeAlias = tuple[tuple[str, tuple[Path, ...]], ...]
+"""By the name of a memory: the paths that were looked up in it."""
 
 _LOG = logging.getLogger("fornix.run")
 
@@ -61,20 +65,54 @@ class RunInfo:
 
 
 class RunDraft(Draft):
-    """The items that an action changes; notes which it read, and what it searched for."""
+    """The items that an action changes; lists which it read, and what it searched for.
 
-    def __init__(self, engine: Engine, scope: Scope, ids: Callable[[], str]) -> None:
+    Args:
+        time: Of the run, in microseconds.
+        recorder: Takes what memory events are made of; None: nobody asks for any.
+    """
+
+    _writing = _answering = False
+
+    def __init__(
+        self,
+        engine: Engine,
+        scope: Scope,
+        ids: Callable[[], str],
+        time: int,
+        recorder: MemoryRecorder | None,
+    ) -> None:
         super().__init__(engine, scope, None)
-        self._new_id = ids
+        self._new_id, self._time, self._recorder = ids, time, recorder
         self.read: list[Value] = []
         self.searched: list[Value] = []
         self.open = True
         self.reason = ""
-        self.time: int | None = None
 
     def now(self) -> int:
         """See `Writer.now`: the run's own time."""
-        return super().now() if self.time is None else self.time
+        return self._time
+
+    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
+        """See `Writer.write`."""
+        if self._recorder is None:
+            return super().write(call, build)
+        done = len(self.items)
+        self._writing = True  # what is read to do so is no read of the action's
+        try:
+            result = super().write(call, build)
+        finally:
+            self._writing = False
+        self._answering = call.name == "update"  # which then reads the item, to return it
+        changes = self.items[done:]
+        if changes and call.name == "delete" and call.arguments() == clearing(changes[0].set.name):
+            self._recorder.emptied(changes[0].set)
+            return result
+        shown = [change for change in changes if not is_hidden(change.set)]
+        for part in [part for change in shown for part in parts_of(change)]:
+            item_id = part.id if isinstance(part, Retire) else part.record.id
+            self._recorder.changed(part.set, item_id, self._live[part.set, item_id])
+        return result
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
         """See `Writer.get`."""
@@ -98,73 +136,34 @@ class RunDraft(Draft):
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """See `Writer.search`."""
-        refs = self._named(sets)
+        refs = [SetRef(sets, name) for name in self.sets(sets)] if isinstance(sets, Scope) else sets
         found = super().search(refs, query, options)
         if refs:  # all of one owner
             names: list[Value] = [ref.name for ref in refs]
             ids: list[Value] = [[hit.item.set_name, hit.item.id] for hit in found]
-            self.searched.append([owner_of(refs[0]), names, query, ids])
+            self.searched.append([_owner(refs[0]), names, query, ids])
+        if self._recorder is not None:
+            self._recorder.searched(refs, query, found)
         return found
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
         """See `Writer.versions`."""
         found = super().versions(ref, item_id)
         if found:
-            self.read.append([owner_of(ref), ref.name, [item_id]])
+            self.read.append([_owner(ref), ref.name, [item_id]])
         return found
-
-    def _named(self, sets: Sequence[SetRef] | Scope) -> Sequence[SetRef]:
-        """Return the sets that a search of all of a scope's goes through."""
-        if isinstance(sets, Scope):
-            return [SetRef(sets, name) for name in self.sets(sets)]
-        return sets
 
     def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
         if found and not self._tidying:
-            self.read.append([owner_of(ref), ref.name, [stored.record.id for stored in found]])
+            self.read.append([_owner(ref), ref.name, [stored.record.id for stored in found]])
+        if self._recorder is not None:
+            if not (self._writing or self._answering):
+                self._recorder.got(ref, found)
+            self._answering = self._answering and self._writing
 
     def _check_open(self) -> None:
         if not self.open:
             raise Unusable(self.reason)
-
-
-class NotedDraft(RunDraft):
-    """Also notes what memory events are made of."""
-
-    notes: Notes
-    _writing = _answering = False
-
-    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
-        """See `Writer.write`."""
-        done = len(self.items)
-        self._writing = True  # what is read to do so is no read of the action's
-        try:
-            result = super().write(call, build)
-        finally:
-            self._writing = False
-        self._answering = call.name == "update"  # which then reads the item, to return it
-        changes = self.items[done:]
-        if changes and call.name == "delete" and call.arguments() == clearing(changes[0].set.name):
-            self.notes.emptied(changes[0].set)
-            return result
-        shown = [change for change in changes if not is_hidden(change.set)]
-        for part in [part for change in shown for part in parts_of(change)]:
-            item_id = part.id if isinstance(part, Retire) else part.record.id
-            self.notes.changed(part.set, item_id, self._live[part.set, item_id])
-        return result
-
-    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
-        """See `Writer.search`."""
-        refs = self._named(sets)
-        found = super().search(refs, query, options)
-        self.notes.searched(refs, query, found)
-        return found
-
-    def _note(self, ref: SetRef, found: list[StoredItem]) -> None:
-        super()._note(ref, found)
-        if not (self._writing or self._answering):
-            self.notes.got(ref, found)
-        self._answering = self._answering and self._writing
 
 
 @dataclass(slots=True, eq=False)
@@ -207,8 +206,8 @@ class Task:
     """An action at work: what it read, changed and sent so far. Serves one thread at a time."""
 
     __slots__ = (
-        "_calls", "_cells", "_draft", "_looks", "_make_calls", "_notes", "_reason", "_sensory",
-        "_short", "action", "attempt", "is_async", "ordinal", "place", "sent",
+        "_calls", "_draft", "_lookups", "_make_calls", "_reason", "_recorder", "_sealed",
+        "_sensory", "_short", "action", "attempt", "is_async", "ordinal", "place", "sent",
     )  # fmt: skip
 
     def __init__(
@@ -219,19 +218,20 @@ class Task:
         *,
         calls: Callable[[], Calls],
         attempt: int,
-        notes: Notes | None = None,
+        recorder: MemoryRecorder | None = None,
     ) -> None:
-        self.place, self.action, self.ordinal, self._notes = place, action, ordinal, notes
+        self.place, self.action, self.ordinal = place, action, ordinal
+        self._recorder = recorder
         self.is_async, self.attempt = action.is_async, attempt
         self._make_calls = calls
         self._calls: Calls | None = None
         self.sent: list[Event] = []
-        self._looks: list[tuple[str, Watched]] = []
+        self._lookups: list[tuple[MemoryKind, list[Path]]] = []
         self._short: Overlay | None = None
         self._sensory: Overlay | None = None
         self._draft: RunDraft | None = None
         self._reason: str | None = None
-        self._cells: list[tuple[Overlay, Cells]] = []
+        self._sealed: list[tuple[Overlay, Cells]] = []
 
     @property
     def calls(self) -> Calls:
@@ -270,12 +270,17 @@ class Task:
         self, tree: ExactTree | None, paths: Places, ttl: Ttl | None, resolver: Resolver
     ) -> Overlay:
         self.check_open()
-        watched = Watched(tree)
-        self._looks.append((paths.kind, watched))
-        make = Overlay if self._notes is None else NotedTree
-        overlay = make(watched, kind=paths.kind, now=self.place.now, ttl=ttl, places=paths)
-        if isinstance(overlay, NotedTree) and self._notes is not None:
-            self._notes.keep(overlay)
+        kind, lookups = paths.kind, list[Path]()
+        self._lookups.append((kind, lookups))
+        overlay = Overlay(
+            tree,
+            kind=kind,
+            now=self.place.now,
+            ttl=ttl,
+            places=paths,
+            lookups=lookups,
+            recorder=None if self._recorder is None else self._recorder.tree(kind),
+        )
         overlay.resolver = resolver
         return overlay
 
@@ -283,23 +288,16 @@ class Task:
         """Return the writer of items."""
         if self._draft is None:
             self.check_open()
-            with self.place.first_use:
+            place = self.place
+            with place.first_use:
                 if self._draft is None:
-                    self._draft = self._new_draft()
+                    ids = derived_ids(self._name())
+                    self._draft = RunDraft(
+                        place.engine, place.scope, ids, place.now, self._recorder
+                    )
         elif self.is_async:
             check_outside()
         return self._draft
-
-    def _new_draft(self) -> RunDraft:
-        place = self.place
-        ids = derived_ids(self._name())
-        if self._notes is None:
-            draft = RunDraft(place.engine, place.scope, ids)
-        else:
-            draft = NotedDraft(place.engine, place.scope, ids)
-            draft.notes = self._notes
-        draft.time = place.now
-        return draft
 
     def _name(self) -> bytes:
         """Return the digest of the task's name: ids of items that it adds follow from it."""
@@ -332,7 +330,7 @@ class Task:
     def seal(self, reason: str) -> None:
         """Have every use raise `Unusable`, until `reopen`."""
         self._reason = reason
-        self._cells = [(o, o.seal(reason)) for o in (self._short, self._sensory) if o is not None]
+        self._sealed = [(o, o.seal(reason)) for o in (self._short, self._sensory) if o is not None]
         if self._draft is not None:
             self._draft.open, self._draft.reason = False, reason
 
@@ -350,7 +348,7 @@ class Task:
     def reopen(self) -> None:
         """Be usable again."""
         self._reason = None
-        for overlay, cells in self._cells:
+        for overlay, cells in self._sealed:
             overlay.unseal(cells)
         if self._draft is not None:
             self._draft.open = True
@@ -359,8 +357,8 @@ class Task:
         """Return what the action did; whatever it does later raises `Unusable`."""
         short = () if self._short is None else self._short.deltas()
         sensory = () if self._sensory is None else self._sensory.deltas()
-        if self._notes is not None:
-            for event in self._notes.events(sensory, short):
+        if self._recorder is not None:
+            for event in self._recorder.events(sensory, short):
                 place = self.place
                 self.sent.append(event.stamped(self._next_id(), place.key, place.now))
         done = Done(self.sent, short, sensory, self._draft, self._looked())
@@ -373,12 +371,30 @@ class Task:
     def _looked(self) -> str | None:
         """Return, in wire form, what was read: paths, items by set, searches with their hits."""
         draft = self._draft
-        seen = tuple([(name, (*watched.seen,)) for name, watched in self._looks if watched.seen])
+        lookups = tuple([(kind, (*paths,)) for kind, paths in self._lookups if paths])
         if draft is None or not (draft.read or draft.searched):
-            return looks_in_wire(seen) if seen else None
-        looked = looks(seen)
+            if not lookups:
+                return None
+            few = sum([len(paths) for _, paths in lookups]) <= FEW_LOOKUPS
+            return _cached_lookups(lookups) if few else wire.encode(_plain(lookups))
+        looked = _plain(lookups)
         looked["items"], looked["searches"] = draft.read, draft.searched
         return wire.encode(looked)
+
+
+def _plain(lookups: Lookups) -> dict[str, Value]:
+    """Return which paths were looked up, by memory, each once."""
+    return {name: [[*path] for path in dict.fromkeys(paths)] for name, paths in lookups}
+
+
+@lru_cache
+def _cached_lookups(lookups: Lookups) -> str:
+    return wire.encode(_plain(lookups))
+
+
+def _owner(ref: SetRef) -> Value:
+    """Return the owner of a set as a step stores it: None for a key, or a knowledge's name."""
+    return ref.scope.space if ref.scope.key is None else None
 
 
 @dataclass(slots=True, eq=False)

@@ -180,18 +180,25 @@ class Cells:
 
     Args:
         now: The time, or what tells it; decides what has expired.
+        lookups: Takes the paths that the tree was asked for, also where there is no tree.
 
     Attributes:
         root: The cell of the root.
         plain: By key: values that need no copy and never expire; the fast path to them.
     """
 
-    __slots__ = ("_now", "_tree", "plain", "root")
+    __slots__ = ("_lookups", "_now", "_tree", "plain", "root")
 
-    def __init__(self, tree: ExactTree | None, now: int | Callable[[], int]) -> None:
-        self._tree, self._now = tree, now
+    def __init__(
+        self,
+        tree: ExactTree | None,
+        now: int | Callable[[], int],
+        lookups: list[Path] | None = None,
+    ) -> None:
+        self._tree, self._now, self._lookups = tree, now, lookups
+        based = tree is not None or lookups is not None
         self.root = Cell()
-        self.root.state, self.root.fields = OBJECT, Fields(based=tree is not None)
+        self.root.state, self.root.fields = OBJECT, Fields(based=based)
         self.plain: dict[str, Cell] = {}
 
     def clock(self) -> int:
@@ -230,19 +237,22 @@ class Cells:
 
     def _ask(self, cell: Cell, path: Path, beside: Fields) -> None:
         """Have a cell, one of the fields *beside* it, know what the tree has."""
-        if self._tree is None:
-            cell.take(None)
-            return
-        cell.take(self._tree.node(path, EVER))
+        self._look_up(path)
+        cell.take(None if self._tree is None else self._tree.node(path, EVER))
         if cell.expires is not None:
             beside.mortal = True
+
+    def _look_up(self, path: Path) -> None:
+        if self._lookups is not None:
+            self._lookups.append(path)
 
     def listed(self, cell: Cell, path: Path) -> Fields:
         """Return the fields of an object, once all that the tree has of them are known."""
         fields: Any = cell.fields
-        if fields.kept is None and self._tree is not None:
+        if fields.kept is None:
+            self._look_up(path)
             kept: dict[str, Cell] = {}
-            for name, node in self._tree.children(path, EVER):
+            for name, node in [] if self._tree is None else self._tree.children(path, EVER):
                 known = fields.below.get(name)
                 if known is None:
                     known = fields.below[name] = Cell()
@@ -265,10 +275,11 @@ class Cells:
     def names_in(self, cell: Cell | None, path: Path, now: int) -> list[tuple[str, int | None]]:
         """Return the names of what `cells_in` returns, and expiries; asks the tree for no value."""
         fields: Any = None if cell is None or cell.state != OBJECT else cell.fields
-        if fields is None or fields.kept is not None or self._tree is None:
+        if fields is None or fields.kept is not None:
             return [(name, field.expires) for name, field in self.cells_in(cell, path, now)]
         if fields.named is None:
-            fields.named = self._tree.field_names(path, EVER)
+            self._look_up(path)
+            fields.named = [] if self._tree is None else self._tree.field_names(path, EVER)
         found: list[tuple[str, int | None]] = []
         for name, expires in fields.named:
             known = fields.below.get(name)

@@ -1,4 +1,4 @@
-"""Short-term memory outside a run: each call reads the latest commit, each change is a commit."""
+"""Short-term memory in the store: as it is now, as it was, and under the lease of its key."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from fornix.errors import KeyBusy, StaleRun, StoreReadOnly, Unavailable
-from fornix.state.cells import copied
-from fornix.state.memory_object import MemoryObject
+from fornix.state.cells import ATOMS, copied
 from fornix.state.overlay import Overlay
 from fornix.state.paths import MemoryKind, ParsedPath, Places, Resolver
 from fornix.state.tree_values import (
@@ -24,16 +23,31 @@ from fornix.state.tree_values import (
     lasting,
     put_request,
 )
-from fornix.store import Batch, Clear, Create, Delete, Ledger, Put, Refresh, Scope, TreeDelta
+from fornix.store import (
+    Batch,
+    Clear,
+    Create,
+    Delete,
+    Ledger,
+    Node,
+    Put,
+    Refresh,
+    Scope,
+    TreeDelta,
+)
 from fornix.store.as_of import FOREVER, AsOf, check_tree, moment_of
 from fornix.store.running_keys import refuse_own_tree
 from fornix.values import wire
-from fornix.values.storable import Value, checked, checked_name
+from fornix.values.storable import Path, Value, checked, checked_name
 
 Result = TypeVar("Result")
 
 PATIENCE = 10
 """A read outside a run renews an expiry once this part of its time to live has passed: 1/10."""
+
+
+LEASED_NODES = 64
+"""Nodes that a `LeasedTree` remembers."""
 
 
 class WriterLock(Protocol):
@@ -111,11 +125,6 @@ class CommittedTree:
     resolver: Resolver | None = None
     op: bytes | None = None
     label: str = ""
-
-    @property
-    def root(self) -> MemoryObject:
-        """The cursor that everything is reached from."""
-        return MemoryObject(self)
 
     @property
     def kind(self) -> MemoryKind:
@@ -269,11 +278,6 @@ class PastTree:
     resolver: Resolver | None = None
 
     @property
-    def root(self) -> MemoryObject:
-        """The cursor that everything is reached from."""
-        return MemoryObject(self)
-
-    @property
     def kind(self) -> MemoryKind:
         """Which exact memory it is."""
         return self.places.kind
@@ -321,6 +325,69 @@ class PastTree:
     def _tree(self) -> Overlay:
         tree = Snapshot(self.ledger, self.scope, self.at)
         return Overlay(tree, kind=self.kind, now=self.now, places=self.places)
+
+
+class LeasedTree:
+    """The tree of a key while its lease is held: nobody else changes it.
+
+    It reads no small value twice. It serves one thread at a time.
+
+    Attributes:
+        epoch: Of the lease under which the nodes that it remembers are valid.
+    """
+
+    __slots__ = ("_head", "_ledger", "_nodes", "_scope", "epoch")
+
+    def __init__(self, ledger: Ledger, scope: Scope, epoch: int) -> None:
+        self._ledger, self._scope, self.epoch = ledger, scope, epoch
+        self._nodes: dict[Path, Node | None] = {}
+        self._head: int | None = None
+
+    def head(self) -> int:
+        """Return the number of the last commit that changed the tree; 0: none yet."""
+        if self._head is None:
+            self._head = self._ledger.head(self._scope)
+        return self._head
+
+    def node(self, path: Path, now: int) -> Node | None:
+        """Return the node at *path*; see `ExactTree`."""
+        if path in self._nodes:
+            return self._nodes[path]
+        node = self._ledger.node(self._scope, path, at=None, now=now)
+        if node is None or _lasts(node):
+            self._remember(path, node)
+        return node
+
+    def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
+        """Return the fields of the object at *path*; see `ExactTree`."""
+        return self._ledger.children(self._scope, path, at=None, now=now)
+
+    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
+        """Return the names of its fields; see `ExactTree`."""
+        return self._ledger.field_names(self._scope, path, at=None, now=now)
+
+    def changed(self, deltas: Iterable[TreeDelta], number: int) -> None:
+        """Note that commit *number* changed the tree so."""
+        self._head = number
+        for delta in deltas:
+            if not isinstance(delta, Put):
+                self._nodes.clear()  # more than one node may be another one now
+                continue
+            node = Node(is_object=False, value=delta.value, expires=delta.expires)
+            if _lasts(node):
+                self._remember(delta.path, node)
+            else:
+                self._nodes.pop(delta.path, None)
+
+    def _remember(self, path: Path, node: Node | None) -> None:
+        if len(self._nodes) >= LEASED_NODES:
+            self._nodes.clear()
+        self._nodes[path] = node
+
+
+def _lasts(node: Node) -> bool:
+    """Return whether a node is a value that nothing but a commit changes."""
+    return not node.is_object and node.expires is None and type(node.value) in ATOMS
 
 
 _KINDS: dict[str, type[Any]] = {

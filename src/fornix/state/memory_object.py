@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from fornix.errors import CompareFailed, InvalidInput, InvalidPath, ObjectInTheWay, TreeConflict
+from fornix.state.overlay import Overlay
 from fornix.state.paths import MemoryKind, MemoryRef, ParsedPath, Places, Resolver, Spelling
 from fornix.state.tree_values import MISSING, Branch, Expiry, Mark, asked, lasting
 from fornix.store.as_of import AsOf
 from fornix.values.storable import Value, microseconds
-
-if TYPE_CHECKING:
-    from fornix.state.overlay import Overlay
 
 Result = TypeVar("Result")
 

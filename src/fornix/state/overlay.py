@@ -13,7 +13,6 @@ from typing import NoReturn, TypeGuard, TypeVar, cast
 
 from fornix.errors import InvalidValue, NotAnObject, TreeConflict, Unsupported, Unusable
 from fornix.state.cells import ATOMS, OBJECT, VALUE, WRITTEN, Cell, Cells, copied, in_the_way
-from fornix.state.memory_object import MemoryObject
 from fornix.state.paths import MemoryKind, ParsedPath, Places, Resolver, names_of
 from fornix.state.tree_values import (
     MISSING,
@@ -22,7 +21,6 @@ from fornix.state.tree_values import (
     Expiry,
     Mark,
     NotPlain,
-    Snapshot,
     TreeLimits,
     Ttl,
     lasting,
@@ -34,11 +32,9 @@ from fornix.store import (
     Clear,
     Create,
     Delete,
-    Ledger,
     Node,
     Put,
     Refresh,
-    Scope,
     TreeDelta,
 )
 from fornix.store.as_of import AsOf
@@ -54,6 +50,36 @@ _SHORT = 128
 
 
 _LIMITS = TreeLimits()
+
+
+class TreeRecorder:
+    """What was done to an exact tree, for the memory events that report it.
+
+    Attributes:
+        first: Paths that were written, numbered in the order of their first write.
+        seen: Values that were read, by path, as they were read last; empty without *reads*.
+    """
+
+    __slots__ = ("_reads", "first", "seen")
+
+    def __init__(self, *, reads: bool) -> None:
+        self._reads = reads
+        self.first: dict[Path, int] = {}
+        self.seen: dict[Path, Value] = {}
+
+    def write(self, path: Path) -> None:
+        """Record a write."""
+        self.first.setdefault(path, len(self.first))
+
+    def read(self, path: Path, found: Value | Mark | Branch) -> None:
+        """Record a value that was read, or all values of a branch."""
+        if not self._reads or isinstance(found, Mark):
+            return
+        if isinstance(found, Branch):
+            for name, inner in found.fields:
+                self.read((*path, name), inner)
+        else:
+            self.seen[path] = checked(found, nan=True)  # a copy: the reader may change its own
 
 
 class SealedOverlay:
@@ -76,6 +102,8 @@ class Overlay:
         tree: What lies below; None: nothing does.
         now: The time in microseconds, or what tells it; decides what has expired.
         places: Shared parsed paths; by default its own.
+        lookups: Takes the paths that the tree was asked for.
+        recorder: Takes what is read and written.
 
     Attributes:
         patience_us: With ``Ttl(refresh="read")``: a read renews only what gains this much.
@@ -84,10 +112,11 @@ class Overlay:
     """
 
     __slots__ = (
-        "_cells", "_limits", "_ttl", "calls", "kind", "noting", "patience_us", "places", "resolver",
+        "_cells", "_limits", "_recorder", "_ttl", "calls", "kind", "noting", "patience_us",
+        "places", "resolver",
     )  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an action, a batch and a commit each need of it
         self,
         tree: ExactTree | None,
         *,
@@ -96,6 +125,8 @@ class Overlay:
         limits: TreeLimits | None = None,
         ttl: Ttl | None = None,
         places: Places | None = None,
+        lookups: list[Path] | None = None,
+        recorder: TreeRecorder | None = None,
     ) -> None:
         self.kind = kind
         self.places = places or Places(kind)
@@ -103,7 +134,8 @@ class Overlay:
         self.patience_us = 1
         self.calls: list[Value] = []
         self.noting = False
-        self._cells: Cells = Cells(tree, now)
+        self._cells: Cells = Cells(tree, now, lookups)
+        self._recorder = recorder
         self._limits = limits or _LIMITS
         self._ttl = ttl
 
@@ -122,27 +154,6 @@ class Overlay:
         Its resolver holds it in turn, and circles are left to the garbage collector.
         """
         self._cells = self.resolver = sealed  # pyright: ignore[reportAttributeAccessIssue] - it stands for both
-
-    @classmethod
-    def of(
-        cls,
-        ledger: Ledger,
-        scope: Scope,
-        *,
-        at: int,
-        now: int,
-        kind: MemoryKind = MemoryKind.SHORT_TERM,
-        ttl: Ttl | None = None,
-    ) -> Overlay:
-        """Return an overlay of the tree after commit *at*, which notes calls."""
-        overlay = cls(Snapshot(ledger, scope, at), kind=kind, now=now, ttl=ttl)
-        overlay.noting = True
-        return overlay
-
-    @property
-    def root(self) -> MemoryObject:
-        """The cursor that everything is reached from."""
-        return MemoryObject(self)
 
     @property
     def home(self) -> object:
@@ -225,7 +236,7 @@ class Overlay:
         request: Sequence[object] = (),
     ) -> Result:
         """Return what *operation* does here."""
-        if self.noting:
+        if self.noting and not isinstance(self._cells, SealedOverlay):
             self._note(request)
         return operation(self)
 
@@ -245,15 +256,19 @@ class Overlay:
     def read(self, place: ParsedPath) -> Value | Mark:
         """Return a copy of the value at *place*, or what is there instead."""
         cell = self._cells.plain.get(place.key)
-        if cell is not None:
+        if cell is not None and self._recorder is None:
             return cell.value
-        cell = self._cells.alive(place.path)
+        cell = cell or self._cells.alive(place.path)
         if cell is None:
             return MISSING
         if _is_atom(cell):
             self._cells.plain[place.key] = cell
-            return cell.value
-        return self._shown(cell, place.path)
+            found = cell.value
+        else:
+            found = self._shown(cell, place.path)
+        if self._recorder is not None:
+            self._recorder.read(place.path, found)
+        return found
 
     def names(self, place: ParsedPath) -> list[str]:
         """Return the names of the fields of the object at *place*, in the order they were made.
@@ -272,10 +287,14 @@ class Overlay:
         """
         path = place.path
         cells = self._cells.cells_in(self.object_at(place), path, self.now)
-        return [
+        fields = [
             (name, cell.value if _is_atom(cell) else self._shown(cell, (*path, name)))
             for name, cell in cells
         ]
+        if self._recorder is not None:
+            for name, value in fields:
+                self._recorder.read((*path, name), value)
+        return fields
 
     def branch(self, place: ParsedPath) -> Branch:
         """Return a copy of the object at *place*.
@@ -283,7 +302,10 @@ class Overlay:
         Raises:
             NotAnObject: A value or nothing is there.
         """
-        return self._branch(self.object_at(place), place.path, self.now)
+        branch = self._branch(self.object_at(place), place.path, self.now)
+        if self._recorder is not None:
+            self._recorder.read(place.path, branch)
+        return branch
 
     def object_at(self, place: ParsedPath) -> Cell:
         """Return the cell of the object at *place*, or raise `NotAnObject`."""
@@ -318,6 +340,7 @@ class Overlay:
         """Do what `put` does, as part of another call."""
         whole = self._checked(place, value)
         self._cells.place_value(place, whole, self._expires(expiry))
+        self._record_write(place)
 
     def create(self, place: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False) -> None:
         """Put an empty object at *place*, with those that lead there; one that is there stays.
@@ -333,6 +356,7 @@ class Overlay:
                 f"a value ({found}) is there, not an object; overwrite=True replaces it",
             )
         self._cells.place_object(place, self._expires(expiry))
+        self._record_write(place)
 
     def delete(self, place: ParsedPath) -> bool:
         """Remove what is at *place* and all below it; return whether something was there."""
@@ -370,6 +394,7 @@ class Overlay:
             items = [*items, item]
         self._cells.place_value(place, items, expires)
         cell.size = size
+        self._record_write(place)
 
     def increment(self, place: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
         """Add *by* to the number at *place*, 0 where nothing is, and return the sum.
@@ -394,6 +419,7 @@ class Overlay:
             raise InvalidValue("by", "the sum of a float and so large an int is none") from None
         self._checked(place, total)
         self._cells.place_value(place, total, self._same_expiry(cell, expiry))
+        self._record_write(place)
         return total
 
     def graft(self, place: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
@@ -410,6 +436,11 @@ class Overlay:
             raise in_the_way(place)
         expires = self._expires(expiry)
         self._cells.place_object(place, expires).fill(branch, expires)
+        self._record_write(place)
+
+    def _record_write(self, place: ParsedPath) -> None:
+        if self._recorder is not None:
+            self._recorder.write(place.path)
 
     def _shown(self, cell: Cell, path: Path) -> Value | Mark:
         if cell.state == OBJECT:

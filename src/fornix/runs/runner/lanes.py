@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 from fornix.runs.agent import OnFailed
 from fornix.runs.run import Finished, LiveRun
 from fornix.sets.writer import Engine
-from fornix.state.leased_tree import HeldTree
+from fornix.state.committed_tree import LeasedTree
 from fornix.store import Ledger, Run, Store
 from fornix.store.scope import Lease, Scope
 from fornix.values.forks import HandleLock
@@ -107,7 +107,7 @@ class LiveLane:
     hindered: int = 0
     stuck: Run | None = None
     failure: BaseException | None = None
-    tree: HeldTree | None = None
+    tree: LeasedTree | None = None
     gave_way: int = 0
     _turn: tuple[int, float, float] = (0, 0.0, 0.0)
 
@@ -156,10 +156,10 @@ class LiveLane:
         """Whether the key is left to others for a moment."""
         return self.state is LaneState.LATER and self.gave_way == self.returned != 0
 
-    def held(self, ledger: Ledger, epoch: int) -> HeldTree:
+    def held(self, ledger: Ledger, epoch: int) -> LeasedTree:
         """Return the tree of the key, with what is known of it under this lease."""
         if self.tree is None or self.tree.epoch != epoch:
-            self.tree = HeldTree(ledger, self.scope, epoch)
+            self.tree = LeasedTree(ledger, self.scope, epoch)
         return self.tree
 
     def lose(self) -> None:
