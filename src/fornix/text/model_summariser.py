@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from fornix.embed import Vectors
@@ -125,13 +126,7 @@ class ModelSummariser:
             text = self._summary(said, max_tokens)
         except ModelFailed as error:
             made = self._fallback.summarise(texts, max_tokens=max_tokens, vectors=vectors)
-            return Summary(
-                text=made.text,
-                by=made.by,
-                tokens=made.tokens,
-                left_out=made.left_out,
-                because=str(error),
-            )
+            return replace(made, because=str(error))
         return Summary(text=text, by=self.by, tokens=tokens(text))
 
     def topics(
@@ -166,16 +161,7 @@ class ModelSummariser:
             found = self._topics(entries, limit, max_tokens)
         except ModelFailed as error:
             made = self._fallback.topics(texts, limit, max_tokens=max_tokens, vectors=vectors)
-            return tuple(
-                Topic(
-                    title=topic.title,
-                    summary=topic.summary,
-                    indices=topic.indices,
-                    by=topic.by,
-                    because=str(error),
-                )
-                for topic in made
-            )
+            return tuple(replace(topic, because=str(error)) for topic in made)
         return tuple(sorted(found, key=lambda topic: topic.indices))
 
     def _checked(

@@ -1,4 +1,4 @@
-"""A prompt under its budget: what of all that was found is in it, and why."""
+"""A prompt within its budget: which candidates are in it, and why."""
 
 from __future__ import annotations
 
@@ -33,48 +33,48 @@ LEFT_OUT = 50
 
 _REASONS: Mapping[Part, str] = {
     "exact": "named by its path",
-    "knowledge": "found in knowledge",
+    "knowledge": "candidate in knowledge",
     "recent": "one of the last exchanges",
-    "items": "found in the key's sets",
+    "items": "candidate in the key's sets",
 }
 
 
-def assembled(sources: Sources, asked: ContextRequest) -> Context:
-    """Return the prompt that is asked for.
+def assembled(sources: Sources, request: ContextRequest) -> Context:
+    """Return the prompt for a request.
 
     Raises:
         BudgetTooSmall: The instructions and the query alone have more tokens than it may have.
     """
-    asked = replace(asked, budget=asked.budget.remembering())
-    room = _room(asked)
-    at = None if asked.as_of is None else sources.writer.moment_of(asked.as_of)
-    told = prompt_sources.recent(sources, asked, at, room)
-    known = prompt_sources.knowledge(sources, asked, at, room)
-    hits = prompt_sources.items(sources, asked, at, room)
+    request = replace(request, budget=request.budget.remembering())
+    room = _room(request)
+    at = None if request.as_of is None else sources.writer.moment_of(request.as_of)
+    conversation = prompt_sources.recent(sources, request, at, room)
+    knowledge_hits = prompt_sources.knowledge(sources, request, at, room)
+    item_hits = prompt_sources.items(sources, request, at, room)
     wanted: dict[Part, list[PromptCandidate]] = {
-        "exact": prompt_sources.exact_values(sources, asked),
-        "knowledge": prompt_sources.hits_found(known, asked, "knowledge"),
-        "recent": told.found,
+        "exact": prompt_sources.exact_values(sources, request),
+        "knowledge": prompt_sources.hits_found(knowledge_hits, request, "knowledge"),
+        "recent": conversation.exchanges,
         "items": [
             hit
-            for hit in prompt_sources.hits_found(hits, asked, "items")
-            if not hit.refs & told.query
+            for hit in prompt_sources.hits_found(item_hits, request, "items")
+            if not hit.refs & conversation.query
         ],
     }
-    choice = _Choice(asked, wanted, room)
+    choice = _Choice(request, wanted, room)
     choice.make()
-    unnamed = prompt_sources.unnamed_exact_values(sources, asked)
-    return _context(choice, [*unnamed, *told.left], [known, hits])
+    unnamed = prompt_sources.unnamed_exact_values(sources, request)
+    return _context(choice, [*unnamed, *conversation.left_out], [knowledge_hits, item_hits])
 
 
-def _room(asked: ContextRequest) -> int | None:
+def _room(request: ContextRequest) -> int | None:
     """Return what is left beside the instructions and the query, in messages and as a text."""
-    messages, text = _rendered(asked, ())
-    room = asked.budget.left(messages)
-    most = asked.budget.tokens
+    messages, text = _rendered(request, ())
+    room = request.budget.left(messages)
+    most = request.budget.tokens
     if room is None or most is None:
         return None
-    size = asked.budget.count(text)
+    size = request.budget.count(text)
     if size > most:
         raise BudgetTooSmall(most, size)
     return room
@@ -84,51 +84,55 @@ def _room(asked: ContextRequest) -> int | None:
 
 
 class _Choice:
-    """Chooses among what was found; *taken* is in the order in which it was chosen."""
+    """Chooses among candidates; *taken* is in the order in which they were chosen."""
 
     def __init__(
         self,
-        asked: ContextRequest,
+        request: ContextRequest,
         wanted: Mapping[Part, Sequence[PromptCandidate]],
         room: int | None,
     ) -> None:
-        self.asked, self.wanted, self._left = asked, wanted, room
+        self.request, self.wanted, self._tokens_left = request, wanted, room
         self.taken: list[PromptCandidate] = []
         self.reasons: dict[int, str] = {}
-        self._told = TakenTexts()
+        self._texts = TakenTexts()
 
     def make(self) -> None:
         """Choose: the newest exchange, a share for each part, what is left for who can use it."""
-        self._take("recent", self.wanted["recent"][:1], self._left)
+        self._take("recent", self.wanted["recent"][:1], self._tokens_left)
         frame = self._frame()
-        if self._left is None:
+        if self._tokens_left is None:
             self._each(OFFERED)
-        elif frame < self._left:
-            self._left -= frame
-            self._share(self._left)
+        elif frame < self._tokens_left:
+            self._tokens_left -= frame
+            self._share(self._tokens_left)
             self._each(OFFERED)
-            if not any(found.line for found in self.taken):
-                self._left += frame
+            if not any(candidate.line for candidate in self.taken):
+                self._tokens_left += frame
         self._each(("recent",))
         while self.taken and not self._fits():
             self._drop(self.taken[-1], "there is no room for it, all taken together")
 
-    def size(self, found: PromptCandidate) -> int:
+    def size(self, candidate: PromptCandidate) -> int:
         """Return how many tokens a piece has."""
-        budget = self.asked.budget
-        return budget.size(found.messages) if found.messages else budget.count(f"{found.line}\n")
+        budget = self.request.budget
+        return (
+            budget.size(candidate.messages)
+            if candidate.messages
+            else budget.count(f"{candidate.line}\n")
+        )
 
     def _frame(self) -> int:
         """Return what the quotation has besides its lines."""
         headings = [name for part, name in REMEMBERED.items() if self.wanted[part]]
-        budget = self.asked.budget
+        budget = self.request.budget
         lines = [OPENING, BEGIN, *(f"{name}:" for name in headings), END]
-        lead = 0 if self.asked.system else budget.message_tokens
+        lead = 0 if self.request.system else budget.message_tokens
         return sum(budget.count(f"{line}\n") for line in lines) + lead if headings else 0
 
     def _share(self, room: int) -> None:
         shares: dict[Part, float] = {
-            part: getattr(self.asked.shares, part) for part in DIVIDED if self.wanted[part]
+            part: getattr(self.request.shares, part) for part in DIVIDED if self.wanted[part]
         }
         total, unused = sum(shares.values()), 0
         for part, share in shares.items():
@@ -137,47 +141,47 @@ class _Choice:
 
     def _each(self, parts: Sequence[Part]) -> None:
         for part in parts:
-            self._take(part, self.wanted[part], self._left)
+            self._take(part, self.wanted[part], self._tokens_left)
             if part == "recent":
                 self._drop_repeated()
 
     def _take(self, part: Part, wanted: Sequence[PromptCandidate], most: int | None) -> int:
         """Take what fits into *most* tokens, exchanges without a gap; return how many it has."""
-        used, taken = 0, {id(found) for found in self.taken}
-        for found in wanted:
-            if id(found) in taken or id(found) in self.reasons:
+        used, taken = 0, {id(candidate) for candidate in self.taken}
+        for candidate in wanted:
+            if id(candidate) in taken or id(candidate) in self.reasons:
                 continue
-            if most is not None and used + self.size(found) > most:
+            if most is not None and used + self.size(candidate) > most:
                 if part == "recent":
                     break
                 continue
-            if told := self._told.repeats(found):
-                self.reasons[id(found)] = told
+            if reason := self._texts.repeats(candidate):
+                self.reasons[id(candidate)] = reason
                 continue
-            self.taken.append(found)
-            self._told.add(found)
-            used += self.size(found)
-        if self._left is not None:
-            self._left -= used
+            self.taken.append(candidate)
+            self._texts.add(candidate)
+            used += self.size(candidate)
+        if self._tokens_left is not None:
+            self._tokens_left -= used
         return used
 
     def _drop_repeated(self) -> None:
         """Let go hits that are among exchanges which were taken after them."""
-        shown = {ref for found in self.taken if found.hit is None for ref in found.refs}
-        for found in [one for one in self.taken if one.hit is not None and one.refs & shown]:
-            self._drop(found, "it is among the last exchanges")
+        shown = {ref for candidate in self.taken if candidate.hit is None for ref in candidate.refs}
+        for candidate in [one for one in self.taken if one.hit is not None and one.refs & shown]:
+            self._drop(candidate, "it is among the last exchanges")
 
-    def _drop(self, found: PromptCandidate, reason: str) -> None:
-        self.taken = [one for one in self.taken if one is not found]
-        self.reasons[id(found)] = reason
-        if self._left is not None:
-            self._left += self.size(found)
+    def _drop(self, candidate: PromptCandidate, reason: str) -> None:
+        self.taken = [one for one in self.taken if one is not candidate]
+        self.reasons[id(candidate)] = reason
+        if self._tokens_left is not None:
+            self._tokens_left += self.size(candidate)
 
     def _fits(self) -> bool:
-        budget = self.asked.budget
+        budget = self.request.budget
         if budget.tokens is None:
             return True
-        messages, text = _rendered(self.asked, self.taken)
+        messages, text = _rendered(self.request, self.taken)
         return budget.size(messages) <= budget.tokens and budget.count(text) <= budget.tokens
 
 
@@ -186,69 +190,76 @@ class _Choice:
 
 def _in_order(taken: Sequence[PromptCandidate], part: Part) -> list[PromptCandidate]:
     """Return the pieces of a part in order: exchanges and items by time, exact values by rank."""
-    own = [found for found in taken if found.piece.part == part]
+    own = [candidate for candidate in taken if candidate.piece.part == part]
     if part == "recent":
-        return sorted(own, key=lambda found: found.order)
+        return sorted(own, key=lambda candidate: candidate.order)
     if part == "exact":
-        return sorted(own, key=lambda found: found.piece.rank)
-    return sorted(own, key=lambda found: (found.piece.time, found.piece.rank))
+        return sorted(own, key=lambda candidate: candidate.piece.rank)
+    return sorted(own, key=lambda candidate: (candidate.piece.time, candidate.piece.rank))
 
 
-def _rendered(asked: ContextRequest, taken: Sequence[PromptCandidate]) -> tuple[list[Message], str]:
+def _rendered(
+    request: ContextRequest, taken: Sequence[PromptCandidate]
+) -> tuple[list[Message], str]:
     """Return a prompt as messages, and as a text."""
-    lead = [] if asked.system is None else [asked.system]
+    lead = [] if request.system is None else [request.system]
     quotation: list[str] = []
     for part, heading in REMEMBERED.items():
         if own := _in_order(taken, part):
-            quotation += [f"{heading}:", *(found.line for found in own)]
+            quotation += [f"{heading}:", *(candidate.line for candidate in own)]
     if quotation:
         lead.append("\n".join([OPENING, BEGIN, *quotation, END]))
-    said = [message for found in _in_order(taken, "recent") for message in found.messages]
+    said = [message for candidate in _in_order(taken, "recent") for message in candidate.messages]
     messages = [Message("\n\n".join(lead), "system")] if lead else []
     messages += said
     if said:
         lead.append("\n".join([SAID, *(f"{one.role}: {quoted(one.content)}" for one in said)]))
-    if asked.query is not None:
-        messages.append(Message(asked.query))
-        lead.append(asked.query)
+    if request.query is not None:
+        messages.append(Message(request.query))
+        lead.append(request.query)
     return messages, "\n\n".join(lead)
 
 
-def _context(choice: _Choice, left: Sequence[Piece], hits: Sequence[Hits]) -> Context:
-    asked, budget = choice.asked, choice.asked.budget
-    messages, text = _rendered(asked, choice.taken)
-    taken = {id(found) for found in choice.taken}
+def _context(choice: _Choice, left_out: Sequence[Piece], hits: Sequence[Hits]) -> Context:
+    request, budget = choice.request, choice.request.budget
+    messages, text = _rendered(request, choice.taken)
+    taken = {id(candidate) for candidate in choice.taken}
     why: list[Piece] = []
-    if asked.system is not None:
-        why.append(_given("system", asked.system, choice))
+    if request.system is not None:
+        why.append(_given("system", request.system, choice))
     for part in (*REMEMBERED, "recent"):
-        for found in _in_order(choice.taken, part):
+        for candidate in _in_order(choice.taken, part):
             reason = _REASONS[part]
-            size = choice.size(found)
-            why.append(replace(found.piece, shown=True, reason=reason, tokens=size))
-    if asked.query is not None:
-        why.append(_given("query", asked.query, choice))
-    missing = [found for part in DIVIDED for found in choice.wanted[part] if id(found) not in taken]
+            size = choice.size(candidate)
+            why.append(replace(candidate.piece, shown=True, reason=reason, tokens=size))
+    if request.query is not None:
+        why.append(_given("query", request.query, choice))
+    missing = [
+        candidate
+        for part in DIVIDED
+        for candidate in choice.wanted[part]
+        if id(candidate) not in taken
+    ]
     out = [
         replace(
-            found.piece,
-            reason=choice.reasons.get(id(found), "there is no room for it"),
-            tokens=choice.size(found),
+            candidate.piece,
+            reason=choice.reasons.get(id(candidate), "there is no room for it"),
+            tokens=choice.size(candidate),
         )
-        for found in missing[:LEFT_OUT]
+        for candidate in missing[:LEFT_OUT]
     ]
-    out += left[: LEFT_OUT - len(out)]
+    out += left_out[: LEFT_OUT - len(out)]
     return Context(
         [message.to_chat() for message in messages],
         text,
         budget.size(messages),
         budget.tokens,
         (*why, *out),
-        more=len(missing) + len(left) - len(out),
-        partial=any(found.partial for found in hits),
+        more=len(missing) + len(left_out) - len(out),
+        partial=any(candidate.partial for candidate in hits),
     )
 
 
 def _given(part: Part, text: str, choice: _Choice) -> Piece:
-    size = choice.asked.budget.size([Message(text)])
+    size = choice.request.budget.size([Message(text)])
     return Piece(part, "", text, shown=True, reason="passed in", tokens=size)

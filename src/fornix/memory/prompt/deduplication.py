@@ -28,45 +28,47 @@ class TakenTexts:
 
     def __init__(self) -> None:
         self._refs: dict[tuple[str | None, str | None], str] = {}
-        self._said: dict[str, str] = {}
+        self._messages: dict[str, str] = {}
         self._texts: dict[tuple[str | None, str], str] = {}
         self._holders: dict[tuple[str | None, int], list[_Hit]] = {}
 
-    def add(self, found: PromptCandidate) -> None:
+    def add(self, candidate: PromptCandidate) -> None:
         """Note that a piece was taken."""
-        source = found.piece.source
-        if found.hit is None:
-            self._refs.update(dict.fromkeys(found.refs, source))
-            self._said.update({plain(message.content): source for message in found.messages})
+        source = candidate.piece.source
+        if candidate.hit is None:
+            self._refs.update(dict.fromkeys(candidate.refs, source))
+            self._messages.update(
+                {plain(message.content): source for message in candidate.messages}
+            )
             return
-        speaker, text = found.hit.item.speaker, found.piece.text
+        speaker, text = candidate.hit.item.speaker, candidate.piece.text
         self._texts.setdefault((speaker, plain(text)), source)
         hit = _Hit(source, text, set(words.terms(text)))
-        for term in _telling(hit.terms):
+        for term in _compared_terms(hit.terms):
             self._holders.setdefault((speaker, term), []).append(hit)
 
-    def repeats(self, found: PromptCandidate) -> str | None:
+    def repeats(self, candidate: PromptCandidate) -> str | None:
         """Return what says already what a hit says, in words; None: nothing does."""
-        if found.hit is None:
+        if candidate.hit is None:
             return None
-        text, speaker = found.piece.text, found.hit.item.speaker
+        text, speaker = candidate.piece.text, candidate.hit.item.speaker
         bare = plain(text)
-        among = next((self._refs[ref] for ref in found.refs if ref in self._refs), None)
-        if among := among or self._said.get(bare):
+        among = next((self._refs[ref] for ref in candidate.refs if ref in self._refs), None)
+        if among := among or self._messages.get(bare):
             return f"it is among the last exchanges: {among}"
         same = self._texts.get((speaker, bare)) or self._near(text, speaker)
         return None if same is None else f"it says what {same} says"
 
     def _near(self, text: str, speaker: str | None) -> str | None:
         terms = set(words.terms(text))
-        for term in _telling(terms):
+        for term in _compared_terms(terms):
             for hit in self._holders.get((speaker, term), ()):
                 if jaccard(terms, hit.terms) >= ALIKE and agree(text, hit.text):
                     return hit.source
         return None
 
 
-def _telling(terms: set[int]) -> list[int]:
+def _compared_terms(terms: set[int]) -> list[int]:
     """Return terms of which two texts that are alike have at least one in common.
 
     Of n terms they share the larger part, so that not all of the first few can be missing.

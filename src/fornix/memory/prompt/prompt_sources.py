@@ -53,7 +53,7 @@ FIELDS_SHOWN = 8
 """Names of fields that are suggested where exact values are left out."""
 
 HITS = 20
-"""Items that a search for a context without a budget is asked for."""
+"""Most hits of a search for a context without a budget."""
 
 FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 10, 200, 24
 """With a budget: one for so many of its tokens, within bounds."""
@@ -98,46 +98,48 @@ class Conversation:
     """The end of a conversation.
 
     Attributes:
-        found: Its exchanges, the newest first.
-        left: What is in no exchange, and why.
-        query: The item that is the query itself, kept before it was asked, by set and id.
+        exchanges: The newest first.
+        left_out: What is in no exchange, and why.
+        query: The item that is the query itself, kept before it was request, by set and id.
     """
 
-    found: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
-    left: list[Piece] = field(default_factory=list[Piece])
+    exchanges: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
+    left_out: list[Piece] = field(default_factory=list[Piece])
     query: frozenset[tuple[str | None, str | None]] = frozenset()
 
 
 def recent(
-    sources: Sources, asked: ContextRequest, at: Moment | None, room: int | None
+    sources: Sources, request: ContextRequest, at: Moment | None, room: int | None
 ) -> Conversation:
     """Return the last exchanges, at least as many as fit into *room* tokens."""
-    ref = _conversation(sources, asked, at)
-    most = RECENT if asked.recent is None and room is None else asked.recent
+    ref = _set_of(sources, request, at)
+    most = RECENT if request.recent is None and room is None else request.recent
     if ref is None or most == 0:
         return Conversation()
     items: list[Item] = []
-    walk, query = _newest(sources.writer, ref, asked, at), asked.query
-    if asked.secrets == "mask":
+    walk, query = _newest(sources.writer, ref, request, at), request.query
+    if request.secrets == "mask":
         walk = map(masked_item, walk)
         query = query if query is None else masked_text(query)
     while True:
         wanted = max(PAGE, len(items))  # twice as many each time: all are looked at again
         page = list(islice(walk, wanted))
         items += page
-        told = _told(items[::-1], query, more=len(page) == wanted)
-        size = sum(asked.budget.size(one.messages) for one in told.found)
-        enough = (most is not None and len(told.found) > most) or (room is not None and size > room)
+        conversation = _end_of(items[::-1], query, more=len(page) == wanted)
+        size = sum(request.budget.size(one.messages) for one in conversation.exchanges)
+        enough = (most is not None and len(conversation.exchanges) > most) or (
+            room is not None and size > room
+        )
         if len(page) < wanted or enough or len(items) >= MOST_READ:
             if most is not None:
-                del told.found[most:]
-            return told
+                del conversation.exchanges[most:]
+            return conversation
 
 
-def _conversation(sources: Sources, asked: ContextRequest, at: Moment | None) -> SetRef | None:
-    if isinstance(asked.messages, str):
-        return SetRef(sources.scope, asked.messages)
-    if asked.messages is not NEWEST:
+def _set_of(sources: Sources, request: ContextRequest, at: Moment | None) -> SetRef | None:
+    if isinstance(request.messages, str):
+        return SetRef(sources.scope, request.messages)
+    if request.messages is not NEWEST:
         return None
     newest: list[tuple[tuple[int, int], SetRef]] = []
     for name in sources.writer.sets(sources.scope):
@@ -151,10 +153,10 @@ def _conversation(sources: Sources, asked: ContextRequest, at: Moment | None) ->
 
 
 def _newest(
-    writer: Writer, ref: SetRef, asked: ContextRequest, at: Moment | None
+    writer: Writer, ref: SetRef, request: ContextRequest, at: Moment | None
 ) -> Iterator[Item]:
     """Yield the items of a set that hold, the newest first."""
-    when = valid_time(asked.valid_at)
+    when = valid_time(request.valid_at)
     if when is None:
         when = writer.now() if at is None else at.time
     after: tuple[int, int] | None = None
@@ -169,39 +171,43 @@ def _is_shown(stored: StoredItem, when: int | str) -> bool:
     return when == EVER or holds(stored.record, cast("int", when))
 
 
-def _told(items: Sequence[Item], query: str | None, *, more: bool) -> Conversation:
+def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversation:
     """Return the exchanges of items in order; *more*: there are earlier ones, unread."""
-    told = Conversation()
-    exchanges = _exchanges(items, told.left)
+    conversation = Conversation()
+    exchanges = _exchanges(items, conversation.left_out)
     if exchanges and query is not None and exchanges[-1].messages == [Message(query)]:
         item = exchanges.pop().items[0]
-        told.query = frozenset({(item.set_name, item.id)})
-        told.left.append(_left(_piece("recent", item), "it is the query"))
+        conversation.query = frozenset({(item.set_name, item.id)})
+        conversation.left_out.append(_with_reason(_piece("recent", item), "it is the query"))
     if more and exchanges and not exchanges[0].is_whole:
         del exchanges[0]
     for unit in sorted(units([one.messages for one in exchanges]), key=lambda one: -one.places[-1]):
         parts = [exchanges[place] for place in unit.places]
-        found = _as_found(parts, unit, rank=len(told.found) + 1)
+        found = _candidate(parts, unit, rank=len(conversation.exchanges) + 1)
         if unit.lacks:
-            told.left.append(_left(found.piece, "the tool call that it answers is not there"))
+            conversation.left_out.append(
+                _with_reason(found.piece, "the tool call that it answers is not there")
+            )
         else:
-            told.found.append(found)
-    return told
+            conversation.exchanges.append(found)
+    return conversation
 
 
-def _exchanges(items: Sequence[Item], left: list[Piece]) -> list[_Exchange]:
+def _exchanges(items: Sequence[Item], left_out: list[Piece]) -> list[_Exchange]:
     found: list[_Exchange] = []
     for item in items:
         try:
             messages = _messages(item)
         except InvalidInput as problem:
-            left.append(_left(_piece("recent", item), f"it is no message: {problem}"))
+            left_out.append(_with_reason(_piece("recent", item), f"it is no message: {problem}"))
             continue
         if any(message.role == "system" for message in messages):
-            left.append(_left(_piece("recent", item), "instructions of the past are not repeated"))
+            left_out.append(
+                _with_reason(_piece("recent", item), "instructions of the past are not repeated")
+            )
             continue
         if _is_rejected(item.value):
-            left.append(_left(_piece("recent", item), "its reply was rejected"))
+            left_out.append(_with_reason(_piece("recent", item), "its reply was rejected"))
             continue
         is_whole = len(messages) > 1
         if is_whole or messages[0].role == "user" or not found or found[-1].is_closed:
@@ -215,7 +221,7 @@ def _is_rejected(value: object) -> bool:
     return isinstance(value, dict) and cast("dict[str, object]", value).get("outcome") == "rejected"
 
 
-def _as_found(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCandidate:
+def _candidate(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCandidate:
     items = [item for part in parts for item in part.items]
     messages = tuple(_shown(message) for part in parts for message in part.messages)
     first, source = items[0], place_of(items[0])
@@ -284,14 +290,16 @@ def _shown(message: Message) -> Message:
 # --- what searches find -----------------------------------------------------------------------
 
 
-def items(sources: Sources, asked: ContextRequest, at: Moment | None, room: int | None) -> Hits:
+def items(sources: Sources, request: ContextRequest, at: Moment | None, room: int | None) -> Hits:
     """Return what a search of the key's sets finds."""
-    return _search(sources, sources.scope, asked.sets, (asked, at, room))
+    return _search(sources, sources.scope, request.sets, (request, at, room))
 
 
-def knowledge(sources: Sources, asked: ContextRequest, at: Moment | None, room: int | None) -> Hits:
+def knowledge(
+    sources: Sources, request: ContextRequest, at: Moment | None, room: int | None
+) -> Hits:
     """Return what a search of knowledge finds."""
-    return _search(sources, sources.knowledge, asked.knowledge, (asked, at, room))
+    return _search(sources, sources.knowledge, request.knowledge, (request, at, room))
 
 
 def _search(
@@ -300,23 +308,23 @@ def _search(
     sets: object,
     how: tuple[ContextRequest, Moment | None, int | None],
 ) -> Hits:
-    asked, at, room = how
-    if asked.query is None or sets is None or sets == []:
+    request, at, room = how
+    if request.query is None or sets is None or sets == []:
         return Hits()
-    limit = asked.limit or (
+    limit = request.limit or (
         HITS if room is None else min(MOST_HITS, max(FEWEST_HITS, room // TOKENS_A_HIT))
     )
-    options = search_options(limit, asked.where, at, asked.signals, asked.valid_at)
+    options = search_options(limit, request.where, at, request.signals, request.valid_at)
     names = cast("Sequence[str]", () if sets is ALL else sets)
     refs = scope if sets is ALL else [SetRef(scope, name) for name in names]
-    return sources.writer.search(refs, asked.query, options)
+    return sources.writer.search(refs, request.query, options)
 
 
-def hits_found(hits: Hits, asked: ContextRequest, part: Part) -> list[PromptCandidate]:
+def hits_found(hits: Hits, request: ContextRequest, part: Part) -> list[PromptCandidate]:
     """Return hits as what may become pieces."""
     found: list[PromptCandidate] = []
     for rank, hit in enumerate(hits, start=1):
-        item = hit.item if asked.secrets == "show" else masked_item(hit.item)
+        item = hit.item if request.secrets == "show" else masked_item(hit.item)
         piece = _piece(part, item, rank=rank, hit=hit)
         refs = frozenset({(item.set_name, item.id)})
         found.append(PromptCandidate(piece, line=item_line(item), refs=refs, hit=hit))
@@ -339,21 +347,21 @@ def _piece(part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None) -> 
     )
 
 
-def _left(piece: Piece, reason: str) -> Piece:
+def _with_reason(piece: Piece, reason: str) -> Piece:
     return replace(piece, reason=reason)
 
 
 # --- exact values -----------------------------------------------------------------------------
 
 
-def exact_values(sources: Sources, asked: ContextRequest) -> list[PromptCandidate]:
+def exact_values(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
     """Return the values at and below the named paths; first those with words of the query."""
-    if not asked.exact:
+    if not request.exact:
         return []
-    terms = set(words.terms(asked.query or ""))
-    tree = _tree(sources, asked)
+    terms = set(words.terms(request.query or ""))
+    tree = _tree(sources, request)
     values = chain.from_iterable(
-        _values(tree.get(path, MISSING), path) for path in cast("list[Path]", asked.exact)
+        _values(tree.get(path, MISSING), path) for path in cast("list[Path]", request.exact)
     )
     ranked: list[tuple[int, int, Path, Value]] = []
     for number, (path, value) in enumerate(islice(values, EXACT_VALUES)):
@@ -362,7 +370,7 @@ def exact_values(sources: Sources, asked: ContextRequest) -> list[PromptCandidat
     found: list[PromptCandidate] = []
     for rank, (less, _, path, value) in enumerate(sorted(ranked, key=lambda one: one[:2]), start=1):
         line = exact_line(spelled(path), value)
-        if asked.secrets == "mask":
+        if request.secrets == "mask":
             names = tuple(masked_text(name) for name in path)
             line = exact_line(spelled(names), masked_value(value, name=".".join(path)))
         score = -less / len(terms) if terms else 0.0
@@ -372,13 +380,13 @@ def exact_values(sources: Sources, asked: ContextRequest) -> list[PromptCandidat
     return found
 
 
-def unnamed_exact_values(sources: Sources, asked: ContextRequest) -> list[Piece]:
+def unnamed_exact_values(sources: Sources, request: ContextRequest) -> list[Piece]:
     """Return a piece that says how many exact values there are, if no path is named."""
-    if asked.exact:
+    if request.exact:
         return []
     fields, count = list[str](), 0
     with suppress(Unsupported):  # a batch has no past: nothing is shown of it, and nothing counted
-        tree = _tree(sources, asked)
+        tree = _tree(sources, request)
         fields = tree.get_field_names()
         count = sum(1 for _ in islice(_values(tree, ()), EXACT_VALUES))
     if not count:
@@ -391,9 +399,9 @@ def unnamed_exact_values(sources: Sources, asked: ContextRequest) -> list[Piece]
     return [Piece("exact", "", ", ".join(names) + more, shown=False, reason=reason)]
 
 
-def _tree(sources: Sources, asked: ContextRequest) -> MemoryObject:
+def _tree(sources: Sources, request: ContextRequest) -> MemoryObject:
     tree = sources.tree()
-    return tree if asked.as_of is None else tree.at(asked.as_of)
+    return tree if request.as_of is None else tree.at(request.as_of)
 
 
 def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:

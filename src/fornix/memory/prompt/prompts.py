@@ -87,7 +87,7 @@ class Prompts:
             InvalidFilter, InvalidInput, InvalidName: It cannot be understood; nothing was read.
             Unsupported: *as_of*, in a batch or an action, with *exact*.
         """
-        asked = ContextRequest(
+        request = ContextRequest(
             query,
             Budget.of(budget_tokens),
             system=system,
@@ -106,4 +106,4 @@ class Prompts:
         )
         from fornix.memory.prompt.assembly import assembled
 
-        return assembled(self._sources(), asked)
+        return assembled(self._sources(), request)
