@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from doors import START, Clock, texts
-from fornix import Item, KeyMemory, Limits, Memory, Signals
+from fornix import Item, KeyBatch, KeyMemory, KnowledgeMemory, Limits, Memory, MemorySet, Signals
 from fornix.compat.flink_agents import LongTermMemory
 from fornix.errors import (
     DuplicateItem,
@@ -509,3 +512,54 @@ def test_no_capacity_is_nothing(memory: Memory) -> None:
     with pytest.raises(InvalidInput, match='"capacity" must be a whole number, at least 1'):
         Definition.from_json({"capacity": 0})
     assert (notes.definition, texts(notes.list())) == (Definition(capacity=2), ["a", "b"])
+
+
+CALLS = ("add", "add_many", "get", "list", "recent", "update", "supersede", "delete", "history")
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("owner", [KeyMemory, KeyBatch, KnowledgeMemory])
+def test_calls_of_the_default_set_have_its_signatures(owner: type, name: str) -> None:
+    """They are methods, so that editors and type checkers see arguments, result and docstring."""
+    if not hasattr(owner, name):
+        assert owner is KnowledgeMemory
+        return
+    here, there = getattr(owner, name), getattr(MemorySet, name)
+    assert inspect.isfunction(here)
+    assert inspect.signature(here) == inspect.signature(there)
+    assert here.__doc__ == there.__doc__
+
+
+def test_a_wrong_keyword_is_answered_with_the_nearest_one(memory: Memory) -> None:
+    """The error names the class that was called; nothing was written."""
+    ada: Any = memory.key("ada")  # a type checker would refuse each of these calls
+    ada.add("x", id="a")
+    wrong = {
+        "KeyMemory.add() has no argument 'metdata'; did you mean 'metadata'?": lambda: ada.add(
+            "x", metdata={}
+        ),
+        "MemorySet.add() has no argument 'tll'; did you mean 'ttl'?": lambda: ada.set("n").add(
+            "x", tll="7d"
+        ),
+        "KeyMemory.update() has no argument 'version'; did you mean 'session'?": lambda: ada.update(
+            "a", version=3
+        ),
+        "KeyMemory.set() has no argument 'capasity'; did you mean 'capacity'?": lambda: ada.set(
+            "n", capasity=3
+        ),
+        "MemorySet.redefine() has no argument 'name'": lambda: ada.set("n").redefine(name="m"),
+        "KeyMemory.supersede() has no argument 'id_new'": lambda: ada.supersede(
+            "a", "y", id_new="b"
+        ),
+    }
+    for message, call in wrong.items():
+        with pytest.raises(TypeError, match=re.escape(message)):
+            call()
+    assert texts(ada.list()) == ["x"]
+
+
+def test_fields_beside_an_item_stand_in_place_of_its_own(ada: KeyMemory) -> None:
+    """What is passed by name is never left out without a word."""
+    kept = ada.get(ada.add(Item("x", role="user", speaker="Ada"), role="assistant", metadata=None))
+    assert kept is not None
+    assert (kept.role, kept.speaker) == ("assistant", "Ada")

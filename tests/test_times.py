@@ -12,6 +12,7 @@ from fornix import Item, KeyMemory, Memory, Signals
 from fornix.errors import (
     DuplicateItem,
     HistoryPruned,
+    IdempotencyConflict,
     InvalidInput,
     InvalidTime,
     NotFound,
@@ -322,6 +323,54 @@ def test_an_expired_item_is_in_no_read_of_the_present(
     with pytest.raises(NotFound):
         ada.update("i", "again")
     assert ada.delete("i") == 0
+
+
+@pytest.mark.parametrize("ttl", ["2h", "120m", timedelta(hours=2)])
+def test_a_ttl_counts_from_the_commit(ada: KeyMemory, clock, ttl) -> None:
+    """Wherever an item is written; its `expire_at` says when that is."""
+    due = clock() + 2 * HOUR
+    ids = [ada.add("a", ttl=ttl), ada.add(Item("b", ttl=ttl)), *ada.add_many([Item("c", ttl=ttl)])]
+    with ada.batch() as batch:
+        ids.append(batch.add("d", ttl=ttl))
+    ids.append(ada.add("e"))
+    ada.update(ids[-1], ttl=ttl)
+    ids.append(ada.supersede(ada.add("f"), "g", ttl=ttl))
+    found = ada.get(ids)
+    assert [item and (item.expire_at, item.ttl) for item in found] == [(due, None)] * 6
+    clock.forward(hours=2)
+    assert ada.get(ids) == [None] * 6
+
+
+def test_a_ttl_takes_the_place_of_the_time_that_was_there(ada: KeyMemory, clock) -> None:
+    """Also of an `Item` that is passed; but not of one that is passed with it."""
+    sale = ada.add("sale", expire_at=clock() + DAY)
+    assert ada.update(sale, ttl="2d").version == 2
+    clock.forward(days=1)
+    assert ada.get(sale)
+    refused: list[dict[str, Any]] = [
+        {"ttl": "2d", "expire_at": clock() + DAY},
+        {"ttl": "soon"},
+        {"ttl": "0s"},
+        {"ttl": timedelta(0)},
+        {"ttl": 7},
+        {"ttl": "9999999d"},
+    ]
+    for wrong in refused:
+        with pytest.raises(InvalidInput, match="ttl"):
+            ada.add("x", **wrong)
+        with pytest.raises(InvalidInput, match="ttl"):
+            ada.update(sale, **wrong)
+
+
+def test_the_same_add_with_a_ttl_later_is_a_repetition(ada: KeyMemory, clock) -> None:
+    """What was asked for is compared, not when it would expire; the first one counts."""
+    first = ada.add("x", ttl="2h", idempotency_key="k")
+    clock.forward(hours=1)
+    assert ada.add("x", ttl="120m", idempotency_key="k") == first
+    with pytest.raises(IdempotencyConflict):
+        ada.add("x", ttl="3h", idempotency_key="k")
+    clock.forward(hours=1)
+    assert ada.get(first) is None
 
 
 def test_a_sweep_retires_what_expired(memory: Memory, ada: KeyMemory, clock) -> None:

@@ -17,7 +17,6 @@ from fornix.cli.options import (
     knowledge_option,
     parsed,
     read_path,
-    read_span,
     read_value,
     set_option,
 )
@@ -27,6 +26,7 @@ from fornix.state import MISSING, MemoryKind, MemoryObject, MemoryRef
 from fornix.store import Node, Scope
 from fornix.transfer import walk_tree
 from fornix.values.storable import Path, Value
+from fornix.values.times import read_span
 
 KEY = click.argument("key", shell_complete=completion_names.keys)
 WIDEST = 200

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import click
 
@@ -29,7 +29,7 @@ from fornix.sets import MemorySet, OnExisting
 from fornix.store.as_of import ValidAt
 from fornix.store.items import Hits, Item
 from fornix.values.storable import Value
-from fornix.values.times import read_time
+from fornix.values.times import read_span, read_time
 
 where_option = click.option(
     "--where",
@@ -80,6 +80,7 @@ PAGE = 500
 @click.option(
     "--expire-at", metavar="TIME", callback=parsed(read_time), help="It is gone from then on."
 )
+@click.option("--ttl", metavar="SPAN", callback=parsed(read_span), help="Or after 90s 10m 12h 7d.")
 @click.option(
     "--valid-from", metavar="TIME", callback=parsed(read_time), help="When it begins to hold."
 )
@@ -110,6 +111,7 @@ def add(  # noqa: PLR0913 - an option each, as click passes them
     session_name: str | None,
     time: datetime | None,
     expire_at: datetime | None,
+    ttl: timedelta | None,
     valid_from: datetime | None,
     valid_to: datetime | None,
     on_existing: OnExisting,
@@ -137,6 +139,7 @@ def add(  # noqa: PLR0913 - an option each, as click passes them
             session=session_name,
             time=time,
             expire_at=expire_at,
+            ttl=ttl,
             valid_from=valid_from,
             valid_to=valid_to,
             on_existing=on_existing,

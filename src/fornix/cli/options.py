@@ -18,7 +18,7 @@ from fornix.cli.session import Session
 from fornix.errors import InvalidInput
 from fornix.values import wire
 from fornix.values.storable import MAX_DEPTH, Value
-from fornix.values.times import LONGEST_TTL, read_time
+from fornix.values.times import read_time
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -209,23 +209,6 @@ def _cut(text: str) -> str:
 def read_moment(text: str) -> int | datetime:
     """Return the commit number or the time that *text* is."""
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else read_time(text)
-
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-def read_span(text: str) -> timedelta:
-    """Return the span of time that *text* is, such as ``90s`` ``10m`` ``12h`` ``7d`` ``2w``."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw])", text)
-    try:
-        span = timedelta(**{_UNITS[found[2]]: float(found[1])}) if found else timedelta(0)
-    except OverflowError:
-        span = timedelta.max
-    if not span:
-        raise InvalidInput(f"{text!r} is no span of time above zero; write it like 90s 10m 12h 7d")
-    if span > LONGEST_TTL:
-        raise InvalidInput(f"{_cut(text)} is longer than 1,000 years; without it, it stays")
-    return span
 
 
 def read_zone(text: str) -> tzinfo:

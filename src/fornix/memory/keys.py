@@ -6,23 +6,25 @@ import builtins
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, Unpack
 
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.memory.prompt import Prompts, Sources
 from fornix.search.signals import Signals
-from fornix.sets import Execution, KnowledgeSet, MemorySet, refuse_upkeep, search_options
+from fornix.sets import KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.sets.admission import Quarantine, Rule, plans
 from fornix.sets.batch import Draft
 from fornix.sets.commits import RoomyWriter, commit_draft
 from fornix.sets.forgetting import Receipt, Scrub, forget_items, forget_key
+from fornix.sets.set_options import SetOptions, asked_of
 from fornix.sets.writer import Engine, Where, Writer
 from fornix.state import CommittedTree, MemoryKind, MemoryObject, Overlay, Snapshot, Ttl
 from fornix.store import Commit, Scope, SetRef
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
 from fornix.store.items import Hits
 from fornix.store.scope import set_name
+from fornix.values.keywords import check_keywords, on_part
 
 if TYPE_CHECKING:
     from fornix.conversation import ConversationMemory
@@ -59,10 +61,6 @@ class OwnerSets:
         ref = SetRef(self._scope, set_name(name))
         return self._make(self._writer, ref, asked)
 
-    @property
-    def _default(self) -> MemorySet:
-        return self._set(DEFAULT_SET)
-
     def sets(self) -> builtins.list[str]:
         """Return the names of the sets that something was added to."""
         return self._writer.sets(self._scope)
@@ -94,57 +92,25 @@ class OwnerSets:
         return self._writer.search(asked, query, options)
 
 
+def _default(sets: KeySets) -> MemorySet:
+    return sets.set(DEFAULT_SET)
+
+
 class KeySets(OwnerSets):
     """The long-term memory of one key."""
 
-    def set(  # noqa: PLR0913 - what a set may be opened with, all but its name by name
-        self,
-        name: str,
-        *,
-        capacity: int | None = None,
-        compaction: Given | None = None,
-        capacity_tokens: int | None = None,
-        capacity_bytes: int | None = None,
-        high_water: float | None = None,
-        low_water: float | None = None,
-        execution: Execution | None = None,
-        retention: Literal["keep", "purge"] | timedelta | None = None,
-        signals: Signals | None = None,
-        item_type: str | None = None,
-        admission: Sequence[Rule | Callable[..., object]] | None = None,
-    ) -> MemorySet:
+    def set(self, name: str, **options: Unpack[SetOptions]) -> MemorySet:
         """Return a set; writes nothing: what is asked for is kept with its first add.
 
         Args:
-            capacity: Most items it holds.
-            compaction: At its capacity: "trim" retires the oldest, "reject" refuses, in the
-                commit of the add; or a strategy: a `Trim`, `Summarize`, `Merge`, or your own.
-            capacity_tokens, capacity_bytes: Most tokens of its texts, and bytes of all.
-            high_water, low_water: The share of a capacity at which a strategy begins (0.9; with
-                `n`: above 1), and which it brings the set down to (0.7).
-            execution: Who compacts: "background", a thread of this process; "sync", the add that
-                finds it full; "external", `fornix compact` or a `Compactor`.
-            retention: How long what was retired is kept, for history and undo.
-            signals: Weights of its searches.
-            admission: Rules that what is added is checked by, whoever adds it.
+            options: ``capacity compaction capacity_tokens capacity_bytes high_water low_water
+                execution retention signals admission item_type``; see `SetOptions`.
 
         Raises:
             SetDefinitionConflict: It exists, and is otherwise; `MemorySet.redefine` changes it.
         """
-        return self._set(
-            name,
-            capacity=capacity,
-            compaction=None if compaction is None else self._writer.kept(compaction),
-            capacity_tokens=capacity_tokens,
-            capacity_bytes=capacity_bytes,
-            high_water=high_water,
-            low_water=low_water,
-            execution=execution,
-            retention=retention,
-            signals=signals,
-            item_type=item_type,
-            admission=_rules(admission),
-        )
+        check_keywords(self, "set", options, SetOptions)
+        return self._set(name, **asked_of(options, self._writer))
 
     def conversation(self, name: str) -> ConversationMemory:
         """Return a conversation: messages in their order, in the set *name*; writes nothing."""
@@ -152,50 +118,16 @@ class KeySets(OwnerSets):
 
         return ConversationMemory(self._writer, SetRef(self._scope, set_name(name)))
 
-    @property
-    def add(self):  # noqa: ANN201 - the type of the method it gives
-        """Add one item to the set "default": `MemorySet.add`."""
-        return self._default.add
-
-    @property
-    def add_many(self):  # noqa: ANN201 - the type of the method it gives
-        """Add items to the set "default" in one commit: `MemorySet.add_many`."""
-        return self._default.add_many
-
-    @property
-    def get(self):  # noqa: ANN201 - the type of the method it gives
-        """Return items of the set "default" by id: `MemorySet.get`."""
-        return self._default.get
-
-    @property
-    def list(self):  # noqa: ANN201 - the type of the method it gives
-        """Return the items of the set "default", by time: `MemorySet.list`."""
-        return self._default.list
-
-    @property
-    def recent(self):  # noqa: ANN201 - the type of the method it gives
-        """Return the last items of the set "default", oldest first: `MemorySet.recent`."""
-        return self._default.recent
-
-    @property
-    def update(self):  # noqa: ANN201 - the type of the method it gives
-        """Change an item of the set "default": `MemorySet.update`."""
-        return self._default.update
-
-    @property
-    def supersede(self):  # noqa: ANN201 - the type of the method it gives
-        """Say what holds instead of an item of the set "default": `MemorySet.supersede`."""
-        return self._default.supersede
-
-    @property
-    def delete(self):  # noqa: ANN201 - the type of the method it gives
-        """Retire items of the set "default": `MemorySet.delete`."""
-        return self._default.delete
-
-    @property
-    def history(self):  # noqa: ANN201 - the type of the method it gives
-        """Return every version of an item of the set "default": `MemorySet.history`."""
-        return self._default.history
+    # Of the set "default":
+    add = on_part(_default, MemorySet.add)
+    add_many = on_part(_default, MemorySet.add_many)
+    get = on_part(_default, MemorySet.get)
+    list = on_part(_default, MemorySet.list)
+    recent = on_part(_default, MemorySet.recent)
+    update = on_part(_default, MemorySet.update)
+    supersede = on_part(_default, MemorySet.supersede)
+    delete = on_part(_default, MemorySet.delete)
+    history = on_part(_default, MemorySet.history)
 
     def get_memory_set(self, name: str) -> MemorySet:
         """Return a set; the name Flink Agents gives to `set`."""
@@ -317,7 +249,7 @@ class KeyMemory(KeySets, Prompts):
         """
         engine, scope = self._engine, self._scope
         if ids is not None:
-            return self._default.forget(ids, where=where, scrub=scrub, dry_run=dry_run)
+            return self.set(DEFAULT_SET).forget(ids, where=where, scrub=scrub, dry_run=dry_run)
         if where is None:
             return forget_key(engine, scope, scrub=scrub, dry_run=dry_run)
         refs = engine.store.every_set(scope) or [SetRef(scope, DEFAULT_SET)]

@@ -4,27 +4,109 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import Literal, TypeAlias, cast, get_args
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
+from fornix.compaction import Given
 from fornix.errors import InvalidInput
 from fornix.errors.shown import shown
 from fornix.search.query import SearchOptions
 from fornix.search.signals import Signals
-from fornix.sets.writer import Where
+from fornix.sets.admission.rules import plans
+from fornix.sets.admission.verdicts import Rule
+from fornix.sets.writer import Where, Writer
 from fornix.store import (
     Definition,
     StoredItem,
 )
 from fornix.store.as_of import Moment, ValidAt, valid_time
 from fornix.store.filters import Filter
+from fornix.store.items import Item
 from fornix.store.records import facts_of
 from fornix.values.storable import Value, checked_name, counted
 
 Execution: TypeAlias = Literal["background", "sync", "external"]
 
+
+class ItemChanges(TypedDict, total=False):
+    """What may be known of an item, and changed; see `Item`."""
+
+    text: str | None
+    time: datetime | None
+    metadata: Mapping[str, object] | None
+    importance: float
+    speaker: str | None
+    role: str | None
+    session: str | None
+    expire_at: datetime | None
+    ttl: timedelta | str | None
+    valid_from: datetime | None
+    valid_to: datetime | None
+
+
+class ItemFields(ItemChanges, total=False):
+    """What may be known of a new item; see `Item`."""
+
+    id: str | None
+
+
+class SetChanges(TypedDict, total=False):
+    """How a set is to be; see `Definition`.
+
+    Attributes:
+        capacity: Most items it holds.
+        compaction: At its capacity: "trim" retires the oldest, "reject" refuses, in the commit
+            of the add; or a strategy: a `Trim`, `Summarize`, `Merge`, or your own.
+        capacity_tokens, capacity_bytes: Most tokens of its texts, and bytes of all.
+        high_water, low_water: The share of a capacity at which a strategy begins (0.9; with
+            `n`: above 1), and which it brings the set down to (0.7).
+        execution: Who compacts: "background", a thread of this process; "sync", the add that
+            finds it full; "external", `fornix compact` or a `Compactor`.
+        retention: How long what was retired is kept, for history and undo.
+        signals: Weights of its searches.
+        admission: Rules that what is added is checked by, whoever adds it.
+    """
+
+    capacity: int | None
+    compaction: Given | None
+    capacity_tokens: int | None
+    capacity_bytes: int | None
+    high_water: float | None
+    low_water: float | None
+    execution: Execution | None
+    retention: Literal["keep", "purge"] | timedelta | None
+    signals: Signals | None
+    admission: Sequence[Rule | Callable[..., object]] | None
+
+
+class SetOptions(SetChanges, total=False):
+    """What a set may be opened with: how it is to be, and the type of its items."""
+
+    item_type: str | None
+
+
 EXECUTIONS: tuple[str, ...] = get_args(Execution)
 """Who compacts a set; see `Definition.execution`."""
+
+
+def item_from(value: object, fields: ItemChanges | ItemFields | None = None) -> Item:
+    """Return the item that a user means by a value, or an `Item`, and fields by name."""
+    given = dict[str, Any](fields or {})
+    if "metadata" in given and given["metadata"] is None:
+        del given["metadata"]
+    if not isinstance(value, Item):
+        return Item(value, **given)
+    return replace(value, **given) if given else value
+
+
+def asked_of(options: SetChanges | SetOptions, writer: Writer) -> dict[str, object]:
+    """Return options of a set as its definition keeps them."""
+    given = dict[str, Any](options)
+    if given.get("compaction") is not None:
+        given["compaction"] = writer.kept(given["compaction"])
+    if given.get("admission") is not None:
+        given["admission"] = plans(given["admission"])
+    return given
 
 
 def position(stored: StoredItem) -> tuple[int, int]:

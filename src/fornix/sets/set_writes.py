@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from types import EllipsisType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
-from fornix.compaction import Given
 from fornix.errors import HistoryPruned, InvalidInput, StaleItem
-from fornix.search.signals import Signals
 from fornix.sets.admission.barrier import (
     Adding,
     Barrier,
@@ -20,11 +16,20 @@ from fornix.sets.admission.barrier import (
     check_update,
 )
 from fornix.sets.admission.quarantine import Quarantine
-from fornix.sets.admission.rules import plans
-from fornix.sets.admission.verdicts import ACCEPT, Added, Rule, Verdict
+from fornix.sets.admission.verdicts import ACCEPT, Added, Verdict
 from fornix.sets.forgetting import Receipt, Scrub, forget_items
 from fornix.sets.origins import check_sources, linked
-from fornix.sets.set_options import Execution, checked_ids, definition, fits, refuse_upkeep
+from fornix.sets.set_options import (
+    ItemChanges,
+    ItemFields,
+    SetChanges,
+    asked_of,
+    checked_ids,
+    definition,
+    fits,
+    item_from,
+    refuse_upkeep,
+)
 from fornix.sets.set_reads import SetReads
 from fornix.sets.writer import PlannedWrite, Ruled, Where, WriteCall
 from fornix.store import (
@@ -41,6 +46,7 @@ from fornix.store import (
 from fornix.store.filters import Filter
 from fornix.store.items import Item
 from fornix.store.records import as_passed, item_of
+from fornix.values.keywords import check_keywords
 from fornix.values.storable import Value, checked, checked_name
 
 OnExisting: TypeAlias = Literal["error", "keep", "update"]
@@ -50,23 +56,13 @@ OnExisting: TypeAlias = Literal["error", "keep", "update"]
 class SetWrites(SetReads):
     """A set as it can be changed."""
 
-    def add(  # noqa: PLR0913 - everything that may be known of an item; all but the value by name
+    def add(
         self,
         value: object,
         *,
-        id: str | None = None,
-        text: str | None = None,
-        time: datetime | None = None,
-        metadata: Mapping[str, object] | None = None,
-        importance: float = 0.0,
-        speaker: str | None = None,
-        role: str | None = None,
-        session: str | None = None,
-        expire_at: datetime | None = None,
-        valid_from: datetime | None = None,
-        valid_to: datetime | None = None,
         on_existing: OnExisting = "error",
         idempotency_key: str | None = None,
+        **fields: Unpack[ItemFields],
     ) -> str:
         """Add one item; return its id.
 
@@ -75,9 +71,10 @@ class SetWrites(SetReads):
         With an *idempotency_key* a second call changes nothing and returns the first one's id.
 
         Args:
-            expire_at: From then on it is in no read of the present.
-            valid_from: When what it says begins to hold; None: it always did.
-            valid_to: When that ends to hold; None: it does not.
+            value: A storable value, or an `Item`.
+            fields: What else is known of it: ``id text time metadata importance speaker role
+                session expire_at ttl valid_from valid_to``, as in `Item`. They stand in place of
+                those of an `Item`.
 
         Raises:
             DuplicateItem: The id is taken, and *on_existing* is "error".
@@ -86,24 +83,8 @@ class SetWrites(SetReads):
             Rejected: A rule of the set keeps it out.
             SetFull, KeyFull: A limit was reached.
         """
-        item = (
-            value
-            if isinstance(value, Item)
-            else Item(
-                value,
-                id,
-                text,
-                metadata or {},
-                importance,
-                speaker,
-                role,
-                session,
-                time,
-                expire_at=expire_at,
-                valid_from=valid_from,
-                valid_to=valid_to,
-            )
-        )
+        check_keywords(self, "add", fields, ItemFields)
+        item = item_from(value, fields)
         return self._add([item], on_existing, idempotency_key)[0]
 
     def add_many(
@@ -125,7 +106,7 @@ class SetWrites(SetReads):
         """
         if type(items) not in (list, tuple):
             raise InvalidInput("add_many takes a list of values or Items; add() takes one")
-        made = [item if isinstance(item, Item) else Item(item) for item in items]
+        made = [item_from(item) for item in items]
         return self._add(made, on_existing, idempotency_key, on_rejected)
 
     def add_back(self, items: Sequence[Item], *, on_existing: OnExisting = "error") -> list[str]:
@@ -216,7 +197,7 @@ class SetWrites(SetReads):
 
         What is added meanwhile may change the answer.
         """
-        item = value if isinstance(value, Item) else Item(value)
+        item = item_from(value)
         info = self._writer.info(self._ref)
         kept = self.definition.admission if info is None else info.definition.admission
         ruled = self._writer.rules(self._ref, replace(self.definition, admission=kept))
@@ -254,30 +235,24 @@ class SetWrites(SetReads):
                 changes.append(Replace(self._ref, stored.version, record, upsert=True))
         return changes
 
-    def update(  # noqa: PLR0913 - what may be changed, all by name
+    def update(
         self,
         id: str,
         value: object = ...,
         *,
-        text: str | EllipsisType | None = ...,
-        time: datetime | EllipsisType = ...,
-        metadata: Mapping[str, object] | EllipsisType = ...,
-        importance: float | EllipsisType = ...,
-        speaker: str | EllipsisType | None = ...,
-        role: str | EllipsisType | None = ...,
-        session: str | EllipsisType | None = ...,
-        expire_at: datetime | EllipsisType | None = ...,
-        valid_from: datetime | EllipsisType | None = ...,
-        valid_to: datetime | EllipsisType | None = ...,
         if_version: int | None = None,
         idempotency_key: str | None = None,
+        **fields: Unpack[ItemChanges],
     ) -> Item:
         """Change what is passed of an item, as a new version of it; return that.
 
-        What is left out (``...``) stays; a new *value* without *text* brings its own text.
+        What is left out stays; a new *value* without *text* brings its own text.
 
         With an *idempotency_key* a second call changes nothing and returns the version that the
         first one made; the item as it is now, where its set keeps that version no longer.
+
+        Args:
+            fields: What of it changes, as in `add`.
 
         Raises:
             NotFound: There is no live item of this id.
@@ -285,20 +260,10 @@ class SetWrites(SetReads):
             StaleItem: *if_version* is given, and is not its version.
             Rejected: A rule of the set would not have it so.
         """
-        given = {
-            "value": value,
-            "text": text,
-            "time": time,
-            "metadata": metadata,
-            "importance": importance,
-            "speaker": speaker,
-            "role": role,
-            "session": session,
-            "expire_at": expire_at,
-            "valid_from": valid_from,
-            "valid_to": valid_to,
-        }
-        changes = {name: new for name, new in given.items() if new is not ...}
+        check_keywords(self, "update", fields, ItemChanges)
+        changes = dict[str, Any](fields) if value is ... else {**fields, "value": value}
+        if "ttl" in changes:
+            changes.setdefault("expire_at", None)
         made: list[Item] = []
         if "value" in changes and "text" not in changes:
             changes["text"] = None
@@ -419,41 +384,16 @@ class SetWrites(SetReads):
         engine = self._writer.alone("forget")
         return forget_items(engine, [self._ref], ids, where, scrub=scrub, dry_run=dry_run)
 
-    def redefine(  # noqa: PLR0913 - what a set is opened with, all by name
-        self,
-        *,
-        capacity: int | EllipsisType | None = ...,
-        compaction: Given | None = None,
-        capacity_tokens: int | EllipsisType | None = ...,
-        capacity_bytes: int | EllipsisType | None = ...,
-        high_water: float | None = None,
-        low_water: float | None = None,
-        execution: Execution | None = None,
-        retention: Literal["keep", "purge"] | timedelta | None = None,
-        signals: Signals | None = None,
-        admission: Sequence[Rule | Callable[..., object]] | None = None,
-    ) -> Definition:
+    def redefine(self, **changes: Unpack[SetChanges]) -> Definition:
         """Change the definition of a set; what is left out stays. A capacity of None lifts it.
 
         What is over a smaller capacity is dealt with by the next add. New rules of *admission*
         are for what is added from then on; an empty list lifts them.
         """
-        capacities = {
-            "capacity": capacity,
-            "capacity_tokens": capacity_tokens,
-            "capacity_bytes": capacity_bytes,
-        }
-        given = {
-            "compaction": None if compaction is None else self._writer.kept(compaction),
-            "high_water": high_water,
-            "low_water": low_water,
-            "execution": execution,
-            "retention": retention,
-            "signals": signals,
-            "admission": None if admission is None else plans(admission),
-        }
-        chosen = {name: value for name, value in given.items() if value is not None}
-        chosen |= {name: most for name, most in capacities.items() if most is not ...}
+        check_keywords(self, "redefine", changes, SetChanges)
+        capacities = ("capacity", "capacity_tokens", "capacity_bytes")
+        chosen = asked_of(changes, self._writer)
+        chosen = {n: v for n, v in chosen.items() if v is not None or n in capacities}
         if not self._upkeep:
             refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
 

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from typing import Unpack
 
 from fornix.errors import DuplicateItem, InvalidInput
+from fornix.sets.set_options import ItemChanges, item_from
 from fornix.sets.set_writes import SetWrites
 from fornix.sets.writer import PlannedWrite, WriteCall
 from fornix.store import Add, Link, Replace
 from fornix.store.items import Item
 from fornix.store.records import as_passed, item_of
+from fornix.values.keywords import check_keywords
 from fornix.values.storable import Value, checked_name, microseconds, moment
 
 
 class Superseding(SetWrites):
     """A set whose facts can be superseded."""
 
-    def supersede(  # noqa: PLR0913 - everything that may be known of an item, as in `add`
+    def supersede(
         self,
         id: str,
         value: object,
         *,
         at: datetime | None = None,
         new_id: str | None = None,
-        text: str | None = None,
-        time: datetime | None = None,
-        metadata: Mapping[str, object] | None = None,
-        importance: float = 0.0,
-        speaker: str | None = None,
-        role: str | None = None,
-        session: str | None = None,
-        expire_at: datetime | None = None,
-        valid_to: datetime | None = None,
         idempotency_key: str | None = None,
+        **fields: Unpack[ItemChanges],
     ) -> str:
         """Say what holds instead of an item from *at* on; return the id of the new item.
 
@@ -43,7 +38,8 @@ class Superseding(SetWrites):
         holds; ``valid_at=`` finds what held.
 
         Args:
-            new_id: Of the new item; the rest is what `add` takes.
+            new_id: Of the new item.
+            fields: What else is known of it, as in `add`, but for *valid_from*.
 
         Raises:
             NotFound: There is no live item of this id.
@@ -55,8 +51,10 @@ class Superseding(SetWrites):
         asked = None if at is None else microseconds(at, "at")
         if new_id is not None:
             checked_name(new_id, "an item's id")
-        known = (text, metadata or {}, importance, speaker, role, session, time)
-        item = Item(value, new_id, *known, expire_at=expire_at, valid_to=valid_to, sources=(id,))
+        check_keywords(self, "supersede", fields, ItemChanges)
+        if "valid_from" in fields:
+            raise InvalidInput("supersede takes at=, not valid_from: the new item holds from then")
+        item = replace(item_from(value, fields), id=new_id, sources=(id,))
 
         def arguments() -> Value:
             return [self.name, id, asked, as_passed(item)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self, cast
 
 import numpy as np
@@ -44,6 +44,8 @@ class Item:
         version: 1, 2, …: rises with each change.
         set_name: The set it belongs to.
         retired: In a history: when this version stopped being the live one, if it did.
+        ttl: Given by a user instead of *expire_at*: how long it stays from its commit on, a
+            timedelta or text like ``"7d"`` (``s m h d w``). Items that fornix gives have none.
     """
 
     value: Any  # a storable value; as json.loads, it says no more than that
@@ -67,6 +69,7 @@ class Item:
     version: int = 0
     set_name: str | None = None
     retired: datetime | None = None
+    ttl: timedelta | str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, TypeAlias, cast
 
 from fornix.embed import Embedder, embed_windows, quantise_each
@@ -13,6 +14,9 @@ from fornix.store import Add, Compact, Feature, ItemChange, ItemRecord, Replace,
 from fornix.store.items import Item, text_of
 from fornix.values import wire, words
 from fornix.values.storable import Value, checked, checked_name, microseconds, moment
+from fornix.values.times import read_span
+
+MICROSECOND = timedelta(microseconds=1)
 
 CAPTION = "caption"
 """The metadata field that search reads: what an image shows."""
@@ -98,6 +102,10 @@ def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
             ("valid_to", item.valid_to),
         )
     )
+    if item.ttl is not None:
+        if expires is not None:
+            raise InvalidInput("an item takes ttl or expire_at, one of them")
+        expires = now + read_span(item.ttl, "ttl") // MICROSECOND
     if until is not None and until < (now if time is None else time):
         raise InvalidInput("until must not be before time: it ends the span that time begins")
     if since is not None and to is not None and to < since:
@@ -195,6 +203,7 @@ def item_of(stored: StoredItem) -> Item:
         version=stored.version,
         set_name=stored.set.name,
         retired=None,
+        ttl=None,
     )
     return item
 
@@ -211,6 +220,8 @@ def as_passed(item: Item) -> Value:
     for name in ("until", "expire_at", "valid_from", "valid_to"):
         if getattr(item, name) is not None:
             plain[name] = microseconds(getattr(item, name), name)
+    if item.ttl is not None:
+        plain["ttl"] = read_span(item.ttl, "ttl") // MICROSECOND
     plain["sources"] = list(item.sources)
     return plain
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import wraps
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 C = TypeVar("C", bound=type)
 
 
@@ -31,7 +32,7 @@ def suggest_names(function: Callable[P, R]) -> Callable[P, R]:
                 raise
             owner = args[0] if names[:1] in (["self"], ["cls"]) and args else None
             called = _called(function.__name__, owner)
-        raise unknown_keyword(called, unknown[0], [n for n in names if n not in ("self", "cls")])
+        raise UnknownKeyword(called, unknown[0], [n for n in names if n not in ("self", "cls")])
 
     return call
 
@@ -42,14 +43,43 @@ def suggest_fields(made: C) -> C:
     return made
 
 
-def unknown_keyword(called: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an argument that *called* does not have."""
-    from difflib import get_close_matches  # only where a call fails
+class UnknownKeyword(TypeError):
+    """An argument that *called*, a function or ``Class.method``, does not have."""
 
-    names = list(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names)}"
-    return TypeError(f"{called}() has no argument {name!r}; {hint}")
+    def __init__(self, called: str, name: str, known: Iterable[str]) -> None:
+        from difflib import get_close_matches  # only where a call fails
+
+        self.name, self.known = name, list(known)
+        near = get_close_matches(name, self.known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(self.known)}"
+        super().__init__(f"{called}() has no argument {name!r}; {hint}")
+
+
+def check_keywords(owner: object, method: str, given: Collection[str], known: type) -> None:
+    """Raise `UnknownKeyword` if something is given that *known*, a typed dict, does not name."""
+    names: frozenset[str] = cast("Any", known).__optional_keys__
+    if not names >= set(given):
+        unknown = next(name for name in given if name not in names)
+        raise UnknownKeyword(_called(method, owner), unknown, sorted(names))
+
+
+def on_part(
+    part: Callable[[Any], S], method: Callable[Concatenate[S, P], R]
+) -> Callable[Concatenate[Any, P], R]:
+    """Return a method of a whole that calls *method* of a *part* of it.
+
+    It has the same signature and docstring; a wrong keyword is answered with the whole's class.
+    """
+
+    @wraps(method)
+    def call(self: object, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(part(self), *args, **kwargs)
+        except UnknownKeyword as error:
+            called = _called(method.__name__, self)
+            raise UnknownKeyword(called, error.name, error.known) from None
+
+    return call
 
 
 def _called(name: str, owner: object) -> str:

@@ -1,7 +1,8 @@
-"""Times as text, and how long a span of time may be."""
+"""Times and spans of time as text."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import cast
 
@@ -33,3 +34,32 @@ def read_time(text: object, zone: tzinfo | None = None) -> datetime:
     if time.tzinfo is None and zone is None:
         raise InvalidInput(f"the time {text!r} has no zone; add Z for UTC, or one like +01:00")
     return time if time.tzinfo is not None else time.replace(tzinfo=zone)
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def read_span(given: object, name: str = "") -> timedelta:
+    """Return the span of time that *given* is: a timedelta, or text like ``90s 10m 12h 7d 2w``.
+
+    Args:
+        name: What the error calls it.
+
+    Raises:
+        InvalidInput: It is neither, not above zero, or longer than `LONGEST_TTL`.
+    """
+    what = f"{name}: {given!r:.40}" if name else f"{given!r:.40}"
+    span = given if isinstance(given, timedelta) else timedelta(0)
+    found = (
+        re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw])", given) if isinstance(given, str) else None
+    )
+    if found:
+        try:
+            span = timedelta(**{_UNITS[found[2]]: float(found[1])})
+        except OverflowError:
+            span = timedelta.max
+    if span <= timedelta(0):
+        raise InvalidInput(f"{what} is no span of time above zero; write it like 90s 10m 12h 7d")
+    if span > LONGEST_TTL:
+        raise InvalidInput(f"{what} is longer than 1,000 years; without it, it stays")
+    return span
