@@ -34,11 +34,7 @@ _OWN = ("id", "role", "name", "content")
 
 
 def listed(messages: object) -> list[dict[str, Any]]:
-    """Return messages, or one, as dicts of their own.
-
-    Raises:
-        InvalidInput: One is no message.
-    """
+    """Return messages, or one, as dicts of their own."""
     if messages is None:
         return []
     if isinstance(messages, Mapping | Message):
@@ -64,11 +60,7 @@ def _plain(message: object) -> dict[str, Any]:
 
 
 def id_of(message: Mapping[str, Any]) -> str | None:
-    """Return the id that a message says it has; None: it is to be given one.
-
-    Raises:
-        InvalidInput: It can be no id of a message.
-    """
+    """Return the id that a message says it has; None: it is to be given one."""
     found = message.get("id")
     if found is None:
         return None
@@ -301,11 +293,7 @@ def with_marks(stored: StoredItem, marks: Sequence[str]) -> Item:
 
 
 def of_state(listed_: object, session: str) -> list[Item]:
-    """Return the items of the messages that a state of a conversation holds.
-
-    Raises:
-        InvalidInput: An entry is neither a message nor one with its marks.
-    """
+    """Return the items of the messages that a state of a conversation holds."""
     if not isinstance(listed_, list | tuple):
         raise InvalidInput(f"the content of a state is a list, not {type(listed_).__name__}")
     items: dict[str | int, Item] = {}

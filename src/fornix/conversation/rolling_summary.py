@@ -66,11 +66,7 @@ class SummaryPolicy:
     def of(
         cls, recent: int | None, tokens: int | None, beside: int, trigger: int | Budget | None
     ) -> Self:
-        """Return what a caller says.
-
-        Raises:
-            InvalidInput: One of them cannot be used, or two not together.
-        """
+        """Return what a caller says."""
         budget = Budget.of(trigger)
         counted(beside, "beside_tokens", least=0)
         if tokens is None:

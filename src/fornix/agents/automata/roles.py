@@ -130,11 +130,7 @@ class Epoch:
 
 
 def called(given: object, method: str, what: str) -> Callable[[Any], Any]:
-    """Return the function that a role is: itself, or its method.
-
-    Raises:
-        InvalidInput: It is none, or async.
-    """
+    """Return the function that a role is: itself, or its method."""
     found = given if callable(given) else getattr(given, method, None)
     if isinstance(given, str | bytes):  # which have such methods, and are no roles
         found = None
@@ -146,11 +142,7 @@ def called(given: object, method: str, what: str) -> Callable[[Any], Any]:
 
 
 def read_answer(answer: object) -> tuple[Phase, object]:
-    """Return the phase that a reasoner answered, and what it says to that.
-
-    Raises:
-        InvalidInput: It is something else.
-    """
+    """Return the phase that a reasoner answered, and what it says to that."""
     phase: object = answer
     said: object = None
     if isinstance(answer, tuple) and len(cast("tuple[object, ...]", answer)) == PAIR:

@@ -116,11 +116,7 @@ class AgentMessage:
 
 
 def checked_output(output: object, method: str) -> ActionOutput:
-    """Return what a user's method made of an answer, if it is an output.
-
-    Raises:
-        InvalidInput: It is none, or one of its fields is of another type.
-    """
+    """Return what a user's method made of an answer, if it is an output."""
     if not isinstance(output, ActionOutput):
         raise InvalidInput(f"{method} must return an ActionOutput, not {output!r}")
     for field in fields(output):
@@ -186,11 +182,7 @@ class BlankAction(Action):
 
 
 async def awaited(said: object, method: str) -> Any:  # noqa: ANN401 - what a user's method returns
-    """Return what a user's method says.
-
-    Raises:
-        InvalidInput: It is not async.
-    """
+    """Return what a user's method says."""
     if not inspect.isawaitable(said):
         raise InvalidInput(f"{method} must be async: async def {method.rpartition('.')[2]}(…)")
     return await said

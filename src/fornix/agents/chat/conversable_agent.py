@@ -34,7 +34,7 @@ from fornix.agents.layers import (
     MemoryFragment,
     memories_text,
 )
-from fornix.agents.layers.gpts_log import MESSAGES
+from fornix.agents.layers.gpts_memory import MESSAGES
 from fornix.agents.storage import FairLock
 from fornix.errors import InvalidInput, RunDiscarded, RunParked
 from fornix.events.events import Event, OutputEvent
@@ -554,11 +554,7 @@ class Answering:
 
 
 def _verdict(said: object, method: str) -> Review:
-    """Return what a user's method said of an answer.
-
-    Raises:
-        InvalidInput: It is no pair of yes or no, and why.
-    """
+    """Return what a user's method said of an answer."""
     match said:
         case (bool() as approve, str() | None as comments):
             return Review(approve, comments)

@@ -7,8 +7,21 @@ The names here mean what DB-GPT means by them; `fornix.compat.dbgpt` has all of 
 from fornix.agents.layers.agent_memory import AgentMemory
 from fornix.agents.layers.buffers import SensoryMemory, ShortTermMemory
 from fornix.agents.layers.enhanced import EnhancedShortTermMemory, sigmoid
-from fornix.agents.layers.fragment_ids import initialize_id_generator, new_fragment_id, time_of_id
-from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
+from fornix.agents.layers.fragments import (
+    AgentMemoryFragment,
+    MemoryFragment,
+    StructuredAgentMemoryFragment,
+    StructuredObservation,
+    WriteOperation,
+    initialize_id_generator,
+    kept_rounds,
+    memories_text,
+    memory_text,
+    new_fragment_id,
+    steps_of,
+    time_of_id,
+    user_prompt,
+)
 from fornix.agents.layers.gpts_memory import (
     GptsMemory,
     GptsMessage,
@@ -42,18 +55,7 @@ from fornix.agents.layers.layer_results import (
     Insights,
 )
 from fornix.agents.layers.long_term import LongTermMemory
-from fornix.agents.layers.prompt_templates import (
-    kept_rounds,
-    memories_text,
-    memory_text,
-    user_prompt,
-)
 from fornix.agents.layers.ranking import RankedFragment
-from fornix.agents.layers.structured_fragments import (
-    StructuredAgentMemoryFragment,
-    StructuredObservation,
-    steps_of,
-)
 
 __all__ = [
     "AgentMemory",

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
-from fornix.agents.layers.fragments import AgentMemoryFragment, FragmentId, MemoryFragment
+from fornix.agents.layers.fragments import (
+    AgentMemoryFragment,
+    FragmentId,
+    MemoryFragment,
+    StructuredAgentMemoryFragment,
+)
 from fornix.agents.layers.importance import unit
-from fornix.agents.layers.structured_fragments import StructuredAgentMemoryFragment
 from fornix.agents.storage import aware, later
 from fornix.errors import InvalidInput
 from fornix.sets.origins import known_links

@@ -1,18 +1,23 @@
-"""Fragments: the unit that layers keep, as DB-GPT's agents make them."""
+"""Fragments: the unit that layers keep, as DB-GPT's agents make them, and their ids."""
 
 from __future__ import annotations
 
+import json
 import math
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from numbers import Real
-from typing import Any, Self, SupportsFloat, TypeAlias, cast
+from typing import Any, Self, SupportsFloat, TypeAlias, TypedDict, TypeVar, cast
 
-from fornix.agents.layers.fragment_ids import new_fragment_id
 from fornix.errors import InvalidInput
-from fornix.values.storable import checked_name
+from fornix.values.ids import new_id
+from fornix.values.storable import checked_name, counted
+
+R = TypeVar("R")
 
 FragmentId: TypeAlias = int | str
 """What names a fragment: a number that rises with time if fornix made it, or an id from outside."""
@@ -22,6 +27,18 @@ Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 
 LONGEST_ID = 4096
 """Bits of an id that is a number."""
+
+INSTANCES, SEQUENCE = 1 << 10, 1 << 12
+"""How many processes, and ids of one process and millisecond, a Snowflake tells apart."""
+
+TIMED_BITS = 22
+"""Below the milliseconds of a Snowflake."""
+
+LARGEST = 1 << 64
+"""Above all Snowflakes, below all numbers of fornix's own."""
+
+OWN_TIMED_BITS = 80
+"""Below the milliseconds of a version 7 UUID, which is what fornix's own numbers are."""
 
 
 class WriteOperation(StrEnum):
@@ -62,35 +79,42 @@ class MemoryFragment(ABC):
     def copy(self) -> Self:
         """Return an equal fragment with the same id."""
 
+    _metadata: dict[str, Any] | None = None
+    _importance: float | None = None
+    _embeddings: list[float] | None = None
+    _is_insight: bool = False
+    _accessed: datetime | None = None
+    _source_ids: Sequence[FragmentId] = ()
+
     @property
     def metadata(self) -> dict[str, Any]:
         """Facts to filter by; `speaker`, `role` and `session` in it are the item's own."""
-        return {}
+        return {} if self._metadata is None else self._metadata
 
     @property
     def importance(self) -> float | None:
         """How much it matters by itself, 0..1; None: unknown."""
-        return None
+        return self._importance
 
     @property
     def embeddings(self) -> list[float] | None:
         """Its vector, if somebody gave it one."""
-        return None
+        return self._embeddings
 
     @property
     def is_insight(self) -> bool:
         """Whether it was inferred from others."""
-        return False
+        return self._is_insight
 
     @property
     def last_accessed_time(self) -> datetime | None:
         """When it was last recalled."""
-        return None
+        return self._accessed
 
     @property
     def source_ids(self) -> list[FragmentId]:
         """Ids of the fragments that it was made from."""
-        return []
+        return list(self._source_ids)
 
     @property
     def current_class(self) -> type[Self]:
@@ -205,36 +229,6 @@ class AgentMemoryFragment(MemoryFragment):
         """The text."""
         return self.observation
 
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Facts to filter by."""
-        return self._metadata
-
-    @property
-    def importance(self) -> float | None:
-        """How much it matters by itself; None: unknown."""
-        return self._importance
-
-    @property
-    def embeddings(self) -> list[float] | None:
-        """Its vector, if somebody gave it one."""
-        return self._embeddings
-
-    @property
-    def is_insight(self) -> bool:
-        """Whether it was inferred from others."""
-        return self._is_insight
-
-    @property
-    def last_accessed_time(self) -> datetime | None:
-        """When it was last recalled."""
-        return self._accessed
-
-    @property
-    def source_ids(self) -> list[FragmentId]:
-        """Ids of the fragments that it was made from."""
-        return list(self._source_ids)
-
     def update_importance(self, importance: float) -> float | None:
         """Set the importance; return what it was."""
         before, self._importance = self._importance, finite(importance)
@@ -308,3 +302,275 @@ def _facts(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     if metadata is not None and not isinstance(metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"metadata must be a dict, not {metadata!r}")
     return dict(metadata or {})
+
+
+# --- fragments of structure -----------------------------------------------------------------------
+
+
+class StructuredObservation(TypedDict, total=False):
+    """One step of an agent; every field may be missing, and others may be there."""
+
+    question: str
+    thought: str
+    phase: str
+    action_intention: str
+    action_reason: str
+    action: str
+    action_input: Any
+    observation: Any
+
+
+Structure: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class StructuredAgentMemoryFragment(AgentMemoryFragment):
+    """A fragment of one step, or of several in order: a list of dicts, never a list of lists."""
+
+    def __init__(
+        self,
+        observation: Structure,
+        *args: Any,  # noqa: ANN401 - the arguments of AgentMemoryFragment
+        **kwargs: Any,  # noqa: ANN401 - the same
+    ) -> None:
+        super().__init__(cast("str", observation), *args, **kwargs)
+
+    @classmethod
+    def _checked(cls, observation: Any) -> Any:  # noqa: ANN401 - it is what is checked
+        found = _steps(observation)
+        if found is None:
+            raise InvalidInput(
+                "a structured observation must be a dict, or a list of dicts, not "
+                f"{type(observation).__name__}; text is for AgentMemoryFragment"
+            )
+        try:
+            json.dumps(found)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"a structured observation must be JSON: {error}") from error
+        return found if isinstance(observation, (list, tuple)) else found[0]
+
+    @property
+    def raw_observation(self) -> str:
+        """The structure, as JSON."""
+        return json.dumps(self.observation, ensure_ascii=False)
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The steps it holds, in order."""
+        return _steps(self.observation) or []
+
+    @classmethod
+    def build_from(
+        cls,
+        observation: Any,  # noqa: ANN401 - DB-GPT's signature
+        embeddings: Sequence[float] | None = None,
+        memory_id: FragmentId | None = None,
+        importance: float | None = None,
+        is_insight: bool = False,  # noqa: FBT001, FBT002 - DB-GPT's signature
+        last_accessed_time: datetime | None = None,
+        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
+    ) -> AgentMemoryFragment:
+        """Return a fragment of a structure, or of its JSON; of other text a plain fragment."""
+        made: Any = cls
+        if isinstance(observation, str):
+            parsed = _parsed(observation)
+            if parsed is None:
+                made = AgentMemoryFragment
+            else:
+                observation = parsed
+        return made(
+            observation,
+            embeddings=embeddings,
+            memory_id=memory_id,
+            importance=importance,
+            last_accessed_time=last_accessed_time,
+            is_insight=is_insight,
+            **kwargs,
+        )
+
+    @classmethod
+    def reduce(cls, fragments: Sequence[MemoryFragment], **kwargs: Any) -> MemoryFragment:  # noqa: ANN401 - DB-GPT's
+        """Return a fragment of all their steps, in order and flat; of one fragment: itself.
+
+        Text among them becomes a step that has only an `observation`.
+        """
+        if not fragments:
+            raise InvalidInput("Memory fragments is empty.")
+        if len(fragments) == 1:
+            return fragments[0]
+        every = [step for fragment in fragments for step in steps_of(fragment)]
+        return cls.build_from(every, source_ids=[f.id for f in fragments], **kwargs)
+
+
+def steps_of(fragment: MemoryFragment) -> list[dict[str, Any]]:
+    """Return the steps of a fragment; text is one step with only an `observation`."""
+    if isinstance(fragment, StructuredAgentMemoryFragment):
+        return fragment.steps
+    text = fragment.raw_observation
+    return _parsed(text) or [{"observation": text}]
+
+
+def _parsed(text: str) -> list[dict[str, Any]] | None:
+    try:
+        return _steps(json.loads(text, parse_constant=_refuse_constant))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _steps(observation: object) -> list[dict[str, Any]] | None:
+    """Return the steps that *observation* is, however deep in lists; None: it is no structure."""
+    if isinstance(observation, Mapping):
+        return [dict(cast("Mapping[str, Any]", observation))]
+    if not isinstance(observation, (list, tuple)) or not observation:
+        return None
+    found: list[dict[str, Any]] = []
+    for part in cast("Sequence[object]", observation):
+        steps = _steps(part)
+        if steps is None:
+            return None
+        found += steps
+    return found
+
+
+# --- ids ------------------------------------------------------------------------------------------
+
+
+class Snowflakes:
+    """Makes numbers of 64 bits that rise: milliseconds, the number of the process, a count.
+
+    Args:
+        instance: The number of this process, 0..1023; no other that writes has it.
+        seq: The count of the first id, 0..4095.
+        epoch: When the milliseconds begin, itself in milliseconds since 1970.
+        timestamp: The least time of the first id, in milliseconds since 1970.
+    """
+
+    def __init__(
+        self, instance: int, seq: int = 0, epoch: int = 0, timestamp: int | None = None
+    ) -> None:
+        self._instance = _below(instance, "instance", INSTANCES)
+        self._seq = _below(seq, "seq", SEQUENCE) - 1
+        self.epoch = _below(epoch, "epoch", _milliseconds())
+        first = self.epoch if timestamp is None else timestamp
+        self._last = max(_milliseconds(), counted(first, "timestamp", least=self.epoch))
+        self._mutex = threading.Lock()
+
+    def __call__(self) -> int:
+        """Return the next number; one that runs ahead of the clock if a millisecond is used up."""
+        with self._mutex:
+            now = max(_milliseconds(), self._last)
+            self._seq = self._seq + 1 if now == self._last else 0
+            if self._seq == SEQUENCE:
+                now, self._seq = now + 1, 0
+            self._last = now
+            return (now - self.epoch << TIMED_BITS) | self._instance << 12 | self._seq
+
+
+class _Ids:
+    """Who makes ids in this process."""
+
+    snowflakes: Callable[[], int] | None = None
+    epoch = 0
+
+
+_IDS = _Ids()
+
+
+def initialize_id_generator(
+    instance: int | None = None, seq: int = 0, epoch: int = 0, timestamp: int | None = None
+) -> None:
+    """Have ids of new fragments in this process be Snowflakes, as DB-GPT's are.
+
+    Call it before the first fragment is made. Ids of fornix's own need no number of the process.
+
+    Args:
+        instance: The number of this process, 0..1023; no other that writes has it. None: fornix's
+            own ids again.
+        seq: The count of the first id, 0..4095.
+        epoch: When the milliseconds begin, itself in milliseconds since 1970.
+        timestamp: The least time of the first id, in milliseconds since 1970.
+
+    Raises:
+        InvalidInput: A number is out of its range.
+    """
+    _IDS.snowflakes = None if instance is None else Snowflakes(instance, seq, epoch, timestamp)
+    _IDS.epoch = 0 if instance is None else epoch
+
+
+def new_fragment_id() -> int:
+    """Return a number that nobody else gets, in this process or another; it rises with time."""
+    if _IDS.snowflakes is not None:
+        return _IDS.snowflakes()
+    return int(new_id().replace("-", ""), 16)
+
+
+def time_of_id(fragment_id: int) -> datetime:
+    """Return when fornix made an id; senseless for one from outside.
+
+    Of a Snowflake: with the epoch that ids have now.
+    """
+    if fragment_id < LARGEST:
+        milliseconds = _IDS.epoch + (fragment_id >> TIMED_BITS)
+    else:
+        milliseconds = fragment_id >> OWN_TIMED_BITS
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _below(number: int, what: str, limit: int) -> int:
+    if counted(number, what, least=0) >= limit:
+        raise InvalidInput(f"{what} must be below {limit}, not {number}")
+    return number
+
+
+# --- prompts, as the default templates of DB-GPT have them ----------------------------------------
+
+
+def memory_text(
+    *,
+    question: str | None = None,
+    thought: str | None = None,
+    action: str | None = None,
+    observation: str | None = None,
+) -> str:
+    """Return what is written of a step: a line per part that there is."""
+    named = {
+        "Question": question,
+        "Thought": thought,
+        "Action": action,
+        "Observation": observation,
+    }
+    return "\n".join(f"{name}: {text} " for name, text in named.items() if text)
+
+
+def memories_text(fragments: Sequence[MemoryFragment]) -> str:
+    """Return what is read into a prompt: the fragments' texts, a line each."""
+    return "\n".join(fragment.raw_observation for fragment in fragments)
+
+
+def user_prompt(question: str, most_recent_memories: str = "") -> str:
+    """Return a question, with memories before it if there are any."""
+    asked = f"User input: {question}\n"
+    return (
+        f"Most recent message:\n{most_recent_memories}\n\n{asked}"
+        if most_recent_memories
+        else asked
+    )
+
+
+def kept_rounds(rounds: Sequence[R], *, start: int = 0, end: int = 0) -> list[R]:
+    """Return the first *start* and the last *end* rounds of a conversation.
+
+    All of them, if that is no fewer; none, if both are 0.
+    """
+    if min(start, end) < 0:
+        raise InvalidInput("the numbers of rounds to keep must not be below 0")
+    if start + end >= len(rounds):
+        return list(rounds) if start + end else []
+    return [*rounds[:start], *rounds[len(rounds) - end :]]

@@ -211,11 +211,7 @@ def kind_name(message: MessageBase) -> str:
 
 
 def kind_of(name: object) -> type[Msg]:
-    """Return a class of messages by its name.
-
-    Raises:
-        InvalidInput: There is none of this name.
-    """
+    """Return a class of messages by its name."""
     if not isinstance(name, str) or name not in KINDS:
         raise InvalidInput(f"a message of type {name!r} is not known; {', '.join(KINDS)} are")
     return KINDS[name]
@@ -226,11 +222,7 @@ Embed: TypeAlias = "str | Embedder | Callable[[list[str]], Any]"
 
 
 def embed_with(model: Embed) -> Callable[[list[str]], Any]:
-    """Return what gives texts their vectors.
-
-    Raises:
-        InvalidInput: It is nothing that does.
-    """
+    """Return what gives texts their vectors."""
     if callable(model):
         return model
     found = open_embedder(model)
@@ -240,11 +232,7 @@ def embed_with(model: Embed) -> Callable[[list[str]], Any]:
 
 
 def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> list[list[float]]:
-    """Return a vector per text; a function may answer a single text with a single vector.
-
-    Raises:
-        EmbedderFailed: It raised, or answered with something else.
-    """
+    """Return a vector per text; a function may answer a single text with a single vector."""
     if not texts:
         return []
     try:
@@ -276,11 +264,7 @@ def vector_of(query: object) -> object | None:
 
 
 def score_of(metric: Callable[[Any, Any], float], asked: object, vector: object) -> float:
-    """Return how near two vectors are.
-
-    Raises:
-        InvalidInput: *metric* is no function, or gives no number.
-    """
+    """Return how near two vectors are."""
     if not callable(metric):
         raise InvalidInput(f"a metric is told two vectors, not {metric!r}")
     found = metric(asked, vector)
@@ -346,21 +330,13 @@ def _read(found: object, what: str, place: int) -> dict[str, Any]:
 
 
 def _check_regular(path: Path) -> None:
-    """Refuse folders, devices and pipes; what is not there may be made.
-
-    Raises:
-        OSError: It is one of them.
-    """
+    """Refuse folders, devices and pipes; what is not there may be made."""
     if path.exists() and not path.is_file():
         raise OSError(EINVAL, "it is no regular file")
 
 
 def write_messages(path: str | Path, units: Sequence[Mapping[str, Any]]) -> None:
-    """Write messages to a file, whole or not at all.
-
-    Raises:
-        InvalidInput: A message holds what is not JSON, or the file cannot be written.
-    """
+    """Write messages to a file, whole or not at all."""
     try:
         text = json.dumps([{**unit, FORMAT: VERSION} for unit in units], indent=4)
     except (TypeError, ValueError) as error:

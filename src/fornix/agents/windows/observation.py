@@ -31,11 +31,7 @@ class Stamp(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> Self:
-        """Return the stamp that *text* is.
-
-        Raises:
-            InvalidInput: It is no UUID of version 7.
-        """
+        """Return the stamp that *text* is."""
         if not isinstance(text, str) or not _STAMP.fullmatch(text.lower()):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"a stamp is a UUID of version 7, not {text!r:.80}")
         return super().__new__(cls, text.lower())

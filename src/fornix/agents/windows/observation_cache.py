@@ -58,11 +58,7 @@ class Mirror:
 
     @contextmanager
     def snapshot(self, writer: Writer) -> Generator[WindowIndex]:
-        """Give what a writer sees: what is committed, and what it gathered itself.
-
-        Raises:
-            InvalidInput: The set holds something else than observations.
-        """
+        """Give what a writer sees: what is committed, and what it gathered itself."""
         with self._mutex:
             if self._lent is not None:  # by a token counter, or a scorer, which this one asked
                 yield self._lent

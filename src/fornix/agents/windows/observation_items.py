@@ -75,11 +75,7 @@ class ObservationHeader(NamedTuple):
 def entry_of(
     record: Feature | ItemRecord, row: int, first: int, *, where: str
 ) -> ObservationHeader:
-    """Return what is known of an item.
-
-    Raises:
-        InvalidInput: It is no observation; *where* names the set.
-    """
+    """Return what is known of an item."""
     try:
         created = Stamp(record.id[:STAMP])
     except InvalidInput:
@@ -113,11 +109,7 @@ def no_observation(item_id: str, where: str) -> InvalidInput:
 
 
 def kept(observation: Observation) -> Item:
-    """Return the item that keeps an observation as it is now; nothing in it is shared.
-
-    Raises:
-        InvalidInput: A part of it cannot be kept; the message says which.
-    """
+    """Return the item that keeps an observation as it is now; nothing in it is shared."""
     if not isinstance(observation, Observation):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
             f"a window keeps observations, not {observation!r:.80}; use Observation(query, reply)"
@@ -201,21 +193,13 @@ def _packed(vector: Vector | Sequence[float], what: str) -> bytes:
 
 
 def messages_of(stored: StoredItem) -> tuple[Message, Message]:
-    """Return what was asked and answered in the observation that an item keeps.
-
-    Raises:
-        InvalidInput: It is no observation.
-    """
+    """Return what was asked and answered in the observation that an item keeps."""
     value = _value(stored)
     return Message.from_dict(value["query"]), Message.from_dict(value["reply"])
 
 
 def vectors_of(stored: StoredItem) -> Vectors:
-    """Return the vectors of what was asked and answered, and whose embedder made them.
-
-    Raises:
-        InvalidInput: It is no observation.
-    """
+    """Return the vectors of what was asked and answered, and whose embedder made them."""
     return _vectors(_value(stored))
 
 
@@ -231,11 +215,7 @@ def _vectors(value: Mapping[str, Any]) -> Vectors:
 
 
 def observation_of(stored: StoredItem) -> Observation:
-    """Return the observation that an item keeps, as a new one.
-
-    Raises:
-        InvalidInput: It is none.
-    """
+    """Return the observation that an item keeps, as a new one."""
     asked, answered = messages_of(stored)
     (asked_as, answered_as), _ = vectors_of(stored)
     value, item = _value(stored), item_of(stored)

@@ -101,11 +101,7 @@ Scoring: TypeAlias = Scorer | Callable[[Observation], float]
 
 
 def checked_scorer(given: Scoring) -> Scoring:
-    """Return a scorer.
-
-    Raises:
-        InvalidInput: It is none.
-    """
+    """Return a scorer."""
     if isinstance(given, type) or not (isinstance(given, Scorer) or callable(given)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
             f"a scorer is an object, such as Recency(), or a function; not {given!r}"
@@ -116,11 +112,7 @@ def checked_scorer(given: Scoring) -> Scoring:
 def scored(
     scorer: Scoring, observation: Observation, *, now: datetime, held: Sequence[Observation]
 ) -> Score:
-    """Return what a scorer says, checked.
-
-    Raises:
-        InvalidInput: It is no number from 0 to 1.
-    """
+    """Return what a scorer says, checked."""
     if isinstance(scorer, Scorer):
         found, name = scorer.score(observation, now=now, held=held), _name(scorer)
     else:
