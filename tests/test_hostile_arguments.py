@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fornix import Budget, FornixError, Item, Memory, OpenAIChat, Retry, Shares, Trim
-from fornix.agents.windows import Semantic
+from fornix.agents.windows import Linked, Semantic
 from fornix.errors import InvalidInput
 from fornix.errors.shown import shown
 
@@ -224,6 +224,8 @@ MISSPELLED: dict[str, tuple[Callable[..., object], str]] = {
         "budget",
     ),
     "Semantic() has no argument 'budget'; did you mean 'budget_tokens'?": (Semantic, "budget"),
+    "Semantic() has no argument 'topk'; did you mean 'top_k'?": (Semantic, "topk"),
+    "Linked() has no argument 'hop'; did you mean 'hops'?": (Linked, "hop"),
 }
 
 

@@ -61,14 +61,10 @@ class AgentMemory(LayerMemory[T]):
     def _show_settings(self) -> None:
         """Have the attributes that the layers have."""
         inner = self.memory
-        super().initialize(
-            inner.name,
-            inner.llm_client,
-            inner.importance_scorer,
-            inner.insight_extractor,
-            cast("type[T] | None", inner.settings.fragment_class),
-            inner.session_id,
-        )
+        self.name, self.llm_client, self.session_id = inner.name, inner.llm_client, inner.session_id
+        self.importance_scorer = inner.importance_scorer
+        self.insight_extractor = inner.insight_extractor
+        self._fragment_class = cast("type[T] | None", inner.settings.fragment_class)
 
     # --- where it is --------------------------------------------------------------------------
 

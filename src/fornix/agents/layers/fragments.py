@@ -362,30 +362,16 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
     def build_from(
         cls,
         observation: Any,  # noqa: ANN401 - DB-GPT's signature
-        embeddings: Sequence[float] | None = None,
-        memory_id: FragmentId | None = None,
-        importance: float | None = None,
-        is_insight: bool = False,  # noqa: FBT001, FBT002 - DB-GPT's signature
-        last_accessed_time: datetime | None = None,
-        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
+        *args: Any,  # noqa: ANN401 - the arguments of AgentMemoryFragment.build_from
+        **kwargs: Any,  # noqa: ANN401 - the same
     ) -> AgentMemoryFragment:
         """Return a fragment of a structure, or of its JSON; of other text a plain fragment."""
-        made: Any = cls
         if isinstance(observation, str):
             parsed = _parsed(observation)
             if parsed is None:
-                made = AgentMemoryFragment
-            else:
-                observation = parsed
-        return made(
-            observation,
-            embeddings=embeddings,
-            memory_id=memory_id,
-            importance=importance,
-            last_accessed_time=last_accessed_time,
-            is_insight=is_insight,
-            **kwargs,
-        )
+                return AgentMemoryFragment.build_from(observation, *args, **kwargs)
+            observation = parsed
+        return super().build_from(observation, *args, **kwargs)
 
     @classmethod
     def reduce(cls, fragments: Sequence[MemoryFragment], **kwargs: Any) -> MemoryFragment:  # noqa: ANN401 - DB-GPT's

@@ -21,7 +21,6 @@ from fornix.agents.layers.ranking import checked_k
 from fornix.agents.storage import Now
 from fornix.embed import Embedder
 from fornix.errors import InvalidInput
-from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets
 from fornix.memory.memory import Memory as Store
 from fornix.sets.writer import Writer
@@ -75,7 +74,8 @@ class HybridMemory(LayerMemory[T]):
         self._sensory = sensory_memory or SensoryMemory[T](**shared)
         self._short = short_term_memory or EnhancedShortTermMemory[T](**shared)
         self._long = long_term_memory or LongTermMemory[T](**shared)
-        self._extractor, self._scorer = default_insight_extractor, default_importance_scorer
+        self._default_extractor = default_insight_extractor
+        self._default_scorer = default_importance_scorer
         self._gather()
         self.initialize()
 
@@ -173,22 +173,6 @@ class HybridMemory(LayerMemory[T]):
         """Return the three layers."""
         return (self._sensory, self._short, self._long)
 
-    def initialize(
-        self,
-        name: str | None = None,
-        llm_client: ChatModel | None = None,
-        importance_scorer: ImportanceScorer | None = None,
-        insight_extractor: InsightExtractor | None = None,
-        real_memory_fragment_class: type[T] | None = None,
-        session_id: str | None = None,
-    ) -> None:
-        """Set who uses it and with which models, of all layers; see `LayerMemory.initialize`."""
-        scorer = importance_scorer or self._scorer
-        extractor = insight_extractor or self._extractor
-        kind = real_memory_fragment_class
-        for each in (super(), *self.parts()):
-            each.initialize(name, llm_client, scorer, extractor, kind, session_id)
-
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> Self:
@@ -204,8 +188,8 @@ class HybridMemory(LayerMemory[T]):
             cast("SensoryMemory[T]", sensory),
             cast("BufferMemory[T]", short),
             cast("LongTermMemory[T]", long),
-            self._extractor,
-            self._scorer,
+            self._default_extractor,
+            self._default_scorer,
             storage=storage,
             label=label,
             profile=self.profile.name,

@@ -61,6 +61,8 @@ class LayerMemory(ABC, Generic[T]):
 
     importance_weight: float = 0.15
     kind: ClassVar[str] = ""
+    _default_scorer: ImportanceScorer | None = None
+    _default_extractor: InsightExtractor | None = None
     reads_meaning: ClassVar[bool] = False
     """Whether a layer of this kind needs vectors of its own."""
 
@@ -165,9 +167,15 @@ class LayerMemory(ABC, Generic[T]):
                 raise InvalidInput(
                     f"{model!r} has no {call}(); see ImportanceScorer, InsightExtractor"
                 )
-        self.name, self.llm_client = name, llm_client
-        self.importance_scorer, self.insight_extractor = importance_scorer, insight_extractor
-        self._fragment_class, self.session_id = real_memory_fragment_class, session_id
+        scorer = importance_scorer or self._default_scorer
+        extractor = insight_extractor or self._default_extractor
+        kind = real_memory_fragment_class
+        self.name, self.llm_client, self.session_id = name, llm_client, session_id
+        self.importance_scorer, self.insight_extractor = scorer, extractor
+        self._fragment_class = kind
+        for part in self.parts():
+            if part is not self:
+                part.initialize(name, llm_client, scorer, extractor, kind, session_id)
 
     @property
     def real_memory_fragment_class(self) -> type[T]:

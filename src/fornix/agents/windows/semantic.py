@@ -19,7 +19,7 @@ from fornix.agents.windows.observation_items import (
     vectors_in,
     vectors_of,
 )
-from fornix.agents.windows.window import Settings, Window, WindowRequest, refuse
+from fornix.agents.windows.window import Settings, Window, WindowRequest, check_settings
 from fornix.agents.windows.window_contents import Column, WindowIndex
 from fornix.embed import LARGEST, Embedder, Vector, open_embedder, pack_vector
 from fornix.errors import EmbedderFailed, InvalidInput
@@ -160,7 +160,7 @@ class Semantic(Window):
         embedder: str | Embedder | None = None,
         **settings: Unpack[Settings],
     ) -> None:
-        refuse(settings, ("profile",), type(self).__name__)
+        check_settings(self, settings, "profile")
         self._top_k = counted(top_k, "top_k", most=MOST)
         self._embedder = None if embedder is None else open_embedder(embedder)
         if self._embedder is not None:

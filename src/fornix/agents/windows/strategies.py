@@ -19,7 +19,7 @@ from fornix.agents.windows.window import (
     Settings,
     Window,
     WindowRequest,
-    refuse,
+    check_settings,
     stratum_of,
 )
 from fornix.agents.windows.window_contents import Column, UnitSelection, WindowIndex, ticks_of
@@ -95,6 +95,7 @@ class Priority(Window):
         stratum: str | Message | None = "",
         **settings: Unpack[Settings],
     ) -> None:
+        check_settings(self, settings)
         settings.setdefault("scorer", Explicit(Length()))
         super().__init__(max_size, stratum, **settings)
 
@@ -169,7 +170,7 @@ class Hybrid(Window):
         important: int = IMPORTANT,
         **settings: Unpack[Settings],
     ) -> None:
-        refuse(settings, ("evict", "keep_recent", "profile"), "Hybrid")
+        check_settings(self, settings, "evict", "keep_recent", "profile")
         self._threshold = in_span(threshold, "threshold", least=0, most=1)
         cap = counted(recent, "recent") + counted(important, "important", least=0)
         settings |= {"evict": "least important", "keep_recent": recent}
@@ -236,7 +237,7 @@ class Hierarchical(Window):
         stratum: str | Message | None = "",
         **settings: Unpack[Settings],
     ) -> None:
-        refuse(settings, ("evict", "profile"), "Hierarchical")
+        check_settings(self, settings, "evict", "profile")
         if not layers:
             raise InvalidInput("Hierarchical needs layers, such as Hierarchical(4, 100)")
         self._layers = tuple(one if isinstance(one, Layer) else Layer(one) for one in layers)

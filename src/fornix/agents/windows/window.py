@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -58,7 +58,7 @@ from fornix.store.items import Item
 from fornix.store.scope import set_name
 from fornix.text.budget import Budget
 from fornix.text.messages import OBSERVATIONS, Message
-from fornix.values.keywords import suggest_names
+from fornix.values.keywords import suggest_names, unknown_keyword
 from fornix.values.storable import counted
 
 R = TypeVar("R")
@@ -119,11 +119,29 @@ class WindowRequest:
     known: object = None
 
 
-def refuse(settings: Settings, names: Collection[str], window: str) -> None:
-    """Refuse settings that a window has made itself, or cannot go by."""
-    for name in names:
+def check_settings(window: object, settings: Settings, *refused: str) -> None:
+    """Check the settings that a strategy hands on to `Window`.
+
+    Args:
+        refused: What this strategy sets itself.
+
+    Raises:
+        TypeError: No window has a setting of this name.
+        InvalidInput: One of them is refused.
+    """
+    called = type(window).__name__
+    for name in settings:
+        if name not in Settings.__annotations__:
+            from inspect import Parameter, signature
+
+            named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+            parameters = signature(type(window)).parameters.values()
+            known = [one.name for one in parameters if one.kind in named]
+            known += [one for one in Settings.__annotations__ if one not in refused]
+            raise unknown_keyword(called, name, known)
+    for name in refused:
         if name in settings and (name, settings[name]) != ("profile", "fornix"):
-            raise InvalidInput(f"{window} takes no {name}={settings[name]!r}; it has its own")
+            raise InvalidInput(f"{called} takes no {name}={settings[name]!r}; it has its own")
 
 
 def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
