@@ -58,7 +58,7 @@ from fornix.store.items import Item
 from fornix.store.scope import set_name
 from fornix.text.budget import Budget
 from fornix.text.messages import OBSERVATIONS, Message
-from fornix.values.keywords import suggest_names, unknown_keyword
+from fornix.values.keywords import UnknownKeyword, suggest_names
 from fornix.values.storable import counted
 
 R = TypeVar("R")
@@ -138,7 +138,7 @@ def check_settings(window: object, settings: Settings, *refused: str) -> None:
             parameters = signature(type(window)).parameters.values()
             known = [one.name for one in parameters if one.kind in named]
             known += [one for one in Settings.__annotations__ if one not in refused]
-            raise unknown_keyword(called, name, known)
+            raise UnknownKeyword(called, name, known)
     for name in refused:
         if name in settings and (name, settings[name]) != ("profile", "fornix"):
             raise InvalidInput(f"{called} takes no {name}={settings[name]!r}; it has its own")
