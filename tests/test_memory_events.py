@@ -529,7 +529,7 @@ def test_a_write_event_leads_from_one_tree_to_the_other(seed):
     base = Overlay(None, kind=MemoryKind.SHORT_TERM, now=0)
     for _ in range(chance.randint(0, 12)):
         step(MemoryObject(base), chance)
-    recorder = MemoryRecorder(MemoryEvents(every="values").told(()), Scope("s", "ada"))
+    recorder = MemoryRecorder(MemoryEvents(every="values").reported(()), Scope("s", "ada"))
     kind = MemoryKind.SHORT_TERM
     tree = Overlay(base, kind=kind, now=0, recorder=recorder.tree(kind))
     for _ in range(chance.randint(0, 12)):

@@ -33,7 +33,7 @@ class Local:
 
     def still(self, runner):
         """Have what was killed do nothing more than what it is at."""
-        runner._work.floor.stop()
+        runner._executor.scheduler.stop()
         runner._watch.stop()
 
 

@@ -158,21 +158,21 @@ class MemoryEvents:
                     f"memory_events.{each.name} must be 'off', 'paths' or 'values', not {detail!r}"
                 )
 
-    def kept(self) -> frozenset[type[MemoryEvent]]:
+    def stored(self) -> frozenset[type[MemoryEvent]]:
         """Return the kinds that are on by these settings."""
-        return frozenset(k for k in MEMORY_EVENTS if self._own(k) not in (None, "off"))
+        return frozenset(k for k in MEMORY_EVENTS if self._detail(k) not in (None, "off"))
 
-    def told(self, asked: Iterable[type[Event]]) -> dict[type[MemoryEvent], Detail]:
-        """Return the kinds that are told, if *asked* for are these."""
-        wanted = set(asked)
+    def reported(self, requested: Iterable[type[Event]]) -> dict[type[MemoryEvent], Detail]:
+        """Return the kinds that are reported if the events *requested* are asked for."""
+        wanted = set(requested)
         found: dict[type[MemoryEvent], Detail] = {
-            k: self._own(k) or ("values" if k in wanted else "off") for k in MEMORY_EVENTS
+            k: self._detail(k) or ("values" if k in wanted else "off") for k in MEMORY_EVENTS
         }
         return {kind: detail for kind, detail in found.items() if detail != "off"}
 
-    def _own(self, kind: type[MemoryEvent]) -> Detail | None:
-        own: Detail | None = getattr(self, _SETTINGS[kind])
-        return self.every if own is None else own
+    def _detail(self, kind: type[MemoryEvent]) -> Detail | None:
+        detail: Detail | None = getattr(self, _SETTINGS[kind])
+        return self.every if detail is None else detail
 
 
 _SETTINGS: dict[type[MemoryEvent], str] = {

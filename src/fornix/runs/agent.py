@@ -221,8 +221,8 @@ class DispatchTable:
 
     Attributes:
         always: What events set off whatever they hold.
-        told: The memory events that it asks for or has on, and how much they say.
-        kept: Those that are stored though they set nothing off.
+        reported: The memory events that it asks for or has on, and how much they say.
+        stored: Those that are stored though they set nothing off.
     """
 
     agent: Agent
@@ -231,8 +231,8 @@ class DispatchTable:
     by_event: dict[type[Event], tuple[BoundAction, ...]]
     types: dict[str, type[Event]]
     always: dict[type[Event], tuple[str, ...]]
-    told: Mapping[type[MemoryEvent], Detail]
-    kept: frozenset[type[MemoryEvent]]
+    reported: Mapping[type[MemoryEvent], Detail]
+    stored: frozenset[type[MemoryEvent]]
 
     @classmethod
     def of(cls, agent: Agent | type[Agent], *, name: str | None = None) -> DispatchTable:
@@ -261,24 +261,26 @@ class DispatchTable:
         }
         chosen = checked_name(_name(made) if name is None else name, "an agent's name")
         settings = made.memory_events
-        told = settings.told(types.values())
+        reported = settings.reported(types.values())
         always = {
             kind: tuple(a.name for a in found)
             for kind, found in by_event.items()
             if all(a.when is None for a in found)
         }
-        return cls(made, chosen, actions, by_event, types, always, told, settings.kept())
+        return cls(made, chosen, actions, by_event, types, always, reported, settings.stored())
 
     @property
     def run_begin(self) -> Detail:
-        """How much is told of short-term memory as a run begins."""
-        return self.told.get(RunBeginEvent, "off")
+        """How much is reported of short-term memory as a run begins."""
+        return self.reported.get(RunBeginEvent, "off")
 
-    def tells(self, listened: frozenset[type[MemoryEvent]]) -> Mapping[type[MemoryEvent], Detail]:
-        """Return the memory events that are told while somebody listens for these."""
+    def reported_with(
+        self, listened: frozenset[type[MemoryEvent]]
+    ) -> Mapping[type[MemoryEvent], Detail]:
+        """Return the memory events that are reported while somebody listens for these."""
         if not listened:
-            return self.told
-        return self.agent.memory_events.told({*self.types.values(), *listened})
+            return self.reported
+        return self.agent.memory_events.reported({*self.types.values(), *listened})
 
     def asks_for(self, kind: type[Event]) -> bool:
         """Return whether an input of a class may set anything off."""

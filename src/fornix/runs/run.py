@@ -60,7 +60,7 @@ class Interrupted(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Shop:
+class RunnerSetup:
     """What all runs of one runner have in common."""
 
     engine: Engine
@@ -113,13 +113,13 @@ class LiveRun:
 
     def __init__(
         self,
-        shop: Shop,
+        setup: RunnerSetup,
         row: Run,
         *,
         epoch: int,
         tree: LeasedTree,
     ) -> None:
-        self.shop, self.row, self.epoch = shop, row, epoch
+        self.setup, self.row, self.epoch = setup, row, epoch
         self.outputs: list[Event] = []
         self.resumed = self.prepared = self.fenced = False
         self.attempt = self.failures = 0
@@ -127,11 +127,11 @@ class LiveRun:
         self._next = 0
         self._begin: Begin | None = None
         self._tree = tree
-        self._now = row.now if row.now is not None else shop.engine.clock()
+        self._now = row.now if row.now is not None else setup.engine.clock()
         # fmt: off
-        self._place = TaskEnvironment(
-            shop.engine, row.scope, tree, shop.knowledge, shop.plan.name, row.scope.key or "",
-            row.id, row.number, self._now, shop.sensory_paths, shop.paths, shop.ttl,
+        self._env = TaskEnvironment(
+            setup.engine, row.scope, tree, setup.knowledge, setup.plan.name, row.scope.key or "",
+            row.id, row.number, self._now, setup.sensory_paths, setup.paths, setup.ttl,
         )
         # fmt: on
         self._recorded: list[DurableCall] | None = None
@@ -147,17 +147,17 @@ class LiveRun:
             AgentChanged: The agent lacks what the run needs.
             Exception: What a condition of the agent raised.
         """
-        engine, row = self.shop.engine, self.row
+        engine, row = self.setup.engine, self.row
         stored = wire.decode(row.event)
         event = restored(
             stored,
             key=row.scope.key or "",
-            types=self.shop.plan.types,
+            types=self.setup.plan.types,
             event_id=str(row.id),
             time=row.accepted,
         )
         if row.actions is None:
-            plan = self.shop.plan
+            plan = self.setup.plan
             if not plan.asks_for(type(event)):
                 raise AgentChanged(
                     f"the input of run {row.id} is an {event.type}, for which agent {plan.name!r} "
@@ -174,7 +174,7 @@ class LiveRun:
             self._due.popleft()
             self.resumed = True
             if step.sensory is not None:
-                self._place.feel(committed_tree.restored(wire.decode(step.sensory)))
+                self._env.merge_sensory(committed_tree.restored(wire.decode(step.sensory)))
             if step.sent is not None:
                 self._enqueue_stored(wire.decode(step.sent))
         self.prepared = True
@@ -187,7 +187,7 @@ class LiveRun:
     def _enqueue_stored(self, sent: Value) -> None:
         for stored, actions in cast("list[tuple[Value, list[str]]]", sent):
             if actions:
-                key, types = self.row.scope.key or "", self.shop.plan.types
+                key, types = self.row.scope.key or "", self.setup.plan.types
                 event = restored(stored, key=key, types=types, event_id="", time=self._now)
                 self._enqueue(event, tuple(actions))
 
@@ -209,7 +209,7 @@ class LiveRun:
             AgentChanged: The agent lacks it.
             RunTooLong: The run has done all that it may.
         """
-        due, limit = self._due[0], self.shop.plan.agent.max_tasks
+        due, limit = self._due[0], self.setup.plan.agent.max_tasks
         if due.ordinal >= limit:
             key = self.row.scope.key or ""
             raise RunTooLong(self.row.id, key, action=due.action, limit=limit)
@@ -220,11 +220,11 @@ class LiveRun:
     def _action_named(self, name: str) -> BoundAction:
         if name == RUN_BEGIN:
             return BoundAction(RUN_BEGIN, (), self._tell_begin, None, "fail", ONCE, is_async=False)
-        found = self.shop.plan.actions.get(name)
+        found = self.setup.plan.actions.get(name)
         if found is None:
             raise AgentChanged(
                 f"run {self.row.id} needs the action {name!r}, which agent "
-                f"{self.shop.plan.name!r} no longer has; bring it back and retry the run, or "
+                f"{self.setup.plan.name!r} no longer has; bring it back and retry the run, or "
                 "discard it"
             )
         return found
@@ -241,10 +241,10 @@ class LiveRun:
         calls = partial(self._calls_for, due.ordinal, action, stopping)
         self.attempt += 1
         recorder = None
-        if self.shop.plan.told or self.shop.engine.listeners.kinds:
+        if self.setup.plan.reported or self.setup.engine.listeners.kinds:
             recorder = self._recorder(due)
         task = Task(
-            self._place, action, due.ordinal, calls=calls, attempt=self.attempt, recorder=recorder
+            self._env, action, due.ordinal, calls=calls, attempt=self.attempt, recorder=recorder
         )
         self._task = task
         event = due.event if due.event.shared() else due.event.copied()
@@ -256,9 +256,9 @@ class LiveRun:
             self.row.id,
             ordinal,
             action.name,
-            self.shop.engine.store.salt(),
+            self.setup.engine.store.salt(),
             RunRecorder(self, stopping),
-            on_mismatch=self.shop.plan.agent.on_mismatch,
+            on_mismatch=self.setup.plan.agent.on_mismatch,
             is_async=action.is_async,
             recorded={call.position: call for call in self._calls_of(ordinal)},
             retried=self.failures > 0 or self._parked_at == ordinal,
@@ -267,12 +267,12 @@ class LiveRun:
     def _recorder(self, due: Due) -> MemoryRecorder | None:
         if due.action == RUN_BEGIN or silent(due.event):
             return None
-        details = self.shop.plan.tells(self.shop.engine.listeners.kinds)
+        details = self.setup.plan.reported_with(self.setup.engine.listeners.kinds)
         return MemoryRecorder(details, self.row.scope) if details else None
 
     def _tell_begin(self, event: Event, context: RunnerContext) -> None:
         """Tell what is in short-term memory, and go on with the input."""
-        detail = "paths" if self.shop.plan.run_begin == "paths" else "values"
+        detail = "paths" if self.setup.plan.run_begin == "paths" else "values"
         context.send_event(RunBeginEvent(snapshot(context.short_term_memory, detail), detail))
         assert self._task is not None  # noqa: S101 - it is at work
         self._task.pass_on(event)  # the input, under the id that it came with
@@ -281,7 +281,7 @@ class LiveRun:
         """Return what is recorded of a task; asked of the store once it may be anything."""
         if self._recorded is not None:
             return self._recorded
-        return self.shop.engine.store.calls(self.row.id, ordinal)
+        return self.setup.engine.store.calls(self.row.id, ordinal)
 
     def called(self, call: DurableCall) -> Batch:
         """Return the batch that keeps a durable call of the task."""
@@ -300,12 +300,12 @@ class LiveRun:
         sent: list[Value] = []
         outputs: list[str] = []
         for event in did.sent:
-            actions = self.shop.plan.set_off(event)
+            actions = self.setup.plan.set_off(event)
             if actions:
                 follow.append((event, actions))
             if isinstance(event, OutputEvent):
                 outputs.append(written(event))
-            if actions or self._keeps(event):
+            if actions or self._is_stored(event):
                 sent.append([plain(event), [*actions]])
         over = len(self._due) == 1 and not follow
         keeps = did.sensory and not over
@@ -322,10 +322,10 @@ class LiveRun:
         )
         return Finished(self._batch(step, did, release=over and release()), did, follow)
 
-    def _keeps(self, event: Event) -> bool:
+    def _is_stored(self, event: Event) -> bool:
         """Return whether the step holds an event that sets nothing off."""
         if isinstance(event, MemoryEvent):
-            return type(event) in self.shop.plan.kept
+            return type(event) in self.setup.plan.stored
         return not isinstance(event, OutputEvent)
 
     def drop(self) -> None:
@@ -343,7 +343,7 @@ class LiveRun:
             run=self.row.id,
             ordinal=due.ordinal,
             action=due.action,
-            skipped=told(error, due.action, due.ordinal),
+            skipped=error_record(error, due.action, due.ordinal),
             begin=self._begin,
             done=over,
         )
@@ -352,12 +352,12 @@ class LiveRun:
     def turned(self, status: RunStatus, error: BaseException | None = None) -> Batch:
         """Return the batch that parks the run, or ends one without tasks; it gives the lease up."""
         ordinal = self._due[0].ordinal if self._due else 0
-        text = None if error is None else told(error, self.next_action, ordinal)
+        text = None if error is None else error_record(error, self.next_action, ordinal)
         turn = StatusChange(self.row.id, "waiting", status, error=text, begin=self._begin)
         return self._batch(turn, release=True)
 
     def _batch(self, progress: Progress, did: Done | None = None, *, release: bool) -> Batch:
-        engine, draft = self.shop.engine, None if did is None else did.draft
+        engine, draft = self.setup.engine, None if did is None else did.draft
         state = () if did is None else did.short
         if draft is None:
             return Batch(
@@ -410,11 +410,11 @@ class LiveRun:
             if isinstance(event, OutputEvent):
                 self.outputs.append(event)
         if self._due and did.sensory:
-            self._place.feel(did.sensory)
+            self._env.merge_sensory(did.sensory)
         if did.draft is not None:
-            self.shop.engine.written(did.draft.items, commit)
-        if self.shop.engine.listeners.kinds:
-            self.shop.engine.listeners.tell(did.sent)
+            self.setup.engine.written(did.draft.items, commit)
+        if self.setup.engine.listeners.kinds:
+            self.setup.engine.listeners.tell(did.sent)
 
 
 class RunRecorder:
@@ -427,7 +427,7 @@ class RunRecorder:
         """Keep a call; durable when this returns."""
         run = self._run
         try:
-            answer = run.shop.engine.store.commit(run.called(call))
+            answer = run.setup.engine.store.commit(run.called(call))
         except StaleRun:
             run.fenced = True
             raise
@@ -452,11 +452,11 @@ class RunRecorder:
 
 
 def parked_at(error: str) -> int | None:
-    """Return the ordinal of the task that failed, as `told` noted it."""
+    """Return the ordinal of the task that failed, as `error_record` says."""
     return cast("dict[str, int]", wire.decode(error)).get("ordinal")
 
 
-def told(error: BaseException, action: str, ordinal: int) -> str:
+def error_record(error: BaseException, action: str, ordinal: int) -> str:
     """Return what is kept of the error of an action, in wire form."""
     text = "".join(traceback.format_exception(error)).encode(errors="replace").decode()
     record: Value = {

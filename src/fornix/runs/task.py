@@ -168,7 +168,7 @@ class RunDraft(Draft):
 
 @dataclass(slots=True, eq=False)
 class TaskEnvironment:
-    """Where tasks of a run take place: what is the same for all of them.
+    """What is the same for all tasks of a run.
 
     Attributes:
         sensory_paths: Parsed paths of sensory memory, shared by all runs.
@@ -194,7 +194,7 @@ class TaskEnvironment:
     sensory: Overlay | None = None
     first_use: HandleLock = field(default_factory=HandleLock)
 
-    def feel(self, deltas: Iterable[TreeDelta]) -> None:
+    def merge_sensory(self, deltas: Iterable[TreeDelta]) -> None:
         """Take changes over into the sensory memory of the run."""
         if self.sensory is None:
             places = self.sensory_paths
@@ -206,13 +206,26 @@ class Task:
     """An action at work: what it read, changed and sent so far. Serves one thread at a time."""
 
     __slots__ = (
-        "_calls", "_draft", "_lookups", "_make_calls", "_reason", "_recorder", "_sealed",
-        "_sensory", "_short", "action", "attempt", "is_async", "ordinal", "place", "sent",
+        "_calls",
+        "_draft",
+        "_lookups",
+        "_make_calls",
+        "_reason",
+        "_recorder",
+        "_sealed",
+        "_sensory",
+        "_short",
+        "action",
+        "attempt",
+        "env",
+        "is_async",
+        "ordinal",
+        "sent",
     )  # fmt: skip
 
     def __init__(
         self,
-        place: TaskEnvironment,
+        env: TaskEnvironment,
         action: BoundAction,
         ordinal: int,
         *,
@@ -220,7 +233,7 @@ class Task:
         attempt: int,
         recorder: MemoryRecorder | None = None,
     ) -> None:
-        self.place, self.action, self.ordinal = place, action, ordinal
+        self.env, self.action, self.ordinal = env, action, ordinal
         self._recorder = recorder
         self.is_async, self.attempt = action.is_async, attempt
         self._make_calls = calls
@@ -237,7 +250,7 @@ class Task:
     def calls(self) -> Calls:
         """Its durable calls."""
         if self._calls is None:
-            with self.place.first_use:
+            with self.env.first_use:
                 if self._calls is None:
                     self._calls = self._make_calls()
         return self._calls
@@ -245,12 +258,10 @@ class Task:
     def sensory(self, resolver: Resolver) -> Overlay:
         """Return the overlay of the run's memory."""
         if self._sensory is None:
-            place = self.place
-            with place.first_use:
+            env = self.env
+            with env.first_use:
                 if self._sensory is None:
-                    self._sensory = self._overlay(
-                        place.sensory, place.sensory_paths, None, resolver
-                    )
+                    self._sensory = self._overlay(env.sensory, env.sensory_paths, None, resolver)
         elif self.is_async:
             check_outside()
         return self._sensory
@@ -258,10 +269,10 @@ class Task:
     def short_term(self, resolver: Resolver) -> Overlay:
         """Return the overlay of the key's memory."""
         if self._short is None:
-            place = self.place
-            with place.first_use:
+            env = self.env
+            with env.first_use:
                 if self._short is None:
-                    self._short = self._overlay(place.short, place.paths, place.ttl, resolver)
+                    self._short = self._overlay(env.short, env.paths, env.ttl, resolver)
         elif self.is_async:
             check_outside()
         return self._short
@@ -275,7 +286,7 @@ class Task:
         overlay = Overlay(
             tree,
             kind=kind,
-            now=self.place.now,
+            now=self.env.now,
             ttl=ttl,
             places=paths,
             lookups=lookups,
@@ -288,31 +299,29 @@ class Task:
         """Return the writer of items."""
         if self._draft is None:
             self.check_open()
-            place = self.place
-            with place.first_use:
+            env = self.env
+            with env.first_use:
                 if self._draft is None:
                     ids = derived_ids(self._name())
-                    self._draft = RunDraft(
-                        place.engine, place.scope, ids, place.now, self._recorder
-                    )
+                    self._draft = RunDraft(env.engine, env.scope, ids, env.now, self._recorder)
         elif self.is_async:
             check_outside()
         return self._draft
 
     def _name(self) -> bytes:
         """Return the digest of the task's name: ids of items that it adds follow from it."""
-        place = self.place
-        name = (place.scope.space, place.agent, place.key, place.number, self.ordinal)
+        env = self.env
+        name = (env.scope.space, env.agent, env.key, env.number, self.ordinal)
         parts = repr((*name, self.action.name)).encode()
-        return blake2b(parts, digest_size=16, key=place.engine.store.salt()).digest()
+        return blake2b(parts, digest_size=16, key=env.engine.store.salt()).digest()
 
     def send(self, event: Event) -> None:
         """Keep an event, to be sent when the task is committed."""
         self.check_open()
-        self.sent.append(event.sent(self._next_id(), self.place.key, self.place.now))
+        self.sent.append(event.sent(self._next_id(), self.env.key, self.env.now))
 
     def _next_id(self) -> str:
-        return f"{self.place.run}.{self.ordinal}.{len(self.sent)}"
+        return f"{self.env.run}.{self.ordinal}.{len(self.sent)}"
 
     def pass_on(self, event: Event) -> None:
         """Keep an event that was sent before, as it is, to be sent on."""
@@ -359,11 +368,11 @@ class Task:
         sensory = () if self._sensory is None else self._sensory.deltas()
         if self._recorder is not None:
             for event in self._recorder.events(sensory, short):
-                place = self.place
-                self.sent.append(event.stamped(self._next_id(), place.key, place.now))
+                env = self.env
+                self.sent.append(event.stamped(self._next_id(), env.key, env.now))
         done = Done(self.sent, short, sensory, self._draft, self._looked())
         self._end(
-            f"action {self.action.name!r} of run {self.place.run} is over; what is done with its "
+            f"action {self.action.name!r} of run {self.env.run} is over; what is done with its "
             "context now would be lost"
         )
         return done
@@ -426,7 +435,7 @@ class RunnerContext(Prompts):
         self._task = task
 
     def __repr__(self) -> str:
-        return f"<context of action {self._task.action.name!r}, run {self._task.place.run}>"
+        return f"<context of action {self._task.action.name!r}, run {self._task.env.run}>"
 
     # --- the memories -------------------------------------------------------------------------
 
@@ -443,19 +452,19 @@ class RunnerContext(Prompts):
     @property
     def long_term_memory(self) -> KeySets:
         """The sets of the key."""
-        place = self._task.place
-        return KeySets(place.engine, self._task.draft(), place.scope)
+        env = self._task.env
+        return KeySets(env.engine, self._task.draft(), env.scope)
 
     @property
     def knowledge(self) -> KnowledgeMemory:
         """The sets that all keys share."""
-        place = self._task.place
-        return KnowledgeMemory(place.engine, Scope(place.knowledge, None), self._task.draft())
+        env = self._task.env
+        return KnowledgeMemory(env.engine, Scope(env.knowledge, None), self._task.draft())
 
     def _sources(self) -> Sources:
-        place = self._task.place
-        knowledge, draft = Scope(place.knowledge, None), self._task.draft()
-        return Sources(draft, place.scope, knowledge, lambda: self.short_term_memory)
+        env = self._task.env
+        knowledge, draft = Scope(env.knowledge, None), self._task.draft()
+        return Sources(draft, env.scope, knowledge, lambda: self.short_term_memory)
 
     def get_sensory_memory(self) -> MemoryObject:
         """Return `sensory_memory`."""
@@ -511,22 +520,22 @@ class RunnerContext(Prompts):
     @property
     def key(self) -> str:
         """The key of the run."""
-        return self._task.place.key
+        return self._task.env.key
 
     @property
     def run(self) -> RunInfo:
         """Which run this is."""
-        place = self._task.place
-        return RunInfo(place.run, place.number, place.agent, place.key, self._task.attempt)
+        env = self._task.env
+        return RunInfo(env.run, env.number, env.agent, env.key, self._task.attempt)
 
     @property
     def now(self) -> datetime:
         """The time of the run, in UTC: the same in all its actions, and after a crash."""
-        return moment(self._task.place.now)
+        return moment(self._task.env.now)
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger whose lines carry the ids of run and action."""
-        place = self._task.place
-        extra = {"agent": place.agent, "run": place.run, "action": self._task.action.name}
+        env = self._task.env
+        extra = {"agent": env.agent, "run": env.run, "action": self._task.action.name}
         return logging.LoggerAdapter(_LOG, extra)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from fornix.errors import InvalidInput
 from fornix.events.events import Event, InputEvent, OutputEvent, plain, restored
-from fornix.runs.run import Shop
+from fornix.runs.run import RunnerSetup
 from fornix.store import QueuedInput, StoredOutput
 from fornix.store.progress import LARGEST
 from fornix.store.scope import Scope
@@ -20,7 +20,7 @@ from fornix.values import wire
 from fornix.values.storable import checked_name, counted, moment
 
 
-def input_of(shop: Shop, key: str, value: object, event_id: str | None) -> QueuedInput:
+def input_of(setup: RunnerSetup, key: str, value: object, event_id: str | None) -> QueuedInput:
     """Return the input that a value, or an event, makes.
 
     Raises:
@@ -28,23 +28,23 @@ def input_of(shop: Shop, key: str, value: object, event_id: str | None) -> Queue
         InvalidValue: The value cannot be stored.
         InvalidInput: The agent has no action for such an event.
     """
-    scope = Scope(shop.space, checked_name(key, "a key"))
+    scope = Scope(setup.space, checked_name(key, "a key"))
     event = value if isinstance(value, Event) else InputEvent(value)
-    if not shop.plan.asks_for(type(event)):
+    if not setup.plan.asks_for(type(event)):
         raise InvalidInput(
-            f"agent {shop.plan.name!r} has no action for {event.type}; mark one with "
+            f"agent {setup.plan.name!r} has no action for {event.type}; mark one with "
             f"@action({event.type})"
         )
     event = event.checked()
-    now = shop.engine.clock()
+    now = setup.engine.clock()
     if event_id is None:
         return QueuedInput(scope, wire.encode(plain(event)), now)
-    named, salt = checked_name(event_id, "an event id"), shop.engine.store.salt()
+    named, salt = checked_name(event_id, "an event id"), setup.engine.store.salt()
     return QueuedInput(
         scope,
         wire.encode([event.type_name(), named, None, event.data]),
         now,
-        event_id=wire.digest(["event id", scope.space, shop.plan.name, named], salt=salt),
+        event_id=wire.digest(["event id", scope.space, setup.plan.name, named], salt=salt),
         request=wire.digest([scope.key, event.type_name(), event.data], salt=salt),
         label=named,
     )
@@ -98,15 +98,15 @@ class Output:
         return getattr(self.event, "output", self.event.data)
 
 
-class Outlet:
+class OutputReader:
     """Reads outputs from the store. May be used from any thread."""
 
-    def __init__(self, shop: Shop, closing: threading.Event) -> None:
-        self._shop, self._closing = shop, closing
+    def __init__(self, setup: RunnerSetup, closing: threading.Event) -> None:
+        self._setup, self._closing = setup, closing
 
     def of(self, run: int) -> list[Event]:
         """Return the outputs of one run, in order."""
-        return [output.event for output in self._read(self._shop.engine.store.outputs_of(run))]
+        return [output.event for output in self._read(self._setup.engine.store.outputs_of(run))]
 
     def stream(self, consumer: str | None, after: int, wait_s: float | None) -> Iterator[Output]:
         """Yield outputs in order; see `LocalRunner.outputs`."""
@@ -119,7 +119,7 @@ class Outlet:
         return self._stream(consumer, after, wait_s)
 
     def _stream(self, consumer: str | None, after: int, wait_s: float | None) -> Iterator[Output]:
-        name, space, store = self._shop.plan.name, self._shop.space, self._shop.engine.store
+        name, space, store = self._setup.plan.name, self._setup.space, self._setup.engine.store
         if consumer is not None:
             after = store.consumer(name, space, consumer)
         began = time.monotonic()
@@ -144,7 +144,7 @@ class Outlet:
     def _types(self) -> dict[str, type[Event]]:
         """The classes of events that outputs may have, by name."""
         below = {kind.type_name(): kind for kind in _below(OutputEvent)}
-        return {**below, **self._shop.plan.types}
+        return {**below, **self._setup.plan.types}
 
 
 def _below(kind: type[Event]) -> Iterator[type[Event]]:

@@ -35,13 +35,20 @@ from fornix.errors import (
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
 from fornix.runs.agent import Agent, DispatchTable
-from fornix.runs.run import Shop
-from fornix.runs.runner.consumers import Outlet, Output, checked_stop, checked_wait, input_of, parts
-from fornix.runs.runner.lanes import LaneState, LiveLane, owner_name
+from fornix.runs.run import RunnerSetup
+from fornix.runs.runner.consumers import (
+    Output,
+    OutputReader,
+    checked_stop,
+    checked_wait,
+    input_of,
+    parts,
+)
 from fornix.runs.runner.run_records import Runs
+from fornix.runs.runner.scheduler import LaneState, LiveLane, owner_name
 from fornix.runs.runner.task_executor import TaskExecutor
-from fornix.runs.runner.tickets import LOOK_S, Desk, Outputs, Ticket
-from fornix.runs.runner.watcher import Watch, forget, prune
+from fornix.runs.runner.tickets import LOOK_S, Outputs, Ticket, TicketRegistry
+from fornix.runs.runner.watcher import Watcher, forget, prune
 from fornix.store import Accepted, QueuedInput, Retain, Run
 from fornix.store.running_keys import refuse_own_run, refuse_own_runner
 from fornix.store.scope import Scope
@@ -93,36 +100,36 @@ class LocalRunner:
         if memory.engine.store.read_only:
             raise StoreReadOnly("a runner writes; open its memory without mode='ro'")
         ttl = plan.agent.short_term_ttl or memory.short_term_ttl
-        self._shop = Shop(memory.engine, plan, memory.space, memory.knowledge.name, ttl)
+        self._setup = RunnerSetup(memory.engine, plan, memory.space, memory.knowledge.name, ttl)
         self._store = memory.engine.store
         self.owner = owner_name(memory.engine)
         self._closing = threading.Event()
-        self._outlet = Outlet(self._shop, self._closing)
-        self._desk = Desk(self._shop, self._outlet)
-        self._work = TaskExecutor(
-            self._shop, self.owner, self._desk, concurrency=counted(concurrency, "concurrency")
+        self._reader = OutputReader(self._setup, self._closing)
+        self._registry = TicketRegistry(self._setup, self._reader)
+        self._executor = TaskExecutor(
+            self._setup, self.owner, self._registry, concurrency=counted(concurrency, "concurrency")
         )
         if retain is not None and not isinstance(retain, Retain):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"retain must be a Retain(…), not {retain!r}")
         self._retain = retain or Retain()
-        self._watch = Watch(
-            self._shop, self._work, self._desk, partial(prune, self._shop, self._retain)
+        self._watch = Watcher(
+            self._setup, self._executor, self._registry, partial(prune, self._setup, self._retain)
         )
         self._lock, self._generation = HandleLock(), FORKS.generation
         self._started = self._closed = False
 
     def __repr__(self) -> str:
-        return f"<runner of agent {self.name!r} on space {self._shop.space!r}>"
+        return f"<runner of agent {self.name!r} on space {self._setup.space!r}>"
 
     @property
     def name(self) -> str:
         """What names its inbox, the numbers of its runs, and its outputs."""
-        return self._shop.plan.name
+        return self._setup.plan.name
 
     @property
     def runs(self) -> Runs:
         """The agent's runs: to be listed, and, if they are parked, retried or discarded."""
-        return Runs(self._shop)
+        return Runs(self._setup)
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -150,7 +157,7 @@ class LocalRunner:
             IdempotencyConflict: The event id was used for another input.
         """
         _check_on_parked(on_parked, event_id)
-        asked = input_of(self._shop, key, value, event_id)
+        asked = input_of(self._setup, key, value, event_id)
         return self._accept([asked], call=at_once, on_parked=on_parked)[0]
 
     def handle(
@@ -171,7 +178,7 @@ class LocalRunner:
         """
         checked_wait(wait_s)
         _check_on_parked(on_parked, event_id)
-        asked = input_of(self._shop, key, value, event_id)
+        asked = input_of(self._setup, key, value, event_id)
         refuse_own_run(self._store, asked.scope)
         ticket = self._accept([asked], call=False, on_parked=on_parked)[0]
         return ticket.result(wait_s)
@@ -228,7 +235,7 @@ class LocalRunner:
         more = True
         while more or ahead:
             while more and len(ahead) < 4 * CHUNK:
-                chunk = [input_of(self._shop, *parts(each)) for each in islice(source, CHUNK)]
+                chunk = [input_of(self._setup, *parts(each)) for each in islice(source, CHUNK)]
                 more = len(chunk) == CHUNK
                 if chunk:
                     ahead.extend(self._accept(chunk, call=False, on_parked=on_parked))
@@ -236,7 +243,7 @@ class LocalRunner:
                 yield self._yielded(ahead.popleft(), errors)
 
     def _yielded(self, ticket: Ticket, errors: str) -> Outputs | FornixError:
-        while not ticket.done and self._work.once():
+        while not ticket.done and self._executor.once():
             pass
         try:
             return ticket.result()
@@ -256,21 +263,21 @@ class LocalRunner:
             accepted = [self._retried(answer) for answer in accepted]
         pairs = list(zip(inputs, accepted, strict=True))
         tickets = [self._ticket(asked, answer) for asked, answer in pairs]
-        self._desk.add([ticket for ticket in tickets if not ticket.done])
-        self._desk.look_up_all(ticket for ticket in tickets if ticket.repeated)
-        with self._work.floor.lock:
+        self._registry.add([ticket for ticket in tickets if not ticket.done])
+        self._registry.look_up_all(ticket for ticket in tickets if ticket.repeated)
+        with self._executor.scheduler.lock:
             over = [
                 ticket
                 for (asked, answer), ticket in zip(pairs, tickets, strict=True)
                 if not ticket.done and self._line_up(asked, answer, call=call)
             ]
-        self._desk.look_up_all(over)
+        self._registry.look_up_all(over)
         if self._closed:  # meanwhile: nobody else would give the keys back
             for answer in accepted:
                 if answer.lease is not None:
                     self._store.release(answer.lease)
         elif len(inputs) > 1:
-            self._work.floor.attend()
+            self._executor.scheduler.attend()
         return tickets
 
     def _retried(self, answer: Accepted) -> Accepted:
@@ -285,7 +292,7 @@ class LocalRunner:
         return replace(answer, run=again.id, number=again.number)
 
     def _rests(self, scope: Scope) -> bool:
-        lane = self._work.floor.lanes.get(scope)
+        lane = self._executor.scheduler.lanes.get(scope)
         return lane is not None and lane.rests
 
     def _ticket(self, asked: QueuedInput, answer: Accepted) -> Ticket:
@@ -301,16 +308,16 @@ class LocalRunner:
         return ticket
 
     def _line_up(self, asked: QueuedInput, answer: Accepted, *, call: bool) -> bool:
-        """Have an input worked on, here or by whoever has its key; the floor's lock is held.
+        """Have an input worked on, here or by whoever has its key; the scheduler's lock is held.
 
         A repeated one as well: the process that accepted it first may be gone, or may die.
         Returns whether somebody may be done with it already.
         """
         seen, scope = False, asked.scope
-        floor = self._work.floor
-        lane = floor.lanes.get(scope)
+        scheduler = self._executor.scheduler
+        lane = scheduler.lanes.get(scope)
         if lane is None:
-            lane = floor.lanes[scope] = LiveLane(scope)
+            lane = scheduler.lanes[scope] = LiveLane(scope)
         lane.lend(answer.lease)
         if answer.repeated:
             lane.complete = False
@@ -320,7 +327,7 @@ class LocalRunner:
             seen = not lane.add(row, first=answer.first)
         lent = lane.state is LaneState.PARKED and lane.lease is not None  # to be given back
         if lane.state is LaneState.IDLE or lent:
-            floor.make_ready(lane, call=call)
+            scheduler.make_ready(lane, call=call)
         return seen
 
     def _pruned(self, asked: QueuedInput) -> NotFound:
@@ -335,29 +342,29 @@ class LocalRunner:
         """Wait until a ticket is done, and work on its key meanwhile; see `Ticket.result`."""
         checked_wait(wait_s)
         deadline = None if wait_s is None else time.monotonic() + wait_s
-        floor, scope = self._work.floor, Scope(self._shop.space, ticket.key)
+        scheduler, scope = self._executor.scheduler, Scope(self._setup.space, ticket.key)
         refuse_own_run(self._store, scope)
         while not ticket.done:
-            lane = floor.lanes.get(scope)
-            if deadline is None and lane is not None and self._work.on(lane):
+            lane = scheduler.lanes.get(scope)
+            if deadline is None and lane is not None and self._executor.on(lane):
                 continue  # with a deadline it is not done here: an action cannot be left half-way
-            floor.nudge()
+            scheduler.nudge()
             left = LOOK_S if deadline is None else deadline - time.monotonic()
             self.look(ticket, wait_s, left_s=left)
             ticket.wait(min(left, LOOK_S))
-        floor.nudge()
+        scheduler.nudge()
 
     def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
         """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
-        self._desk.stir.set()
-        scope = Scope(self._shop.space, ticket.key)
+        self._registry.stir.set()
+        scope = Scope(self._setup.space, ticket.key)
         refuse_own_run(self._store, scope)
-        lane = self._work.floor.lanes.get(scope)
+        lane = self._executor.scheduler.lanes.get(scope)
         stuck = None if lane is None else lane.stuck
         if stuck is not None and stuck.number < ticket.number and (wait_s is None or left_s <= 0):
             row = self._store.run(stuck.id)
             if row is not None and row.status == "parked" and not ticket.done:
-                raise self._desk.why(stuck.id, row, behind=ticket.run)
+                raise self._registry.why(stuck.id, row, behind=ticket.run)
         if left_s <= 0 and not ticket.done:
             raise RunPending(ticket.run, ticket.key, wait_s=wait_s or 0)
 
@@ -382,7 +389,7 @@ class LocalRunner:
             OutputsPruned: Outputs past *after* are no longer kept.
             InvalidInput: *after* with a consumer, or an argument that cannot be used.
         """
-        return self._outlet.stream(consumer, after, wait_s)
+        return self._reader.stream(consumer, after, wait_s)
 
     # --- what is to be done -------------------------------------------------------------------
 
@@ -393,8 +400,8 @@ class LocalRunner:
         """
         if self._closed:
             raise StoreClosed("this runner was closed; make another one")
-        if self._desk.failure is not None:
-            raise self._desk.failure
+        if self._registry.failure is not None:
+            raise self._registry.failure
         if self._started:
             return
         with self._lock:
@@ -413,13 +420,13 @@ class LocalRunner:
         refuse_own_runner(self.owner, "wait until all is done")
         self.start()
         while True:
-            if self._desk.failure is not None:
-                raise self._desk.failure
-            if self._work.once():
+            if self._registry.failure is not None:
+                raise self._registry.failure
+            if self._executor.once():
                 continue
-            if self._work.floor.quiet and not self._watch.pull():
+            if self._executor.scheduler.quiet and not self._watch.pull():
                 return
-            self._desk.stir.set()
+            self._registry.stir.set()
             if self._closing.wait(PAUSE_S):
                 return
 
@@ -428,11 +435,11 @@ class LocalRunner:
         checked_stop(stop)
         self._watch.serving = True
         self.start()
-        self._desk.stir.set()
+        self._registry.stir.set()
         try:
             while not self._closed and not (stop is not None and stop.is_set()):
-                if self._desk.failure is not None:
-                    raise self._desk.failure
+                if self._registry.failure is not None:
+                    raise self._registry.failure
                 (stop or self._closing).wait(LOOK_S)
         finally:
             self._watch.serving = False
@@ -444,7 +451,7 @@ class LocalRunner:
         itself, bit by bit.
         """
         done = 0
-        while some := prune(self._shop, self._retain):
+        while some := prune(self._setup, self._retain):
             done += some
         return done
 
@@ -491,7 +498,7 @@ class LocalRunner:
     def _finish(self) -> None:
         """Wait for everything that was submitted here, but for what a parked run blocks."""
         waited: set[int] = set()
-        while left := [t for t in self._desk.waiting() if t.run not in waited]:
+        while left := [t for t in self._registry.waiting() if t.run not in waited]:
             for ticket in left:
                 waited.add(ticket.run)
                 with contextlib.suppress(FornixError):

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, cast, get_args
 
 from fornix.errors import InvalidInput, NotFound, StaleRun
-from fornix.runs.run import Shop
+from fornix.runs.run import RunnerSetup
 from fornix.store import Batch, Run, RunStatus, StatusChange, Store
 from fornix.store.progress import ENDED, LARGEST
 from fornix.values import wire
@@ -42,8 +42,8 @@ class RunRecord:
 class Runs:
     """The runs of one agent; what `LocalRunner.runs` gives. May be used from any thread."""
 
-    def __init__(self, shop: Shop) -> None:
-        self._shop, self._store = shop, shop.engine.store
+    def __init__(self, setup: RunnerSetup) -> None:
+        self._setup, self._store = setup, setup.engine.store
 
     def list(
         self, *, key: str | None = None, status: RunStatus | None = None, limit: int = 100
@@ -56,7 +56,7 @@ class Runs:
         if key is not None:
             checked_name(key, "a key")
         counted(limit, "limit", least=0, most=LARGEST)
-        name, space = self._shop.plan.name, self._shop.space
+        name, space = self._setup.plan.name, self._setup.space
         rows = self._store.runs(space, agent=name, key=key, status=status, limit=limit)
         return [_record(row) for row in rows]
 
@@ -77,7 +77,7 @@ class Runs:
         """
         row = self._known(run)
         last = overtaken(self._store, row)
-        return self._store.retry(run, last=last, time=self._shop.engine.clock())
+        return self._store.retry(run, last=last, time=self._setup.engine.clock())
 
     def discard(self, run: int) -> None:
         """Give up a run that is parked, waits, or is under way; what waits behind it goes on.
@@ -89,22 +89,22 @@ class Runs:
             StaleRun: It is over.
         """
         row = self._known(run)
-        self._store.commit(given_up(row, self._shop.engine.clock()))
+        self._store.commit(given_up(row, self._setup.engine.clock()))
 
     def _row(self, run: int) -> Run | None:
         if type(run) is not int:
             raise InvalidInput(f"a run is named by its id, a whole number, not {run!r}")
         row = self._store.run(run) if 0 < run <= LARGEST else None
         ours = row is not None and (row.agent, row.scope.space) == (
-            self._shop.plan.name,
-            self._shop.space,
+            self._setup.plan.name,
+            self._setup.space,
         )
         return row if ours else None
 
     def _known(self, run: int) -> Run:
         row = self._row(run)
         if row is None:
-            raise NotFound(f"agent {self._shop.plan.name!r} has no run {run} (any more)")
+            raise NotFound(f"agent {self._setup.plan.name!r} has no run {run} (any more)")
         return row
 
 

@@ -13,8 +13,11 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from math import inf
+from typing import ParamSpec, TypeVar
 
 from fornix.errors import (
     DuplicateItem,
@@ -33,12 +36,23 @@ from fornix.errors import (
     StoreReadOnly,
 )
 from fornix.runs.durable_calls import Slot
-from fornix.runs.run import Finished, Interrupted, LiveRun, Shop
-from fornix.runs.runner.event_loop import EventLoopThread
-from fornix.runs.runner.lanes import Kind, LaneState, Listener, LiveLane, PendingCommit
-from fornix.runs.runner.scheduler import Scheduler, Shift, drained
+from fornix.runs.run import Finished, Interrupted, LiveRun, RunnerSetup
+from fornix.runs.runner.scheduler import (
+    Kind,
+    LaneState,
+    LiveLane,
+    PendingCommit,
+    Scheduler,
+    Shift,
+    drained,
+)
+from fornix.runs.runner.tickets import TicketRegistry
 from fornix.store import Commit
 from fornix.store.running_keys import AtWork
+from fornix.values.forks import HandleLock
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 SLICE_S = 0.002
 """How long a worker goes on before it commits: what the first of a group waits at most, if all
@@ -57,6 +71,9 @@ other's way."""
 
 LATELY = 0.3
 """Weight of the last time, in averages of lately."""
+
+CLEAN_UP_S = 1.0
+"""How long actions that are cancelled may take to end."""
 
 
 class Pace:
@@ -123,34 +140,36 @@ _GONE = (StoreClosed, ForkedStore)
 class TaskExecutor:
     """Does the tasks of lanes. Every method may be called from any thread."""
 
-    def __init__(self, shop: Shop, owner: str, listener: Listener, *, concurrency: int) -> None:
-        self.shop, self.owner = shop, owner
-        self.floor = Scheduler(
-            shop.plan.name, self._serve, concurrency=concurrency, stir=listener.stir
+    def __init__(
+        self, setup: RunnerSetup, owner: str, registry: TicketRegistry, *, concurrency: int
+    ) -> None:
+        self.setup, self.owner = setup, owner
+        self.scheduler = Scheduler(
+            setup.plan.name, self._serve, concurrency=concurrency, stir=registry.stir
         )
-        self._listener = listener
+        self._registry = registry
         self.pace = Pace()
         # A durable call may keep one thread for long, and its record needs another.
-        self._loop = EventLoopThread(f"fornix-{shop.plan.name}-loop", threads=2 * concurrency)
+        self._loop = EventLoopThread(f"fornix-{setup.plan.name}-loop", threads=2 * concurrency)
 
     def _serve(self) -> None:
         """Do what is ready, in a worker's thread."""
         try:
             self.once()
         except BaseException as error:  # noqa: BLE001 - nobody is above it: all who wait are told
-            _LOG.exception("a worker ended", extra={"agent": self.shop.plan.name})
+            _LOG.exception("a worker ended", extra={"agent": self.setup.plan.name})
             self.fail(error)
 
     def once(self) -> bool:
         """Do what is ready, up to a group, and commit it; return whether there was anything."""
         taken: list[LiveLane] = []
         began = time.perf_counter()
-        shift = self.floor.enter()
+        shift = self.scheduler.enter()
         if shift is None:
             return False
         try:
-            while len(shift.group) < GROUP and not self.floor.stopping.is_set():
-                lane = self.floor.take()
+            while len(shift.group) < GROUP and not self.scheduler.stopping.is_set():
+                lane = self.scheduler.take()
                 if lane is None:
                     break
                 taken.append(lane)
@@ -162,12 +181,12 @@ class TaskExecutor:
             self._drop(taken)
             raise
         finally:
-            self.floor.exit(shift)
+            self.scheduler.exit(shift)
         return bool(taken)
 
     def on(self, lane: LiveLane) -> bool:
         """Do the next task of a lane in the calling thread, if it is ready and nobody is at it."""
-        shift = self.floor.claim(lane)
+        shift = self.scheduler.claim(lane)
         if shift is None:
             return False
         try:
@@ -177,7 +196,7 @@ class TaskExecutor:
             self._drop([lane])
             raise
         finally:
-            self.floor.exit(shift)
+            self.scheduler.exit(shift)
         return True
 
     def _do(self, lane: LiveLane, shift: Shift) -> None:
@@ -223,24 +242,24 @@ class TaskExecutor:
 
     def _next(self, lane: LiveLane) -> LiveRun | None:
         """Begin the next run of a lane; None: there is none, and the lane is put down."""
-        plan, store = self.shop.plan, self.shop.engine.store
+        plan, store = self.setup.plan, self.setup.engine.store
         if lane.lease is None:
             lease = store.lease(lane.scope, self.owner)
-            with self.floor.lock:
+            with self.scheduler.lock:
                 lane.lend(lease)
                 lane.refresh()
             if lane.lease is None:
-                self.floor.leave(lane, LaneState.BLOCKED)
-                self._listener.stuck(lane)
+                self.scheduler.leave(lane, LaneState.BLOCKED)
+                self._registry.stir.set()
                 return None
         while not lane.waiting and not lane.complete:
-            lane.load(store, plan.name, plan.agent.on_failed, self.floor.lock)
+            lane.load(store, plan.name, plan.agent.on_failed, self.scheduler.lock)
         if not lane.waiting:
             self._give_up(lane)
             return None
         row = lane.waiting.popleft()
-        tree = lane.held(store, lane.lease.epoch)
-        lane.run = run = LiveRun(self.shop, row, epoch=tree.epoch, tree=tree)
+        tree = lane.leased_tree(store, lane.lease.epoch)
+        lane.run = run = LiveRun(self.setup, row, epoch=tree.epoch, tree=tree)
         lane.conflicts = lane.hindered = 0
         run.prepare()
         return run
@@ -250,14 +269,14 @@ class TaskExecutor:
         lease = lane.lease
         if lease is not None:
             lane.returned = lease.epoch
-            self.shop.engine.store.release(lease)
+            self.setup.engine.store.release(lease)
         self._released(lane)
 
     def _released(self, lane: LiveLane) -> None:
         lane.tree = None  # it holds under this lease only
-        self.floor.put_down(lane)
+        self.scheduler.put_down(lane)
         if lane.stuck is not None:
-            self._listener.stuck(lane)
+            self._registry.stir.set()
 
     def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> PendingCommit | None:
         """Do the next task of a run; what is slow keeps no finished task of the group waiting."""
@@ -265,12 +284,12 @@ class TaskExecutor:
         worked = self.pace.worked(action.name)
         if worked is not None and not self.pace.is_quick(action.name):
             self.settle(shift.group)
-            self.floor.begin_slow(shift)
+            self.scheduler.begin_slow(shift)
             worked = self.pace.worked(action.name)
         shift.since = began = time.perf_counter()
         try:
-            task, event, context = run.begin(self.floor.stopping)
-            with AtWork(self.shop.engine.store, lane.scope, self.owner, task.draft):
+            task, event, context = run.begin(self.scheduler.stopping)
+            with AtWork(self.setup.engine.store, lane.scope, self.owner, task.draft):
                 answer = action.call(
                     event, context if action.adapt is None else action.adapt(context)
                 )
@@ -290,7 +309,7 @@ class TaskExecutor:
             shift.since = inf
             self.pace.acted(action.name, time.perf_counter() - began, worked)
             if shift.slow:
-                self.floor.end_slow(shift)
+                self.scheduler.end_slow(shift)
         return self._pending(lane, "step", finished)
 
     def _pending(self, lane: LiveLane, kind: Kind, finished: Finished) -> PendingCommit:
@@ -299,7 +318,7 @@ class TaskExecutor:
 
     def _may_release(self, lane: LiveLane) -> bool:
         """Return whether the lease goes back with the commit that ends the run."""
-        with self.floor.lock:
+        with self.scheduler.lock:
             if lane.lease is None:
                 return False
             more = lane.waiting or not lane.complete
@@ -310,10 +329,10 @@ class TaskExecutor:
 
     def _abandon(self, lane: LiveLane) -> None:
         """Put a lane down whose task was interrupted: it begins anew when somebody takes it up."""
-        with self.floor.lock:
+        with self.scheduler.lock:
             lane.run, lane.pending = None, None
             lane.refresh()
-        self.floor.leave(lane, LaneState.READY)
+        self.scheduler.leave(lane, LaneState.READY)
 
     # --- what fails ---------------------------------------------------------------------------
 
@@ -322,7 +341,7 @@ class TaskExecutor:
         run = lane.run
         if isinstance(error, _GONE) and self._is_gone():
             self.fail(error)
-            self.floor.leave(lane, LaneState.IDLE)
+            self.scheduler.leave(lane, LaneState.IDLE)
             return None
         if run is None or (isinstance(error, _HINDERED) and self._is_from_store(error)):
             self._hindered(lane, error)
@@ -334,18 +353,16 @@ class TaskExecutor:
             return None
         run.failures += 1
         ended = run.over or isinstance(error, RunTooLong)
-        action = None if ended else self.shop.plan.actions.get(run.next_action)
+        action = None if ended else self.setup.plan.actions.get(run.next_action)
         if action is not None and action.retry.again(error, run.failures):
             self._wait(lane, action.retry.pause_s(run.failures))
             return None
         if action is not None and action.on_error == "skip":
             finished = run.skipped(error, release=lambda: self._may_release(lane))
             return self._pending(lane, "step", finished)
-        with self.floor.lock:
+        with self.scheduler.lock:
             lane.returned = lane.returned if lane.lease is None else lane.lease.epoch
-        pending = self._pending(lane, "parked", Finished(run.turned("parked", error)))
-        pending.error = error
-        return pending
+        return self._pending(lane, "parked", Finished(run.turned("parked", error)))
 
     def _is_from_store(self, error: BaseException) -> bool:
         """Return whether it was the runner's own store that raised an error, not one of an action.
@@ -354,12 +371,12 @@ class TaskExecutor:
         """
         frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
         callees = [frame.f_locals.get("self") for frame in frames]
-        return any(c is self.shop.engine.store or isinstance(c, Slot) for c in callees)
+        return any(c is self.setup.engine.store or isinstance(c, Slot) for c in callees)
 
     def _is_gone(self) -> bool:
         """Return whether it is the runner's own store that was closed, not one of an action."""
         try:
-            self.shop.engine.store.run(0)
+            self.setup.engine.store.run(0)
         except _GONE:
             return True
         except FornixError as error:
@@ -368,32 +385,32 @@ class TaskExecutor:
 
     def fail(self, error: BaseException) -> None:
         """Stop: nothing can be done any more."""
-        self.floor.stop()
-        self._listener.failed(error)
+        self.scheduler.stop()
+        self._registry.fail(error)
 
     def _lost(self, lane: LiveLane) -> None:
         """Put a lane down whose lease somebody took over; what was not committed is theirs."""
-        _LOG.warning("a lease was taken over", extra={"agent": self.shop.plan.name})
-        with self.floor.lock:
+        _LOG.warning("a lease was taken over", extra={"agent": self.setup.plan.name})
+        with self.scheduler.lock:
             lane.lose()
-        self.floor.leave(lane, LaneState.BLOCKED)
-        self._listener.stuck(lane)
+        self.scheduler.leave(lane, LaneState.BLOCKED)
+        self._registry.stir.set()
 
     def _hindered(self, lane: LiveLane, error: BaseException) -> None:
         """Have a lane tried again later which the store could not serve."""
         lane.hindered += 1
         if lane.run is not None and not lane.run.prepared:
-            with self.floor.lock:
+            with self.scheduler.lock:
                 lane.run = None
                 lane.refresh()
         shortest, longest = RETRY_S
-        _LOG.warning("tried again later: %s", error, extra={"agent": self.shop.plan.name})
+        _LOG.warning("tried again later: %s", error, extra={"agent": self.setup.plan.name})
         self._wait(lane, min(shortest * 2.0 ** min(lane.hindered, 20), longest))
 
     def _wait(self, lane: LiveLane, pause_s: float) -> None:
         """Have a lane tried again later."""
-        self.floor.put_off(lane, pause_s)
-        self._listener.stuck(lane)
+        self.scheduler.put_off(lane, pause_s)
+        self._registry.stir.set()
 
     # --- commits ------------------------------------------------------------------------------
 
@@ -404,7 +421,7 @@ class TaskExecutor:
             return
         began = time.perf_counter()
         try:
-            answers = self.shop.engine.store.commit_many(
+            answers = self.setup.engine.store.commit_many(
                 [pending.finished.batch for pending in group]
             )
         except _HINDERED as error:
@@ -414,7 +431,7 @@ class TaskExecutor:
         except FornixError as error:
             self.fail(error)
             for pending in group:
-                self.floor.leave(pending.lane, LaneState.IDLE)
+                self.scheduler.leave(pending.lane, LaneState.IDLE)
             return
         self.pace.committed(time.perf_counter() - began)
         go_on: list[LiveLane] = []
@@ -424,7 +441,7 @@ class TaskExecutor:
                 self._not_committed(pending, answer)
             elif self._committed(pending, answer):
                 go_on.append(pending.lane)
-        self.floor.leave_ready(go_on)
+        self.scheduler.leave_ready(go_on)
 
     def _committed(self, pending: PendingCommit, answer: Commit) -> bool:
         """Take note of a commit; return whether the lane goes on, and is still to be put down."""
@@ -432,10 +449,9 @@ class TaskExecutor:
         assert run is not None  # noqa: S101 - it was what was committed
         if pending.kind == "parked":
             lane.run = None
-            assert pending.error is not None  # noqa: S101 - it says why
-            if self.shop.plan.agent.on_failed == "wait":
+            if self.setup.plan.agent.on_failed == "wait":
                 lane.stuck = run.row
-            self._listener.parked(run.row, pending.error)
+            self._registry.look_up(run.row.id)
             lane.complete = lane.complete and lane.stuck is None
             self._released(lane)
             return False
@@ -449,17 +465,17 @@ class TaskExecutor:
         lane.run = None
         batch = pending.finished.batch
         if batch.release and lane.gave_way == batch.epoch:
-            self.floor.rest(lane)
-            self._listener.stuck(lane)
+            self.scheduler.rest(lane)
+            self._registry.stir.set()
         elif batch.release:
             self._released(lane)
-        self._listener.ended(run)
+        self._registry.ended(run)
         return not batch.release
 
     def _adopted(self, pending: PendingCommit) -> bool:
         """Look at a lane anew: its step was committed before, and the answer to that was lost."""
         lane = pending.lane
-        with self.floor.lock:
+        with self.scheduler.lock:
             lane.run = None
             lane.refresh()
         if pending.finished.batch.release:  # by now somebody else may have the key
@@ -469,7 +485,7 @@ class TaskExecutor:
     def _not_committed(self, pending: PendingCommit, error: FornixError) -> None:
         lane, run = pending.lane, pending.lane.run
         lane.tree = None
-        with self.floor.lock:  # the lease was not given back after all
+        with self.scheduler.lock:  # the lease was not given back after all
             lane.returned = 0 if lane.lease is None else lane.lease.epoch - 1
         if isinstance(error, StaleRun) or run is None:
             self._lost(lane)
@@ -484,13 +500,13 @@ class TaskExecutor:
         lane.conflicts += 1
         if lane.conflicts > CONFLICTS:
             return False
-        self.floor.leave(lane, LaneState.READY)
+        self.scheduler.leave(lane, LaneState.READY)
         return True
 
     # --- async actions ------------------------------------------------------------------------
 
     def _send_away(self, lane: LiveLane) -> None:
-        if self.floor.send_away(lane) is not None:
+        if self.scheduler.send_away(lane) is not None:
             self._loop.run(self._act_async(lane))
 
     async def _act_async(self, lane: LiveLane) -> None:
@@ -498,16 +514,16 @@ class TaskExecutor:
         assert run is not None  # noqa: S101 - the lane was sent away with it
         action = run.action
         try:
-            task, event, context = run.begin(self.floor.stopping)
-            with AtWork(self.shop.engine.store, lane.scope, self.owner, task.draft):
+            task, event, context = run.begin(self.scheduler.stopping)
+            with AtWork(self.setup.engine.store, lane.scope, self.owner, task.draft):
                 await action.call(event, context if action.adapt is None else action.adapt(context))
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
             self._abandon_async(lane, run)
         except BaseException as error:
-            if isinstance(error, GeneratorExit) and self.floor.stopping.is_set():
+            if isinstance(error, GeneratorExit) and self.scheduler.stopping.is_set():
                 raise  # it was thrown away unfinished, with its loop
-            if isinstance(error, asyncio.CancelledError) and self.floor.stopping.is_set():
+            if isinstance(error, asyncio.CancelledError) and self.scheduler.stopping.is_set():
                 self._abandon_async(lane, run)
                 return
             run.drop()
@@ -520,14 +536,14 @@ class TaskExecutor:
     def _abandon_async(self, lane: LiveLane, run: LiveRun) -> None:
         """Put a lane down whose async action the end of the runner cut short."""
         run.drop()
-        with self.floor.lock:
+        with self.scheduler.lock:
             lane.run = None
             lane.refresh()
         self._come_back(lane, abandoned=True)
 
     def _come_back(self, lane: LiveLane, *, abandoned: bool = False) -> None:
         """Have a lane gone on with, and let another one that waited go away."""
-        following = self.floor.come_back(lane, abandoned=abandoned)
+        following = self.scheduler.come_back(lane, abandoned=abandoned)
         if following is not None:
             self._loop.run(self._act_async(following))
 
@@ -536,8 +552,8 @@ class TaskExecutor:
 
         What goes on after that is fenced: it commits nothing.
         """
-        self.floor.stop()
-        ended = self.floor.join(wait_s)
+        self.scheduler.stop()
+        ended = self.scheduler.join(wait_s)
         self._loop.stop()
         return ended
 
@@ -556,3 +572,75 @@ def _refuse_awaitable(answer: object, action: str) -> None:
         raise InvalidInput(
             f"action {action!r} returned something to be awaited; define it with `async def`"
         )
+
+
+class ActionThreads(ThreadPoolExecutor):
+    """Threads in which the code of an action knows that it is the action's.
+
+    `asyncio.to_thread` sees to that by itself, ``loop.run_in_executor(None, …)`` does not.
+    """
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """See `ThreadPoolExecutor.submit`."""
+        return super().submit(copy_context().run, fn, *args, **kwargs)
+
+
+class EventLoopThread:
+    """An event loop in a thread of its own, on which async actions run.
+
+    It starts with the first coroutine. Every method may be called from any thread.
+
+    Args:
+        threads: Threads for what coroutines do in one, at most.
+    """
+
+    def __init__(self, name: str, *, threads: int) -> None:
+        self._name, self._threads = name, threads
+        self._lock = HandleLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def run(self, coroutine: Coroutine[object, object, None]) -> None:
+        """Have a coroutine run; it tells by itself what became of it. Stopped: it is dropped."""
+        with self._lock:
+            if self._stopped:
+                coroutine.close()
+                return
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._loop.set_default_executor(
+                    ActionThreads(self._threads, thread_name_prefix=self._name)
+                )
+                self._thread = threading.Thread(
+                    target=_run_loop, args=(self._loop,), name=self._name, daemon=True
+                )
+                self._thread.start()
+            asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def stop(self) -> None:
+        """Cancel what is at work, and end."""
+        with self._lock:
+            loop, thread, stopped = self._loop, self._thread, self._stopped
+            self._stopped = True
+        if loop is None or thread is None or stopped:
+            return
+        asyncio.run_coroutine_threadsafe(_end_loop(loop), loop)
+        if thread is not threading.current_thread():
+            thread.join(2 * CLEAN_UP_S)  # an action that keeps the loop to itself is left behind
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+async def _end_loop(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=CLEAN_UP_S)
+    loop.stop()

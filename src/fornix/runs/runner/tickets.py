@@ -11,9 +11,8 @@ from typing import Any, Protocol, cast
 
 from fornix.errors import Forgotten, FornixError, NotFound, RunDiscarded, RunParked
 from fornix.events.events import Event, OutputEvent
-from fornix.runs.run import LiveRun, Shop
-from fornix.runs.runner.consumers import Outlet, checked_wait
-from fornix.runs.runner.lanes import LiveLane
+from fornix.runs.run import LiveRun, RunnerSetup
+from fornix.runs.runner.consumers import OutputReader, checked_wait
 from fornix.store import Run
 from fornix.values import wire
 from fornix.values.forks import HandleLock
@@ -157,18 +156,18 @@ class Ticket:
         return self.done
 
 
-class Desk:
-    """Tickets by run; a `Listener` of the work. May be used from any thread.
+class TicketRegistry:
+    """Tickets by run, answered as runs end. May be used from any thread.
 
     Attributes:
         stir: Set when something is to be looked after.
         failure: What ended all work, if something did.
     """
 
-    def __init__(self, shop: Shop, outlet: Outlet) -> None:
+    def __init__(self, setup: RunnerSetup, reader: OutputReader) -> None:
         self.stir = threading.Event()
         self.failure: BaseException | None = None
-        self._store, self._outlet = shop.engine.store, outlet
+        self._store, self._reader = setup.engine.store, reader
         self._lock = HandleLock()
         self._tickets: dict[int, list[Ticket]] = {}
         self._why: Callable[[Ticket], BaseException] | None = None
@@ -197,23 +196,13 @@ class Desk:
     # --- what became of runs ------------------------------------------------------------------
 
     def ended(self, run: LiveRun) -> None:
-        """Give the outputs of a run that is over to those who wait; see `Listener`."""
+        """Give the outputs of a run, whose last task is committed, to those who wait for them."""
         tickets = self._take(run.row.id)
         if tickets:
-            _give(tickets, self._outlet.of(run.row.id) if run.resumed else run.outputs)
+            _give(tickets, self._reader.of(run.row.id) if run.resumed else run.outputs)
 
-    def parked(self, row: Run, error: BaseException) -> None:
-        """Tell those who wait that a run is parked; see `Listener`."""
-        del error  # what the store keeps of it is told
-        self.look_up(row.id)
-
-    def stuck(self, lane: LiveLane) -> None:
-        """Have somebody look after a lane; see `Listener`."""
-        del lane
-        self.stir.set()
-
-    def failed(self, error: BaseException) -> None:
-        """Tell everybody that nothing will end any more; see `Listener`."""
+    def fail(self, error: BaseException) -> None:
+        """Answer all tickets with *error*: the store cannot be used any more."""
         self.failure = error
         self.dismiss(lambda _: error)
 
@@ -239,7 +228,7 @@ class Desk:
             return
         tickets = self._take(run)
         if tickets and row is not None and row.status == "done" and not row.forgotten:
-            _give(tickets, self._outlet.of(run))
+            _give(tickets, self._reader.of(run))
             return
         for ticket in tickets:
             ticket.resolve(None, self.why(run, row))

@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable
 
 from fornix.errors import StoreClosed, Unavailable
-from fornix.runs.run import Shop
-from fornix.runs.runner.lanes import LaneState, LiveLane
+from fornix.runs.run import RunnerSetup
+from fornix.runs.runner.scheduler import LaneState, LiveLane
 from fornix.runs.runner.task_executor import TaskExecutor
-from fornix.runs.runner.tickets import Desk
+from fornix.runs.runner.tickets import TicketRegistry
 from fornix.store import Retain
 from fornix.store.scope import Scope
 
@@ -36,7 +36,7 @@ FORGOTTEN_S = 10.0
 """How long tasks may take to end once their runner was forgotten."""
 
 
-def forget(watch: Watch, name: str) -> None:
+def forget(watch: Watcher, name: str) -> None:
     """Have the threads of a runner end that nobody can close any more.
 
     This may be done anywhere, with any lock held: by the garbage collector. So the watch is only
@@ -50,13 +50,13 @@ def forget(watch: Watch, name: str) -> None:
     )
 
 
-def prune(shop: Shop, retain: Retain) -> int:
+def prune(setup: RunnerSetup, retain: Retain) -> int:
     """Remove some of what *retain* gives up of runs that ended; return how many runs went."""
-    now = shop.engine.clock.settle()
-    return shop.engine.store.prune(shop.plan.name, shop.space, retain, now=now)
+    now = setup.engine.clock.settle()
+    return setup.engine.store.prune(setup.plan.name, setup.space, retain, now=now)
 
 
-class Watch:
+class Watcher:
     """A thread that looks after what waits.
 
     Attributes:
@@ -65,14 +65,18 @@ class Watch:
     """
 
     def __init__(
-        self, shop: Shop, work: TaskExecutor, desk: Desk, prune: Callable[[], int]
+        self,
+        setup: RunnerSetup,
+        work: TaskExecutor,
+        registry: TicketRegistry,
+        prune: Callable[[], int],
     ) -> None:
         self.serving = self.forgotten = False
-        self._shop, self._work, self._desk, self._prune = shop, work, desk, prune
-        self._store = shop.engine.store
+        self._setup, self._executor, self._registry, self._prune = setup, work, registry, prune
+        self._store = setup.engine.store
         self._pruned, self._prunes = time.monotonic(), False
         self._closing = threading.Event()
-        name = f"fornix-{shop.plan.name}-watch"
+        name = f"fornix-{setup.plan.name}-watch"
         self._thread = threading.Thread(target=self._watch, name=name, daemon=True)
 
     def start(self) -> None:
@@ -81,23 +85,23 @@ class Watch:
 
     def end(self, wait_s: float) -> None:
         """End all work, wait up to *wait_s* for tasks that are at work, and give the keys back."""
-        ended = self._work.stop(wait_s)
+        ended = self._executor.stop(wait_s)
         if not ended:
             _LOG.warning("an action did not end in time; what it does now is not kept")
         self.stop()
         with contextlib.suppress(StoreClosed):
-            for lease in self._work.floor.leases():
+            for lease in self._executor.scheduler.leases():
                 self._store.release(lease)
             if ended:
-                self._shop.engine.owners.append(self._work.owner)
-        self._desk.dismiss(
+                self._setup.engine.owners.append(self._executor.owner)
+        self._registry.dismiss(
             lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
         )
 
     def stop(self) -> None:
         """Look no more."""
         self._closing.set()
-        self._desk.stir.set()
+        self._registry.stir.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -105,51 +109,51 @@ class Watch:
         try:
             self._run()
         except BaseException as error:  # noqa: BLE001 - nobody is above it: all who wait are told
-            _LOG.exception("the watch ended", extra={"agent": self._shop.plan.name})
-            self._work.fail(error)
+            _LOG.exception("the watch ended", extra={"agent": self._setup.plan.name})
+            self._executor.fail(error)
 
     def _run(self) -> None:
         shortest, longest = POLL_S
         pause = shortest
-        while not self._closing.is_set() and self._desk.failure is None:
+        while not self._closing.is_set() and self._registry.failure is None:
             if self.forgotten:
                 self.end(FORGOTTEN_S)
                 return
-            due, left = self._work.floor.look_after()
+            due, left = self._executor.scheduler.look_after()
             try:
-                self._work.settle(deque(left))
+                self._executor.settle(deque(left))
                 waits = self._look()
             except Unavailable as error:
-                _LOG.warning("looked in vain: %s", error, extra={"agent": self._shop.plan.name})
+                _LOG.warning("looked in vain: %s", error, extra={"agent": self._setup.plan.name})
                 waits = True
             except StoreClosed as error:
-                self._work.fail(error)
+                self._executor.fail(error)
                 return
             pause = min(pause * 1.5, longest) if waits else shortest
-            floor = self._work.floor
-            floor.unwatched = not waits and not self.serving
-            rests = floor.unwatched = floor.unwatched and floor.quiet
+            scheduler = self._executor.scheduler
+            scheduler.unwatched = not waits and not self.serving
+            rests = scheduler.unwatched = scheduler.unwatched and scheduler.quiet
             wait_s = REST_S if rests else pause if waits else longest
-            if self._desk.stir.wait(wait_s if due is None else max(0.0, min(due, wait_s))):
-                self._desk.stir.clear()
+            if self._registry.stir.wait(wait_s if due is None else max(0.0, min(due, wait_s))):
+                self._registry.stir.clear()
                 self._closing.wait(pause)
 
     def _look(self) -> bool:
         """Look once; return whether somebody waits for what others do."""
-        floor = self._work.floor
-        with floor.lock:
-            blocked = [v for v in floor.lanes.values() if v.state is LaneState.BLOCKED]
-            parked = [v for v in floor.lanes.values() if v.state is LaneState.PARKED]
+        scheduler = self._executor.scheduler
+        with scheduler.lock:
+            blocked = [v for v in scheduler.lanes.values() if v.state is LaneState.BLOCKED]
+            parked = [v for v in scheduler.lanes.values() if v.state is LaneState.PARKED]
         for lane in blocked:
             self._try(lane)
         for lane in parked:
             self._look_at_parked(lane)
         elsewhere = {lane.scope for lane in (*blocked, *parked)}
-        waiting = self._desk.waiting()
+        waiting = self._registry.waiting()
         keys = {k for k in {t.key for t in waiting} if self._is_elsewhere(k, elsewhere)}
         foreign = [t for t in waiting if t.key in keys] if keys else []
         for ticket in foreign:
-            self._desk.look_up(ticket.run)
+            self._registry.look_up(ticket.run)
         if self.serving:
             self.pull()
         if time.monotonic() - self._pruned > PRUNE_EVERY_S:
@@ -159,42 +163,42 @@ class Watch:
 
     def _is_elsewhere(self, key: str, elsewhere: set[Scope]) -> bool:
         """Return whether nobody here works on a key."""
-        scope = Scope(self._shop.space, key)
-        lane = self._work.floor.lanes.get(scope)
+        scope = Scope(self._setup.space, key)
+        lane = self._executor.scheduler.lanes.get(scope)
         return scope in elsewhere or lane is None or lane.state is LaneState.IDLE
 
     def _try(self, lane: LiveLane) -> None:
         """Take the lease of a lane, if it is free by now."""
-        lease = self._store.lease(lane.scope, self._work.owner)
+        lease = self._store.lease(lane.scope, self._executor.owner)
         if lease is not None:
-            with self._work.floor.lock:
+            with self._executor.scheduler.lock:
                 lane.lease = lease
                 lane.refresh()
-                self._work.floor.make_ready(lane)
+                self._executor.scheduler.make_ready(lane)
 
     def _look_at_parked(self, lane: LiveLane) -> None:
         """Go on with a lane whose parked run somebody retried or discarded."""
         row = None if lane.stuck is None else self._store.run(lane.stuck.id)
         if row is not None and row.status == "parked":
             return
-        with self._work.floor.lock:
+        with self._executor.scheduler.lock:
             if lane.state is LaneState.PARKED:
                 lane.refresh()
-                self._work.floor.make_ready(lane)
+                self._executor.scheduler.make_ready(lane)
 
     def pull(self) -> bool:
         """Have lanes worked on where something waits; return whether there are any."""
-        plan, floor = self._shop.plan, self._work.floor
+        plan, scheduler = self._setup.plan, self._executor.scheduler
         past_parked = plan.agent.on_failed == "next"
-        scopes = self._store.lanes(plan.name, self._shop.space, past_parked=past_parked)
-        with floor.lock:
+        scopes = self._store.lanes(plan.name, self._setup.space, past_parked=past_parked)
+        with scheduler.lock:
             for scope in scopes:
-                lane = floor.lanes.get(scope)
+                lane = scheduler.lanes.get(scope)
                 if lane is None:
-                    lane = floor.lanes[scope] = LiveLane(scope, complete=False)
+                    lane = scheduler.lanes[scope] = LiveLane(scope, complete=False)
                 if lane.state is LaneState.IDLE or (
                     lane.state is LaneState.PARKED and not past_parked
                 ):
                     lane.refresh()
-                    floor.make_ready(lane)
+                    scheduler.make_ready(lane)
         return bool(scopes)
