@@ -34,9 +34,9 @@ from fornix.embed import (
 )
 from fornix.embed.minilm import MiniLm
 from fornix.embed.static import Static
-from fornix.embed.text_windows import MOST_WINDOWS, READ, STRIDE, window_starts
 from fornix.embed.vectors import quantise_each, unit
 from fornix.embed.weights import CHECKSUMS, checksum, read_arrays, read_lines
+from fornix.embed.wordpiece import MOST_WINDOWS, READ, STRIDE, window_starts
 from fornix.errors import EmbedderFailed, EmbedderMissing, InvalidInput
 from scale import COUNTS
 

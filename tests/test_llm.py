@@ -40,7 +40,7 @@ from fornix.llm import (
     openai_chat,
 )
 from fornix.llm.openai_chat import _dialect_of
-from fornix.llm.reply import asked_wait_s, lines
+from fornix.llm.server_replies import asked_wait_s, lines
 from fornix.testing import ChatReply, ChatServer
 from fornix.values.retries import Retry
 from waiting import LIMIT_S, SHORT_S, wait_until

@@ -36,8 +36,8 @@ from rich.progress import track
 from fornix.embed import wordpiece
 from fornix.embed.encoder import HEADS, SMALLEST_VARIANCE, Dense, Encoder, EncoderLayer, Norm
 from fornix.embed.static import DIMENSIONS as STATIC_DIMENSIONS
-from fornix.embed.text_windows import READ, WINDOW
 from fornix.embed.weights import CHECKSUMS, checksum
+from fornix.embed.wordpiece import READ, WINDOW
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]

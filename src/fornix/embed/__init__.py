@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from fornix.embed.text_windows import MOST_WINDOWS
 from fornix.embed.vectors import (
     LARGEST,
     ROWS_AND_NUMBERS,
@@ -27,6 +26,7 @@ from fornix.embed.vectors import (
     quantise_each,
     unpack_vector,
 )
+from fornix.embed.wordpiece import MOST_WINDOWS
 from fornix.errors import EmbedderFailed, FornixError, InvalidInput
 from fornix.values.forks import FreshLock
 from fornix.values.lazy_names import lazy_names

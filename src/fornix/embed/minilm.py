@@ -8,9 +8,9 @@ import numpy as np
 
 from fornix.embed import wordpiece
 from fornix.embed.encoder import Encoder, unpack
-from fornix.embed.text_windows import READ, window_starts
 from fornix.embed.vectors import Vectors, as_texts
 from fornix.embed.weights import read_arrays
+from fornix.embed.wordpiece import READ, window_starts
 from fornix.values.forks import FreshLock
 
 DIMENSIONS = 384

@@ -17,7 +17,7 @@ from fornix.llm.chat import (
 from fornix.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from fornix.llm.answers import Asking, Unfit, ask_json, read_json
+    from fornix.llm.json_answers import Asking, Unfit, ask_json, read_json
     from fornix.llm.openai_chat import Dialect, OpenAIChat
     from fornix.llm.scripted import ScriptedChat
 
@@ -41,7 +41,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "fornix.llm.answers": ("Asking", "Unfit", "ask_json", "read_json"),
+        "fornix.llm.json_answers": ("Asking", "Unfit", "ask_json", "read_json"),
         "fornix.llm.openai_chat": ("Dialect", "OpenAIChat"),
         "fornix.llm.scripted": ("ScriptedChat",),
     },

@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from fornix.errors import InvalidInput, ModelClosed, ModelFailed, ModelMissing, ModelUnavailable
-from fornix.llm import reply
+from fornix.llm import server_replies
 from fornix.llm.chat import (
     ChatModel,
     ChatRequest,
@@ -251,15 +251,17 @@ class OpenAIChat(ChatModel):
             latest = monotonic() + 2 * self._timeout_s
             body = b"".join(self._bytes(response, latest=latest))
             kind = response.headers.get("content-type", "")
-        found = reply.read_body(self._model, body, kind)
+        found = server_replies.read_body(self._model, body, kind)
         self._here().meter.add(found.usage)
-        return reply.text_of(self._model, found, asked_json=request.json_schema is not None)
+        return server_replies.text_of(
+            self._model, found, asked_json=request.json_schema is not None
+        )
 
     def _streamed(self, request: ChatRequest) -> Generator[str]:
         with self._sent(request, stream=True) as response, ExitStack() as stack:
-            said = reply.Streamed(self._model, response.headers.get("content-type", ""))
+            said = server_replies.Streamed(self._model, response.headers.get("content-type", ""))
             stack.callback(lambda: self._here().meter.add(said.usage))
-            for line in reply.lines(self._bytes(response, latest=None)):
+            for line in server_replies.lines(self._bytes(response, latest=None)):
                 if piece := said.piece(line):
                     yield piece
                 if said.ended:
@@ -303,7 +305,7 @@ class OpenAIChat(ChatModel):
                 return
             read += len(chunk)
             if read > MOST_BYTES:
-                raise reply.unusable(self._model, f"is longer than {MOST_BYTES >> 20} MiB")
+                raise server_replies.unusable(self._model, f"is longer than {MOST_BYTES >> 20} MiB")
             if latest is not None and monotonic() > latest:
                 told = f"its answer was not whole after {2 * self._timeout_s:g} s"
                 raise ModelUnavailable(self._model, told)
@@ -341,7 +343,7 @@ class OpenAIChat(ChatModel):
         if isinstance(error, openai.APIStatusError):
             failed: Any = error
             status, headers = failed.status_code, failed.response.headers
-            found = reply.status_failure(self._model, server, status, headers, failed.body)
+            found = server_replies.status_failure(self._model, server, status, headers, failed.body)
             # The server's words may repeat what it was sent, the key included; whoever prints
             # this error prints its cause. They stay in `body`.
             error.args = (f"status {status}",)

@@ -143,12 +143,13 @@ def masked_value(value: Value, *, name: str = "") -> Value:
 
 def masked_item(item: Item) -> Item:
     """Return an item with the secrets masked in all of it that a prompt shows."""
-    text = item.text if item.text is None else masked_text(item.text)
-    return replace(
-        item,
-        value=text if item.value == item.text else masked_value(item.value),
-        text=text,
-        metadata=masked_value(dict(item.metadata)),
-        speaker=item.speaker if item.speaker is None else masked_text(item.speaker),
-        role=item.role if item.role is None else masked_text(item.role),
-    )
+    text = None if item.text is None else masked_text(item.text)
+    masked = {
+        "text": text,
+        "value": text if item.value == item.text else masked_value(item.value),
+        "metadata": masked_value(dict(item.metadata)) if item.metadata else item.metadata,
+        "speaker": masked_text(item.speaker) if item.speaker else item.speaker,
+        "role": masked_text(item.role) if item.role else item.role,
+    }
+    changed = {name: value for name, value in masked.items() if value != getattr(item, name)}
+    return replace(item, **changed) if changed else item
