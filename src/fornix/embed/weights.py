@@ -5,17 +5,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from hashlib import sha256
-from importlib.resources import as_file, files
 from io import BytesIO
 from mmap import ACCESS_READ, mmap
-from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fornix.errors import EmbedderFailed
+
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
 
 CHECKSUMS: dict[str, dict[str, str]] = {
     "minilm.npz": {
@@ -71,6 +72,9 @@ def read_arrays(file: str) -> Mapping[str, NDArray[np.generic]]:
     Raises:
         EmbedderFailed: The file is missing or damaged.
     """
+    from importlib.resources import as_file, files
+    from zipfile import BadZipFile, ZipFile
+
     try:
         with (
             as_file(files("fornix.embed").joinpath(file)) as path,
@@ -86,6 +90,10 @@ def read_arrays(file: str) -> Mapping[str, NDArray[np.generic]]:
 
 def _array(mapped: mmap, member: ZipInfo) -> NDArray[np.generic]:
     """Return the array that is stored, not compressed, as a member of a mapped archive."""
+    from zipfile import ZIP_STORED, BadZipFile
+
+    from numpy.lib import format as npy
+
     names = struct.unpack_from("<HH", mapped, member.header_offset + LENGTHS_AT)
     start = member.header_offset + LOCAL_HEADER_BYTES + sum(names)
     stored = memoryview(mapped)[start : start + member.file_size]
@@ -103,6 +111,8 @@ def read_lines(file: str) -> list[str]:
     Raises:
         EmbedderFailed: The file is missing or damaged.
     """
+    from importlib.resources import files
+
     try:
         text = files("fornix.embed").joinpath(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
