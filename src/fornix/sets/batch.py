@@ -23,7 +23,7 @@ from fornix.errors import (
 from fornix.search.near_duplicates import ItemsByTerm, Probe
 from fornix.search.query import Drafted, SearchOptions
 from fornix.sets.admission.barrier import both, screened_again
-from fornix.sets.writer import Engine, PlannedWrite, Reads, Ruled, WriteCall
+from fornix.sets.writer import Engine, PlannedWrite, Ruled, WriteCall, Writer
 from fornix.store import (
     Add,
     Define,
@@ -56,7 +56,7 @@ AFTER_ALL = 1 << 62
 """Rows of drafted items: past every row of the store, so that they come last among their like."""
 
 
-class Draft(Reads):
+class Draft(Writer):
     """A writer that gathers: reads see the latest commits, and what was gathered.
 
     Attributes:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from fornix.compaction import CALLED, Compacted, Compactions, Given, kept
 from fornix.errors import DuplicateItem, SetMoved, StaleItem
@@ -82,124 +83,6 @@ class WriteCall:
     idempotency_key: str | None = None
 
 
-class Writer(Protocol):
-    """Where a set's changes go: a commit of their own, or a batch; reads see what it wrote."""
-
-    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
-        """Build a change (given a maker of ids), keep it, and return its result."""
-        ...
-
-    def records(self, items: Sequence[tuple[str, Item]]) -> list[ItemRecord]:
-        """Return what a store keeps of items."""
-        ...
-
-    def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
-        """Return live versions that have not expired, in the order asked."""
-        ...
-
-    def page(
-        self,
-        ref: SetRef,
-        *,
-        after: tuple[int, int] | None,
-        limit: int,
-        newest_first: bool,
-        at: Moment | None,
-    ) -> list[StoredItem]:
-        """Return up to *limit* items that have not expired, by (time, first)."""
-        ...
-
-    def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
-        """Return every version of an id, and when each was retired, or expired."""
-        ...
-
-    def info(self, ref: SetRef) -> SetInfo | None:
-        """Return the set as it is now; its items are those that have not expired."""
-        ...
-
-    def sets(self, scope: Scope) -> list[str]:
-        """Return the names of the sets of *scope*, sorted."""
-        ...
-
-    def origins(self, ref: SetRef) -> list[Scope]:
-        """Return whose sets may have what an item of a set is made of."""
-        ...
-
-    def moment_of(self, as_of: AsOf) -> Moment:
-        """Return the moment that *as_of* means."""
-        ...
-
-    def now(self) -> int:
-        """Return the time by which it is judged what has expired and what holds."""
-        ...
-
-    def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
-        """Search sets together: those named, or all of a scope."""
-        ...
-
-    def touch(self, items: Sequence[StoredItem]) -> None:
-        """Note that items were read."""
-        ...
-
-    def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
-        """Return the rules of a set; None as far as is known: it has none.
-
-        Args:
-            own: How the set is to be defined, if nothing was added to it yet.
-        """
-        ...
-
-    def still(self, ref: SetRef, ruled: Ruled) -> bool:
-        """Return whether these are still the rules of a set; else they are looked up again."""
-        ...
-
-    def alike(
-        self, ref: SetRef, probes: Sequence[Probe]
-    ) -> tuple[int | None, list[list[StoredItem]]]:
-        """Return items that each probe may be looking for, and the row up to which all count."""
-        ...
-
-    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
-        """Return what searches of *scope*, or of knowledge, gave lately, and whose it is."""
-        ...
-
-    def hidden(self, scope: Scope) -> list[str]:
-        """Return the names of the sets of *scope* that fornix keeps for itself."""
-        ...
-
-    def alone(self, what: str) -> Engine:
-        """Return what does *what*, which is a commit of its own.
-
-        Raises:
-            Unusable: What is done here is committed together.
-        """
-        ...
-
-    def kept(self, compaction: Given) -> str | Plan:
-        """Return how a set keeps what it is compacted by."""
-        ...
-
-    def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
-        """Do one step of a set's compaction; None: there is nothing to do."""
-        ...
-
-    def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
-        """Return compactions of a set, the latest first."""
-        ...
-
-    def compaction(self, number: int) -> Compaction | None:
-        """Return a compaction, or None."""
-        ...
-
-    def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """Return what versions were derived from: (row, source's row)."""
-        ...
-
-    def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
-        """Return versions that are kept, and when each was retired."""
-        ...
-
-
 @dataclass(frozen=True)
 class Engine:
     """What an open memory works with; made once by `Memory.open`, shared by all its handles.
@@ -264,14 +147,21 @@ class Engine:
             self.alike.forget(ref)
 
 
-class Reads:
-    """The reads of a writer that has nothing of its own: straight from the store."""
+class Writer(ABC):
+    """Where changes of sets go: a commit of their own, or a batch; and reads that see them.
+
+    These reads come straight from the store; a writer with changes of its own adds them.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @abstractmethod
+    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
+        """Build a change (given a maker of ids), keep it, and return its result."""
+
     def now(self) -> int:
-        """See `Writer.now`."""
+        """Return the time by which it is judged what has expired and what holds."""
         return self._engine.clock()
 
     def _is_gone(self, stored: StoredItem, at: Moment | None) -> bool:
@@ -281,11 +171,11 @@ class Reads:
         return expired(stored.record, self.now() if at is None else at.time)
 
     def records(self, items: Sequence[tuple[str, Item]]) -> list[ItemRecord]:
-        """See `Writer.records`."""
+        """Return what a store keeps of items."""
         return self._engine.recorder.records(items, now=self._engine.clock())
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
-        """See `Writer.get`."""
+        """Return live versions that have not expired, in the order asked."""
         store = self._engine.store
         if at is not None:
             check_set(store, ref, at)
@@ -301,7 +191,7 @@ class Reads:
         newest_first: bool,
         at: Moment | None,
     ) -> list[StoredItem]:
-        """See `Writer.page`."""
+        """Return up to *limit* items that have not expired, by (time, first)."""
         store, commit = self._engine.store, None if at is None else at.commit
         if at is not None:
             check_set(store, ref, at)
@@ -316,7 +206,7 @@ class Reads:
             after = some[-1].updated if time is None else time, some[-1].first
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
-        """See `Writer.versions`."""
+        """Return every version of an id, and when each was retired, or expired."""
         return self._retired(self._engine.store.versions(ref, item_id))
 
     def _retired(self, found: Sequence[StoredItem]) -> list[tuple[StoredItem, datetime | None]]:
@@ -332,31 +222,31 @@ class Reads:
         return ends
 
     def kept(self, compaction: Given) -> str | Plan:
-        """See `Writer.kept`."""
+        """Return how a set keeps what it is compacted by."""
         return kept(compaction, self._engine.compactions.known)
 
     def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
-        """See `Writer.compact`."""
+        """Do one step of a set's compaction; None: there is nothing to do."""
         return self._engine.compactions.step(ref, by=CALLED, given=compaction)
 
     def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
-        """See `Writer.compactions`."""
+        """Return compactions of a set, the latest first."""
         return self._engine.store.compactions(ref, before=before, limit=limit)
 
     def compaction(self, number: int) -> Compaction | None:
-        """See `Writer.compaction`."""
+        """Return a compaction, or None."""
         return self._engine.store.compaction(number)
 
     def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """See `Writer.sources`."""
+        """Return what versions were derived from: (row, source's row)."""
         return self._engine.store.links(rows)
 
     def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
-        """See `Writer.rows`."""
+        """Return versions that are kept, and when each was retired."""
         return self._retired(self._engine.store.stored(rows))
 
     def info(self, ref: SetRef) -> SetInfo | None:
-        """See `Writer.info`."""
+        """Return the set as it is now; its items are those that have not expired."""
         info = self._engine.store.set_info(ref)
         if info is None or info.expiring is None or info.expiring > (now := self.now()):
             return info
@@ -364,33 +254,37 @@ class Reads:
         return replace(info, items=info.items - len(gone))
 
     def sets(self, scope: Scope) -> list[str]:
-        """See `Writer.sets`."""
+        """Return the names of the sets of *scope*, sorted."""
         return [i.ref.name for i in self._engine.store.set_infos(scope) if not is_hidden(i.ref)]
 
     def hidden(self, scope: Scope) -> list[str]:
-        """See `Writer.hidden`."""
+        """Return the names of the sets of *scope* that fornix keeps for itself."""
         return [i.ref.name for i in self._engine.store.set_infos(scope) if is_hidden(i.ref)]
 
     def origins(self, ref: SetRef) -> list[Scope]:
-        """See `Writer.origins`."""
+        """Return whose sets may have what an item of a set is made of."""
         return list(dict.fromkeys((ref.scope, Scope(self._engine.knowledge, None))))
 
     def moment_of(self, as_of: AsOf) -> Moment:
-        """See `Writer.moment_of`."""
+        """Return the moment that *as_of* means."""
         return moment_of(self._engine.store, as_of, now=self.now())
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
-        """See `Writer.search`."""
+        """Search sets together: those named, or all of a scope."""
         found = self._engine.recall.search(sets, query, options, now=self.now())
         self._engine.echoes.note(sets, found)
         return found
 
     def touch(self, items: Sequence[StoredItem]) -> None:
-        """See `Writer.touch`."""
+        """Note that items were read."""
         self._engine.recall.touch([s.first for s in items])
 
     def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
-        """See `Writer.rules`."""
+        """Return the rules of a set; None as far as is known: it has none.
+
+        Args:
+            own: How the set is to be defined, if nothing was added to it yet.
+        """
         engine = self._engine
         default = () if ref.scope.key is None else engine.admission
         if own is None:
@@ -411,7 +305,7 @@ class Reads:
         return ruled
 
     def still(self, ref: SetRef, ruled: Ruled) -> bool:
-        """See `Writer.still`."""
+        """Return whether these are still the rules of a set; else they are looked up again."""
         info = self.info(ref)
         same = info is None or Screened(ref, ruled.kept).knows(info.definition)
         if not same:
@@ -421,7 +315,7 @@ class Reads:
     def alike(
         self, ref: SetRef, probes: Sequence[Probe]
     ) -> tuple[int | None, list[list[StoredItem]]]:
-        """See `Writer.alike`."""
+        """Return items that each probe may be looking for, and the row up to which all count."""
         past, found = self._engine.alike.find(ref, probes)
         return past, self._there(found)
 
@@ -431,16 +325,20 @@ class Reads:
         return [[s for s in items if not expired(s.record, now)] for items in found]
 
     def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
-        """See `Writer.echoes`."""
+        """Return what searches of *scope*, or of knowledge, gave lately, and whose it is."""
         return self._engine.echoes.of(scope)
 
     def alone(self, what: str) -> Engine:
-        """See `Writer.alone`."""
+        """Return what does *what*, which is a commit of its own.
+
+        Raises:
+            Unusable: What is done here is committed together.
+        """
         _ = what
         return self._engine
 
 
-class CommitWriter(Reads):
+class CommitWriter(Writer):
     """Makes each call a commit of its own: atomic, durable when it returns."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:
