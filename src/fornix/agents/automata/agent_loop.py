@@ -142,7 +142,7 @@ class Cycle(Agent):
     def prompt(self, event: Prompted, ctx: RunnerContext) -> None:
         """Do a prompt from its beginning to its end; what the window takes in is its batch."""
         waiting = self.waiting.get(event.name, Waiting())
-        if waiting.left:  # a runner begins an interrupted task anew
+        if waiting.left:  # a runner starts an interrupted task over
             raise PromptAborted("interrupted")
         try:
             end = self._cycle(event, ctx.durable)

@@ -221,7 +221,7 @@ class Automata:
             raise
 
     def _ticket(self, runner: LocalRunner, event: Prompted) -> Ticket:
-        """Return the ticket of a prompt; one that failed goes on, or, behind later ones, anew."""
+        """Return the ticket of a prompt; one that failed goes on, or starts over."""
         key, name, attempt = self._on.key, event.name, 1
         while True:
             ticket = runner.submit(key, event, event_id=name, at_once=False)

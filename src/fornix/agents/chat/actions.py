@@ -139,7 +139,7 @@ class Action(ABC):
     """Something an agent does with an answer. Derive from it, and bind the class or an instance.
 
     `run` is called inside the run that the exchange is: layers and sets that it writes to belong
-    to the exchange's commit. An exchange that was cut off is begun anew, and what an action does
+    to the exchange's commit. An exchange that was cut off starts over, and what an action does
     to the world is done again then, unless it is done by a durable call: a `run` that has a
     parameter ``ctx`` is passed the `RunnerContext` of the exchange, and
     ``await ctx.durable(send, mail)`` sends once.

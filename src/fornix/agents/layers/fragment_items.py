@@ -73,7 +73,7 @@ class FragmentEntry:
         value = {name: v for name, v in self._value(0).items() if name in _FIELDS}
         return [value | {"metadata": dict(self.fragment.metadata)}]
 
-    def kept(self) -> dict[str, Any]:
+    def value(self) -> dict[str, Any]:
         """Return the value that keeps it where it is."""
         return self._value(self.extra.get("era", 0))
 
@@ -194,7 +194,7 @@ def accessed_time(item: Item) -> datetime | None:
 class Note:
     """What is known of a layer besides its fragments; its version guards them all.
 
-    Every change of a buffer writes its note anew. So of two writers that saw the same buffer one
+    Every change of a buffer writes its note. So of two writers that saw the same buffer one
     is refused, and looks again.
 
     Attributes:
@@ -220,7 +220,7 @@ class Note:
         return int(self.value.get("era", 0))
 
     def begin_era(self) -> None:
-        """Note that the layer was cleared: what it held before may be written anew."""
+        """Note that the layer was cleared: what it held before may be written again."""
         arrivals = self.value.get("arrivals", 0)
         self.value = {"era": self.era + 1, "arrivals": arrivals}
 
@@ -230,7 +230,7 @@ class Note:
         return number
 
     def change(self, writer: Writer) -> ItemChange:
-        """Return what writes it anew."""
+        """Return what writes it."""
         record = writer.records([(self.name, Item(self.value, text=""))])[0]
         if self.stored is not None:
             return Replace(self.ref, self.stored.version, record)
@@ -308,7 +308,7 @@ def replaced(editor: SetEditor, entries: Sequence[FragmentEntry]) -> list[ItemCh
                 stored,
                 replace(
                     item_of(stored),
-                    value=entry.kept(),
+                    value=entry.value(),
                     metadata=entry.fragment.metadata,
                     importance=unit(entry.fragment.importance),
                     time=entry.time,

@@ -8,7 +8,7 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from fornix.agents.windows.observation import Observation, Stamp
-from fornix.agents.windows.observation_items import RELATED, ObservationHeader, with_known
+from fornix.agents.windows.observation_items import RELATED, ObservationHeader, with_metadata
 from fornix.agents.windows.semantic import HELD, MOST, Semantic
 from fornix.agents.windows.window import Settings, WindowRequest
 from fornix.agents.windows.window_contents import Column, WindowIndex
@@ -200,7 +200,7 @@ def _relinked(
     if kind is not None:
         links.append(other)
         kinds |= {} if kind == RELATED else {other: kind}
-    return with_known(with_known(record, "links", [*links]), "kinds", {**kinds})
+    return with_metadata(with_metadata(record, "links", [*links]), "kinds", {**kinds})
 
 
 def _ids(*given: Stamp | Observation) -> tuple[str, ...]:

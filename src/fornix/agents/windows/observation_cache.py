@@ -25,7 +25,7 @@ from fornix.store import (
 from fornix.text.messages import OBSERVATIONS
 
 RELOAD = 256
-"""Lines of the change log past which a smaller set is read anew: the log is of all sets."""
+"""Lines of the change log past which a smaller set is read again: the log is of all sets."""
 
 LINES = 10_000
 

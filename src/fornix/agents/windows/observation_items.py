@@ -108,7 +108,7 @@ def no_observation(item_id: str, where: str) -> InvalidInput:
 # --- to an item -------------------------------------------------------------------------------
 
 
-def kept(observation: Observation) -> Item:
+def item_of_observation(observation: Observation) -> Item:
     """Return the item that keeps an observation as it is now; nothing in it is shared."""
     if not isinstance(observation, Observation):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
@@ -133,7 +133,7 @@ def kept(observation: Observation) -> Item:
         value,
         id=str(created),
         text=f"{asked.content}\n{answered.content}",
-        metadata=_known(asked, answered, observation.links),
+        metadata=_metadata(asked, answered, observation.links),
         importance=reply.importance,
         time=created.time(),
     )
@@ -152,12 +152,12 @@ def with_score(item: Item, score: Score) -> Item:
     return replace(item, value=value, importance=score.value)
 
 
-def with_known(record: ItemRecord, name: str, known: Value) -> ItemRecord:
-    """Return a record of which a window knows something else; None, 0 or nothing: not any more."""
+def with_metadata(record: ItemRecord, name: str, value: Value) -> ItemRecord:
+    """Return a record with a field of its metadata set; None, 0 or nothing removes the field."""
     metadata = cast("dict[str, Value]", wire.decode(record.metadata))
     metadata.pop(name, None)
-    if known:
-        metadata[name] = known
+    if value:
+        metadata[name] = value
     return replace(record, metadata=wire.encode(metadata))
 
 
@@ -167,7 +167,7 @@ def _message(said: object, what: str) -> Message:
     return said
 
 
-def _known(asked: Message, answered: Message, links: Sequence[Stamp]) -> dict[str, list[str]]:
+def _metadata(asked: Message, answered: Message, links: Sequence[Stamp]) -> dict[str, list[str]]:
     if not isinstance(links, (tuple, list)):
         raise InvalidInput(f"the links of an observation must be stamps in a tuple, not {links!r}")
     known = {
@@ -204,7 +204,7 @@ def vectors_of(stored: StoredItem) -> Vectors:
 
 
 def vectors_in(item: Item) -> Vectors:
-    """Return the same of an item that `kept` made."""
+    """Return the same of an item that `item_of_observation` made."""
     return _vectors(item.value)
 
 

@@ -1,7 +1,7 @@
 """Reflection: when enough that matters has come, what follows from it is remembered too.
 
 What has come is added up in a note, which is a hidden set beside the window's, in the commits that
-bring it. The insight and the note that begins anew are one commit as well, which rests on the
+bring it. The insight and the note that begins a new sum are one commit as well, which rests on the
 note: so what was added up is reflected on once, by whoever is first.
 """
 
@@ -83,7 +83,7 @@ class Reflection:
     """When a window reflects, and how.
 
     Args:
-        threshold: Importance that has to add up; a reflection begins the sum anew.
+        threshold: Importance that has to add up; a reflection begins a new sum.
         infer: Makes the insight: a function of the observations, oldest first; a language model,
             which sums them up; or a `Summariser`. None: sentences of theirs, chosen without a
             model.
@@ -138,7 +138,7 @@ class ReflectionTally:
     Attributes:
         total: The importance.
         since: The ids of what it is of, oldest first.
-        reflections: How often the sum began anew.
+        reflections: How often a new sum began.
     """
 
     total: float = 0.0
@@ -156,7 +156,7 @@ class ReflectionTally:
         return cls(value["total"], list(value["since"]), value["reflections"], stored)
 
     def after(self, change: PlannedWrite, writer: Writer, ref: SetRef) -> PlannedWrite:
-        """Return a change that also writes it anew; refused if somebody else did meanwhile."""
+        """Return a change that also writes it; refused if somebody else did meanwhile."""
         value: dict[str, Value] = {
             "total": self.total,
             "since": [*self.since[-SOURCES:]],
@@ -209,7 +209,7 @@ class Reflecting:
         return counted
 
     def cleared(self, writer: Writer) -> list[ItemChange]:
-        """Return what begins the sum anew where the window forgets everything."""
+        """Return what begins a new sum where the window forgets everything."""
         tally = ReflectionTally.read(writer, self._note)
         if tally.stored is None:
             return []
@@ -262,7 +262,7 @@ class Reflecting:
         return past[-1][0] if past else None
 
     def _reflected(self, writer: Writer, tally: ReflectionTally, keep: Keep) -> _Done:
-        """Make an insight, keep it and begin the sum anew, unless somebody else did."""
+        """Make an insight, keep it and begin a new sum, unless somebody else did."""
         sources = [stored for one in tally.since if (stored := self._found(writer, one))]
         insight = None
         if sources:

@@ -76,10 +76,10 @@ class Scorer(ABC):
     """
 
     ages: ClassVar[bool] = False
-    """Whether a score falls as time goes by; then it is made anew when something is evicted."""
+    """Whether a score falls as time goes by; then it is made again when something is evicted."""
 
     once: ClassVar[bool] = False
-    """Whether making a score takes long, or costs something, so that it is not made anew."""
+    """Whether making a score takes long, or costs something, so that it is not made again."""
 
     @abstractmethod
     def score(
@@ -124,7 +124,7 @@ def scored(
 
 
 def ages(scorer: Scoring) -> bool:
-    """Return whether scores of a scorer are made anew as time goes by."""
+    """Return whether scores of a scorer are made again as time goes by."""
     return isinstance(scorer, Scorer) and scorer.ages and not scorer.once
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fornix.agents.windows.observation import Observation
 from fornix.agents.windows.observation_items import (
     ObservationHeader,
-    kept,
+    item_of_observation,
     messages_of,
     vectors_in,
     vectors_of,
@@ -52,7 +52,7 @@ class Rows:
         self._first: Column = np.zeros(0, np.int64)
 
     def missing(self, index: WindowIndex) -> list[ObservationHeader]:
-        """Return those whose vectors are not at hand; those of a batch are always made anew."""
+        """Return those whose vectors are not at hand; those of a batch are always made again."""
         self._grow(len(index.live))
         slots = index.slots
         first = index.first[slots]
@@ -173,7 +173,7 @@ class Semantic(Window):
 
     def item(self, observation: Observation) -> Item:
         """Return the item that keeps an observation, with its vectors; see `Window`."""
-        item, embedder = kept(observation), self._embedder
+        item, embedder = item_of_observation(observation), self._embedder
         given, _ = vectors_in(item)
         if embedder is None:
             if any(vector is not None for vector in given):
@@ -214,7 +214,7 @@ class Semantic(Window):
 
     # --- what is shown ------------------------------------------------------------------------
 
-    def known(self, prompt: Message | None, writer: Writer) -> NearestObservations | None:
+    def prepare(self, prompt: Message | None, writer: Writer) -> NearestObservations | None:
         """Return what is near a prompt; None: nothing was request."""
         if prompt is None or not prompt.content.strip():
             return None
@@ -255,7 +255,7 @@ class Semantic(Window):
         Without a prompt all are alike.
         """
         found = np.full(len(index.live), -1.0)
-        near = cast("NearestObservations | None", request.known)
+        near = cast("NearestObservations | None", request.prepared)
         if near is None:
             return found
         if near.query is not None:

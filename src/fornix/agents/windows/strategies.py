@@ -108,7 +108,7 @@ class Importance(Priority):
     """Keeps what matters most by now: what mattered once fades as hours go by.
 
     Importance counts in full when an observation is made, half after *hours*, a third after twice
-    as many. It is weighed anew at each eviction and for each context, not only once. What matters
+    as many. It is weighed again at each eviction and for each context, not only once. What matters
     is what the decoder said, or else how long the reply is, on a logarithmic scale.
 
     Args:

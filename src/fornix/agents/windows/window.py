@@ -21,10 +21,10 @@ from fornix.agents.windows.observation_items import (
     ObservationHeader,
     as_committed,
     entry_of,
-    kept,
+    item_of_observation,
     messages_of,
     observation_of,
-    with_known,
+    with_metadata,
     with_score,
 )
 from fornix.agents.windows.reflection import Besides, Reflecting, Reflection
@@ -110,13 +110,13 @@ class WindowRequest:
         prompt: What comes last; None: nothing, or what is asked for is room.
         now: The time.
         writer: What reads the window.
-        known: What `Window.known` found out about the prompt.
+        prepared: What `Window.prepare` found out about the prompt.
     """
 
     prompt: Message | None
     now: datetime
     writer: Writer
-    known: object = None
+    prepared: object = None
 
 
 def check_settings(window: object, settings: Settings, *refused: str) -> None:
@@ -243,7 +243,7 @@ class Window(ContextMemory):
     has more tokens than the budget.
 
     Each commit is one commit of the memory, durable when it returns; inside an action it belongs
-    to the action. Threads and processes may share a window: who was late plans anew. A context
+    to the action. Threads and processes may share a window: who was late plans again. A context
     shows the window as it was at one moment. An observation that is committed again is there once.
 
     Args:
@@ -425,8 +425,8 @@ class Window(ContextMemory):
         shown. A unit is worth as much as the best of it. Called while the window is locked.
         """
 
-    def known(self, prompt: Message | None, writer: Writer) -> object:
-        """Return what `worth` has to know of a prompt, such as its vector; may take its time."""
+    def prepare(self, prompt: Message | None, writer: Writer) -> object:
+        """Return what `worth` needs of a prompt, such as its vector; called without a lock."""
         _ = prompt, writer
 
     def scored_at(self, observation: Observation) -> datetime:
@@ -473,7 +473,7 @@ class Window(ContextMemory):
 
     def item(self, observation: Observation) -> Item:
         """Return the item that keeps an observation; may take its time."""
-        return kept(observation)
+        return item_of_observation(observation)
 
     @contextmanager
     def _one_by_one(self) -> Generator[None]:
@@ -604,10 +604,10 @@ class Window(ContextMemory):
         editor = SetEditor(writer, self._ref)
         changes = editor.retired(stored[victim.id] for victim in victims)
         for one in (stored[entry.id] for entry in moved):
-            replaced = with_known(one.record, "layer", layers[one.record.id])
+            replaced = with_metadata(one.record, "layer", layers[one.record.id])
             changes.append(Replace(one.set, one.version, replaced))
         if record.id in layers:
-            record = with_known(record, "layer", layers[record.id])
+            record = with_metadata(record, "layer", layers[record.id])
         changes.append(Add(self._ref, record, links=new.sources))
         return self._guarded(changes, gone)
 
@@ -698,7 +698,7 @@ class Window(ContextMemory):
         budget = self._budget if budget_tokens is None else Budget.of(budget_tokens)
         left, writer = budget.left([*self._stratum, *last]), self._storage.writer()
         request = WindowRequest(next(iter(last), None), self._storage.now(), writer)
-        request = replace(request, known=self.known(request.prompt, writer))
+        request = replace(request, prepared=self.prepare(request.prompt, writer))
 
         def choose(
             index: WindowIndex,

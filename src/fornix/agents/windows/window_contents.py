@@ -304,7 +304,7 @@ class WindowIndex:
         self.unit[list(joined)] = name
 
     def _join_all(self) -> None:
-        """Find all units anew: one came between others, or went without the rest of its unit."""
+        """Find all units again: one came between others, or went without the rest of its unit."""
         self._members.clear()
         self._callers.clear()
         self._joined = 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, TypeAlias, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, InvalidValue
@@ -59,14 +60,17 @@ class KnowledgeSetItem:
     updated_time: datetime
 
 
-class _Adapted:
+S = TypeVar("S", MemorySetItem, KnowledgeSetItem)
+
+
+class _Adapted(ABC, Generic[S]):
     """What both kinds of set have in common."""
 
     def __init__(self, inner: MemorySet) -> None:
         self._inner = inner
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Adapted) and self._inner == other._inner
+        return isinstance(other, _Adapted) and self._inner == cast("_Adapted[Any]", other)._inner
 
     def __hash__(self) -> int:
         return hash(self._inner)
@@ -132,11 +136,23 @@ class _Adapted:
         nobody = "system" if item.compacted else "user"
         return ChatMessage(str(role or nobody), str(content or ""))
 
-    def _found(self, ids: str | Sequence[str] | None) -> list[Item]:
+    def get(self, ids: str | Sequence[str] | None = None) -> list[S]:
+        """Return the items of ids that are there; without ids, all, oldest first."""
         if ids is None:
-            return self._inner.list()
-        wanted = [ids] if isinstance(ids, str) else list(ids)
-        return [item for item in self._inner.get(wanted) if item is not None]
+            return [self._shown(item) for item in self._inner.list()]
+        found = self._inner.get([ids] if isinstance(ids, str) else list(ids))
+        return [self._shown(item) for item in found if item is not None]
+
+    def get_recent(self, n: int) -> list[S]:
+        """Return the last *n* items, oldest first."""
+        return [self._shown(item) for item in self._inner.recent(n)]
+
+    def search(self, query: str, limit: int = 10) -> list[S]:
+        """Return the items that answer *query* best, best first."""
+        return [self._shown(hit.item) for hit in self._inner.search(query, limit=limit)]
+
+    @abstractmethod
+    def _shown(self, item: Item) -> S: ...
 
     def delete(self, ids: str | Sequence[str] | None = None) -> None:
         """Retire items by id; without ids, all of them. Ids that are not there are no error."""
@@ -146,20 +162,8 @@ class _Adapted:
             self._inner.delete(ids)
 
 
-class FlinkMemorySet(_Adapted):
+class FlinkMemorySet(_Adapted[MemorySetItem]):
     """A memory set of one key."""
-
-    def get(self, ids: str | Sequence[str] | None = None) -> list[MemorySetItem]:
-        """Return the items of ids that are there; without ids, all, oldest first."""
-        return [self._shown(item) for item in self._found(ids)]
-
-    def get_recent(self, n: int) -> list[MemorySetItem]:
-        """Return the last *n* items, oldest first."""
-        return [self._shown(item) for item in self._inner.recent(n)]
-
-    def search(self, query: str, limit: int = 10) -> list[MemorySetItem]:
-        """Return the items that answer *query* best, best first."""
-        return [self._shown(hit.item) for hit in self._inner.search(query, limit=limit)]
 
     def _shown(self, item: Item) -> MemorySetItem:
         created, last = cast("datetime", item.created), item.accessed
@@ -178,20 +182,8 @@ class FlinkMemorySet(_Adapted):
         )
 
 
-class FlinkKnowledgeSet(_Adapted):
+class FlinkKnowledgeSet(_Adapted[KnowledgeSetItem]):
     """A knowledge set: shared by all keys, agents and jobs."""
-
-    def get(self, ids: str | Sequence[str] | None = None) -> list[KnowledgeSetItem]:
-        """Return the items of ids that are there; without ids, all, oldest first."""
-        return [self._shown(item) for item in self._found(ids)]
-
-    def get_recent(self, n: int) -> list[KnowledgeSetItem]:
-        """Return the last *n* items, oldest first."""
-        return [self._shown(item) for item in self._inner.recent(n)]
-
-    def search(self, query: str, limit: int = 10) -> list[KnowledgeSetItem]:
-        """Return the items that answer *query* best, best first."""
-        return [self._shown(hit.item) for hit in self._inner.search(query, limit=limit)]
 
     def _shown(self, item: Item) -> KnowledgeSetItem:
         created, updated = cast("datetime", item.created), cast("datetime", item.updated)
