@@ -16,7 +16,7 @@ import pytest
 from fornix import Item, Memory
 from fornix.errors import Conflict, FornixError, InvalidInput
 from fornix.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
-from fornix.store.replay_checks import GONE
+from fornix.store.checks import GONE
 from fornix.store.sqlite import SqliteStore
 from fornix.testing.reads import differences, pages, reads, tree
 from fornix.transfer import Load, Selection, Source, check, export_lines, history_lines

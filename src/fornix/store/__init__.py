@@ -50,8 +50,7 @@ from fornix.store.changes import (
 )
 from fornix.store.definition import Definition, Screened, SetInfo
 from fornix.store.erasures import Erased, Erasure, ReceiptState, StoredReceipt
-from fornix.store.features import ChangeKind, Feature, FeatureChange, PendingVectors
-from fornix.store.finder import Finder
+from fornix.store.finder import ChangeKind, Feature, FeatureChange, Finder, PendingVectors
 from fornix.store.lanes import Lanes
 from fornix.store.ledger import (
     CLOCK_STEP_US,
@@ -62,6 +61,7 @@ from fornix.store.ledger import (
     SWEEP_AFTER_US,
     SWEPT_AT_ONCE,
     Ledger,
+    StoreStats,
     commit_time,
 )
 from fornix.store.progress import (
@@ -80,7 +80,6 @@ from fornix.store.progress import (
     StoredOutput,
 )
 from fornix.store.scope import Lease, Scope, SetRef
-from fornix.store.stats import StoreStats
 
 __all__ = [
     "CLOCK_STEP_US",

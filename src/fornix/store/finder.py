@@ -3,12 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from fornix.store.changes import StoredItem
+from fornix.store.changes import ItemRecord, StoredItem
 from fornix.store.definition import SetInfo
-from fornix.store.features import Feature, FeatureChange, PendingVectors
 from fornix.store.scope import Scope, SetRef
+
+ChangeKind: TypeAlias = Literal["added", "ended", "embedded", "removed"]
+
+
+class Feature(NamedTuple):
+    """What search reads of one version of an item; see `ItemRecord` and `StoredItem`.
+
+    A tuple, because a large set has a million of them to be made when it is read.
+    """
+
+    row: int
+    first: int
+    id: str
+    begun: int
+    ended: int | None
+    time: int
+    importance: float
+    speaker: str | None
+    role: str | None
+    session: str | None
+    metadata: str
+    terms: bytes
+    tokens: int
+    temporal: int
+    vectors: bytes | None
+
+    @classmethod
+    def of(
+        cls,
+        r: ItemRecord,
+        row: int,
+        first: int,
+        time: int,
+        *,
+        begun: int = 0,
+        ended: int | None = None,
+    ) -> Feature:
+        """Return what search reads of the version *row* with the contents *r*."""
+        # fmt: off
+        return cls(
+            row, first, r.id, begun, ended, time, r.importance, r.speaker, r.role, r.session,
+            r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+        )
+        # fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureChange:
+    """A line of the change log: what happened to a feature."""
+
+    seq: int
+    set_number: int
+    row: int
+    kind: ChangeKind
+
+
+@dataclass(frozen=True, slots=True)
+class PendingVectors:
+    """A version that waits for its vectors; *metadata* in wire form, for its captions."""
+
+    set_number: int
+    row: int
+    text: str
+    metadata: str = "{}"
 
 
 class Finder(Protocol):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from fornix.errors import FornixError
@@ -10,8 +11,7 @@ from fornix.store.changes import Batch, Commit, Compaction, Effects, Node, Store
 from fornix.store.definition import SetInfo
 from fornix.store.erasures import Erased, Erasure, StoredReceipt
 from fornix.store.scope import Lease, Scope, SetRef
-from fornix.store.stats import StoreStats
-from fornix.values.storable import Path
+from fornix.values.storable import Path, Value
 
 OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000
 """How long a repetition of an op is recognised at least."""
@@ -45,6 +45,37 @@ def commit_time(reading: int, last: int | None) -> int:
 
 SHRUNK_AT_ONCE = 4_000_000
 """Bytes that are given back to the disk in one transaction at most: some 20 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """A few figures of a store, cheap to read.
+
+    Attributes:
+        pending: Items that wait for their vectors.
+        oldest_pending: Time the longest waiting one was committed.
+        wal_bytes: Written but not yet moved into the main file; 0 where there is no such thing.
+        free_bytes: Of the file, those that hold nothing: `Ledger.shrink` gives them back.
+        runs_waiting: Runs that were accepted and have not ended, but for those that are parked.
+        runs_ended: Runs that were done, discarded or retried, and are kept.
+    """
+
+    commits: int
+    keys: int
+    sets: int
+    items: int
+    item_versions: int
+    nodes: int
+    pending: int
+    oldest_pending: int | None
+    file_bytes: int
+    wal_bytes: int
+    runs_waiting: int = 0
+    runs_parked: int = 0
+    runs_ended: int = 0
+    free_bytes: int = 0
+    leases: Sequence[Lease] = ()
+    details: Mapping[str, Value] = field(default_factory=dict[str, Value])
 
 
 class Ledger(Protocol):

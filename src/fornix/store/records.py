@@ -274,21 +274,4 @@ def is_past(stored: StoredItem, after: tuple[int, int] | None, newest_first: boo
 
 def feature_of(stored: StoredItem) -> Feature:
     """Return what search reads of an item."""
-    r = stored.record
-    return Feature(
-        row=stored.row,
-        first=stored.first,
-        id=r.id,
-        begun=0,
-        ended=None,
-        time=place_of(stored)[0],
-        importance=r.importance,
-        speaker=r.speaker,
-        role=r.role,
-        session=r.session,
-        metadata=r.metadata,
-        terms=r.terms,
-        tokens=r.tokens,
-        temporal=r.temporal,
-        vectors=r.vectors,
-    )
+    return Feature.of(stored.record, stored.row, stored.first, place_of(stored)[0])

@@ -20,6 +20,11 @@ class Scope(NamedTuple):
     space: str
     key: str | None
 
+    @property
+    def owner(self) -> str:
+        """The key, or the name of the knowledge: how an error names it."""
+        return self.key or self.space
+
 
 @frozen
 class SetRef:

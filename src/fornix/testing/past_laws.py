@@ -37,7 +37,7 @@ from fornix.store import (
     StoredItem,
     Undo,
 )
-from fornix.store.replay_checks import GONE, PLACE_BITS
+from fornix.store.checks import GONE, ROW_BITS
 from fornix.testing.batches import (
     ADA,
     DAY,
@@ -64,21 +64,21 @@ LATE = NOW + 9 * SWEEP_AFTER_US
 
 def following(store: Store, place: int = 0) -> int:
     """Return the row at a place in the commit that comes next."""
-    return ((store.commit_at(FAR) + 1) << PLACE_BITS) + place
+    return ((store.commit_at(FAR) + 1) << ROW_BITS) + place
 
 
 def version(store: Store, item_id: str, *, place: int = 0, number: int = 1) -> StoredItem:
     """Return a version that the next commit begins, of an item that is older."""
     row = following(store, place)
     made, changed = NOW - 2 * SECOND, NOW - SECOND
-    begun = row >> PLACE_BITS
+    begun = row >> ROW_BITS
     return StoredItem(row, row, NOTES, begun, None, number, made, changed, None, record(item_id))
 
 
 def done(store: Store, *, retired: Sequence[int], added: Sequence[int]) -> Compaction:
     """Return a compaction that the next commit did."""
     row = following(store)
-    return Compaction(row, NOTES, row >> PLACE_BITS, NOW, "{}", retired, added, 0, None)
+    return Compaction(row, NOTES, row >> ROW_BITS, NOW, "{}", retired, added, 0, None)
 
 
 class PastLaws(Laws):
@@ -90,7 +90,7 @@ class PastLaws(Laws):
         """Its number, its first row and its times are kept; the commit is the one it came with."""
         write(store, add("i"))
         item = version(store, "i", place=5, number=7)
-        item = replace(item, first=3 << PLACE_BITS)
+        item = replace(item, first=3 << ROW_BITS)
         write(store, Past(NOTES, [item], [only(store, "i").row]))
         kept = only(store, "i")
         assert kept == replace(item, record=replace(item.record, time=item.updated))
@@ -219,7 +219,7 @@ class PastLaws(Laws):
         two = write(store, Put(("c",), 1), Put(("a",), 2)).number
         found, earlier = present(store.effects(two)), present(store.effects(one))
         assert [path for path, _ in found.put] == [("a",), ("c",)]
-        assert [place >> PLACE_BITS for place in found.places] == [one, two]
+        assert [place >> ROW_BITS for place in found.places] == [one, two]
         assert found.places[0] == earlier.places[0]
         assert list(found.places) == sorted(found.places)
 

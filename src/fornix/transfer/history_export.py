@@ -14,8 +14,8 @@ from functools import lru_cache
 from fornix.errors import Conflict
 from fornix.memory.memory import Memory
 from fornix.store import Compaction, Effects, Node, Scope, SetRef, StoredItem
+from fornix.store.checks import GONE, ROW_BITS
 from fornix.store.records import item_of
-from fornix.store.replay_checks import GONE, PLACE_BITS
 from fornix.transfer.export import (
     FORMAT,
     LAST,
@@ -114,7 +114,7 @@ class _History:
             self._sets.update(dict.fromkeys(reached))
             if reached or self._wants(found.scope):
                 wanted.add(number)
-            wanted.update(i.first >> PLACE_BITS for i in found.begun if self._wants_set(i.set))
+            wanted.update(i.first >> ROW_BITS for i in found.begun if self._wants_set(i.set))
             if self._wants_tree(found.scope):
                 self._look_for_gone(found)
         for floor, _ in self._kept.values():
@@ -132,7 +132,7 @@ class _History:
     def _look_for_gone(self, found: Effects) -> None:
         """Note nodes that are no longer kept, where they made a place or replaced what is kept."""
         for (path, node), place, end in zip(found.put, found.places, found.ends, strict=True):
-            made = place >> PLACE_BITS
+            made = place >> ROW_BITS
             if node.expires == GONE:
                 continue  # what is kept tells where one is needed, here as in the first store
             if made != found.commit.number and path not in self._paths(made):
@@ -177,7 +177,7 @@ class _History:
             if isinstance(whose, SetRef):
                 fields["set"] = whose.name
             if floor:
-                fields["commit"] = self._name(floor << PLACE_BITS)[0]
+                fields["commit"] = self._name(floor << ROW_BITS)[0]
             if since:
                 fields["time"] = stamp(moment(since))
             found.setdefault(scope, []).append(fields)
@@ -202,11 +202,11 @@ class _History:
 
     def _name(self, row: int) -> list[Value]:
         """Return how the lines name a row: by its commit and its place in it."""
-        number = row >> PLACE_BITS
+        number = row >> ROW_BITS
         place = bisect_left(self._numbers, number)
         if place == len(self._numbers) or self._numbers[place] != number:
             raise Conflict(MEANWHILE)
-        return [place + 1, row & ((1 << PLACE_BITS) - 1)]
+        return [place + 1, row & ((1 << ROW_BITS) - 1)]
 
     def _parts(self, found: Effects) -> Iterator[dict[str, Value]]:
         if self._wants_tree(found.scope):
@@ -245,7 +245,7 @@ class _History:
         removed.update(  # what stands there may be there for something that is no longer kept
             path
             for place, path, _ in puts
-            if place >> PLACE_BITS == number and (found.scope, path) in self._stood
+            if place >> ROW_BITS == number and (found.scope, path) in self._stood
         )
         for path in sorted(removed):
             yield {"type": "removed", "key": key, "path": list(path)}
@@ -268,7 +268,7 @@ class _History:
 
     def _late_links(self, number: int, rows: Sequence[int]) -> Iterator[dict[str, Value]]:
         """Yield links to what a commit began of versions that were there before it."""
-        pairs = [(r, s) for r, s in self._store.derived(rows) if r >> PLACE_BITS < number]
+        pairs = [(r, s) for r, s in self._store.derived(rows) if r >> ROW_BITS < number]
         stored = {i.row: i for i in self._store.stored(sorted({row for row, _ in pairs}))}
         for row, source in sorted(pairs):
             if row in stored and self._wants_set(stored[row].set):
@@ -278,7 +278,7 @@ class _History:
 
     def _item(self, item: StoredItem, time: int, links: Sequence[int]) -> dict[str, Value]:
         fields = item_fields(item_of(item), key=item.set.scope.key)
-        fields["place"] = item.row & ((1 << PLACE_BITS) - 1)
+        fields["place"] = item.row & ((1 << ROW_BITS) - 1)
         if item.version != 1:
             fields["version"] = item.version
         if item.first != item.row:
@@ -286,7 +286,7 @@ class _History:
         for name, at in (("created", item.created), ("updated", item.updated)):
             if at != time:
                 fields[name] = stamp(moment(at))
-        earlier = [row for row in links if row >> PLACE_BITS <= item.begun]
+        earlier = [row for row in links if row >> ROW_BITS <= item.begun]
         if earlier:
             fields["links"] = [self._name(row) for row in earlier]
         return fields
@@ -295,7 +295,7 @@ class _History:
         fields: dict[str, Value] = {
             "type": "compaction",
             **_owner(done.set),
-            "place": done.id & ((1 << PLACE_BITS) - 1),
+            "place": done.id & ((1 << ROW_BITS) - 1),
             "how": done.how,
             "retired": [self._name(row) for row in done.retired],
             "added": [self._name(row) for row in done.added],

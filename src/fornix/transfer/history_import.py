@@ -22,7 +22,7 @@ from fornix.store import (
     StoredItem,
     TreeDelta,
 )
-from fornix.store.replay_checks import PLACE_BITS
+from fornix.store.checks import ROW_BITS
 from fornix.transfer.export import LAST
 from fornix.transfer.import_entries import (
     AccessedLine,
@@ -138,7 +138,7 @@ class Replay:
         return self._base + ordinal
 
     def _row(self, name: Name) -> int:
-        return (self._number(name.commit) << PLACE_BITS) + name.place
+        return (self._number(name.commit) << ROW_BITS) + name.place
 
     # --- the rest of it
 

@@ -8,7 +8,7 @@ from typing import cast
 
 from fornix.errors import InvalidInput
 from fornix.store import Node
-from fornix.store.replay_checks import GONE, PLACE_BITS
+from fornix.store.checks import GONE, ROW_BITS
 from fornix.transfer.export_lines import FornixLines, only, owner_of
 from fornix.transfer.import_entries import (
     AccessedLine,
@@ -196,7 +196,7 @@ class HistoryLines:
             how,
             self._names(fields, "retired"),
             self._names(fields, "added"),
-            counted(fields.get("erased", 0), '"erased"', least=0, most=1 << PLACE_BITS),
+            counted(fields.get("erased", 0), '"erased"', least=0, most=1 << ROW_BITS),
             purged=fields.get("purged") is True,
         )
 
@@ -225,7 +225,7 @@ class HistoryLines:
 
 
 def _place(found: Value) -> int:
-    return counted(found, "a place in a commit", least=0, most=(1 << PLACE_BITS) - 1)
+    return counted(found, "a place in a commit", least=0, most=(1 << ROW_BITS) - 1)
 
 
 def _time(fields: dict[str, Value], name: str) -> int | None:

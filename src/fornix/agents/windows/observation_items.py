@@ -18,8 +18,7 @@ from fornix.agents.windows.observation import Input, Observation, Outcome, Reply
 from fornix.agents.windows.scorers import Score
 from fornix.embed import Vector, pack_vector, unpack_vector
 from fornix.errors import InvalidInput
-from fornix.store import ItemRecord, StoredItem
-from fornix.store.features import Feature
+from fornix.store import Feature, ItemRecord, StoredItem
 from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.text.messages import Message

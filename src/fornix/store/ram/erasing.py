@@ -80,9 +80,9 @@ class RamErasing(RamTables):
             made = [row for ref, ids in asked.items for row in self._made_of(ref, ids)]
             if not rows and not made:
                 return None
-        owner, _ = self._leases.get(scope, (None, 0))
+        owner, _ = self._holder(scope)
         if owner is not None and self._alive(owner):
-            raise KeyBusy(scope.key or scope.space, wait_s=0)
+            raise KeyBusy(scope.owner, wait_s=0)
         asked_for = {row.row for row in rows}
         derived = [r for r in {row.row: row for row in made}.values() if r.row not in asked_for]
         plan = ErasurePlan([*rows, *derived], derived)

@@ -16,6 +16,7 @@ from fornix.store import (
     SetRef,
     StoredItem,
 )
+from fornix.store.checks import check_note
 from fornix.store.ram.row_versions import SetRows, number_of
 from fornix.store.ram.sets import info_of
 from fornix.store.ram.tables import RamTables, locked
@@ -96,7 +97,8 @@ class RamFinder(RamTables):
     def embed(
         self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
     ) -> None:
-        self._expect(expects)
+        for name, text in expects:
+            check_note(name, expected=text, found=self._notes.get(name))
         for row in self._vectors.fill(vectors):
             self._line(row, "embedded")
 

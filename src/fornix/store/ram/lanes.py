@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fornix.errors import NotFound, StaleRun
+from fornix.errors import NotFound
 from fornix.store import (
     Accepted,
     DurableCall,
@@ -18,6 +18,7 @@ from fornix.store import (
     StepDone,
     StoredOutput,
 )
+from fornix.store.checks import check_status
 from fornix.store.progress import space_of
 from fornix.store.ram.progress import AgentLanes, Undo
 from fornix.store.ram.tables import RamTables, locked
@@ -33,7 +34,7 @@ class RamLanes(RamTables):
         return self._take(scope, owner, [])
 
     def _take(self, scope: Scope, owner: str, undo: Undo) -> Lease | None:
-        before = self._leases.get(scope, (None, 0))
+        before = self._holder(scope)
         holder, epoch = before
         if holder is not None and holder != owner and self._alive(holder):
             return None
@@ -154,9 +155,7 @@ class RamLanes(RamTables):
         found = self._runs.get(run)
         if found is None:
             raise NotFound(f"there is no run {run} (any more)")
-        if found.status != "parked":
-            key = found.scope.key or ""
-            raise StaleRun(key, expected="parked", found=found.status, what=f"run {run}")
+        check_status(run, found.scope, found.status, "parked")
         if not last:
             self._runs.turn(run, "waiting", None, time, [])
             return run

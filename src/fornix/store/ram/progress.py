@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from fornix.errors import IdempotencyConflict, InvalidInput, NotFound, OutputsPruned, StaleRun
+from fornix.errors import IdempotencyConflict, NotFound, OutputsPruned
 from fornix.store import Batch, DurableCall, Run, Scope, Step, StoredOutput
+from fornix.store.checks import ROW_BITS, check_run
 from fornix.store.progress import ENDED, MOST, Begin, QueuedInput, RunStatus
-from fornix.store.ram.row_versions import ROW_BITS, CommitDraft
+from fornix.store.ram.row_versions import CommitDraft
 
 Undo = list[Callable[[], object]]
 
@@ -58,25 +59,6 @@ class AgentLanes:
     def of(self, run: int) -> list[StoredOutput]:
         """Return outputs of a run."""
         return [StoredOutput(*row) for row in self.outputs if row[1] == run]
-
-
-def _moved(
-    run: Run,
-    *,
-    status: RunStatus | None = None,
-    now: int | None = None,
-    actions: tuple[str, ...] | None = None,
-    error: str | None = None,
-    ended: int | None = None,
-) -> Run:
-    """Return a run that went on; *error* is what there is of one now."""
-    # fmt: off
-    return Run(
-        run.id, run.agent, run.scope, run.number, status or run.status, run.event, run.accepted,
-        run.now if now is None else now, run.actions if actions is None else actions, ended, error,
-        run.origin,
-    )
-    # fmt: on
 
 
 _FIELDS = attrgetter(
@@ -211,18 +193,7 @@ class RunTable:
         run = self.get(told.run)
         if run is None:
             raise NotFound(f"there is no run {told.run} (any more)")
-        takes_part = isinstance(told, (Step, DurableCall))
-        expected = "waiting" if takes_part else told.expected
-        # First: a run of a forgotten key has ended, and another name of its key.
-        if run.status != expected:
-            key = run.scope.key or ""
-            raise StaleRun(key, expected=expected, found=run.status, what=f"run {run.id}")
-        if run.scope != batch.scope:
-            raise InvalidInput(f"run {run.id} is of {run.scope}, its batch of {batch.scope}")
-        if takes_part and run.now is None and told.begin is None:
-            raise InvalidInput(
-                f"the first commit of run {run.id} says when it began, and with what"
-            )
+        check_run(batch, told, status=run.status, scope=run.scope, begun=run.now is not None)
 
     def apply(self, batch: Batch, work: CommitDraft) -> None:
         """Keep what a batch tells of a run, which was guarded."""
@@ -241,9 +212,7 @@ class RunTable:
     def _begun(self, number: int, begin: Begin, undo: Undo) -> None:
         run = self._open[number]
         if run.now is None:
-            self._put(
-                _moved(run, now=begin.now, actions=tuple(begin.actions), error=run.error), undo
-            )
+            self._put(replace(run, now=begin.now, actions=tuple(begin.actions)), undo)
 
     def _put(self, run: Run, undo: Undo) -> None:
         before = self._open[run.id]
@@ -294,9 +263,9 @@ class RunTable:
         run = self._open[number]
         kept = None if status == "done" else run.error if error is None else error
         if status not in ENDED:
-            self._put(_moved(run, status=status, error=kept), undo)
+            self._put(replace(run, status=status, error=kept), undo)
             return
-        self._put(_moved(run, status=status, error=kept, ended=time), undo)
+        self._put(replace(run, status=status, error=kept, ended=time), undo)
         waiting = self.of(run).open[run.scope]
         waiting.remove(number)
         undo.append(lambda: insort(waiting, number))

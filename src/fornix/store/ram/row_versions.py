@@ -8,7 +8,7 @@ millions of them, that took longer than the runs. Such tuples it leaves alone.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,19 +20,18 @@ from fornix.store import (
     Feature,
     ItemRecord,
     Node,
+    PendingVectors,
     Scope,
     SetRef,
     StoredItem,
 )
+from fornix.store.checks import ROW_BITS
 from fornix.store.packed_values import packed
 from fornix.store.records import is_meant
 from fornix.values.storable import Path, Value, frozen
 
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 """Types of values that nobody can change, which need no copy."""
-
-ROW_BITS = 20
-"""Rows begun by commit n are n << 20 and up: at most 1,048,576 changes a batch."""
 
 
 class NodeRow:
@@ -130,13 +129,9 @@ class ItemRow:
 
     def feature(self) -> Feature:
         """Return what search reads of it."""
-        r = self.record
-        # fmt: off
-        return Feature(
-            self.row, self.first, r.id, self.begun, self.ended, self.time, r.importance, r.speaker,
-            r.role, r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+        return Feature.of(
+            self.record, self.row, self.first, self.time, begun=self.begun, ended=self.ended
         )
-        # fmt: on
 
 
 @dataclass(slots=True, eq=False)
@@ -322,39 +317,24 @@ def _position(row: NodeRow) -> int:
     return row.position
 
 
+@dataclass(slots=True)
 class CommitDraft:
     """One commit on its way: what it did, and the steps that take it back."""
 
-    __slots__ = (
-        "begun",
-        "compacted",
-        "ended",
-        "grown",
-        "landed",
-        "made",
-        "marks",
-        "number",
-        "positions",
-        "put",
-        "removed",
-        "stayed",
-        "time",
-        "undo",
-    )  # fmt: skip
-
-    def __init__(self, number: int, time: int) -> None:
-        self.number, self.time = number, time
-        self.positions = self.made = 0
-        self.put: dict[Path, NodeRow] = {}
-        self.removed: list[tuple[Path, NodeRow]] = []
-        self.begun: dict[int, ItemRow] = {}
-        self.ended: list[ItemRow] = []
-        self.grown: dict[SetRef, SetRows] = {}
-        self.compacted = 0
-        self.marks: list[SetRef] = []
-        self.landed: set[tuple[SetRef, str]] = set()
-        self.stayed: set[tuple[SetRef, str]] = set()
-        self.undo: list[Callable[[], object]] = []
+    number: int
+    time: int
+    positions: int = 0
+    made: int = 0
+    put: dict[Path, NodeRow] = field(default_factory=dict[Path, NodeRow])
+    removed: list[tuple[Path, NodeRow]] = field(default_factory=list[tuple[Path, NodeRow]])
+    begun: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
+    ended: list[ItemRow] = field(default_factory=list[ItemRow])
+    grown: dict[SetRef, SetRows] = field(default_factory=dict[SetRef, SetRows])
+    compacted: int = 0
+    marks: list[SetRef] = field(default_factory=list[SetRef])
+    landed: set[tuple[SetRef, str]] = field(default_factory=set[tuple[SetRef, str]])
+    stayed: set[tuple[SetRef, str]] = field(default_factory=set[tuple[SetRef, str]])
+    undo: list[Callable[[], object]] = field(default_factory=list["Callable[[], object]"])
 
     def begin(
         self, home: SetRows, record: ItemRecord, last: ItemRow | None, *, version: int
@@ -412,3 +392,68 @@ class CommitDraft:
         row.ended = self.number
         self.ended.append(row)
         self.undo.append(lambda: row.home.enlist(row))
+
+
+class VectorQueue:
+    """What comes after its item: vectors that are missing, and staged ones of a new embedder."""
+
+    def __init__(self) -> None:
+        self.staged: dict[int, bytes] = {}
+        self._waiting: dict[int, ItemRow] = {}
+
+    def begin(self, row: ItemRow) -> None:
+        """Take note of a new version."""
+        if row.record.vectors is None:
+            self._waiting[row.row] = row
+
+    def begun(self) -> list[int]:
+        """Return the commits that began what waits."""
+        return [row.begun for row in self._waiting.values()]
+
+    def waiting(self, limit: int, set_numbers: Sequence[int] | None) -> list[PendingVectors]:
+        """Return what waits, of any set or of those given."""
+        rows = self._waiting.values()
+        return _first(
+            [r for r in rows if set_numbers is None or r.home.number in set_numbers], limit
+        )
+
+    def fill(self, vectors: Sequence[tuple[int, int, bytes]]) -> Iterator[ItemRow]:
+        """Fill in what is missing; yield the rows that waited for it."""
+        for set_number, number, new in vectors:
+            row = self._waiting.get(number)
+            if row is not None and row.home.number == set_number:
+                self._put(row, new)
+                yield row
+
+    def drop(self, row: int) -> None:
+        """Drop what is known of a version that is removed."""
+        self.staged.pop(row, None)
+        self._waiting.pop(row, None)
+
+    def unstaged(self, homes: Sequence[SetRows], limit: int) -> list[PendingVectors]:
+        """Return versions that meaning can read and that have no staged vectors."""
+        return _first([row for row in _meant(homes) if row.row not in self.staged], limit)
+
+    def swap(self, homes: Sequence[SetRows]) -> Iterator[ItemRow]:
+        """Put staged vectors in place; what has none waits from now on. Yield all such rows."""
+        for row in _meant(homes):
+            self._put(row, self.staged.get(row.row))
+            yield row
+        self.staged.clear()
+
+    def _put(self, row: ItemRow, vectors: bytes | None) -> None:
+        row.record = replace(row.record, vectors=vectors)
+        self._waiting.pop(row.row, None)
+        self.begin(row)
+
+
+def _meant(homes: Sequence[SetRows]) -> list[ItemRow]:
+    return [row for home in homes for row in home.rows if row.is_meant()]
+
+
+def _first(rows: list[ItemRow], limit: int) -> list[PendingVectors]:
+    """Return what an embedder needs of *limit* rows: live ones first, then as they ended."""
+    chosen = sorted(rows, key=lambda row: (row.ended or 0, row.row))[:limit]
+    return [
+        PendingVectors(r.home.number, r.row, r.record.text or "", r.record.metadata) for r in chosen
+    ]

@@ -10,10 +10,8 @@ from typing import TypeAlias
 from fornix.errors import (
     CompactionChanged,
     DuplicateItem,
-    KeyFull,
     NotFound,
     SetDefinitionConflict,
-    SetFull,
     SetMoved,
     StaleItem,
 )
@@ -40,8 +38,16 @@ from fornix.store import (
     unscreened,
     upserted,
 )
-from fornix.store.ram.row_versions import ROW_BITS, CommitDraft, ItemRow, SetRows
-from fornix.store.replay_checks import check_next, check_past
+from fornix.store.checks import (
+    ROW_BITS,
+    check_limits,
+    check_next,
+    check_past,
+    check_rules,
+    check_undo,
+    exceeds,
+)
+from fornix.store.ram.row_versions import CommitDraft, ItemRow, SetRows
 
 
 class LineageLinks:
@@ -212,8 +218,7 @@ class SetTable:
     def _hold_screens(self, batch: Batch) -> None:
         for screened in batch.screened or ():
             home = self.named(screened.set)
-            if not screened.knows(Definition() if home is None else home.definition):
-                raise SetMoved(screened.set.name, what="other rules")
+            check_rules(screened, None if home is None else home.definition)
             if home is None or screened.past is None:
                 continue
             if any(row.lives(None) for row in home.since(screened.past)):
@@ -355,18 +360,11 @@ class SetTable:
         )
 
     def _undo(self, change: Undo, work: CommitDraft) -> None:
-        done = self.lineage.compactions.get(change.compaction)
-        home = self.named(change.set)
-        early = done is not None and done.commit == work.number
-        if done is None or home is None or done.set != change.set or early:
+        done, home = self.lineage.compactions.get(change.compaction), self.named(change.set)
+        if done is None or home is None or done.commit == work.number:
             raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
-        if done.undone is not None:
-            raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
-        if done.purged:
-            raise CompactionChanged(done.id, "what it retired was purged: see the set's retention")
         retired, added = home.kept(done.retired), home.kept(done.added)
-        if not retired:
-            raise CompactionChanged(done.id, "nothing that it retired is kept")
+        check_undo(change, replace(done, retired=[row.row for row in retired]))
         for row in added:
             live = home.last(row.record.id)
             if live is None or not live.is_again(row):
@@ -428,10 +426,8 @@ class SetTable:
         if limits is None or key is None or all(ref.scope.key is None for ref in work.grown):
             return
         sets = self._by_scope[batch.scope].values()
-        if limits.items is not None and sum(len(s.live) for s in sets) > limits.items:
-            raise KeyFull(key, what="items", limit=limits.items)
-        if limits.bytes is not None and sum(s.bytes for s in sets) > limits.bytes:
-            raise KeyFull(key, what="bytes", limit=limits.bytes)
+        items, size = sum(len(s.live) for s in sets), sum(s.bytes for s in sets)
+        check_limits(key, limits, items=items, size=size)
 
 
 def _hold_renewed(renewed: Sequence[_Renewed], work: CommitDraft, until: int) -> None:
@@ -458,13 +454,7 @@ def _hold_capacity(home: SetRows, work: CommitDraft, until: int) -> None:
     held = held_now()
     if definition.at_mark(*held):
         work.marks.append(home.ref)
-    over = definition.over(*held)
-    if over is None:
-        return
-    if definition.refuses:
-        compacts = definition.compaction != "reject"
-        raise SetFull(home.ref.name, capacity=over[1], what=over[0], compacts=compacts)
-    if definition.compaction == "trim":
+    if exceeds(home.ref, definition, held):
         firsts = {row.first for row in hidden}
         oldest = [first for _, first in home.order if first not in firsts]
         for first in oldest:

@@ -16,9 +16,6 @@ from dataclasses import replace
 from fornix.errors import (
     FornixError,
     IdempotencyConflict,
-    InvalidInput,
-    KeyBusy,
-    StaleRun,
     TooLarge,
 )
 from fornix.store import (
@@ -38,22 +35,15 @@ from fornix.store import (
     StoredItem,
     StoreStats,
     commit_time,
-    refs_of,
 )
+from fornix.store.checks import GONE, ROW_BITS, check_base, check_batch, check_leases, check_note
 from fornix.store.erasures import forgotten
 from fornix.store.ram.erasing import RamErasing
 from fornix.store.ram.finder import RamFinder
 from fornix.store.ram.lanes import RamLanes
-from fornix.store.ram.row_versions import (
-    ROW_BITS,
-    CommitDraft,
-    JournalEntry,
-    NodeRow,
-    SetRows,
-)
+from fornix.store.ram.row_versions import CommitDraft, JournalEntry, NodeRow, SetRows
 from fornix.store.ram.tables import locked
 from fornix.store.ram.tree import TreeRows
-from fornix.store.replay_checks import GONE
 from fornix.values.storable import Path
 
 
@@ -116,31 +106,12 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             return error
 
     def _guard(self, batch: Batch) -> None:
-        self._expect(batch.expects)
-        key = batch.scope.key or batch.scope.space
-        if batch.after is not None and batch.after != len(self._journal):
-            raise StaleRun(key, expected=batch.after, found=len(self._journal))
-        owner, epoch = self._leases.get(batch.scope, (None, 0))
-        if batch.epoch is not None and (owner is None or epoch != batch.epoch):
-            raise StaleRun(key, expected=batch.epoch, found=epoch, what="epoch")
-        if batch.state and batch.epoch is None and owner is not None and self._alive(owner):
-            raise KeyBusy(key, wait_s=0)
-        for lease in batch.fences:
-            owner, epoch = self._leases.get(lease.scope, (None, 0))
-            if (owner, epoch) != (lease.owner, lease.epoch):
-                where = lease.scope.key or lease.scope.space
-                raise StaleRun(where, expected=lease.epoch, found=epoch, what="epoch")
+        for name, text in batch.expects:
+            check_note(name, expected=text, found=self._notes.get(name))
+        check_batch(batch, len(self._journal))
+        check_leases(batch, self._holder, self._alive)
         self._runs.guard(batch)
-        self._guard_contents(batch, key)
-
-    def _guard_contents(self, batch: Batch, key: str) -> None:
-        if batch.state and batch.base is None:
-            raise InvalidInput("a batch that changes the exact tree needs a base")
-        if batch.base is not None and batch.base != (head := self._head(batch.scope)):
-            raise StaleRun(key, expected=batch.base, found=head)
-        for ref in refs_of(batch) if batch.define or batch.items else ():
-            if ref.scope != batch.scope and ref.scope.key is not None:
-                raise InvalidInput(f"a batch of {batch.scope} cannot change {ref.scope}")
+        check_base(batch, self._head(batch.scope))
         if max(len(batch.state), len(batch.items)) >> ROW_BITS:
             raise TooLarge(f"a batch holds at most {1 << ROW_BITS:,} changes; commit in parts")
 

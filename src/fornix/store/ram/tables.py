@@ -12,13 +12,12 @@ from functools import wraps
 from threading import RLock
 from typing import Concatenate, ParamSpec, TypeVar
 
-from fornix.errors import EmbedderConflict, ForkedStore, StoreClosed
+from fornix.errors import ForkedStore, StoreClosed
 from fornix.store import ChangeKind, FeatureChange, Scope, StoredItem, StoredReceipt
 from fornix.store.ram.progress import RunTable
-from fornix.store.ram.row_versions import ItemRow, Journal
+from fornix.store.ram.row_versions import ItemRow, Journal, VectorQueue
 from fornix.store.ram.sets import SetTable
 from fornix.store.ram.tree import TreeRows
-from fornix.store.ram.vectors import VectorQueue
 
 T = TypeVar("T", bound="RamTables")
 P = ParamSpec("P")
@@ -98,11 +97,9 @@ class RamTables:
         if place == len(keys) or keys[place] != key:
             keys.insert(place, key)
 
-    def _expect(self, expects: Sequence[tuple[str, str]]) -> None:
-        for name, text in expects:
-            note = self._notes.get(name)
-            if note != text:
-                raise EmbedderConflict(name, asked=text, found=str(note))
+    def _holder(self, scope: Scope) -> tuple[str | None, int]:
+        """Return who has the lease of *scope*, or had it last as None, and its epoch."""
+        return self._leases.get(scope, (None, 0))
 
     def _line(self, row: ItemRow, kind: ChangeKind) -> None:
         self._seq += 1

@@ -7,8 +7,8 @@ from copy import deepcopy
 
 from fornix.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from fornix.store import Clear, Create, Delete, Put, Refresh, TreeDelta
-from fornix.store.ram.row_versions import ATOMS, ROW_BITS, CommitDraft, NodeRow
-from fornix.store.replay_checks import GONE
+from fornix.store.checks import GONE, ROW_BITS
+from fornix.store.ram.row_versions import ATOMS, CommitDraft, NodeRow
 from fornix.values.storable import Path, Value
 
 EVER = -(1 << 62)

@@ -12,7 +12,6 @@ from fornix.errors import (
     DuplicateItem,
     InvalidInput,
     SetDefinitionConflict,
-    StaleRun,
 )
 from fornix.store import (
     Add,
@@ -23,8 +22,8 @@ from fornix.store import (
     Scope,
     SetRef,
     commit_time,
-    refs_of,
 )
+from fornix.store.checks import check_base, check_batch, check_leases
 from fornix.store.packed_values import packed
 from fornix.store.sqlite import leases, progress, retention
 from fornix.store.sqlite.batched_inserts import Gathered
@@ -202,28 +201,18 @@ class Transaction:
 
     def _guard(self, batch: Batch, scope: int, number: int) -> KnownRun | None:
         """Return the run that the batch is about, if it is about one; refuse what may not be."""
-        key = batch.scope.key or batch.scope.space
-        if batch.after is not None and batch.after != number - 1:
-            raise StaleRun(key, expected=batch.after, found=number - 1)
-        leases.guard(self._db, self._known.runs, self.owners, batch)
-        run = progress.guard(self._db, self._known.runs, batch)
-        for ref in refs_of(batch) if batch.define or batch.items else ():
-            if ref.scope.key is not None and ref.scope != batch.scope:
-                raise InvalidInput(
-                    f"a batch of key {batch.scope.key!r} cannot change a set of key "
-                    f"{ref.scope.key!r}; commit one batch per key"
-                )
-        if batch.state and batch.base is None:
-            raise InvalidInput("a batch that changes the exact tree needs a base")
+        check_batch(batch, number - 1)
+        db, runs = self._db, self._known.runs
+        if batch.fences or batch.state or batch.epoch is not None:
+            check_leases(batch, lambda scope: leases.holder(db, runs, scope), self.owners.is_alive)
+        run = progress.guard(db, runs, batch)
         if batch.base is None:
             return run
         head = self._known.heads.get(scope)
         if head is None:
-            head = self._db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
+            head = db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
             self._known.heads[scope] = head
-        if head != batch.base:
-            key = batch.scope.key or batch.scope.space
-            raise StaleRun(key, expected=batch.base, found=head)
+        check_base(batch, head)
         if batch.state:
             self._known.heads[scope] = self.gathered.heads[scope] = number
         return run

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from itertools import groupby
 from operator import itemgetter
 
 import apsw
 
+from fornix.store import ItemRecord
+from fornix.store.packed_values import packed
 from fornix.store.sqlite.connection import Row
 from fornix.store.sqlite.leases import KnownRun
 
@@ -101,11 +104,30 @@ class Gathered:
         self.names: set[tuple[int, str]] = set()
         self.ops: set[bytes] = set()
 
-    def add_item(self, item: Row, feature: Row) -> None:
-        """Take an item's row, which begins (row, set, id, …), and its feature's."""
-        self._items.append(item)
-        self._features.append(feature)
-        self.names.add(item[1:3])
+    def add_item(
+        self, number: int, commit: int, r: ItemRecord, version: tuple[int, int, int, int, int]
+    ) -> None:
+        """Take a *version* that a commit begins in set *number*.
+
+        Args:
+            version: Its row, the row of its first version, its number, and when the item was
+                created and updated.
+        """
+        row, first, n, created, updated = version
+        time = updated if r.time is None else r.time
+        sources = json.dumps(r.sources) if r.sources else None
+        # fmt: off
+        self._items.append((
+            row, number, r.id, first, n, commit, time, created, updated, packed(r.value), r.text,
+            r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
+            r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
+        ))
+        self._features.append((
+            number, 0, row, first, r.id, commit, time, r.importance, r.speaker, r.role,
+            r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
+        ))
+        # fmt: on
+        self.names.add((number, r.id))
 
     def count(self, number: int, row: int, twin: int) -> None:
         """Count an item that was inserted as the twin of an earlier version, and log it."""

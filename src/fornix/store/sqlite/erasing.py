@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fornix.errors import KeyBusy
 from fornix.store import Batch, Revive, SetRef
+from fornix.store.checks import ROW_BITS
 from fornix.store.erasures import (
     ERASED_HOW,
     Erased,
@@ -23,7 +24,7 @@ from fornix.store.sqlite import erased_runs, leases, row_values
 from fornix.store.sqlite.apply import Transaction
 from fornix.store.sqlite.connection import Row, first, numbers, query
 from fornix.store.sqlite.items import Changes
-from fornix.store.sqlite.row_values import ROW_BITS, rename, rows_of, scope_id
+from fornix.store.sqlite.row_values import rename, rows_of, scope_id
 from fornix.values import wire
 
 _OF_SCOPE = """
@@ -189,7 +190,7 @@ class Eraser:
         scope = self._asked.scope
         owner, _ = leases.holder(self._db, self._tx.known.runs, scope)
         if owner is not None and self._tx.owners.is_alive(owner):
-            raise KeyBusy(scope.key or scope.space, wait_s=0)
+            raise KeyBusy(scope.owner, wait_s=0)
 
     def _named(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
         place = ref.scope.space, ref.scope.key or ""

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeAlias
-
-import apsw
+from typing import TYPE_CHECKING, TypeAlias
 
 from fornix.errors import (
     CompactionChanged,
     DuplicateItem,
-    KeyFull,
     NotFound,
     SetDefinitionConflict,
-    SetFull,
     SetMoved,
     StaleItem,
     TooLarge,
@@ -24,7 +20,6 @@ from fornix.store import (
     Add,
     Batch,
     Compact,
-    Compaction,
     Define,
     Definition,
     ItemChange,
@@ -41,12 +36,14 @@ from fornix.store import (
     unscreened,
     upserted,
 )
-from fornix.store.packed_values import packed
+from fornix.store.checks import ROW_BITS, check_limits, check_rules, check_undo, exceeds
 from fornix.store.sqlite import journal
-from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.connection import Row, first, query, texts
-from fornix.store.sqlite.row_values import ROW_BITS, scope_id
+from fornix.store.sqlite.row_values import scope_id
 from fornix.store.sqlite.staged_vectors import apply_past
+
+if TYPE_CHECKING:
+    from fornix.store.sqlite.apply import Transaction
 
 _LAST = """
     SELECT version, ended IS NULL, row, expires FROM item WHERE set_id = ?1 AND id = ?2
@@ -143,29 +140,10 @@ _Renewed: TypeAlias = tuple[int, Define, Definition]
 """The number of a set, what it is to be defined as, and what it was."""
 
 
-class Keeper(Protocol):
-    """The transaction that the changes are part of; see `Transaction`."""
-
-    gathered: Gathered
-
-    @property
-    def connection(self) -> apsw.Connection:
-        """The connection whose transaction it is."""
-        ...
-
-    def set_known(self, ref: SetRef) -> tuple[int, Definition] | None:
-        """Return the number and definition of a set; None: there is none."""
-        ...
-
-    def define(self, define: Define) -> None:
-        """Make a set, or with *replace* change its definition."""
-        ...
-
-
 class Changes:
     """The item changes of one batch: rows are gathered and inserted many at a time."""
 
-    def __init__(self, tx: Keeper, batch: Batch, number: int, time: int) -> None:
+    def __init__(self, tx: Transaction, batch: Batch, number: int, time: int) -> None:
         self._tx, self._db, self._batch = tx, tx.connection, batch
         self._number, self._time = number, time
         self._next = number << ROW_BITS
@@ -216,8 +194,7 @@ class Changes:
         """Refuse what was checked by other rules than its set has, or against other items."""
         for screened in self._batch.screened or ():
             known = self._tx.set_known(screened.set)
-            if not screened.knows(Definition() if known is None else known[1]):
-                raise SetMoved(screened.set.name, what="other rules")
+            check_rules(screened, None if known is None else known[1])
             if known is None or screened.past is None:
                 continue
             self._gathered.flush()
@@ -360,22 +337,9 @@ class Changes:
         )
         self._compacted += 1
 
-    def _to_undo(self, change: Undo) -> Compaction:
-        """Return a compaction that is there, and was not undone or purged."""
-        done = journal.compaction(self._db, change.compaction)
-        if done is None or done.set != change.set:
-            raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
-        if done.undone is not None:
-            raise CompactionChanged(done.id, f"it was undone by commit {done.undone}")
-        if done.purged:
-            raise CompactionChanged(done.id, "what it retired was purged: see the set's retention")
-        if not done.retired:
-            raise CompactionChanged(done.id, "nothing that it retired is kept")
-        return done
-
     def _undo(self, number: int, change: Undo) -> None:
         self._gathered.flush()
-        done = self._to_undo(change)
+        done = check_undo(change, journal.compaction(self._db, change.compaction))
         for row, item_id, _, _ in self._kept(number, done.added):
             same = first(self._db, _SAME, row)  # it may have been compacted, and brought back
             if same is None:
@@ -463,22 +427,10 @@ class Changes:
         first: int | None,
         created: int | None,
     ) -> int:
-        row = self._take_row()
-        r, commit, now = record, self._number, self._time
-        time = now if r.time is None else r.time
+        row, now = self._take_row(), self._time
         first = row if first is None else first
         created = now if created is None else created
-        sources = json.dumps(r.sources) if r.sources else None
-        # fmt: off
-        self._gathered.add_item((
-            row, number, r.id, first, version, commit, time, created, now, packed(r.value),
-            r.text, r.metadata, r.importance, r.speaker, r.role, r.session, sources,
-            int(r.compacted), r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
-        ), (
-            number, 0, row, first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,
-            r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
-        ))
-        # fmt: on
+        self._gathered.add_item(number, self._number, record, (row, first, version, created, now))
         return row
 
     def _end(self, number: int, row: int) -> None:
@@ -500,13 +452,7 @@ class Changes:
         held = self._db.execute(_HELD, (number, self._time)).get
         if definition.at_mark(*held):
             self.marks.append(ref)
-        over = definition.over(*held)
-        if over is None:
-            return
-        if definition.refuses:
-            compacts = definition.compaction != "reject"
-            raise SetFull(ref.name, capacity=over[1], what=over[0], compacts=compacts)
-        if definition.compaction == "trim":
+        if exceeds(ref, definition, held):
             self._trim(number, definition, held)
 
     def _trim(self, number: int, definition: Definition, held: tuple[int, int, int]) -> None:
@@ -533,6 +479,4 @@ class Changes:
             "SELECT sum(items), sum(bytes) FROM memory_set WHERE scope = ?",
             (scope_id(self._db, self._batch.scope),),
         ).get
-        for what, found, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
-            if limit is not None and found > limit:
-                raise KeyFull(key, what=what, limit=limit)
+        check_limits(key, limits, items=items, size=size)

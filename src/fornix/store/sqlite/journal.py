@@ -8,10 +8,11 @@ import apsw
 
 from fornix.errors import IdempotencyConflict
 from fornix.store import Commit, Compaction
+from fornix.store.checks import ROW_BITS
 from fornix.store.erasures import forgotten
 from fornix.store.packed_values import restored
 from fornix.store.sqlite.connection import Row, first, numbers, query
-from fornix.store.sqlite.row_values import ROW_BITS, set_ref
+from fornix.store.sqlite.row_values import set_ref
 from fornix.values import wire
 
 _DONE = """

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import apsw
 
-from fornix.errors import KeyBusy, StaleRun
-from fornix.store import Batch, Lease
+from fornix.store import Lease
 from fornix.store.progress import CallStatus, RunStatus
 from fornix.store.scope import Scope
 from fornix.store.sqlite.lock_files import Owners
@@ -131,21 +130,3 @@ def drop(db: apsw.Connection, known: KnownLanes, scope: Scope, epoch: int) -> No
         "UPDATE lease SET owner = NULL WHERE space = ? AND key = ?", (scope.space, scope.key or "")
     )
     known.leases[scope] = (None, epoch)
-
-
-def guard(db: apsw.Connection, known: KnownLanes, owners: Owners, batch: Batch) -> None:
-    """Refuse what was made under a lease that no longer holds, or beside one that does."""
-    for lease in batch.fences:
-        held, number = holder(db, known, lease.scope)
-        if (held, number) != (lease.owner, lease.epoch):
-            where = lease.scope.key or lease.scope.space
-            raise StaleRun(where, expected=lease.epoch, found=number, what="epoch")
-    if batch.epoch is None and not batch.state:
-        return
-    owner, epoch = holder(db, known, batch.scope)
-    if batch.epoch is None:
-        if owner is not None and owners.is_alive(owner):
-            raise KeyBusy(batch.scope.key or batch.scope.space, wait_s=0)
-    elif owner is None or epoch != batch.epoch:
-        key = batch.scope.key or batch.scope.space
-        raise StaleRun(key, expected=batch.epoch, found=epoch, what="epoch")

@@ -25,52 +25,21 @@ from fornix.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported
 POLL_S = 0.001
 """Longest pause between two tries for a lock that another process holds."""
 
-_NETWORK = frozenset(
-    [
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb2",
-        "smb3",
-        "smbfs",
-        "afs",
-        "ncpfs",
-        "ceph",
-        "glusterfs",
-        "lustre",
-        "beegfs",
-        "9p",
-        "afpfs",
-        "fuse.sshfs",
-        "fuse.s3fs",
-        "fuse.gcsfuse",
-        "fuse.rclone",
-        "fuse.glusterfs",
-        "fuse.davfs",
-        "davfs",
-    ]
-)
+# fmt: off
+_NETWORK = frozenset([
+    "nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "ncpfs", "ceph", "glusterfs", "lustre",
+    "beegfs", "9p", "afpfs", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone",
+    "fuse.glusterfs", "fuse.davfs", "davfs",
+])
 """File systems whose locks do not reliably reach other hosts, or that lose them."""
 
 
-_NO_FILES = frozenset(
-    [
-        "proc",
-        "sysfs",
-        "cgroup",
-        "cgroup2",
-        "configfs",
-        "debugfs",
-        "devpts",
-        "efivarfs",
-        "fusectl",
-        "mqueue",
-        "pstore",
-        "securityfs",
-        "tracefs",
-    ]
-)
+_NO_FILES = frozenset([
+    "proc", "sysfs", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs", "fusectl",
+    "mqueue", "pstore", "securityfs", "tracefs",
+])
 """File systems that show the kernel, and keep nobody's files."""
+# fmt: on
 
 
 def refuse_unsupported(path: Path) -> None:

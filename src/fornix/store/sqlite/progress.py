@@ -7,13 +7,13 @@ from functools import lru_cache
 
 import apsw
 
-from fornix.errors import InvalidInput, NotFound, StaleRun
+from fornix.errors import NotFound
 from fornix.store import Batch, Commit, Scope
+from fornix.store.checks import ROW_BITS, check_run
 from fornix.store.packed_values import packed, restored
 from fornix.store.progress import ENDED, DurableCall, Progress, RunStatus, Step
 from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.leases import CALL_STATUSES, STATUSES, KnownLanes, KnownRun
-from fornix.store.sqlite.row_values import ROW_BITS
 from fornix.values import wire
 
 _RUN = """
@@ -116,13 +116,6 @@ def _look_up(db: apsw.Connection, known: KnownLanes, number: int) -> KnownRun | 
     return found
 
 
-def expect_status(number: int, run: KnownRun, expected: RunStatus) -> None:
-    """Refuse a run that moved on."""
-    if run.status != expected:
-        key = run.scope.key or ""
-        raise StaleRun(key, expected=expected, found=run.status, what=f"run {number}")
-
-
 def guard(db: apsw.Connection, known: KnownLanes, batch: Batch) -> KnownRun | None:
     """Return the run that a batch is about; None: about none.
 
@@ -132,13 +125,7 @@ def guard(db: apsw.Connection, known: KnownLanes, batch: Batch) -> KnownRun | No
     if told is None:
         return None
     run = run_known(db, known, told.run)
-    takes_part = isinstance(told, (Step, DurableCall))
-    # First: a run of a forgotten key has ended, and another name of its key.
-    expect_status(told.run, run, "waiting" if takes_part else told.expected)
-    if run.scope != batch.scope:
-        raise InvalidInput(f"run {told.run} is of {run.scope}, its batch of {batch.scope}")
-    if takes_part and not run.begun and told.begin is None:
-        raise InvalidInput(f"the first commit of run {told.run} says when and how it began")
+    check_run(batch, told, status=run.status, scope=run.scope, begun=run.begun)
     return run
 
 

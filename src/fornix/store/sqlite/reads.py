@@ -22,8 +22,8 @@ from fornix.store import (
     StoredReceipt,
     StoreStats,
 )
+from fornix.store.checks import GONE
 from fornix.store.packed_values import restored
-from fornix.store.replay_checks import GONE
 from fornix.store.sqlite import erased_runs, journal, maintenance, row_values, staged_vectors
 from fornix.store.sqlite.connection import Row, first, numbers, query
 from fornix.store.sqlite.database_file import SetSnapshot, SqliteFile, reads

@@ -7,11 +7,11 @@ import json
 import apsw
 
 from fornix.store import SWEEP_AFTER_US, SWEPT_AT_ONCE
+from fornix.store.checks import GONE, ROW_BITS
 from fornix.store.erasures import stub_of
-from fornix.store.replay_checks import GONE
 from fornix.store.sqlite import journal
 from fornix.store.sqlite.connection import first, numbers, query
-from fornix.store.sqlite.row_values import ROW_BITS, salt_of
+from fornix.store.sqlite.row_values import salt_of
 from fornix.values import wire
 
 ALL = (1 << 62) - 1

@@ -17,6 +17,7 @@ from fornix.store import (
     SetRef,
     StoredItem,
 )
+from fornix.store.checks import ROW_BITS
 from fornix.store.erasures import NO_SPACE, hidden_scope
 from fornix.store.packed_values import restored
 from fornix.store.sqlite.connection import Row, first, query
@@ -180,10 +181,6 @@ def sets_of(connection: apsw.Connection, scope: Scope, name: str | None = None) 
             connection, sql, scope.space, scope.key or "", *names
         )
     ]
-
-
-ROW_BITS = 20
-"""Rows begun by commit n are n << 20 and up: at most 1,048,576 items and nodes a commit."""
 
 
 def rows_of(commit: int) -> tuple[int, int]:

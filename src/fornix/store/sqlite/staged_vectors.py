@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import apsw
 
-from fornix.errors import EmbedderConflict, NotFound
-from fornix.store import Compaction, Past, PendingVectors, StoredItem
-from fornix.store.packed_values import packed
-from fornix.store.replay_checks import check_next, check_past
+from fornix.errors import NotFound
+from fornix.store import Compaction, Past, PendingVectors
+from fornix.store.checks import check_next, check_note, check_past
 from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.connection import first, numbers, query
 
@@ -75,8 +74,7 @@ def expect(
     for name, text in expects:
         if name not in known:
             known[name] = _note(db, name)
-        if known[name] != text:
-            raise EmbedderConflict(name, asked=text, found=str(known[name]))
+        check_note(name, expected=text, found=known[name])
 
 
 def _note(db: apsw.Connection, name: str) -> str | None:
@@ -140,7 +138,8 @@ def apply_past(
         if (number, item.record.id) in gathered.names:
             gathered.flush()
         check_next(item, first(db, _LAST, number, item.record.id))
-        _begin(gathered, number, item, commit)
+        version = (item.row, item.first, item.version, item.created, item.updated)
+        gathered.add_item(number, commit, item.record, version)
         if item.row in ended:
             gathered.flush()
             _end(db, number, item.row, past, commit)
@@ -154,24 +153,11 @@ def _lineage(db: apsw.Connection, number: int, past: Past, commit: int) -> None:
     db.executemany(_LINK, list(past.links))
     for done in past.compactions:
         _keep(db, number, done)
-    for compaction in past.undone:
-        _undo(db, number, past, compaction, commit)
-
-
-def _begin(gathered: Gathered, number: int, item: StoredItem, commit: int) -> None:
-    r, row = item.record, item.row
-    time = item.updated if r.time is None else r.time
-    sources = json.dumps(r.sources) if r.sources else None
-    # fmt: off
-    gathered.add_item((
-        row, number, r.id, item.first, item.version, commit, time, item.created, item.updated,
-        packed(r.value), r.text, r.metadata, r.importance, r.speaker, r.role, r.session, sources,
-        int(r.compacted), r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
-    ), (
-        number, 0, row, item.first, r.id, commit, time, r.importance, r.speaker, r.role, r.session,
-        r.metadata, r.terms, r.tokens, r.temporal, r.vectors,
-    ))
-    # fmt: on
+    for undone in past.undone:
+        sql = "UPDATE compaction SET undone = ? WHERE id = ? AND set_id = ?"
+        query(db, sql, commit, undone, number)
+        if not db.changes():
+            raise NotFound(f"set {past.set.name!r} has no compaction {undone}")
 
 
 def _end(db: apsw.Connection, number: int, row: int, past: Past, commit: int) -> None:
@@ -182,29 +168,10 @@ def _end(db: apsw.Connection, number: int, row: int, past: Past, commit: int) ->
 
 
 def _keep(db: apsw.Connection, number: int, done: Compaction) -> None:
-    gone = [0] * done.erased  # no row has this number
-    db.execute(
+    retired = json.dumps([*done.retired, *[0] * done.erased])  # no row has the number 0
+    query(
+        db,
         "INSERT INTO compaction (id, set_id, how, retired, added, purged) "
         "VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            done.id,
-            number,
-            done.how,
-            _listed(done.retired, gone),
-            _listed(done.added, []),
-            done.purged,
-        ),
+        *(done.id, number, done.how, retired, json.dumps([*done.added]), done.purged),
     )
-
-
-def _listed(rows: Sequence[int], gone: Sequence[int]) -> str:
-    return json.dumps([*rows, *gone])
-
-
-def _undo(db: apsw.Connection, number: int, past: Past, compaction: int, commit: int) -> None:
-    db.execute(
-        "UPDATE compaction SET undone = ? WHERE id = ? AND set_id = ?",
-        (commit, compaction, number),
-    )
-    if not db.changes():
-        raise NotFound(f"set {past.set.name!r} has no compaction {compaction}")
