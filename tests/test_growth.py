@@ -95,7 +95,7 @@ def test_a_writer_knows_a_bounded_number_of_keys(monkeypatch, tmp_path):
                 memory.key(f"k{number}").short_term.set("turn", turn)
                 memory.key(f"k{number}").add(f"turn {turn}")
         assert isinstance(memory.store, SqliteStore)
-        known = memory.store._known
+        known = memory.store._cache
         assert max(map(len, (known.scopes, known.heads, known.sets, known.notes))) <= 21
         assert len(memory.engine.lanes) <= 1
         assert all(memory.key(f"k{n}").short_term.get("turn") == 1 for n in range(50))

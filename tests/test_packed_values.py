@@ -21,7 +21,7 @@ from fornix.errors import StoreDamaged
 from fornix.store import Batch, Begin, DurableCall, Scope, StatusChange, Step, Store
 from fornix.store.packed_values import packed, restored
 from fornix.store.progress import QueuedInput
-from fornix.store.sqlite import SqliteStore, checking, items, tree
+from fornix.store.sqlite import SqliteStore, batched_inserts, checking, tree
 from fornix.store.sqlite.connection import connect
 from fornix.transfer import Load, Source, export_lines, history_lines, layout_of
 from fornix.values import wire
@@ -247,7 +247,7 @@ def test_runs_and_answers_give_back_bytes(tmp_path: Path) -> None:
 
 def as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have values be kept as before there were packed ones."""
-    for module in (items, tree):
+    for module in (batched_inserts, tree):
         monkeypatch.setattr(module, "packed", lambda text: text)
 
 

@@ -15,7 +15,7 @@ from doors import Letters
 from fornix import Memory
 from fornix.errors import KeyBusy, NotFound, StaleRun, StoreReadOnly
 from fornix.store import DurableCall, Put, QueuedInput, Retain, Scope, Step
-from fornix.store.sqlite import SqliteStore, leases
+from fornix.store.sqlite import SqliteStore, runs
 from fornix.testing import ADA, NOW, batch, differences, reads
 from fornix.testing.run_laws import BEGIN, accept, asked, end, leased, turn
 from waiting import LIMIT_S, SHORT_S
@@ -167,10 +167,10 @@ def test_a_store_that_is_only_read_says_so(store, path):
 
 def test_what_is_remembered_of_runs_has_a_bound(store, monkeypatch):
     """What was forgotten is read again."""
-    monkeypatch.setattr(leases, "MOST", 2)
+    monkeypatch.setattr(runs, "CACHED", 2)
     scopes = [Scope("app", f"{i}") for i in range(6)]
     ids = [accept(store, scope) for scope in scopes * 2]
-    assert len(store._known.runs.runs) <= 3
+    assert len(store._cache.runs.runs) <= 3
     assert [end(store, run) for run in ids] == list(range(1, 13))
     answers = store.accept("helper", [QueuedInput(scope, "1", NOW) for scope in scopes])
     assert [(answer.number, answer.first) for answer in answers] == [(2, True)] * 6

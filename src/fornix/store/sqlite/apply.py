@@ -25,14 +25,14 @@ from fornix.store import (
 )
 from fornix.store.checks import check_base, check_batch, check_leases
 from fornix.store.packed_values import packed
-from fornix.store.sqlite import leases, progress, retention
+from fornix.store.sqlite import retention
 from fornix.store.sqlite.batched_inserts import Gathered
 from fornix.store.sqlite.connection import first
 from fornix.store.sqlite.items import Changes
 from fornix.store.sqlite.journal import adopted
-from fornix.store.sqlite.leases import KnownLanes, KnownRun
 from fornix.store.sqlite.lock_files import Owners
 from fornix.store.sqlite.row_values import found_again, scope_id
+from fornix.store.sqlite.runs import RunCache, RunRow, RunWriter
 from fornix.store.sqlite.staged_vectors import expect
 from fornix.store.sqlite.tree import LiveNodes, apply_tree
 from fornix.values import wire
@@ -40,13 +40,13 @@ from fornix.values import wire
 _EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND begun <= ? LIMIT 1"
 
 NODES = 64
-"""Live nodes that are known of one tree at most."""
+"""Live nodes of one tree that are cached at most."""
 
 TREES = 4096
-"""Trees of which nodes are known at most."""
+"""Trees of which nodes are cached at most."""
 
 SCOPES = 16_384
-"""Keys, sets and notes that are known at most."""
+"""Keys, sets and notes that are cached at most."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ class WriterCache:
     sets: dict[SetRef, tuple[int, Definition]] = field(
         default_factory=dict[SetRef, tuple[int, Definition]]
     )
-    runs: KnownLanes = field(default_factory=KnownLanes)
+    runs: RunCache = field(default_factory=RunCache)
 
     def trim(self, scope: int) -> None:
         """Drop the nodes of a scope, or of all, where there are too many."""
@@ -82,7 +82,7 @@ class WriterCache:
             self.nodes.clear()
 
     def bound(self) -> None:
-        """Start anew where it has grown; between transactions, when nothing is gathered."""
+        """Clear what has grown too large; between transactions, when nothing is gathered."""
         for each in (self.scopes, self.heads, self.sets, self.notes):
             if len(each) > SCOPES:
                 each.clear()
@@ -91,39 +91,32 @@ class WriterCache:
 class Transaction:
     """Applies batches, one after the other, on a connection whose transaction is open.
 
-    `known` is updated as it goes; whoever rolls back must drop it, or `forget`. Nothing is certain
+    `cache` is updated as it goes; whoever rolls back must drop it, or `forget`. Nothing is certain
     to have been refused or written before `flush`.
     """
 
-    def __init__(self, connection: apsw.Connection, known: WriterCache, owners: Owners) -> None:
-        self._db = connection
-        known.bound()
-        self._known = known
-        self.owners = owners
-        self.gathered = Gathered(connection, known.runs.runs)
-        self._look_up()
+    def __init__(self, connection: apsw.Connection, cache: WriterCache, owners: Owners) -> None:
+        self.connection = self._db = connection
+        self.cache, self.owners = cache, owners
+        cache.bound()
+        self._begin()
 
-    def _look_up(self) -> None:
-        known = self._known
-        if known.number is None:
+    def _begin(self) -> None:
+        cache = self.cache
+        self.gathered = Gathered(self._db, cache.runs.runs)
+        self.runs = RunWriter(self._db, cache.runs, self.gathered, self.owners)
+        if cache.number is None:
             row = self._db.execute("SELECT n, time FROM journal ORDER BY n DESC LIMIT 1").get
-            known.number, known.time = row or (0, 0)
-
-    @property
-    def known(self) -> WriterCache:
-        """What was read and still holds."""
-        return self._known
+            cache.number, cache.time = row or (0, 0)
 
     def forget(self) -> None:
-        """Drop what is known and gathered: a part was rolled back."""
-        known = self._known
-        known.__init__(version=known.version)
-        self.gathered = Gathered(self._db, known.runs.runs)
-        self._look_up()
+        """Drop what is cached and gathered: a part was rolled back."""
+        self.cache.__init__(version=self.cache.version)
+        self._begin()
 
     def apply(self, batch: Batch) -> Commit:
         """Apply one batch, whole, or adopt the commit that its op names."""
-        before = self._known.number or 0
+        before = self.cache.number or 0
         try:
             answer = self.gather(batch)
             self.gathered.flush()
@@ -137,33 +130,32 @@ class Transaction:
         Raises:
             apsw.ConstraintError: What was gathered is in the way of itself, or of what is there.
         """
-        number = (self._known.number or 0) + 1
+        number = (self.cache.number or 0) + 1
         earlier = self._earlier(batch, number)
         if earlier is not None:
             return earlier
         time = self._time(batch, number)
         scope = self.scope(batch.scope)
         if batch.expects:
-            expect(self._db, batch.expects, known=self._known.notes)
+            expect(self._db, batch.expects, self.cache.notes)
         run = self._guard(batch, scope, number)
         ended: dict[str, list[int]] = {}
         marks: Sequence[SetRef] = ()
         if batch.state:
-            live = self._known.nodes.setdefault(scope, {})
+            live = self.cache.nodes.setdefault(scope, {})
             ended["nodes"] = apply_tree(
                 self._db, self.gathered, scope, batch.state, number=number, live=live
             )
-            self._known.trim(scope)
+            self.cache.trim(scope)
         if batch.items or batch.define:
             changes = Changes(self, batch, number, time)
             ended["items"], marks = changes.run(), tuple(changes.marks)
         if batch.run is not None and run is not None:
-            runs, gathered = self._known.runs, self.gathered
-            progress.apply(self._db, runs, gathered, run, batch.run, number=number, time=time)
+            self.runs.apply(run, batch.run, number=number, time=time)
         if batch.floor != (0, 0):
             retention.raise_floor(self._db, scope, batch.floor)
         if batch.release and batch.epoch is not None:
-            leases.drop(self._db, self._known.runs, batch.scope, batch.epoch)
+            self.runs.release(batch.scope, batch.epoch)
         self.gathered.add_commit(
             (
                 number,
@@ -175,14 +167,14 @@ class Transaction:
                 _ended(ended) if ended else None,
             ),
         )
-        self._known.number, self._known.time = number, time
+        self.cache.number, self.cache.time = number, time
         return Commit(number, time, adopted=False, result=batch.result, marks=marks)
 
     def _time(self, batch: Batch, number: int) -> int:
         """Return the time of a commit; note where times go back."""
         if batch.corroborated is not None:
-            self._known.corroborated = batch.corroborated
-        last = self._known.time if number > 1 else None
+            self.cache.corroborated = batch.corroborated
+        last = self.cache.time if number > 1 else None
         time = commit_time(batch.time, last)
         if last is not None and time < last:
             self._db.execute("INSERT INTO setback (n, time) VALUES (?, ?)", (number, time))
@@ -195,57 +187,54 @@ class Transaction:
                 self.gathered.flush()
             return adopted(self._db, batch.op, request=batch.request, label=batch.label)
         if batch.run is not None:
-            runs = self._known.runs
-            return progress.take_place(self._db, runs, batch.run, number, self.gathered)
+            return self.runs.earlier(batch.run, number)
         return None
 
-    def _guard(self, batch: Batch, scope: int, number: int) -> KnownRun | None:
+    def _guard(self, batch: Batch, scope: int, number: int) -> RunRow | None:
         """Return the run that the batch is about, if it is about one; refuse what may not be."""
         check_batch(batch, number - 1)
-        db, runs = self._db, self._known.runs
-        if batch.fences or batch.state or batch.epoch is not None:
-            check_leases(batch, lambda scope: leases.holder(db, runs, scope), self.owners.is_alive)
-        run = progress.guard(db, runs, batch)
+        check_leases(batch, self.runs.holder, self.owners.is_alive)
+        run = self.runs.guard(batch)
         if batch.base is None:
             return run
-        head = self._known.heads.get(scope)
+        head = self.cache.heads.get(scope)
         if head is None:
-            head = db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
-            self._known.heads[scope] = head
+            head = self._db.execute("SELECT head FROM scope WHERE id = ?", (scope,)).get
+            self.cache.heads[scope] = head
         check_base(batch, head)
         if batch.state:
-            self._known.heads[scope] = self.gathered.heads[scope] = number
+            self.cache.heads[scope] = self.gathered.heads[scope] = number
         return run
 
     def scope(self, scope: Scope) -> int:
         """Return the row of a scope, which is made if there is none."""
-        if scope in self._known.scopes:
-            return self._known.scopes[scope]
+        if scope in self.cache.scopes:
+            return self.cache.scopes[scope]
         found = scope_id(self._db, scope) or found_again(self._db, scope)
         if found is None:
             self._db.execute(
                 "INSERT INTO scope (space, key) VALUES (?, ?)", (scope.space, scope.key or "")
             )
             found = self._db.last_insert_rowid()
-        self._known.scopes[scope] = found
+        self.cache.scopes[scope] = found
         return found
 
-    def set_known(self, ref: SetRef) -> tuple[int, Definition] | None:
+    def set_row(self, ref: SetRef) -> tuple[int, Definition] | None:
         """Return the number and definition of a set; None: there is none."""
-        if ref in self._known.sets:
-            return self._known.sets[ref]
+        if ref in self.cache.sets:
+            return self.cache.sets[ref]
         row = self._db.execute(
             "SELECT id, definition FROM memory_set WHERE scope = ? AND name = ?",
             (self.scope(ref.scope), ref.name),
         ).get
         if row is None:
             return None
-        self._known.sets[ref] = (row[0], Definition.from_json(wire.decode_plain(row[1])))
-        return self._known.sets[ref]
+        self.cache.sets[ref] = (row[0], Definition.from_json(wire.decode_plain(row[1])))
+        return self.cache.sets[ref]
 
     def define(self, define: Define) -> None:
         """Make a set, or with *replace* change its definition."""
-        known = self.set_known(define.set)
+        known = self.set_row(define.set)
         if known is not None and not define.replace:
             if known[1] != define.definition:
                 raise SetDefinitionConflict(
@@ -265,7 +254,7 @@ class Transaction:
                 "UPDATE memory_set SET definition = ?, retention = ? WHERE id = ?",
                 (text, define.definition.kept_us, number),
             )
-        self._known.sets[define.set] = (number, define.definition)
+        self.cache.sets[define.set] = (number, define.definition)
 
     def _duplicate(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
         """Say which fresh id was taken after all: by commit *before*, or by the batch itself."""
@@ -274,7 +263,7 @@ class Transaction:
             if not isinstance(change, Add):
                 continue
             item_id = change.record.id
-            known = self.set_known(change.set)
+            known = self.set_row(change.set)
             if (change.set, item_id) in seen or (
                 change.fresh
                 and known is not None
@@ -283,11 +272,6 @@ class Transaction:
                 return DuplicateItem(item_id, set_name=change.set.name)
             seen.add((change.set, item_id))
         return InvalidInput("a batch adds an id that is taken")
-
-    @property
-    def connection(self) -> apsw.Connection:
-        """The connection whose transaction this is."""
-        return self._db
 
 
 def _ended(found: dict[str, list[int]]) -> str | None:

@@ -11,7 +11,7 @@ import apsw
 from fornix.store import ItemRecord
 from fornix.store.packed_values import packed
 from fornix.store.sqlite.connection import Row
-from fornix.store.sqlite.leases import KnownRun
+from fornix.store.sqlite.runs import RunRow
 
 _INSERT_ITEM = """
     INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
@@ -68,7 +68,7 @@ _END_RUN = """
     UPDATE run SET status = ?1, ended = ?2, error = iif(?3, NULL, ifnull(?4, error)) WHERE id = ?5
 """
 
-_FEEL_NO_MORE = """
+_END_SENSORY = """
     UPDATE step SET sensory = NULL WHERE id BETWEEN ? AND ? AND sensory IS NOT NULL
 """
 
@@ -84,10 +84,10 @@ class Gathered:
         grown: Scopes of the nodes in it.
         ends: The commit that ended it, and the id, of nodes.
         heads: The last commit that changed the tree of a scope.
-        over: Runs that ended, which stay known until they are written.
+        over: Runs that ended, which stay cached until they are written.
     """
 
-    def __init__(self, connection: apsw.Connection, runs: dict[int, KnownRun]) -> None:
+    def __init__(self, connection: apsw.Connection, runs: dict[int, RunRow]) -> None:
         self._db, self._runs = connection, runs
         self.grown: set[int] = set()
         self.ends: list[Row] = []
@@ -97,7 +97,7 @@ class Gathered:
         self.steps: list[Row] = []
         self.outputs: list[Row] = []
         self.over: list[Row] = []
-        self.felt: list[Row] = []
+        self.sensory_ends: list[Row] = []
         self._items: list[Row] = []
         self._features: list[Row] = []
         self._journal: list[Row] = []
@@ -182,11 +182,11 @@ class Gathered:
     def _flush_over(self) -> None:
         """End runs, whose steps are there by now."""
         self._db.executemany(_END_RUN, self.over)
-        if self.felt:
-            self._db.executemany(_FEEL_NO_MORE, self.felt)
+        if self.sensory_ends:
+            self._db.executemany(_END_SENSORY, self.sensory_ends)
         for row in self.over:
             self._runs.pop(row[-1], None)
-        self.over, self.felt = [], []
+        self.over, self.sensory_ends = [], []
 
     def _flush_items(self) -> None:
         """Insert items and features, count them, and say so in the change log."""

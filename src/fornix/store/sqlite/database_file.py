@@ -153,7 +153,7 @@ class SqliteFile:
         self._connections = Connections()
         self._readers = self._connections.readers
         self._durability: Durability = durability
-        self._known = WriterCache()
+        self._cache = WriterCache()
         self._snapshots: dict[apsw.Connection, SetSnapshot] = {}
         self._touched: dict[int, int] = {}
         self.commit_queue = CommitQueue(self._commit_group)
@@ -351,9 +351,9 @@ class SqliteFile:
             raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
         return writer, self._lock
 
-    def _transaction(self, db: apsw.Connection, known: WriterCache | None = None) -> Transaction:
+    def _transaction(self, db: apsw.Connection, cache: WriterCache | None = None) -> Transaction:
         assert self._owners is not None  # noqa: S101 - a writable store has them
-        return Transaction(db, self._known if known is None else known, self._owners)
+        return Transaction(db, self._cache if cache is None else cache, self._owners)
 
     @translated
     def _commit_group(self, group: list[CommitTicket]) -> None:
@@ -375,19 +375,19 @@ class SqliteFile:
                 writer.execute("ROLLBACK")
             try:
                 writer.execute("BEGIN IMMEDIATE")
-                if writer.data_version() != self._known.version:
-                    self._known = WriterCache()
+                if writer.data_version() != self._cache.version:
+                    self._cache = WriterCache()
                 yield writer
                 self._check_state()
                 writer.execute("COMMIT")
             except BaseException:
-                self._known.version = None
+                self._cache.version = None
                 if self._state != "forked" and writer.in_transaction:
                     writer.execute("ROLLBACK")
                 raise
             if self._connections.log_pages > CHECKPOINT_PAGES:
                 self._care(writer)
-            self._known.version = writer.data_version()
+            self._cache.version = writer.data_version()
 
     @translated
     def sync(self) -> None:
@@ -406,11 +406,11 @@ class SqliteFile:
         with lock.held(), FORKS.inside():
             self._check_state()
             self._check_files()
-            self._known = WriterCache()
+            self._cache = WriterCache()
             try:
                 yield writer
             finally:
-                self._known = WriterCache()
+                self._cache = WriterCache()
 
     @contextmanager
     def _alone(self) -> Generator[apsw.Connection]:
@@ -457,15 +457,15 @@ class SqliteFile:
         """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
         for _ in range(SWEEPS):
             with writer:
-                known = self._known
+                cache = self._cache
                 done = maintenance.sweep_unasked(
-                    writer, last=known.time, corroborated=known.corroborated
+                    writer, last=cache.time, corroborated=cache.corroborated
                 )
                 if done < SWEPT_AT_ONCE:
                     break
         with writer:
             free_pages.give_back(writer, pages=free_pages.IN_PASSING, spare=free_pages.SPARE)
-        self._known.nodes.clear()
+        self._cache.nodes.clear()
         checksums.head(writer)
         with suppress(apsw.BusyError):
             writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

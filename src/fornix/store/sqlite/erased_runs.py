@@ -13,9 +13,8 @@ from fornix.store import Scope, SetRef
 from fornix.store.erasures import STATES, Erased, StoredReceipt, has_read
 from fornix.store.sqlite import row_values
 from fornix.store.sqlite.connection import first, numbers, query
-from fornix.store.sqlite.leases import STATUSES
-from fornix.store.sqlite.progress import places
 from fornix.store.sqlite.row_values import rows_of
+from fornix.store.sqlite.runs import STATUSES, places
 from fornix.values import wire
 
 _LOOKED = """

@@ -20,7 +20,7 @@ from fornix.store.erasures import (
     tells,
 )
 from fornix.store.packed_values import restored
-from fornix.store.sqlite import erased_runs, leases, row_values
+from fornix.store.sqlite import erased_runs, row_values
 from fornix.store.sqlite.apply import Transaction
 from fornix.store.sqlite.connection import Row, first, numbers, query
 from fornix.store.sqlite.items import Changes
@@ -119,8 +119,8 @@ class Eraser:
 
     def __init__(self, tx: Transaction, erasure: Erasure, salt: bytes) -> None:
         self._tx, self._db, self._asked, self._salt = tx, tx.connection, erasure, salt
-        self._number = (tx.known.number or 0) + 1
-        self._time = max(erasure.time, tx.known.time)
+        self._number = (tx.cache.number or 0) + 1
+        self._time = max(erasure.time, tx.cache.time)
         self._counts: dict[str, int] = {}
         self._rows: dict[int, Version] = {}
         self._compactions: dict[int, Row] = {}
@@ -137,7 +137,7 @@ class Eraser:
     def _whole(self) -> Erased:
         scope, db = self._asked.scope, self._db
         there = scope_id(db, scope)
-        if there is None and not leases.holder(db, self._tx.known.runs, scope)[1]:
+        if there is None and not self._tx.runs.holder(scope)[1]:
             return Erased(None, self._time)
         self._take_turn()
         number = there or self._tx.scope(scope)
@@ -188,7 +188,7 @@ class Eraser:
     def _take_turn(self) -> None:
         """Refuse while somebody runs the key: an action may hold what it has read of it."""
         scope = self._asked.scope
-        owner, _ = leases.holder(self._db, self._tx.known.runs, scope)
+        owner, _ = self._tx.runs.holder(scope)
         if owner is not None and self._tx.owners.is_alive(owner):
             raise KeyBusy(scope.owner, wait_s=0)
 

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from fornix.errors import IdempotencyConflict
 from fornix.store.packed_values import packed, restored
 from fornix.store.progress import Accepted, QueuedInput
-from fornix.store.scope import Lease, Scope
-from fornix.store.sqlite import leases
+from fornix.store.scope import Scope
 from fornix.store.sqlite.apply import Transaction
-from fornix.store.sqlite.connection import Row
-from fornix.store.sqlite.leases import STATUSES, KnownLane, KnownRun
-from fornix.store.sqlite.progress import run_known
+from fornix.store.sqlite.connection import Row, first
+from fornix.store.sqlite.runs import STATUSES, LaneRow, RunRow
 
 _INSERT_RUN = """
     INSERT INTO run (id, agent, lane, number, status, event, accepted, origin)
@@ -30,14 +28,14 @@ class Intake:
     """Puts inputs of one agent into their lanes, inside a transaction."""
 
     def __init__(self, tx: Transaction, agent: str, space: str) -> None:
-        self._tx, self._db, self._known = tx, tx.connection, tx.known.runs
-        self._agent = self._known.agent(self._db, space, agent)
+        self._tx, self._db, self._cache = tx, tx.connection, tx.cache.runs
+        self._agent = self._cache.agent(self._db, space, agent)
         self._runs: list[Row] = []
         self._lanes: dict[int, int] = {}
 
     def accept(self, inputs: Sequence[QueuedInput], owner: str | None) -> list[Accepted]:
         """Keep inputs of one space; see `Lanes.accept`."""
-        self._known.trim()
+        self._cache.trim()
         answers = [self._accept(given, owner) for given in inputs]
         self._flush()
         return answers
@@ -50,17 +48,17 @@ class Intake:
 
     def _accept(self, given: QueuedInput, owner: str | None) -> Accepted:
         lane = self._lane(given.scope)
-        run = self._known.next_run(self._db)
+        run = self._cache.next_run(self._db)
         if given.event_id is not None and not self._claim(given, given.event_id, run, lane):
-            self._known.last = run - 1  # no run took it
+            self._cache.last = run - 1  # no run took it
             return self._repeated(given, given.event_id, owner)
         number, is_first = lane.next, lane.open == 0
         self.insert(run, lane, given)
-        lease = None if owner is None else self._lease(given.scope, owner)
+        lease = None if owner is None else self._tx.runs.lease(given.scope, owner)
         return Accepted(run, number, repeated=False, lease=lease, first=is_first)
 
     def insert(
-        self, run: int, lane: KnownLane, given: QueuedInput, *, origin: int | None = None
+        self, run: int, lane: LaneRow, given: QueuedInput, *, origin: int | None = None
     ) -> None:
         """Put a run at the end of a lane."""
         event = packed(given.event)
@@ -68,20 +66,20 @@ class Intake:
         lane.next += 1
         lane.open += 1
         self._lanes[lane.id] = lane.next
-        self._known.runs[run] = KnownRun(
-            self._agent, given.scope, "waiting", begun=False, felt=False, next=0
+        self._cache.runs[run] = RunRow(
+            self._agent, given.scope, "waiting", begun=False, sensory=False, next=0
         )
 
     def take_over(self, run: int, scope: Scope, time: int) -> int:
         """Put a new run with the input of *run* at the end of its lane; return its id."""
         event = self._db.execute("SELECT event FROM run WHERE id = ?", (run,)).get
-        heir = self._known.next_run(self._db)
+        heir = self._cache.next_run(self._db)
         self.insert(heir, self._lane(scope), QueuedInput(scope, restored(event), time), origin=run)
         self._flush()
         return heir
 
-    def _lane(self, scope: Scope) -> KnownLane:
-        found = self._known.lanes.get((self._agent, scope))
+    def _lane(self, scope: Scope) -> LaneRow:
+        found = self._cache.lanes.get((self._agent, scope))
         if found is None:
             scope_row = self._tx.scope(scope)
             self._db.execute(
@@ -95,13 +93,10 @@ class Intake:
                 "SELECT count(*) FROM run WHERE agent = ? AND lane = ? AND ended IS NULL",
                 (self._agent, lane),
             ).get
-            found = self._known.lanes[self._agent, scope] = KnownLane(lane, number, unfinished)
+            found = self._cache.lanes[self._agent, scope] = LaneRow(lane, number, unfinished)
         return found
 
-    def _lease(self, scope: Scope, owner: str) -> Lease | None:
-        return leases.take(self._db, self._known, self._tx.owners, scope, owner)
-
-    def _claim(self, given: QueuedInput, event_id: bytes, run: int, lane: KnownLane) -> bool:
+    def _claim(self, given: QueuedInput, event_id: bytes, run: int, lane: LaneRow) -> bool:
         """Note an event id; return whether it was not used before."""
         self._db.execute(
             "INSERT INTO event_id (agent, digest, run, number, request, time) "
@@ -122,14 +117,11 @@ class Intake:
         waits = status is not None and STATUSES[int(status)] == "waiting"
         lease = None
         if waits and owner is not None:
-            lease = self._lease(run_known(self._db, self._known, run).scope, owner)
+            lease = self._tx.runs.lease(self._tx.runs.get(run).scope, owner)
         return Accepted(
             run=None if status is None else run,
             number=number,
             repeated=True,
             lease=lease,
-            first=waits and not self._is_behind(run),
+            first=waits and not first(self._db, _OPEN_BEFORE, run),
         )
-
-    def _is_behind(self, run: int) -> bool:
-        return bool(self._db.execute(_OPEN_BEFORE, (run,)).get)

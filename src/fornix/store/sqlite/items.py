@@ -175,7 +175,7 @@ class Changes:
 
     def _define(self, define: Define) -> _Renewed | None:
         """Make or change a set; return it if that is right only where the set is empty."""
-        known = self._tx.set_known(define.set)
+        known = self._tx.set_row(define.set)
         other = known is not None and known[1] != define.definition
         if known is None or define.replace or not other or not adds_to(self._batch, define.set):
             self._tx.define(define)
@@ -193,7 +193,7 @@ class Changes:
     def _hold_screens(self) -> None:
         """Refuse what was checked by other rules than its set has, or against other items."""
         for screened in self._batch.screened or ():
-            known = self._tx.set_known(screened.set)
+            known = self._tx.set_row(screened.set)
             check_rules(screened, None if known is None else known[1])
             if known is None or screened.past is None:
                 continue
@@ -224,7 +224,7 @@ class Changes:
                 self._bring_back(number, change)
 
     def _set(self, change: ItemChange) -> int:
-        known = self._tx.set_known(change.set)
+        known = self._tx.set_row(change.set)
         if known is not None:
             if known[1].admission is not None and change.set in unscreened(self._batch):
                 raise SetMoved(change.set.name, what="rules")
@@ -304,7 +304,7 @@ class Changes:
         self._gathered.flush()
         found: set[int] = set()
         for link in links:
-            known = self._tx.set_known(link.set)
+            known = self._tx.set_row(link.set)
             row = None if known is None else first(self._db, _LAST_ROW, known[0], link.id)
             if row is None:
                 raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
@@ -388,7 +388,7 @@ class Changes:
         for ref, ids in asked.items():
             if len(set(ids)) < len(ids) or len(ids) < FEW or "\0" in "".join(ids):
                 return None  # a carray ends its texts at a NUL
-            known = self._tx.set_known(ref)
+            known = self._tx.set_row(ref)
             if known is not None:
                 rows = query(self._db, _TAKEN, known[0], texts(ids))
                 taken.update((known[0], item_id) for (item_id,) in rows)
@@ -442,7 +442,7 @@ class Changes:
         self._ended.append(row)
 
     def _hold_capacity(self, ref: SetRef, number: int) -> None:
-        known = self._tx.set_known(ref)
+        known = self._tx.set_row(ref)
         if known is None or not known[1].bounded:
             return
         definition = known[1]

@@ -22,14 +22,12 @@ from fornix.store import (
 from fornix.store.checks import ROW_BITS, check_status
 from fornix.store.packed_values import restored
 from fornix.store.progress import space_of
-from fornix.store.sqlite import leases
 from fornix.store.sqlite.apply import Transaction
 from fornix.store.sqlite.connection import Row, first, query
 from fornix.store.sqlite.database_file import SqliteFile, queued, reads
 from fornix.store.sqlite.inputs import Intake
-from fornix.store.sqlite.leases import CALL_STATUSES, STATUSES
-from fornix.store.sqlite.progress import ORDINALS, place_of, places, run_known, turn
 from fornix.store.sqlite.row_values import rows_of
+from fornix.store.sqlite.runs import CALL_STATUSES, LAST_RUN, ORDINALS, STATUSES, place_of, places
 from fornix.values import wire
 
 # The order of joins is given: what narrows most comes first, and sorting is by its key.
@@ -88,10 +86,6 @@ _FORGET_IDS = f"""
     DELETE FROM event_id WHERE (agent, digest) IN (SELECT agent, digest FROM {_OLD_IDS})
 """  # noqa: S608 - ours
 
-_LAST_RUN = """
-    SELECT max(ifnull((SELECT max(id) FROM run), 0), ifnull((SELECT max(pruned) FROM agent), 0))
-"""
-
 _ENDED = """
     SELECT id FROM run INDEXED BY run_ended
     WHERE agent = ?1 AND ended <= ?2 AND (ended, id) <= (?2, ?3) ORDER BY ended, id LIMIT ?4
@@ -108,13 +102,12 @@ class SqliteLanes(SqliteFile):
 
     @queued
     def lease(self, tx: Transaction, scope: Scope, owner: str) -> Lease | None:
-        return leases.take(tx.connection, tx.known.runs, tx.owners, scope, owner)
+        return tx.runs.lease(scope, owner)
 
     @queued
     def release(self, tx: Transaction, lease: Lease) -> None:
-        db, known = tx.connection, tx.known.runs
-        if leases.holder(db, known, lease.scope) == (lease.owner, lease.epoch):
-            leases.drop(db, known, lease.scope, lease.epoch)
+        if tx.runs.holder(lease.scope) == (lease.owner, lease.epoch):
+            tx.runs.release(lease.scope, lease.epoch)
 
     # --- runs ---------------------------------------------------------------------------------
 
@@ -217,14 +210,13 @@ class SqliteLanes(SqliteFile):
 
     @queued
     def retry(self, tx: Transaction, run: int, *, last: bool, time: int) -> int:
-        db, known = tx.connection, tx.known.runs
-        parked = run_known(db, known, run)
+        parked = tx.runs.get(run)
         check_status(run, parked.scope, parked.status, "parked")
-        turn(db, known, tx.gathered, parked, run, "retried" if last else "waiting", time=time)
+        tx.runs.turn(parked, run, "retried" if last else "waiting", time=time)
         tx.gathered.flush()
         if not last:
             return run
-        agent = first(db, "SELECT name FROM agent WHERE id = ?", parked.agent)
+        agent = first(tx.connection, "SELECT name FROM agent WHERE id = ?", parked.agent)
         return Intake(tx, agent, parked.scope.space).take_over(run, parked.scope, time)
 
     # --- outputs ------------------------------------------------------------------------------
@@ -257,7 +249,7 @@ class SqliteLanes(SqliteFile):
 
     @queued
     def _new_consumer(self, tx: Transaction, agent: str, space: str, name: str) -> int:
-        number = tx.known.runs.agent(tx.connection, space, agent)
+        number = tx.cache.runs.agent(tx.connection, space, agent)
         query(tx.connection, _NEW_CONSUMER, name, number)
         return _position(tx.connection, agent, space, name) or 0
 
@@ -321,13 +313,13 @@ class Pruning:
     def __init__(
         self, db: apsw.Connection, agent: str, space: str, retain: Retain, *, now: int, limit: int
     ) -> None:
-        self._agent = first(db, f"SELECT {_AGENT}", space, agent)
+        self._agent = first(db, "SELECT id FROM agent WHERE space = ? AND name = ?", space, agent)
         self._limit, self._ids_until = limit, now - retain.dedupe_us
         self._runs: list[int] = []
         self._ids, self._last_id = False, 0
         if self._agent is not None:
             self._runs = self._ended(db, retain, now)
-            self._last_id = (first(db, _LAST_RUN) or 0) - retain.dedupe_count
+            self._last_id = (first(db, LAST_RUN) or 0) - retain.dedupe_count
             self._ids = first(db, _ANY_OLD_ID, *self._old_ids, 1) is not None
 
     @property

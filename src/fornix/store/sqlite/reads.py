@@ -94,7 +94,7 @@ class SqliteReads(SqliteFile):
         ]
 
     def _number_of(self, db: apsw.Connection, scope: Scope) -> int | None:
-        return self._known.scopes.get(scope) or scope_id(db, scope)
+        return self._cache.scopes.get(scope) or scope_id(db, scope)
 
     @reads
     def floor(self, db: apsw.Connection, scope: Scope) -> tuple[int, int]:
@@ -272,7 +272,7 @@ class SqliteReads(SqliteFile):
 
         Another process may have forgotten the set since, and somebody added to a new one.
         """
-        known = self._known.sets.get(ref)
+        known = self._cache.sets.get(ref)
         if known is not None:
             yield known[0]
         number = row_values.set_number(db, ref)

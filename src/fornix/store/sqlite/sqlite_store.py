@@ -69,7 +69,7 @@ class SqliteStore(SqliteReads, SqliteLanes):
         *,
         expects: Sequence[tuple[str, str]] = (),
     ) -> None:
-        staged_vectors.expect(db, expects, known={})
+        staged_vectors.expect(db, expects, {})
         db.executemany(staged_vectors.FILL, vectors)
 
     @writes
@@ -88,21 +88,21 @@ class SqliteStore(SqliteReads, SqliteLanes):
         *,
         notes: Sequence[tuple[str, str | None, str]],
     ) -> bool:
-        self._known = WriterCache()
+        self._cache = WriterCache()
         return staged_vectors.swap(db, set_numbers, notes)
 
     @writes
     def put_note(
         self, db: apsw.Connection, name: str, text: str | None, *, expected: str | None
     ) -> bool:
-        self._known = WriterCache()
+        self._cache = WriterCache()
         return staged_vectors.put_note(db, name, text, expected)
 
     # --- what goes ----------------------------------------------------------------------------
 
     @writes
     def sweep(self, db: apsw.Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
-        self._known = WriterCache()
+        self._cache = WriterCache()
         return maintenance.sweep(db, now=now, ops_kept=ops_kept)
 
     @writes
@@ -120,7 +120,7 @@ class SqliteStore(SqliteReads, SqliteLanes):
 
     @writes
     def _erase(self, db: apsw.Connection, erasure: Erasure, salt: bytes) -> Erased:
-        self._known = WriterCache()
+        self._cache = WriterCache()
         erased = Eraser(self._transaction(db, WriterCache()), erasure, salt).run()
         if erasure.rehearse:
             raise Rehearsed(erased)
@@ -186,7 +186,7 @@ class SqliteStore(SqliteReads, SqliteLanes):
             backup = Path(os.path.realpath(source))
             maintenance.restore(db, backup, side_files=self.folder / "index")
             self._add_checksums(db)
-            self._known, self._salt = WriterCache(), None
+            self._cache, self._salt = WriterCache(), None
             self._snapshots.clear()
 
     @translated
@@ -218,7 +218,7 @@ class SqliteStore(SqliteReads, SqliteLanes):
                 done = repair.repair(db, dimensions=dimensions, progress=progress)
             if self._add_checksums(db):
                 done.append("checksums given to every page")
-            self._known = WriterCache()
+            self._cache = WriterCache()
             self._snapshots.clear()
             return done
 

@@ -68,13 +68,13 @@ def _waiting(db: apsw.Connection, sql: str, bindings: tuple[object, ...]) -> lis
 
 
 def expect(
-    db: apsw.Connection, expects: Sequence[tuple[str, str]], *, known: dict[str, str | None]
+    db: apsw.Connection, expects: Sequence[tuple[str, str]], cache: dict[str, str | None]
 ) -> None:
-    """Raise `EmbedderConflict` unless every note stands as given; *known* ones need no look."""
+    """Raise `EmbedderConflict` unless every note stands as given; those in *cache* are not read."""
     for name, text in expects:
-        if name not in known:
-            known[name] = _note(db, name)
-        check_note(name, expected=text, found=known[name])
+        if name not in cache:
+            cache[name] = _note(db, name)
+        check_note(name, expected=text, found=cache[name])
 
 
 def _note(db: apsw.Connection, name: str) -> str | None:

@@ -1,0 +1,298 @@
+"""What a transaction writes of runs: who may run a key, and what a batch says of a run's progress.
+
+A lease has an epoch, which fences whoever had it before.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import apsw
+
+from fornix.errors import NotFound
+from fornix.store import Batch, Commit, Lease
+from fornix.store.checks import ROW_BITS, check_run
+from fornix.store.packed_values import packed, restored
+from fornix.store.progress import ENDED, CallStatus, DurableCall, Progress, RunStatus, Step
+from fornix.store.scope import Scope
+from fornix.store.sqlite.connection import first, query
+from fornix.store.sqlite.lock_files import Owners
+from fornix.store.sqlite.row_values import found_again
+from fornix.values import wire
+
+if TYPE_CHECKING:
+    from fornix.store.sqlite.batched_inserts import Gathered
+
+CACHED = 20_000
+"""Runs, lanes and leases that are remembered at most, of each."""
+
+STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
+"""By the number that stands for each in the file."""
+
+CALL_STATUSES: tuple[CallStatus, ...] = ("pending", "returned", "raised")
+
+ORDINALS = (1 << ROW_BITS) - 1
+"""The bits of a step's row that are its ordinal; those above are its run."""
+
+LAST_RUN = """
+    SELECT max(ifnull((SELECT max(id) FROM run), 0), ifnull((SELECT max(pruned) FROM agent), 0))
+"""
+_RUN = """
+    SELECT run.agent, agent.space, scope.key, status, now
+    FROM run JOIN agent ON agent.id = run.agent JOIN lane ON lane.id = run.lane
+    JOIN scope ON scope.id = lane.scope WHERE run.id = ?
+"""
+_LAST_STEP = "SELECT max(id) FROM step WHERE id BETWEEN ? AND ?"
+_COMPLETED = "SELECT n FROM durable_call WHERE step = ? AND position = ? AND status != 0"
+_TAKE_LEASE = """
+    INSERT INTO lease (space, key, owner, epoch) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch
+"""
+_INSERT_CALL = """
+    INSERT OR REPLACE INTO durable_call
+        (step, position, n, name, digest, status, outcome, attempts)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+def place_of(run: int, ordinal: int) -> int:
+    """Return the row of a task."""
+    return run << ROW_BITS | ordinal
+
+
+def places(run: int) -> tuple[int, int]:
+    """Return the first and the last row that a task of a run can have."""
+    return place_of(run, 0), place_of(run, ORDINALS)
+
+
+@dataclass(slots=True)
+class LaneRow:
+    """A lane: the number of its next run, and how many have not ended."""
+
+    id: int
+    next: int
+    open: int
+
+
+@dataclass(slots=True)
+class RunRow:
+    """A run that has not ended.
+
+    Attributes:
+        sensory: Whether a step of it may hold sensory memory.
+        next: Past the ordinals of its steps.
+    """
+
+    agent: int
+    scope: Scope
+    status: RunStatus
+    begun: bool
+    sensory: bool
+    next: int
+
+
+@dataclass
+class RunCache:
+    """Part of a writer's cache: dropped with all of it."""
+
+    last: int = -1
+    agents: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    lanes: dict[tuple[int, Scope], LaneRow] = field(
+        default_factory=dict[tuple[int, Scope], LaneRow]
+    )
+    runs: dict[int, RunRow] = field(default_factory=dict[int, RunRow])
+    leases: dict[Scope, tuple[str | None, int]] = field(
+        default_factory=dict[Scope, "tuple[str | None, int]"]
+    )
+
+    def trim(self) -> None:
+        """Clear what has grown too large."""
+        for each in (self.lanes, self.runs, self.leases):
+            if len(each) > CACHED:
+                each.clear()
+
+    def next_run(self, db: apsw.Connection) -> int:
+        """Return the id of a new run; none is used twice, pruned or not."""
+        if self.last < 0:
+            self.last = first(db, LAST_RUN)
+        self.last += 1
+        return self.last
+
+    def agent(self, db: apsw.Connection, space: str, name: str) -> int:
+        """Return the row of an agent, which is made if there is none."""
+        number = self.agents.get((space, name))
+        if number is None:
+            sql = "INSERT INTO agent (space, name) VALUES (?, ?) ON CONFLICT DO NOTHING"
+            query(db, sql, space, name)
+            sql = "SELECT id FROM agent WHERE space = ? AND name = ?"
+            number = self.agents[space, name] = first(db, sql, space, name)
+        return number
+
+
+class RunWriter:
+    """Writes leases and the progress of runs inside a transaction.
+
+    It does not refer to the transaction: a circle would be left to the garbage collector.
+    """
+
+    def __init__(
+        self, db: apsw.Connection, cache: RunCache, gathered: Gathered, owners: Owners
+    ) -> None:
+        self._db, self._cache, self._gathered, self._owners = db, cache, gathered, owners
+
+    # --- leases
+
+    def holder(self, scope: Scope) -> tuple[str | None, int]:
+        """Return who has the lease of *scope*, or had it last as None, and its epoch."""
+        lease = self._cache.leases.get(scope)
+        if lease is None:
+            sql = "SELECT owner, epoch FROM lease WHERE space = ? AND key = ?"
+            lease = first(self._db, sql, scope.space, scope.key or "") or (None, 0)
+            self._cache.leases[scope] = lease
+        return lease
+
+    def lease(self, scope: Scope, owner: str) -> Lease | None:
+        """Give *owner* the lease, or None while somebody alive has it."""
+        last, epoch = self.holder(scope)
+        if not epoch and found_again(self._db, scope) is not None:
+            del self._cache.leases[scope]
+            last, epoch = self.holder(scope)
+        if last is not None and last != owner and self._owners.is_alive(last):
+            return None
+        self._owners.enlist(owner)
+        if last != owner:
+            epoch += 1
+            query(self._db, _TAKE_LEASE, scope.space, scope.key or "", owner, epoch)
+            self._cache.leases[scope] = (owner, epoch)
+        return Lease(scope, owner, epoch)
+
+    def release(self, scope: Scope, epoch: int) -> None:
+        """Make nobody have the lease that holds."""
+        sql = "UPDATE lease SET owner = NULL WHERE space = ? AND key = ?"
+        query(self._db, sql, scope.space, scope.key or "")
+        self._cache.leases[scope] = (None, epoch)
+
+    # --- the progress of a run
+
+    def get(self, number: int) -> RunRow:
+        """Return a run.
+
+        Raises:
+            NotFound: There is none.
+        """
+        run = self._find(number)
+        if run is None:
+            raise NotFound(f"there is no run {number}; it was never accepted, or was pruned")
+        return run
+
+    def _find(self, number: int) -> RunRow | None:
+        run = self._cache.runs.get(number)
+        if run is None:
+            row = first(self._db, _RUN, number)
+            if row is None:
+                return None
+            agent, space, key, status, now = row
+            last = first(self._db, _LAST_STEP, *places(number))
+            after = 0 if last is None else last - place_of(number, 0) + 1
+            name, begun = STATUSES[int(status)], now is not None
+            run = RunRow(agent, Scope(space, key), name, begun, sensory=True, next=after)
+            if run.status not in ENDED:
+                self._cache.runs[number] = run
+        return run
+
+    def earlier(self, progress: Progress, number: int) -> Commit | None:
+        """Return the commit that kept a step, or completed a call, before; else keep the step."""
+        if isinstance(progress, Step):
+            commit = self._keep_step(progress, number)
+        elif isinstance(progress, DurableCall) and not progress.truncate:
+            step = place_of(progress.run, progress.ordinal)
+            commit = first(self._db, _COMPLETED, step, progress.position)
+        else:
+            return None
+        if commit is None:
+            return None
+        self._gathered.flush()
+        time, result = first(self._db, "SELECT time, result FROM journal WHERE n = ?", commit)
+        stored = None if result is None else wire.decode(restored(result))
+        return Commit(commit, time, adopted=True, result=stored)
+
+    def _keep_step(self, step: Step, number: int) -> int | None:
+        """Keep a step, or return the number of the commit that kept it."""
+        place, gathered = place_of(step.run, step.ordinal), self._gathered
+        run = self._find(step.run)
+        if run is None:
+            return None
+        if step.ordinal < run.next:
+            gathered.flush()
+            commit = first(self._db, "SELECT n FROM step WHERE id = ?", place)
+            if commit is not None:
+                return commit
+        run.next = max(run.next, step.ordinal + 1)
+        sensory = None if step.done else packed(step.sensory)
+        gathered.steps.append(
+            (place, number, step.action, packed(step.sent), sensory, step.looked, step.skipped)
+        )
+        return None
+
+    def guard(self, batch: Batch) -> RunRow | None:
+        """Return the run that a batch is about, checked by `check_run`; None: about none."""
+        if batch.run is None:
+            return None
+        run = self.get(batch.run.run)
+        check_run(batch, batch.run, status=run.status, scope=run.scope, begun=run.begun)
+        return run
+
+    def apply(self, run: RunRow, progress: Progress, *, number: int, time: int) -> None:
+        """Keep what a batch says of a run, which was guarded, and whose step was kept."""
+        gathered = self._gathered
+        if progress.begin is not None and not run.begun:
+            begin = progress.begin
+            gathered.begun.append((begin.now, _names(tuple(begin.actions)), progress.run))
+            run.begun = True
+        if isinstance(progress, Step):
+            run.sensory = run.sensory or (progress.sensory is not None and not progress.done)
+            if progress.outputs:
+                place, start = place_of(progress.run, progress.ordinal), number << ROW_BITS
+                events = enumerate(map(packed, progress.outputs))
+                gathered.outputs.extend((run.agent, start + i, place, event) for i, event in events)
+            if progress.done:
+                self.turn(run, progress.run, "done", time=time)
+        elif isinstance(progress, DurableCall):
+            self._insert_call(progress, number)
+        else:
+            self.turn(run, progress.run, progress.status, error=progress.error, time=time)
+
+    def _insert_call(self, call: DurableCall, number: int) -> None:
+        step = place_of(call.run, call.ordinal)
+        if call.truncate:
+            sql = "DELETE FROM durable_call WHERE step = ? AND position >= ?"
+            query(self._db, sql, step, call.position)
+        status, outcome = CALL_STATUSES.index(call.status), packed(call.outcome)
+        row = (step, call.position, number, call.name, call.digest, status, outcome, call.attempts)
+        self._db.execute(_INSERT_CALL, row)
+
+    def turn(
+        self, run: RunRow, number: int, status: RunStatus, *, time: int, error: str | None = None
+    ) -> None:
+        """Change the status of a run that has not ended."""
+        run.status = status
+        code, gathered = STATUSES.index(status), self._gathered
+        if status not in ENDED:
+            sql = "UPDATE run SET status = ?, error = ifnull(?, error) WHERE id = ?"
+            query(self._db, sql, code, error, number)
+            return
+        gathered.over.append((code, time, status == "done", error, number))
+        if run.sensory:
+            gathered.sensory_ends.append(places(number))
+        lane = self._cache.lanes.get((run.agent, run.scope))
+        if lane is not None:
+            lane.open -= 1
+
+
+@lru_cache
+def _names(actions: tuple[str, ...]) -> str:
+    """Return names of actions as JSON; the same few come again and again."""
+    return json.dumps(actions, ensure_ascii=False)
