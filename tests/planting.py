@@ -166,7 +166,7 @@ class Planter:
             "greet",
             sent=f'["{self.make("sent")}"]',
             sensory=None if done else f'["{self.make("sensory")}"]',  # it ends with the run
-            looked=f'{{"items":[],"searches":[[["default"],"{self.make("searched")}",[]]]}}',
+            read_set=f'{{"items":[],"searches":[[["default"],"{self.make("searched")}",[]]]}}',
             outputs=[self._wire("output")],
             skipped=self._wire("skipped"),
             begin=begin,

@@ -35,7 +35,7 @@ from fornix.errors import (
 )
 from fornix.store import Scope
 from fornix.store.sqlite import SqliteStore
-from fornix.store.sqlite.connection import CallSubject, in_our_words
+from fornix.store.sqlite.connection import CallSubject, as_fornix_error
 from fornix.store.sqlite.lock_files import file_system, refuse_unsupported
 from hardship import DROP_RIGHTS, closed_folder, shut, small_disk
 from waiting import LIMIT_S, SHORT_S, wait_until
@@ -256,7 +256,9 @@ for _ in range(2):
 
 def test_a_read_only_file_system_is_told_what_to_do_about() -> None:
     """There nobody lacks rights: it is SQLite that cannot make its log beside the database."""
-    error = in_our_words(apsw.CantOpenError("unable to open database file"), CallSubject("app.db"))
+    error = as_fornix_error(
+        apsw.CantOpenError("unable to open database file"), CallSubject("app.db")
+    )
     assert isinstance(error, StoreReadOnly)
     assert "let this process write its folder, or open it with mode='ro'" in str(error)
 
@@ -304,12 +306,12 @@ def test_whatever_hinders_more_to_be_written_is_the_store_being_full(error, numb
     """A full disk, a quota, a limit of files; in the database, its log, or a file beside it."""
     if isinstance(error, int):
         error = failed_write(error)
-    assert isinstance(in_our_words(error, CallSubject("app.db", errno=number)), StoreFull)
+    assert isinstance(as_fornix_error(error, CallSubject("app.db", errno=number)), StoreFull)
 
 
 def test_a_disk_that_fails_is_not_full() -> None:
     """Freeing room would not help."""
-    found = in_our_words(
+    found = as_fornix_error(
         failed_write(apsw.SQLITE_IOERR_WRITE), CallSubject("app.db", errno=errno.EIO)
     )
     assert not isinstance(found, StoreFull)

@@ -369,7 +369,7 @@ def test_what_runs_still_hold_goes_when_they_end(memory):
     lease = store.lease(scope, "worker")
     assert lease is not None
     looked = '{"items":[["notes",["a"]]],"searches":[]}'
-    step = Step(run, 0, "greet", looked=looked, begin=Begin(NOW, ("greet",)))
+    step = Step(run, 0, "greet", read_set=looked, begin=Begin(NOW, ("greet",)))
     store.commit(Batch(scope=scope, time=NOW, epoch=lease.epoch, run=step, release=True))
     receipt = notes.forget("a")
     assert (receipt.state, receipt.open) == ("pending", (run,))

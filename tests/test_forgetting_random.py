@@ -119,7 +119,7 @@ class Story:
 
     def forget(self) -> None:
         ref = self._ref()
-        there = sorted({item.record.id for item in self.model.kept(ref, limit=1_000)})
+        there = sorted({item.record.id for item in self.model.every_version(ref, limit=1_000)})
         ids = self.rng.sample(there, min(len(there), self.rng.choice((1, 1, 2))))
         self._erase(Erasure(ref.scope, NOW, f"{next(self.receipts)}", items=[(ref, ids)]))
         assert all(not store.versions(ref, i) for store in self.stores for i in ids)
@@ -159,7 +159,7 @@ class Story:
         assert self.store.problems() == []
 
     def _lineage(self, store: Store, ref: SetRef) -> tuple[list[Compaction], object, object]:
-        rows = [item.row for item in store.kept(ref, limit=10_000)]
+        rows = [item.row for item in store.every_version(ref, limit=10_000)]
         return store.compactions(ref), store.links(rows), store.derived(rows)
 
 

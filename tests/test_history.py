@@ -262,7 +262,7 @@ def seen(memory, times, now):
             for ref in store.every_set(scope):
                 found[ref, moment] = [spoken(v) for v in pages(store, ref, at=at)]
         for ref in store.every_set(scope):
-            versions = {v.row: spoken(v) for v in store.kept(ref, limit=9_999)}
+            versions = {v.row: spoken(v) for v in store.every_version(ref, limit=9_999)}
             done = [named(done, versions) for done in store.compactions(ref)]
             found[ref] = (sorted(versions.values(), key=repr), done, store.set_info(ref).definition)
             pairs = store.links(sorted(versions))

@@ -28,7 +28,7 @@ from fornix import (
 from fornix.errors import InvalidInput, NotFound, RunParked, RunPending, StoreBusy
 from fornix.sets.batch import Draft
 from fornix.state.overlay import Overlay
-from fornix.store.running_keys import AtWork
+from fornix.store.running_keys import RunningKey
 from fornix.store.scope import Scope
 from fornix.values.forks import HandleLock
 from waiting import LIMIT_S, SHORT_S
@@ -494,7 +494,7 @@ def test_a_coroutine_that_is_left_behind_closes_in_silence():
     """Whoever closes it does so in another context, where there is nothing to set back."""
 
     async def left(gate):
-        with AtWork(gate, Scope("space", "ada"), "owner"):
+        with RunningKey(gate, Scope("space", "ada"), "owner"):
             await gate
 
     loop = asyncio.new_event_loop()

@@ -59,7 +59,7 @@ def tidy(memory: Memory) -> None:
 def looks(line: Timeline, *readings: tuple[int, int]) -> Timeline:
     """Look at (wall, elapsed) times of one era."""
     for wall, at in readings:
-        line = line.looked(wall, "era", at, 0)
+        line = line.observed(wall, "era", at, 0)
     return line
 
 
@@ -113,8 +113,8 @@ def test_the_host_tells_elapsed_time():
     assert later >= at > 0
     if sys.platform == "linux":
         script = "from fornix.store.clocks import host_elapsed; print(*host_elapsed()(0))"
-        told = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-        name, number = told.stdout.split()
+        plain = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+        name, number = plain.stdout.split()
         assert name.decode() == era == same
         assert int(number) > at
 
@@ -220,8 +220,8 @@ def test_processes_with_different_clocks_run_nothing_twice(tmp_path):
     """By the host's own elapsed time, one after the other: right, ahead, behind, right."""
     for days in ("0", "400", "0"):
         args = [sys.executable, "-c", WRONG, str(tmp_path / "app.db"), days]
-        told = subprocess.run(args, capture_output=True, check=True, text=True)
-        assert told.stdout.split() == ["20", "1"]
+        plain = subprocess.run(args, capture_output=True, check=True, text=True)
+        assert plain.stdout.split() == ["20", "1"]
 
 
 class Life:
@@ -333,9 +333,9 @@ def test_a_timeline_that_is_kept_is_read_again(tmp_path):
     with Memory.open(path, embedder="words", clock=Beside(true)) as memory:
         assert isinstance(memory.engine.clock(), int)
     with Memory.open(path, clock=Beside(true, YEAR)) as memory:
-        told = json.loads(memory.store.note(TIMELINE) or "")
-        assert told["doubt"]["ahead"]
+        plain = json.loads(memory.store.note(TIMELINE) or "")
+        assert plain["doubt"]["ahead"]
         true.elapse(hours=2)
         memory.engine.clock.settle()
         again = json.loads(memory.store.note(TIMELINE) or "")
-        assert again["doubt"]["upheld"] > told["doubt"]["upheld"]
+        assert again["doubt"]["upheld"] > plain["doubt"]["upheld"]

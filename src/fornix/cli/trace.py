@@ -12,7 +12,7 @@ from fornix.state import MemoryKind, Overlay, Places, committed_tree
 from fornix.state.paths import spelled
 from fornix.store import DurableCall, Effects, Node, Run, SetRef, StepDone, StoredItem
 from fornix.store.progress import ENDED
-from fornix.store.stored_read_set import Looked
+from fornix.store.stored_read_set import ReadSet
 from fornix.values import wire
 from fornix.values.storable import Path, Value, moment
 from fornix.values.times import stamp
@@ -109,7 +109,7 @@ class Trace:
         sensory = Overlay(None, kind=MemoryKind.SENSORY, now=now, places=places)
         for step in self._steps:
             effects = self._store.effects(step.commit)
-            looked = Looked.of(step.looked, self._row.scope)
+            looked = ReadSet.of(step.read_set, self._row.scope)
             changed = cast("list[Any]", wire.decode(step.sensory)) if step.sensory else []
             yield TraceStep(
                 step=step.ordinal,
@@ -135,7 +135,7 @@ class Trace:
 
     # --- what was read ------------------------------------------------------------------------
 
-    def _read(self, looked: Looked, step: StepDone, sensory: Overlay, now: int) -> Read:
+    def _read(self, looked: ReadSet, step: StepDone, sensory: Overlay, now: int) -> Read:
         scope, before = self._row.scope, step.commit - 1
         return Read(
             short_term=[

@@ -315,7 +315,7 @@ class LiveRun:
             action=task.action.name,
             sent=wire.encode(sent) if sent else None,
             sensory=wire.encode(committed_tree.plain(did.sensory)) if keeps else None,
-            looked=did.looked,
+            read_set=did.looked,
             outputs=outputs,
             begin=self._begin,
             done=over,

@@ -245,7 +245,7 @@ def forget_items(
 
 def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:
     after: tuple[str, int] | None = None
-    while page := store.kept(ref, after=after, limit=PAGE):
+    while page := store.every_version(ref, after=after, limit=PAGE):
         yield from page
         after = (page[-1].record.id, page[-1].version)
 

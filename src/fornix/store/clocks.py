@@ -107,7 +107,7 @@ class Timeline:
         """Return how much time has elapsed in all; between two eras nobody knows of any."""
         return self.active + (max(0, at - self.at) if era == self.era else 0)
 
-    def looked(self, wall: int, era: str, at: int, commit: int) -> Timeline:
+    def observed(self, wall: int, era: str, at: int, commit: int) -> Timeline:
         """Return it after one more look at the clocks."""
         active = self.active_at(era, at)
         line, doubt = wall - active, self.doubt
@@ -137,7 +137,7 @@ class Timeline:
 def host_elapsed() -> Elapsed:
     """Return what the host's monotonic clock tells; it goes on while the host sleeps.
 
-    Where the boot cannot be told from others, time elapses within this process alone.
+    Where the boot cannot be plain from others, time elapses within this process alone.
     """
     try:
         era, clock = _boot_id(), time.CLOCK_BOOTTIME
@@ -196,24 +196,24 @@ class DisciplinedClock:
     def __init__(self, ticks: Callable[[], int], elapsed: Elapsed, store: Store) -> None:
         self._ticks, self._elapsed, self._store = ticks, elapsed, store
         self._lock = threading.Lock()
-        self._known = self._kept() or self._begun()
+        self._timeline = self._kept() or self._begun()
 
     def __call__(self) -> int:
         """Return the wall time; while it is behind, what it would be by elapsed time."""
         wall = self._ticks()
         era, at = self._elapsed(wall)
-        known = self._known
+        known = self._timeline
         line = known.line + known.active_at(era, at)
         if wall >= line - CLOCK_STEP_US:
             return wall
         with self._lock:
-            self._known = known = self._known.looked(wall, era, at, 0)
+            self._timeline = known = self._timeline.observed(wall, era, at, 0)
         return max(wall, known.line + known.active)
 
     def corroborated(self, time: int) -> int:
         """Return up to which time, at most *time*, this memory has seen that it really came."""
         era, at = self._elapsed(time)
-        return _believed(self._known, time, era, at)
+        return _believed(self._timeline, time, era, at)
 
     def settle(self) -> int:
         """Return the time that retention may go by; keep what the clocks say now in the store.
@@ -225,11 +225,11 @@ class DisciplinedClock:
         while True:
             left -= 1
             text = self._store.note(TIMELINE)
-            before = self._known if text is None else _read(text)
+            before = self._timeline if text is None else _read(text)
             wall = self._ticks()
             era, at = self._elapsed(wall)
             with self._lock:
-                self._known = known = self._look(before, wall, era, at)
+                self._timeline = known = self._look(before, wall, era, at)
             believed = _believed(known, wall, era, at)
             same = text is not None and known.continues(before)
             if same or self._store.read_only or self._keep(text, known, believed) or not left:
@@ -250,7 +250,7 @@ class DisciplinedClock:
             behind = self._store.commit_at(doubt.least + doubt.since - CLOCK_STEP_US)
             if behind > doubt.commit:
                 before = replace(before, doubt=None)
-        return before.looked(wall, era, at, last)
+        return before.observed(wall, era, at, last)
 
     def _kept(self) -> Timeline | None:
         text = self._store.note(TIMELINE)
@@ -270,6 +270,6 @@ def _believed(known: Timeline, time: int, era: str, at: int) -> int:
 
 
 def _read(text: str) -> Timeline:
-    told = json.loads(text)
-    doubt = told.pop("doubt")
-    return Timeline(**told, doubt=None if doubt is None else Doubt(**doubt))
+    plain = json.loads(text)
+    doubt = plain.pop("doubt")
+    return Timeline(**plain, doubt=None if doubt is None else Doubt(**doubt))

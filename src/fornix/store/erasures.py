@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from fornix.errors import Forgotten
 from fornix.store.scope import Scope, SetRef
-from fornix.store.stored_read_set import Looked
+from fornix.store.stored_read_set import ReadSet
 from fornix.values import wire
 from fornix.values.storable import Value, frozen
 
@@ -154,14 +154,14 @@ def stub_of(item_id: str, salt: bytes) -> bytes:
     return wire.digest(["purged", item_id], salt=salt)
 
 
-def has_read(looked: str | None, named: Mapping[SetRef, Collection[str]], scope: Scope) -> bool:
+def has_read(read_set: str | None, named: Mapping[SetRef, Collection[str]], scope: Scope) -> bool:
     """Return whether a step of a run of *scope* looked up an item, of those given as ids by set."""
-    if looked is None:
+    if read_set is None:
         return False
     try:
-        return any(one in named.get(ref, ()) for ref, one in Looked.of(looked, scope).found())
+        return any(one in named.get(ref, ()) for ref, one in ReadSet.of(read_set, scope).found())
     except (AttributeError, TypeError, ValueError):  # somebody else kept it, in a shape of theirs
-        seen = wire.decode(looked)
+        seen = wire.decode(read_set)
     parts = [seen.get(part) for part in ("items", "searches")] if isinstance(seen, dict) else seen
     names = names_in(parts)
     return any(

@@ -337,7 +337,7 @@ class Ledger(Protocol):
         """Return a receipt, or None if there is none of that id."""
         ...
 
-    def kept(
+    def every_version(
         self, ref: SetRef, *, after: tuple[str, int] | None = None, limit: int = 256
     ) -> list[StoredItem]:
         """Return every version of every item of a set, by (id, version), past *after*."""

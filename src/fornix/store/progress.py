@@ -140,7 +140,7 @@ class Step:
         ordinal: Its place among the tasks of the run, from 0.
         sent: Wire: the events it sent, each with the actions that it sets off.
         sensory: Wire: what it changed in sensory memory; dropped when the run ends.
-        looked: Wire: what it read; None: it is not kept.
+        read_set: Wire: what it read; None: it is not kept.
         outputs: Wire, each: its events for the world, in order.
         skipped: Wire: the error that its agent chose to go on after; it changed nothing else.
         begin: With the first commit of a run.
@@ -152,7 +152,7 @@ class Step:
     action: str
     sent: str | None = None
     sensory: str | None = None
-    looked: str | None = None
+    read_set: str | None = None
     outputs: Sequence[str] = ()
     skipped: str | None = None
     begin: Begin | None = None
@@ -241,7 +241,7 @@ class StepDone:
     commit: int
     sent: str | None
     sensory: str | None
-    looked: str | None
+    read_set: str | None
     skipped: str | None
 
 

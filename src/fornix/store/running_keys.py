@@ -14,27 +14,27 @@ from typing import TypeAlias
 from fornix.errors import InvalidInput
 from fornix.store.scope import Scope
 
-Held: TypeAlias = tuple[object, Scope, str, Callable[[], object] | None]
+HeldKey: TypeAlias = tuple[object, Scope, str, Callable[[], object] | None]
 """A key that an action holds: its store, of which only the identity counts; its scope; under which
 name its lease is held; and what gives the writer that keeps what the action changes in its sets."""
 
-_HELD: ContextVar[tuple[Held, ...]] = ContextVar("fornix_at_work", default=())
+_RUNNING: ContextVar[tuple[HeldKey, ...]] = ContextVar("fornix_running_keys", default=())
 
 
-class AtWork:
+class RunningKey:
     """Notes that what is done in a block is done by an action that holds a key."""
 
-    __slots__ = ("_held", "_token")
+    __slots__ = ("_key", "_token")
 
-    _token: Token[tuple[Held, ...]]
+    _token: Token[tuple[HeldKey, ...]]
 
     def __init__(
         self, store: object, scope: Scope, owner: str, draft: Callable[[], object] | None = None
     ) -> None:
-        self._held: Held = (store, scope, owner, draft)
+        self._key: HeldKey = (store, scope, owner, draft)
 
     def __enter__(self) -> None:
-        self._token = _HELD.set((*_HELD.get(), self._held))
+        self._token = _RUNNING.set((*_RUNNING.get(), self._key))
 
     def __exit__(
         self,
@@ -43,14 +43,14 @@ class AtWork:
         trace: TracebackType | None,
     ) -> None:
         try:
-            _HELD.reset(self._token)
+            _RUNNING.reset(self._token)
         except ValueError:
             if kind is not GeneratorExit:  # as a coroutine that was left behind is closed
                 raise
 
 
 def _holds(store: object, scope: Scope) -> bool:
-    return any(held is store and its == scope for held, its, _, _ in _HELD.get())
+    return any(its is store and key == scope for its, key, _, _ in _RUNNING.get())
 
 
 def draft_of(store: object, scope: Scope) -> object | None:
@@ -59,8 +59,8 @@ def draft_of(store: object, scope: Scope) -> object | None:
     Raises:
         Unusable: That action is over; the code at hand outlived it.
     """
-    for held, its, _, draft in reversed(_HELD.get()):
-        if draft is not None and held is store and its == scope:
+    for its, key, _, draft in reversed(_RUNNING.get()):
+        if draft is not None and its is store and key == scope:
             return draft()
     return None
 
@@ -89,5 +89,5 @@ def refuse_own_runner(owner: str, what: str) -> None:
     Args:
         what: What it cannot do then, and what to do instead.
     """
-    if any(its == owner for _, _, its, _ in _HELD.get()):
+    if any(name == owner for _, _, name, _ in _RUNNING.get()):
         raise InvalidInput(f"an action cannot {what}; it is not done itself")

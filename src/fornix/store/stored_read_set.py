@@ -1,6 +1,6 @@
 """What a step keeps of the paths and items that it looked up: read again.
 
-A step keeps it as `StepDone.looked`, in wire form; what is empty may be left out::
+A step keeps it as `StepDone.read_set`, in wire form; what is empty may be left out::
 
     {
         "short_term": [path, …], "sensory": [path, …],
@@ -33,7 +33,7 @@ class Searched:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ReadSet:
     """What a step looked up, as it was kept.
 
     Attributes:
@@ -48,8 +48,8 @@ class Looked:
     searches: Sequence[Searched]
 
     @classmethod
-    def of(cls, looked: str | None, scope: Scope) -> Looked:
-        """Return what `StepDone.looked` says of a step of a run of *scope*."""
+    def of(cls, looked: str | None, scope: Scope) -> ReadSet:
+        """Return what `StepDone.read_set` says of a step of a run of *scope*."""
         kept = cast("dict[str, Any]", wire.decode(looked)) if looked else {}
 
         def ref(owner: str | None, name: str) -> SetRef:

@@ -82,12 +82,12 @@ def run_of(store: Store, *, event: str = '"secret"', agent: str = "helper") -> i
 
 
 def step(
-    store: Store, run: int, ordinal: int = 0, *, looked: str | None = None, done: bool = True
+    store: Store, run: int, ordinal: int = 0, *, read_set: str | None = None, done: bool = True
 ) -> Commit:
     """Commit a step of a run that adds an item, sends something, and puts something out."""
     lease = present(store.lease(ADA, "worker"))
     told = Step(
-        run, ordinal, "greet", sent='["secret"]', sensory='["secret"]', looked=looked,
+        run, ordinal, "greet", sent='["secret"]', sensory='["secret"]', read_set=read_set,
         outputs=['"secret out"'], begin=Begin(NOW, ("greet",)), done=done,
     )  # fmt: skip
     changes = (told, Put(("seen",), ordinal), add(f"by {run} {ordinal}"))
@@ -112,7 +112,7 @@ class ErasingLaws(Laws):
         assert all(store.get(NOTES, ["i"], at=n) == [None] for n in range(1, 5))
         assert store.stored(rows) == store.features_of(info.number, rows) == []
         assert all(item.record.id == "j" for n in range(1, 5) for item in store.page(NOTES, at=n))
-        assert [item.record.id for item in store.kept(NOTES)] == ids(store) == ["j"]
+        assert [item.record.id for item in store.every_version(NOTES)] == ids(store) == ["j"]
         found = [store.effects(n) for n in range(1, 5)]
         assert [[i.record.id for i in e.begun] for e in found if e] == [["j"], [], [], []]
         assert [len(e.ended) for e in found if e] == [0, 0, 0, 0]
@@ -459,12 +459,12 @@ class ErasingLaws(Laws):
         write(store, *(add(item_id) for item_id in "bac"))
         write(store, Replace(NOTES, 1, record("a", "new")), Retire(NOTES, "c", 1))
         places = [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
-        found = [(item.record.id, item.version) for item in store.kept(NOTES)]
+        found = [(item.record.id, item.version) for item in store.every_version(NOTES)]
         assert found == places
         for i, place in enumerate(places):
-            page = store.kept(NOTES, after=place, limit=2)
+            page = store.every_version(NOTES, after=place, limit=2)
             assert [(v.record.id, v.version) for v in page] == places[i + 1 : i + 3]
-        assert store.kept(SetRef(BOB, "notes")) == []
+        assert store.every_version(SetRef(BOB, "notes")) == []
 
     def test_no_such_source_is_no_forgotten_one(self, store: Store) -> None:
         """Deriving from what is gone is refused like deriving from what never was."""
@@ -481,8 +481,8 @@ class ErasingRunLaws(Laws):
         looked = '{"items":[["notes",["i"]]],"searches":[]}'
         write(store, add("i"))
         reader, other = run_of(store, event='"1"'), run_of(store, event='"2"')
-        step(store, reader, looked=looked)
-        step(store, other, looked='{"short_term":[["i"]]}')
+        step(store, reader, read_set=looked)
+        step(store, other, read_set='{"short_term":[["i"]]}')
         assert forget(store, "i").counts["runs"] == 1
         assert [there(store, n).forgotten for n in (reader, other)] == [True, False]
         erased = forget(store, f"by {other} 0", receipt="two")
@@ -500,8 +500,8 @@ class ErasingRunLaws(Laws):
         hit = '{"items":[],"searches":[[null,["other","notes"],"q",[["notes","i"]]]]}'
         write(store, add("i"))
         other, reader = run_of(store, event='"1"'), run_of(store, event='"2"')
-        step(store, other, looked=looked)
-        step(store, reader, looked=hit)
+        step(store, other, read_set=looked)
+        step(store, reader, read_set=hit)
         assert forget(store, "i").counts["runs"] == 1
         assert [there(store, n).forgotten for n in (other, reader)] == [False, True]
 
@@ -510,7 +510,7 @@ class ErasingRunLaws(Laws):
         """A step that somebody else kept is read as texts; it stops no forgetting."""
         write(store, add("i"))
         run = run_of(store, event='"1"')
-        step(store, run, looked=looked)
+        step(store, run, read_set=looked)
         assert forget(store, "i").counts.get("runs", 0) == ("notes" in looked)
         assert there(store, run).forgotten == ("notes" in looked)
 

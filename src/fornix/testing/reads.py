@@ -51,7 +51,7 @@ def _run(
     store: Store, run: Run, places: Mapping[int, int], commits: Mapping[int, int]
 ) -> tuple[object, ...]:
     steps = [
-        (s.ordinal, s.action, commits[s.commit], s.sent, s.sensory, s.looked, s.skipped)
+        (s.ordinal, s.action, commits[s.commit], s.sent, s.sensory, s.read_set, s.skipped)
         for s in store.steps(run.id)
     ]
     calls = [

@@ -401,7 +401,7 @@ PUT = Put(("a",), 1)
 def begun(store: Store) -> tuple[int, Lease]:
     """Return a run that has done its first step, and the lease it did it under."""
     run, lease = accept(store), leased(store)
-    step = Step(run, 0, "greet", sent="[]", sensory='"felt"', looked='"seen"', begin=BEGIN)
+    step = Step(run, 0, "greet", sent="[]", sensory='"felt"', read_set='"seen"', begin=BEGIN)
     store.commit(batch(step, under=lease))
     return run, lease
 
@@ -537,7 +537,7 @@ class ProgressLaws(Laws):
         found = there(store, run)
         assert (found.status, found.ended, found.error) == ("done", commit.time, None)
         assert [step.sensory for step in store.steps(run)] == [None, None]
-        assert [step.looked for step in store.steps(run)] == ['"seen"', None]
+        assert [step.read_set for step in store.steps(run)] == ['"seen"', None]
         assert store.queue("helper", ADA) == []
 
     def test_an_only_step_leaves_no_sensory_memory(self, store: Store) -> None:

@@ -48,7 +48,7 @@ from fornix.runs.runner.scheduler import (
 )
 from fornix.runs.runner.tickets import TicketRegistry
 from fornix.store import Commit
-from fornix.store.running_keys import AtWork
+from fornix.store.running_keys import RunningKey
 from fornix.values.forks import HandleLock
 
 P = ParamSpec("P")
@@ -289,7 +289,7 @@ class TaskExecutor:
         shift.since = began = time.perf_counter()
         try:
             task, event, context = run.begin(self.scheduler.stopping)
-            with AtWork(self.setup.engine.store, lane.scope, self.owner, task.draft):
+            with RunningKey(self.setup.engine.store, lane.scope, self.owner, task.draft):
                 answer = action.call(
                     event, context if action.adapt is None else action.adapt(context)
                 )
@@ -515,7 +515,7 @@ class TaskExecutor:
         action = run.action
         try:
             task, event, context = run.begin(self.scheduler.stopping)
-            with AtWork(self.setup.engine.store, lane.scope, self.owner, task.draft):
+            with RunningKey(self.setup.engine.store, lane.scope, self.owner, task.draft):
                 await action.call(event, context if action.adapt is None else action.adapt(context))
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:

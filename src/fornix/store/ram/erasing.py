@@ -363,7 +363,7 @@ class RamErasing(RamTables):
         return self._receipts.get(receipt)
 
     @locked
-    def kept(
+    def every_version(
         self, ref: SetRef, *, after: tuple[str, int] | None = None, limit: int = 256
     ) -> list[StoredItem]:
         home = self._sets.named(ref)

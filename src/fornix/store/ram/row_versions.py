@@ -317,24 +317,21 @@ def _position(row: NodeRow) -> int:
     return row.position
 
 
-@dataclass(slots=True)
 class CommitDraft:
     """One commit on its way: what it did, and the steps that take it back."""
 
-    number: int
-    time: int
-    positions: int = 0
-    made: int = 0
-    put: dict[Path, NodeRow] = field(default_factory=dict[Path, NodeRow])
-    removed: list[tuple[Path, NodeRow]] = field(default_factory=list[tuple[Path, NodeRow]])
-    begun: dict[int, ItemRow] = field(default_factory=dict[int, ItemRow])
-    ended: list[ItemRow] = field(default_factory=list[ItemRow])
-    grown: dict[SetRef, SetRows] = field(default_factory=dict[SetRef, SetRows])
-    compacted: int = 0
-    marks: list[SetRef] = field(default_factory=list[SetRef])
-    landed: set[tuple[SetRef, str]] = field(default_factory=set[tuple[SetRef, str]])
-    stayed: set[tuple[SetRef, str]] = field(default_factory=set[tuple[SetRef, str]])
-    undo: list[Callable[[], object]] = field(default_factory=list["Callable[[], object]"])
+    def __init__(self, number: int, time: int) -> None:
+        self.number, self.time = number, time
+        self.positions = self.made = self.compacted = 0
+        self.put: dict[Path, NodeRow] = {}
+        self.removed: list[tuple[Path, NodeRow]] = []
+        self.begun: dict[int, ItemRow] = {}
+        self.ended: list[ItemRow] = []
+        self.grown: dict[SetRef, SetRows] = {}
+        self.marks: list[SetRef] = []
+        self.landed: set[tuple[SetRef, str]] = set()
+        self.stayed: set[tuple[SetRef, str]] = set()
+        self.undo: list[Callable[[], object]] = []
 
     def begin(
         self, home: SetRows, record: ItemRecord, last: ItemRow | None, *, version: int

@@ -10,7 +10,7 @@ import apsw
 from fornix.errors import StoreDamaged
 from fornix.store.packed_values import restored
 from fornix.store.sqlite import checksums, repair
-from fornix.store.sqlite.connection import CallSubject, in_our_words, query
+from fornix.store.sqlite.connection import CallSubject, as_fornix_error, query
 
 CHECKS = {
     "items without features": "SELECT count(*) FROM item "
@@ -116,7 +116,7 @@ def problems(db: apsw.Connection, place: str, *, deep: bool = False) -> list[str
             count = db.execute(sql).get
         except _FAILURES as error:
             found.append(
-                f"{what}: this cannot be checked: {in_our_words(error, CallSubject(place))}"
+                f"{what}: this cannot be checked: {as_fornix_error(error, CallSubject(place))}"
             )
         else:
             found += [f"{count} {what}"] if count else []

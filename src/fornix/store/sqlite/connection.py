@@ -123,26 +123,26 @@ def translated(function: Callable[P, R]) -> Callable[P, R]:
         except StoreDamaged as error:
             if error.path is not None:
                 raise
-            raise StoreDamaged(_asked(args, kwargs).place, error.problem) from error
+            raise StoreDamaged(_subject_of(args, kwargs).place, error.problem) from error
         except FornixError:
             raise
         except UnicodeDecodeError as error:
-            raise in_our_words(error, _asked(args, kwargs)) from error
+            raise as_fornix_error(error, _subject_of(args, kwargs)) from error
         except (apsw.SQLError, apsw.BindingsError, apsw.MisuseError, *AT_FAULT) as error:
             before = error.__context__
             if isinstance(before, apsw.Error):  # SQLite ended the transaction over that
-                raise in_our_words(before, _asked(args, kwargs)) from error
+                raise as_fornix_error(before, _subject_of(args, kwargs)) from error
             found = damage_of(args[0]) if args else None
             if found is None:
                 raise
             raise found from error
         except (apsw.Error, OSError) as error:
-            raise in_our_words(error, _asked(args, kwargs)) from error
+            raise as_fornix_error(error, _subject_of(args, kwargs)) from error
 
     return call
 
 
-def _asked(args: tuple[object, ...], kwargs: dict[str, object]) -> CallSubject:
+def _subject_of(args: tuple[object, ...], kwargs: dict[str, object]) -> CallSubject:
     """Return what a call was about: an open store, or the path that one is opened at."""
     if len(args) > 1 and isinstance(args[0], type):
         return CallSubject(str(args[1]), kwargs.get("read_only") is True)
@@ -152,11 +152,11 @@ def _asked(args: tuple[object, ...], kwargs: dict[str, object]) -> CallSubject:
     return CallSubject(place, getattr(store, "read_only", False) is True, last)
 
 
-def in_our_words(
-    error: apsw.Error | OSError | UnicodeDecodeError, asked: CallSubject
+def as_fornix_error(
+    error: apsw.Error | OSError | UnicodeDecodeError, subject: CallSubject
 ) -> FornixError:
     """Return the fornix error that says what *error* means for the caller."""
-    place = asked.place
+    place = subject.place
     if _lacks_files(error):
         return Unavailable(
             f"{place}: this process has too many files open ({error}); close some, or allow it "
@@ -165,11 +165,11 @@ def in_our_words(
         )
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_ROLLBACK:
         return StoreReadOnly(f"{place}: {_CUT_SHORT} ({error})")
-    hindrance = _hindrance(error, asked)
+    hindrance = _hindrance(error, subject)
     if hindrance is not None:
         return StoreFull(f"{place}: {_FULL[hindrance]} ({error})")
     if isinstance(error, _REFUSED):
-        return StoreReadOnly(f"{place}: {_access(asked)} ({error})")
+        return StoreReadOnly(f"{place}: {_access(subject)} ({error})")
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return InvalidInput(
             f"{shown(error.filename or place)} is longer than a path may be; choose a shorter one"
@@ -199,12 +199,12 @@ def _damaged(error: Exception, place: str) -> FornixError | None:
     return None
 
 
-def _access(asked: CallSubject) -> str:
-    """Return what to do where the files of a store may not be opened as was asked."""
-    if os.access(asked.place, os.F_OK) and not os.access(asked.place, os.R_OK):
-        rights = "read it" if asked.read_only else "read and write it, and write its folder"
+def _access(subject: CallSubject) -> str:
+    """Return what to do where the files of a store may not be opened as the call needs."""
+    if os.access(subject.place, os.F_OK) and not os.access(subject.place, os.R_OK):
+        rights = "read it" if subject.read_only else "read and write it, and write its folder"
         return f"its file may not be read; let this process {rights}"
-    if asked.read_only:
+    if subject.read_only:
         return (
             "its files cannot be read without writing beside them; let this process write its "
             "folder, or read a copy that nobody has open"
@@ -214,7 +214,7 @@ def _access(asked: CallSubject) -> str:
     )
 
 
-def _hindrance(error: Exception, asked: CallSubject) -> int | None:
+def _hindrance(error: Exception, subject: CallSubject) -> int | None:
     """Return the number of the system's error that says why there is no room; None: there is."""
     if isinstance(error, OSError):
         return error.errno if error.errno in _NO_ROOM else None
@@ -223,9 +223,9 @@ def _hindrance(error: Exception, asked: CallSubject) -> int | None:
     code = getattr(error, "extendedresult", None)
     if not isinstance(error, apsw.IOError) or code not in _NO_WRITES:
         return None
-    if asked.errno in _NO_ROOM:
-        return asked.errno
-    return errno.EFBIG if _at_limit(Path(asked.place)) else None
+    if subject.errno in _NO_ROOM:
+        return subject.errno
+    return errno.EFBIG if _at_limit(Path(subject.place)) else None
 
 
 def _at_limit(place: Path) -> bool:

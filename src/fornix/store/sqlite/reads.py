@@ -248,7 +248,7 @@ class SqliteReads(SqliteFile):
         return self._first_found(db, ref, row_values.VERSIONS, item_id)
 
     @reads
-    def kept(
+    def every_version(
         self,
         db: apsw.Connection,
         ref: SetRef,

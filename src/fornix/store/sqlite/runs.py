@@ -233,7 +233,7 @@ class RunWriter:
         run.next = max(run.next, step.ordinal + 1)
         sensory = None if step.done else packed(step.sensory)
         gathered.steps.append(
-            (place, number, step.action, packed(step.sent), sensory, step.looked, step.skipped)
+            (place, number, step.action, packed(step.sent), sensory, step.read_set, step.skipped)
         )
         return None
 

@@ -19,7 +19,7 @@ from fornix.runs.runner import LocalRunner
 from fornix.runs.task import RunnerContext
 from fornix.state import MemoryObject, MemoryRef, Ttl
 from fornix.store import Retain, Scope, SetRef
-from fornix.store.stored_read_set import Looked
+from fornix.store.stored_read_set import ReadSet
 from fornix.testing.batches import present
 from fornix.testing.runner.runner_laws import LONG_S, SHORT_S, ActionGate, Hall, RunnerLaws
 
@@ -398,7 +398,7 @@ class RunMemoryLaws(RunnerLaws):
         run = hall.run(runner.submit("ada", "look").run)
         runner.run_until_idle()
         (step,) = hall.memory.store.steps(run.id)
-        looked = Looked.of(step.looked, run.scope)
+        looked = ReadSet.of(step.read_set, run.scope)
         own = SetRef(run.scope, "notes")
         shared = SetRef(Scope(hall.memory.knowledge.name, None), "notes")
         assert [(ref, list(ids)) for ref, ids in looked.items] == [
