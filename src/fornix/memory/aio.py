@@ -8,18 +8,14 @@ cancelled while it waits may still be carried out; an idempotency key tells.
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
-from fornix.compaction import Compacted
 from fornix.embed import Embedder
 from fornix.errors import Unusable
-from fornix.events.memory_events import MemoryEvent
 from fornix.memory.async_calls import (
     Async,
     AsyncConversation,
@@ -27,8 +23,10 @@ from fornix.memory.async_calls import (
     CallLane,
     OneByOne,
     awaited,
+    direct,
+    in_thread,
 )
-from fornix.memory.keys import DEFAULT_SET, KeyBatch, KeyMemory, KeySets, KnowledgeMemory
+from fornix.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, default_set
 from fornix.memory.memory import Memory
 from fornix.memory.prompt import Prompts
 from fornix.sets import MemorySet
@@ -37,23 +35,11 @@ from fornix.sets.writer import Engine
 from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
 from fornix.store import Commit, Definition, Store
 from fornix.store.as_of import AsOf
-from fornix.values.storable import DEFAULT_SPACE, Value
+from fornix.values.storable import Value
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
-
-
-def _default(
-    method: Callable[Concatenate[MemorySet, P], R],
-) -> Callable[Concatenate[_AsyncSets, P], Awaitable[R]]:
-    """Make a call that goes to the set "default"."""
-
-    @wraps(method)
-    def call(self: _AsyncSets, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
-        return self.loop.run(lambda: method(self.sync.set(DEFAULT_SET), *args, **kwargs))
-
-    return call
 
 
 def _opened(
@@ -244,15 +230,15 @@ class _AsyncSets:
     search = awaited(KeySets.search)
     sets = awaited(KeySets.sets)
     set = _opened(KeySets.set)
-    add = _default(MemorySet.add)
-    add_many = _default(MemorySet.add_many)
-    get = _default(MemorySet.get)
-    list = _default(MemorySet.list)
-    recent = _default(MemorySet.recent)
-    history = _default(MemorySet.history)
-    update = _default(MemorySet.update)
-    supersede = _default(MemorySet.supersede)
-    delete = _default(MemorySet.delete)
+    add = awaited(KeySets.add)
+    add_many = awaited(KeySets.add_many)
+    get = awaited(MemorySet.get, default_set)
+    list = awaited(KeySets.list)
+    recent = awaited(KeySets.recent)
+    history = awaited(KeySets.history)
+    update = awaited(KeySets.update)
+    supersede = awaited(KeySets.supersede)
+    delete = awaited(KeySets.delete)
 
     @property
     def quarantine(self) -> AsyncQuarantine:
@@ -366,45 +352,9 @@ class AsyncMemory:
             loop.close()
             raise
 
-    @classmethod
-    async def restore(
-        cls, url: str | os.PathLike[str], backup: str | os.PathLike[str], *, wait_s: float = 10
-    ) -> None:
-        """See `Memory.restore`."""
-        await asyncio.to_thread(Memory.restore, url, backup, wait_s=wait_s)
-
-    @classmethod
-    async def repair(
-        cls,
-        url: str | os.PathLike[str],
-        *,
-        wait_s: float = 10,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[str]:
-        """See `Memory.repair`."""
-        return await asyncio.to_thread(Memory.repair, url, wait_s=wait_s, progress=progress)
-
-    @classmethod
-    async def reindex(
-        cls,
-        url: str | os.PathLike[str],
-        *,
-        embedder: str | Embedder,
-        space: str = DEFAULT_SPACE,
-        knowledge: str | None = None,
-        wait_s: float = 10,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> int:
-        """See `Memory.reindex`; *progress* is called in a thread."""
-        return await asyncio.to_thread(
-            Memory.reindex,
-            url,
-            embedder=embedder,
-            space=space,
-            knowledge=knowledge,
-            wait_s=wait_s,
-            progress=progress,
-        )
+    restore = staticmethod(in_thread(Memory.restore))
+    repair = staticmethod(in_thread(Memory.repair))
+    reindex = staticmethod(in_thread(Memory.reindex))
 
     async def __aenter__(self) -> Self:
         return self
@@ -430,18 +380,9 @@ class AsyncMemory:
     receipts = awaited(Memory.receipts)
     receipt = awaited(Memory.receipt)
 
-    def subscribe(
-        self,
-        listener: Callable[[Any], object],
-        *,
-        kinds: Iterable[type[MemoryEvent]] | None = None,
-    ) -> Callable[[], None]:
-        """See `Memory.subscribe`; *listener* is called in a thread."""
-        return self.sync.subscribe(listener, kinds=kinds)
-
-    def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
-        """See `Memory.on_compaction`; *listener* is called in a thread."""
-        return self.sync.on_compaction(listener)
+    # Listeners are called in a thread.
+    subscribe = direct(Memory.subscribe)
+    on_compaction = direct(Memory.on_compaction)
 
     @property
     def space(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial, wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from fornix.conversation import ConversationMemory
 from fornix.errors import StoreClosed, WrongLoop
@@ -83,13 +83,34 @@ class Async(Protocol):
 
 
 def awaited(
-    method: Callable[Concatenate[S, P], R],
+    method: Callable[Concatenate[S, P], R], part: Callable[[Any], S] | None = None
 ) -> Callable[Concatenate[Async, P], Awaitable[R]]:
-    """Return *method* of the sync object behind, as a call that is awaited."""
+    """Return a call of *method* of the sync object behind, or of a *part* of it, that is awaited."""
 
     @wraps(method)
     def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
-        return self.loop.run(lambda: method(cast("S", self.sync), *args, **kwargs))
+        of = part or partial(cast, "S")
+        return self.loop.run(lambda: method(of(self.sync), *args, **kwargs))
+
+    return call
+
+
+def direct(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Async, P], R]:
+    """Return *method* of the sync object behind, as a call that does not wait."""
+
+    @wraps(method)
+    def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(cast("S", self.sync), *args, **kwargs)
+
+    return call
+
+
+def in_thread(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+    """Return a function that needs no memory, as a call that is awaited; it runs in a thread."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
+        return asyncio.to_thread(function, *args, **kwargs)
 
     return call
 

@@ -92,7 +92,8 @@ class OwnerSets:
         return self._writer.search(asked, query, options)
 
 
-def _default(sets: KeySets) -> MemorySet:
+def default_set(sets: KeySets) -> MemorySet:
+    """Return the set "default"."""
     return sets.set(DEFAULT_SET)
 
 
@@ -119,15 +120,15 @@ class KeySets(OwnerSets):
         return ConversationMemory(self._writer, SetRef(self._scope, set_name(name)))
 
     # Of the set "default":
-    add = on_part(_default, MemorySet.add)
-    add_many = on_part(_default, MemorySet.add_many)
-    get = on_part(_default, MemorySet.get)
-    list = on_part(_default, MemorySet.list)
-    recent = on_part(_default, MemorySet.recent)
-    update = on_part(_default, MemorySet.update)
-    supersede = on_part(_default, MemorySet.supersede)
-    delete = on_part(_default, MemorySet.delete)
-    history = on_part(_default, MemorySet.history)
+    add = on_part(default_set, MemorySet.add)
+    add_many = on_part(default_set, MemorySet.add_many)
+    get = on_part(default_set, MemorySet.get)
+    list = on_part(default_set, MemorySet.list)
+    recent = on_part(default_set, MemorySet.recent)
+    update = on_part(default_set, MemorySet.update)
+    supersede = on_part(default_set, MemorySet.supersede)
+    delete = on_part(default_set, MemorySet.delete)
+    history = on_part(default_set, MemorySet.history)
 
     def get_memory_set(self, name: str) -> MemorySet:
         """Return a set; the name Flink Agents gives to `set`."""

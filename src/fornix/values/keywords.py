@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+W = TypeVar("W")
 C = TypeVar("C", bound=type)
 
 
@@ -64,15 +65,15 @@ def check_keywords(owner: object, method: str, given: Collection[str], known: ty
 
 
 def on_part(
-    part: Callable[[Any], S], method: Callable[Concatenate[S, P], R]
-) -> Callable[Concatenate[Any, P], R]:
+    part: Callable[[W], S], method: Callable[Concatenate[S, P], R]
+) -> Callable[Concatenate[W, P], R]:
     """Return a method of a whole that calls *method* of a *part* of it.
 
     It has the same signature and docstring; a wrong keyword is answered with the whole's class.
     """
 
     @wraps(method)
-    def call(self: object, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: W, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(part(self), *args, **kwargs)
         except UnknownKeyword as error:
