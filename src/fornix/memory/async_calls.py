@@ -85,7 +85,7 @@ class Async(Protocol):
 def awaited(
     method: Callable[Concatenate[S, P], R], part: Callable[[Any], S] | None = None
 ) -> Callable[Concatenate[Async, P], Awaitable[R]]:
-    """Return a call of *method* of the sync object behind, or of a *part* of it, that is awaited."""
+    """Return a method of the sync object behind, or of a *part* of it, as one that is awaited."""
 
     @wraps(method)
     def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
