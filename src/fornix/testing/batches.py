@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,6 +47,7 @@ HANDBOOK = Scope("handbook", None)
 NOTES = SetRef(ADA, "notes")
 
 T = TypeVar("T")
+Opener: TypeAlias = Callable[[Path], Store]
 E = TypeVar("E", bound=Exception)
 
 AnyChange: TypeAlias = TreeDelta | Define | ItemChange | Progress
@@ -245,8 +247,12 @@ class Laws:
         return tmp_path / "memory.db"
 
     @pytest.fixture
-    def store(self, path: Path) -> Iterator[Store]:
+    def opened(self) -> Iterator[Opener]:
+        """Opens stores, and closes them with the test."""
+        with ExitStack() as stack:
+            yield lambda path: stack.enter_context(closing(self.open(path)))
+
+    @pytest.fixture
+    def store(self, opened: Opener, path: Path) -> Store:
         """A new store."""
-        store = self.open(path)
-        yield store
-        store.close()
+        return opened(path)

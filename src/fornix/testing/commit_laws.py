@@ -60,9 +60,9 @@ from fornix.testing.batches import (
     refused,
     write,
 )
-from fornix.testing.reads import FAR, differences, reads, tree
+from fornix.testing.reads import FAR, differences, reads
 from fornix.testing.run_laws import BEGIN, PUT, accept, asked, committed, leased, there
-from fornix.values.storable import Path
+from fornix.values.storable import Path, Value
 
 FULL = SetRef(ADA, "full")
 BOOK = SetRef(HANDBOOK, "book")
@@ -125,18 +125,20 @@ class CommitLaws(Laws):
         assert store.commit_at(NOW) == commit.number
         assert store.seq() > seq
 
-    def test_the_answer_says_what_was_committed(self, store: Store) -> None:
-        """Number, time, whether it was adopted, and the batch's own result."""
-        answer = store.commit(batch(add("i"), result={"told": [1, None]}))
-        assert (answer.number, answer.time, answer.adopted) == (1, NOW, False)
-        assert answer.result == {"told": [1, None]}
+    @pytest.mark.parametrize("changes", [(), (add("i"),)])
+    def test_the_answer_says_what_was_committed(
+        self, store: Store, changes: tuple[AnyChange, ...]
+    ) -> None:
+        """Number, time, whether it was adopted, and the result; the journal has it, with its scope.
 
-    def test_an_empty_batch_commits(self, store: Store) -> None:
-        """A batch that changes nothing still has a number and a row in the journal."""
-        commit = store.commit(batch(result="done"))
-        found = present(store.effects(commit.number))
-        assert found.commit == commit
-        assert (list(found.put), list(found.begun)) == ([], [])
+        A batch that changes nothing is a commit too.
+        """
+        answer = store.commit(batch(*changes, result={"told": [1, None, b"\0"]}))
+        assert (answer.number, answer.time, answer.adopted) == (1, NOW, False)
+        assert answer.result == {"told": [1, None, b"\0"]}
+        found = present(store.effects(answer.number))
+        assert (found.commit, found.scope) == (answer, ADA)
+        assert (list(found.put), len(found.begun)) == ([], len(changes))
 
     def test_commit_times_never_go_back(self, store: Store) -> None:
         """The time is the caller's clock or, if later, the last commit's: of any key."""
@@ -182,41 +184,28 @@ class CommitLaws(Laws):
     # --- the base of the tree
 
     def test_head_is_the_last_commit_that_changed_the_tree(self, store: Store) -> None:
-        """Items, empty batches and other keys do not move it; it starts at 0."""
+        """Items, empty batches, other keys and a base alone do not move it; it starts at 0."""
         assert store.head(ADA) == 0
-        first = write(store, Put(("a",), 1))
+        head = write(store, Put(("a",), 1)).number
         write(store, add("i"))
         store.commit(batch())
+        store.commit(batch(add("j"), base=head))
         write(store, Put(("a",), 1), scope=BOB)
-        assert store.head(ADA) == first.number
+        assert store.head(ADA) == head
 
     def test_a_stale_base_is_refused(self, store: Store) -> None:
-        """Work that started from an earlier tree must be repeated; the error says from where."""
+        """Work from an earlier tree must be repeated; the error says from where.
+
+        So must work from a tree that never was, or that only read; a change needs a base.
+        """
+        refused(store, InvalidInput, batch(Put(("a",), 1)))
+        refused(store, StaleRun, batch(Put(("a",), 3), base=1))
         first = write(store, Put(("a",), 1))
         second = write(store, Put(("a",), 2))
         error = refused(store, StaleRun, batch(Put(("a",), 3), base=first.number))
         assert (error.key, error.expected) == ("ada", first.number)
         assert error.found == second.number
-
-    def test_a_base_from_the_future_is_refused(self, store: Store) -> None:
-        """A base is a number that was read, so it has been."""
-        refused(store, StaleRun, batch(Put(("a",), 3), base=1))
-
-    def test_a_base_is_checked_without_changes_of_the_tree_too(self, store: Store) -> None:
-        """An action that only read the tree may ask that it has not moved."""
-        write(store, Put(("a",), 1))
         refused(store, StaleRun, batch(add("i"), base=0))
-        assert store.get(NOTES, ["i"]) == [None]
-
-    def test_a_base_does_not_move_the_head_without_changes(self, store: Store) -> None:
-        """Only what changes the tree does."""
-        head = write(store, Put(("a",), 1)).number
-        store.commit(batch(add("i"), base=head))
-        assert store.head(ADA) == head
-
-    def test_changes_of_the_tree_need_a_base(self, store: Store) -> None:
-        """A forgotten base is an error, not a blind write."""
-        refused(store, InvalidInput, batch(Put(("a",), 1)))
 
     def test_adds_never_conflict(self, store: Store) -> None:
         """The base guards the tree only: without one, items go in whatever happened since."""
@@ -225,10 +214,6 @@ class CommitLaws(Laws):
         assert store.get(NOTES, ["i"])[0] is not None
 
     # --- the epoch of a lease
-
-    def test_a_commit_under_the_lease_that_holds_is_taken(self, store: Store) -> None:
-        """Its epoch is the lease's."""
-        assert store.commit(batch(add("i"), epoch=present(store.lease(ADA, "one")).epoch)).number
 
     def test_a_zombie_is_refused(self, store: Store) -> None:
         """Once its lease was taken over, nothing of it gets in any more."""
@@ -247,28 +232,24 @@ class CommitLaws(Laws):
         refused(store, StaleRun, batch(under=lease))
 
     def test_an_epoch_is_that_of_its_own_key(self, store: Store) -> None:
-        """Another key's lease does not count, not even under an equal name elsewhere."""
+        """Another key's lease does not count, not even under an equal name elsewhere.
+
+        Under the lease that holds a commit is taken; outside a run none is needed.
+        """
         lease = present(store.lease(ADA, "one"))
         for scope in (BOB, Scope("other app", "ada"), Scope("ada", None)):
             refused(store, StaleRun, batch(scope=scope, under=lease))
-
-    def test_a_commit_outside_a_run_needs_no_lease(self, store: Store) -> None:
-        """An epoch that is not given is not checked, whoever runs the key."""
-        store.lease(ADA, "one")
-        assert store.commit(batch(add("i"))).number
+        assert store.commit(batch(add("i"), under=lease)).number
+        assert store.commit(batch(add("j"))).number
 
     # --- reach
 
     def test_a_batch_may_change_knowledge_too(self, store: Store) -> None:
-        """Items of its key and of knowledge go in with one commit."""
-        commit = write(store, add("i"), add("page", to=BOOK))
-        found = present(store.effects(commit.number))
+        """Beside items of its key, or alone: its scope is the knowledge then."""
+        found = effects_of(store, add("i"), add("page", to=BOOK))
         assert {item.set for item in found.begun} == {NOTES, BOOK}
         assert found.scope == ADA
-
-    def test_a_batch_may_be_of_knowledge_alone(self, store: Store) -> None:
-        """Its scope is the knowledge then."""
-        commit = store.commit(batch(add("page", to=BOOK), scope=HANDBOOK))
+        commit = store.commit(batch(add("another page", to=BOOK), scope=HANDBOOK))
         assert present(store.effects(commit.number)).scope == HANDBOOK
 
     def test_a_batch_has_one_key(self, store: Store) -> None:
@@ -297,13 +278,14 @@ class OpLaws(Laws):
         assert store.seq() == seq
 
     def test_a_repetition_is_told_the_first_answer(self, store: Store) -> None:
-        """Number, time and result are the first commit's."""
+        """Number, time and result are the first commit's, also if that changed nothing."""
         commit = store.commit(first())
         write(store, Put(("a",), 1), time=NOW + SECOND)
         again = store.commit(first())
-        assert again.adopted
-        assert not commit.adopted
+        assert (again.adopted, commit.adopted) == (True, False)
         assert (again.number, again.time, again.result) == (commit.number, NOW, {"id": "i"})
+        store.commit(batch(op=b"empty", result=[1]))
+        assert store.commit(batch(op=b"empty")).result == [1]
 
     def test_a_repetition_is_taken_before_anything_is_checked(self, store: Store) -> None:
         """Its own first commit moved the head, the items and perhaps the lease."""
@@ -314,10 +296,11 @@ class OpLaws(Laws):
         store.release(lease)
         assert store.commit(work).number == number
 
-    def test_an_equal_request_is_adopted(self, store: Store) -> None:
-        """Also with other contents: ids and times are made anew each time."""
-        commit = store.commit(first())
-        again = batch(add("another id"), op=b"op", request=b"asked", label="order-991")
+    @pytest.mark.parametrize("request_", [b"asked", None])
+    def test_an_equal_request_is_adopted(self, store: Store, request_: bytes | None) -> None:
+        """Also with other contents, which are made anew each time; so is any without a request."""
+        commit = store.commit(replace(first(), request=request_))
+        again = batch(add("another id"), op=b"op", request=request_, label="order-991")
         assert store.commit(again).number == commit.number
 
     def test_another_request_is_a_conflict(self, store: Store) -> None:
@@ -326,26 +309,12 @@ class OpLaws(Laws):
         other = replace(first(), request=b"other", items=[add("j")])
         assert refused(store, IdempotencyConflict, other).idempotency_key == "order-991"
 
-    def test_without_a_request_any_repetition_is_adopted(self, store: Store) -> None:
-        """The attempts of a run may differ; the first that committed stands."""
-        commit = store.commit(batch(add("i"), op=b"op"))
-        assert store.commit(batch(add("j"), op=b"op")).number == commit.number
-
-    def test_nameless_batches_are_never_the_same(self, store: Store) -> None:
-        """Two equal events both happen."""
-        numbers = {store.commit(batch(result=1)).number for _ in range(2)}
-        assert len(numbers) == len(["first", "second"])
-
     def test_names_are_told_apart_by_all_their_bytes(self, store: Store) -> None:
-        """NUL, an empty tail, bytes that are no text."""
-        ops = [b"a", b"a\0", b"a\0b", b"\xff", b"\xff\xfe", b"A", b" a"]
-        numbers = {store.commit(batch(op=op)).number for op in ops}
-        assert len(numbers) == len(ops)
-
-    def test_a_name_is_one_in_the_whole_store(self, store: Store) -> None:
-        """Whoever makes names puts the key into them."""
-        commit = store.commit(batch(scope=ADA, op=b"op"))
-        assert store.commit(batch(scope=BOB, op=b"op")).number == commit.number
+        """NUL, an empty tail, bytes that are no text; but not by key. No name is no name."""
+        ops = [b"a", b"a\0", b"a\0b", b"\xff", b"\xff\xfe", b"A", b" a", None, None]
+        numbers = [store.commit(batch(op=op)).number for op in ops]
+        assert len(set(numbers)) == len(ops)
+        assert store.commit(batch(scope=BOB, op=b"a")).number == numbers[0]
 
     def test_a_name_can_be_looked_up(self, store: Store) -> None:
         """As if it were committed again, but nothing is if it is free."""
@@ -365,11 +334,6 @@ class OpLaws(Laws):
         refused(store, StaleItem, batch(Retire(NOTES, "i", 1), op=b"op"))
         refused(store, StaleRun, batch(Put(("a",), 1), base=7, op=b"op"))
         assert not store.commit(batch(Put(("a",), 1), base=0, op=b"op")).adopted
-
-    def test_a_batch_without_changes_takes_its_name(self, store: Store) -> None:
-        """That nothing was to be done is worth remembering too."""
-        store.commit(batch(op=b"op", result=[1]))
-        assert store.commit(batch(op=b"op")).result == [1]
 
     def test_a_result_is_kept_as_a_copy(self, store: Store) -> None:
         """What the caller does to it later, or to what it was told, changes nothing."""
@@ -401,7 +365,40 @@ FURNITURE: tuple[AnyChange, ...] = (
     Create(("object", "b")),
     Put(("object", "b", "deep"), 1),
     Put(("last",), 1),
+    Put(("mortal",), 1, NOW + SECOND),
 )
+
+BELOW = [("object", "a"), ("object", "b"), ("object", "b", "deep")]
+
+EFFECTS: dict[str, tuple[tuple[AnyChange, ...], list[tuple[Path, Value]], list[Path]]] = {
+    "a value that is put twice counts once": (
+        (Put(("a",), 1), Put(("b",), 1), Put(("a",), 2)),
+        [(("a",), 2), (("b",), 1)],
+        [],
+    ),
+    "what came and went in one batch never was": (
+        (Create(("c",)), Put(("c", "b"), 1), Put(("d",), 1), Delete(("c",)), Delete(("d",))),
+        [],
+        [],
+    ),
+    "what came with the batch that clears the root never was": (
+        (Put(("d",), 1), Clear(())),
+        [],
+        sorted([("first",), ("last",), ("mortal",), ("object",), *BELOW]),
+    ),
+    "a value that is replaced is put but not removed": (
+        (Put(("first",), 2), Create(("last",))),
+        [(("first",), 2), (("last",), None)],
+        [],
+    ),
+    "a deleted object takes what is below it along": (
+        (Delete(("object",)),),
+        [],
+        [("object",), *BELOW],
+    ),
+    "an object that is cleared stays": ((Clear(("object",)),), [], BELOW),
+    "a refresh makes no version": ((Refresh(("mortal",), NOW + 2 * SECOND),), [], []),
+}
 
 
 def effects_of(store: Store, *changes: AnyChange) -> Effects:
@@ -411,12 +408,6 @@ def effects_of(store: Store, *changes: AnyChange) -> Effects:
 
 class EffectsLaws(Laws):
     """What `effects` and `commit_at` say."""
-
-    def test_effects_carry_the_commit_itself(self, store: Store) -> None:
-        """As it was answered, with its scope."""
-        commit = store.commit(batch(add("i"), result={"a": b"\0"}))
-        found = present(store.effects(commit.number))
-        assert (found.commit, found.scope) == (commit, ADA)
 
     def test_there_are_no_effects_of_what_never_was(self, store: Store) -> None:
         """None, for 0, for negative numbers and for the future."""
@@ -430,45 +421,14 @@ class EffectsLaws(Laws):
         assert paths == [change.path for change in FURNITURE if isinstance(change, (Put, Create))]
         assert found.removed == []
 
-    def test_a_value_put_twice_counts_once(self, store: Store) -> None:
-        """With what stands there in the end."""
-        found = effects_of(store, Put(("a",), 1), Put(("b",), 1), Put(("a",), 2))
-        assert [(path, node.value) for path, node in sorted(found.put)] == [
-            (("a",), 2),
-            (("b",), 1),
-        ]
-
-    def test_what_came_and_went_in_one_batch_never_was(self, store: Store) -> None:
-        """Neither put nor removed."""
-        found = effects_of(
-            store, Create(("a",)), Put(("a", "b"), 1), Put(("c",), 1), Delete(("a",)), Clear(())
-        )
-        assert (list(found.put), list(found.removed)) == ([], [])
-        assert tree(store, ADA, now=NOW) == []
-
-    def test_a_replaced_value_is_put_but_not_removed(self, store: Store) -> None:
-        """It keeps its place."""
+    @pytest.mark.parametrize("case", EFFECTS)
+    def test_effects_name_what_was_put_and_removed(self, store: Store, case: str) -> None:
+        """Each node once, as it stands in the end."""
+        changes, put, removed = EFFECTS[case]
         write(store, *FURNITURE)
-        found = effects_of(store, Put(("first",), 2), Create(("last",)))
-        assert sorted(path for path, _ in found.put) == [("first",), ("last",)]
-        assert list(found.removed) == []
-
-    def test_every_node_of_a_removed_subtree_is_named(self, store: Store) -> None:
-        """A deleted object takes what is below it along."""
-        write(store, *FURNITURE)
-        found = effects_of(store, Delete(("object",)))
-        assert sorted(found.removed) == [
-            ("object",),
-            ("object", "a"),
-            ("object", "b"),
-            ("object", "b", "deep"),
-        ]
-
-    def test_clearing_names_all_but_the_object(self, store: Store) -> None:
-        """Which stays."""
-        write(store, *FURNITURE)
-        found = effects_of(store, Clear(("object",)))
-        assert sorted(found.removed) == [("object", "a"), ("object", "b"), ("object", "b", "deep")]
+        found = effects_of(store, *changes)
+        assert sorted((path, node.value) for path, node in found.put) == put
+        assert sorted(found.removed) == removed
 
     def test_effects_done_again_give_the_same_tree(self, store: Store) -> None:
         """First what was removed, then what was put: order of fields included."""
@@ -493,12 +453,6 @@ class EffectsLaws(Laws):
             again = [path[-1] for path in model if path[:-1] == parent and path]
             assert [name for name, _ in fields] == again
         assert model == _ordered(store)
-
-    def test_a_refresh_makes_no_version(self, store: Store) -> None:
-        """It is no effect."""
-        write(store, Put(("a",), 1, NOW + SECOND))
-        found = effects_of(store, Refresh(("a",), NOW + 2 * SECOND))
-        assert (list(found.put), list(found.removed)) == ([], [])
 
     def test_effects_name_versions_of_items(self, store: Store) -> None:
         """What began and what ended: an edit is both."""

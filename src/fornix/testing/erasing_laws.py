@@ -320,10 +320,8 @@ class ErasingLaws(Laws):
         write(store, add("a"), add("b"))
         write(store, Undo(NOTES, sum_up(store, "s", "a", "b")))
         assert forget(store, "a").restored == 0
-        assert [(v.version, v.ended is None) for v in store.versions(NOTES, "b")] == [
-            (1, False),
-            (2, True),
-        ]
+        expected = [(1, False), (2, True)]
+        assert [(v.version, v.ended is None) for v in store.versions(NOTES, "b")] == expected
 
     def test_an_edited_summary_is_derived_still(self, store: Store) -> None:
         """Every version of it goes."""

@@ -30,6 +30,7 @@ from fornix.testing.batches import (
     NOTES,
     NOW,
     SECOND,
+    AnyChange,
     Laws,
     add,
     batch,
@@ -212,10 +213,8 @@ class ItemLaws(Laws):
     def test_changes_of_one_batch_apply_in_order(self, store: Store) -> None:
         """Each sees what those before it did."""
         write(store, add("i"), Replace(NOTES, 1, record("i", "new")))
-        assert [(item.version, item.record.text) for item in store.versions(NOTES, "i")] == [
-            (1, "text of i"),
-            (2, "new"),
-        ]
+        expected = [(1, "text of i"), (2, "new")]
+        assert [(item.version, item.record.text) for item in store.versions(NOTES, "i")] == expected
         write(store, Retire(NOTES, "i", 2), add("i", "again"))
         assert only(store).version == 3
         write(store, Retire(NOTES, "i", 3), add("i"), Retire(NOTES, "i", 4))
@@ -256,14 +255,8 @@ class ItemLaws(Laws):
         for number, text in zip(numbers, texts, strict=True):
             found = store.get(NOTES, ["i"], at=number)[0]
             assert (found and found.record.text) == text
-        assert [ids(store.page(NOTES, at=n)) for n in (0, *numbers)] == [
-            [],
-            ["i"],
-            ["i", "j"],
-            ["i", "j"],
-            ["j"],
-            ["j", "i"],
-        ]
+        expected = [[], ["i"], ["i", "j"], ["i", "j"], ["j"], ["j", "i"]]
+        assert [ids(store.page(NOTES, at=n)) for n in (0, *numbers)] == expected
 
     # --- pages
 
@@ -459,6 +452,29 @@ def info(store: Store, ref: SetRef = NOTES) -> SetInfo:
     return present(store.set_info(ref))
 
 
+AB = (add("a"), add("b"))
+
+CAPACITIES: dict[
+    str, tuple[Definition, tuple[AnyChange, ...], tuple[AnyChange, ...], list[str]]
+] = {
+    "what happened long ago does not push out what is recent": (
+        TRIM, AB, (add("ancient", time=NOW - SECOND),), ["a", "b"],
+    ),
+    "what the batch itself retires makes room": (
+        REJECT, AB, (add("c"), Retire(NOTES, "a", 1)), ["b", "c"],
+    ),
+    "a change of another kind before the add does not hide it": (
+        TRIM, AB, (Replace(NOTES, 1, record("b", "new")), add("c")), ["b", "c"],
+    ),
+    "a set that is compacted by others may exceed it until they come": (
+        Definition(capacity=1, compaction={"name": "summarise"}), (), AB, ["a", "b"],
+    ),
+    "what a set gives up does not count for limits": (
+        TRIM, (), tuple(add(f"{i}") for i in range(5)), ["3", "4"],
+    ),
+}  # fmt: skip
+
+
 class SetLaws(Laws):
     """What holds for sets as a whole."""
 
@@ -596,24 +612,14 @@ class SetLaws(Laws):
         assert ids(store.page(NOTES)) == ["b", "c"]
         assert info(store).items == 2
 
-    def test_trimming_may_take_what_was_just_added(self, store: Store) -> None:
-        """If it is the oldest: what happened long ago does not push out what is recent."""
-        write(store, Define(NOTES, TRIM), add("a"), add("b"))
-        write(store, add("ancient", time=NOW - SECOND))
-        assert ids(store.page(NOTES)) == ["a", "b"]
-
-    def test_capacity_is_held_at_the_end_of_a_batch(self, store: Store) -> None:
-        """What the batch itself retires makes room."""
-        write(store, Define(NOTES, REJECT), add("a"), add("b"))
-        write(store, add("c"), Retire(NOTES, "a", 1))
-        assert ids(store.page(NOTES)) == ["b", "c"]
-
-    def test_capacity_is_held_whatever_comes_before_the_add(self, store: Store) -> None:
-        """A change of another kind of the same set does not hide it."""
-        write(store, Define(NOTES, TRIM), add("a"), add("b"))
-        write(store, Replace(NOTES, 1, record("b", "new")), add("c"))
-        assert ids(store.page(NOTES)) == ["b", "c"]
-        assert info(store).items == 2
+    @pytest.mark.parametrize("case", CAPACITIES)
+    def test_a_capacity_is_held_at_the_end_of_a_batch(self, store: Store, case: str) -> None:
+        """By what is kept by it, whatever the batch holds beside the add."""
+        definition, first, then, kept = CAPACITIES[case]
+        write(store, Define(NOTES, definition), *first)
+        write(store, *then, limits=Limits(items=2))
+        assert ids(store.page(NOTES)) == kept
+        assert info(store).items == len(kept)
 
     def test_a_set_may_refuse_instead(self, store: Store) -> None:
         """Up to its capacity it takes; beyond it says so and changes nothing."""
@@ -624,16 +630,6 @@ class SetLaws(Laws):
         write(store, Replace(NOTES, 1, record("a", "edited")))
         write(store, Retire(NOTES, "b", 1))
         write(store, add("c"))
-
-    def test_other_compactions_are_not_the_stores_business(self, store: Store) -> None:
-        """A set that is compacted by others may exceed its capacity until they come."""
-        write(
-            store,
-            Define(NOTES, Definition(capacity=1, compaction={"name": "summarise"})),
-            add("a"),
-            add("b"),
-        )
-        assert info(store).items == 2
 
     def test_a_smaller_capacity_holds_from_the_next_add(self, store: Store) -> None:
         """A redefinition alone retires nothing."""
@@ -675,11 +671,6 @@ class SetLaws(Laws):
         write(store, *(add(f"{i}") for i in range(5)))
         write(store, Retire(NOTES, "0", 1), Put(("a",), 1), limits=Limits(items=1, bytes=1))
         assert info(store).items == 4
-
-    def test_trimming_comes_before_limits(self, store: Store) -> None:
-        """What a set gives up does not count."""
-        write(store, Define(NOTES, TRIM), *(add(f"{i}") for i in range(5)), limits=Limits(items=2))
-        assert info(store).items == 2
 
     # --- keys and spaces
 

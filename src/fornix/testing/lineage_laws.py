@@ -630,12 +630,8 @@ class RetentionLaws(Laws):
         """Of each, and of the last one before a number that is none."""
         one = write(store, add("i")).number
         two = write(store, add("j"), time=NOW + SECOND).number
-        assert [store.time_of(n) for n in (0, one, two, two + 9)] == [
-            0,
-            NOW,
-            NOW + SECOND,
-            NOW + SECOND,
-        ]
+        expected = [0, NOW, NOW + SECOND, NOW + SECOND]
+        assert [store.time_of(n) for n in (0, one, two, two + 9)] == expected
 
     # --- items that expire
 

@@ -46,6 +46,7 @@ from fornix.testing.batches import (
     NOW,
     SECOND,
     Laws,
+    Opener,
     add,
     batch,
     present,
@@ -297,83 +298,82 @@ def furnish(store: Store) -> None:
 class PersistenceLaws(Laws):
     """What is the same after a close."""
 
-    def test_all_is_there_after_a_close(self, store: Store, path: Path) -> None:
+    def test_all_is_there_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
         """Every read, of the past too."""
         furnish(store)
         before, salt, seq = reads(store, now=NOW), store.salt(), store.seq()
         store.close()
-        again = self.open(path)
+        again = opened(path)
         assert not differences(before, reads(again, now=NOW))
         assert (again.salt(), again.seq(), again.note("n")) == (salt, seq, "noted")
-        again.close()
 
-    def test_numbers_go_on(self, store: Store, path: Path) -> None:
+    def test_numbers_go_on(self, store: Store, path: Path, opened: Opener) -> None:
         """Of commits, rows and lines: none is used twice; time does not go back."""
         furnish(store)
         number, seq, row = store.commit_at(FAR), store.seq(), only(store, "i").row
         write(store, Retire(NOTES, "i", 2), time=NOW + SECOND)
         store.close()
-        again = self.open(path)
+        again = opened(path)
         commit = write(again, add("new"))
         assert commit.number > number
         assert commit.time == NOW + SECOND
         assert only(again, "new").row > row
         assert again.seq() > seq
-        again.close()
 
-    def test_a_compaction_is_undone_after_a_close(self, store: Store, path: Path) -> None:
+    def test_a_compaction_is_undone_after_a_close(
+        self, store: Store, path: Path, opened: Opener
+    ) -> None:
         """What it retired and what was derived is there, and comes back as it was."""
         furnish(store)
         was, done = store.versions(NOTES, "c")[0], store.compactions(NOTES)[0]
         store.close()
-        again = self.open(path)
+        again = opened(path)
         assert again.compactions(NOTES) == [done]
         assert [row for row, _ in again.derived([was.row])] == list(done.added)
         write(again, Undo(NOTES, done.id))
         found = only(again, "c")
         assert replace(was, row=0, version=2, begun=0, ended=None) == replace(found, row=0, begun=0)
         assert again.get(NOTES, ["sum"]) == [None]
-        again.close()
 
-    def test_an_op_is_known_after_a_close(self, store: Store, path: Path) -> None:
+    def test_an_op_is_known_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
         """That is what it is for."""
         furnish(store)
         store.close()
-        again = self.open(path)
+        again = opened(path)
         answer = again.commit(batch(add("x"), op=b"op"))
         assert (answer.adopted, answer.result) == (True, [1])
-        again.close()
 
-    def test_touches_are_flushed_by_a_close(self, store: Store, path: Path) -> None:
+    def test_touches_are_flushed_by_a_close(self, store: Store, path: Path, opened: Opener) -> None:
         """A kill may lose them, a close does not."""
         furnish(store)
         store.touch([only(store).first], time=NOW + SECOND)
         store.close()
-        again = self.open(path)
+        again = opened(path)
         assert only(again).accessed == NOW + SECOND
-        again.close()
 
-    def test_a_follower_goes_on_after_a_close(self, store: Store, path: Path) -> None:
+    def test_a_follower_goes_on_after_a_close(
+        self, store: Store, path: Path, opened: Opener
+    ) -> None:
         """The change log is the same one."""
         furnish(store)
         follower = Follower()
         follower.catch_up(store)
         store.close()
-        again = self.open(path)
+        again = opened(path)
         write(again, Retire(NOTES, "w", 1), add("j"))
         follower.catch_up(again)
         assert follower.agrees_with(again)
-        again.close()
 
-    def test_the_owners_of_a_closed_handle_are_dead(self, store: Store, path: Path) -> None:
+    def test_the_owners_of_a_closed_handle_are_dead(
+        self, store: Store, path: Path, opened: Opener
+    ) -> None:
         """Their leases are taken over at once."""
         before = present(store.lease(ADA, "one"))
         store.close()
-        again = self.open(path)
+        again = opened(path)
         assert present(again.lease(ADA, "two")).epoch > before.epoch
-        again.close()
 
-    def test_runs_go_on_after_a_close(self, store: Store, path: Path) -> None:
+    def test_runs_go_on_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
         """Inputs, steps, calls, outputs and consumers are there; numbers and ids go on."""
         first, second = (a.run or 0 for a in store.accept("helper", [asked("e"), asked("f")]))
         lease = leased(store)
@@ -386,7 +386,7 @@ class PersistenceLaws(Laws):
         store.advance("helper", "app", "mail", 3)
         before = [store.runs("app"), store.steps(first), store.outputs("helper", "app")]
         store.close()
-        again = self.open(path)
+        again = opened(path)
         after = [again.runs("app"), again.steps(first), again.outputs("helper", "app")]
         assert after == before
         assert again.calls(first, 0) == [replace(call, begin=None)]
@@ -401,22 +401,20 @@ class PersistenceLaws(Laws):
         again.commit(batch(Step(first, 1, "note", done=True), under=heir))
         assert [found.sensory for found in again.steps(first)] == [None, None]
         assert [run.id for run in again.queue("helper", ADA)] == [second, third.run]
-        again.close()
 
-    def test_no_id_of_a_run_is_used_twice(self, store: Store, path: Path) -> None:
+    def test_no_id_of_a_run_is_used_twice(self, store: Store, path: Path, opened: Opener) -> None:
         """Not even that of the last one, when it was pruned."""
         run = accept(store)
         end(store, run)
         store.prune("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
         store.close()
-        again = self.open(path)
+        again = opened(path)
         assert accept(again) > run
         assert [found.number for found in again.runs("app")] == [1]
-        again.close()
 
-    def test_two_handles_serve_one_lane(self, store: Store, path: Path) -> None:
+    def test_two_handles_serve_one_lane(self, store: Store, path: Path, opened: Opener) -> None:
         """Each sees what the other accepted, did, parked and pruned; caches or not."""
-        other = self.open(path)
+        other = opened(path)
         ids = [accept(each) for each in (store, other, store)]
         lease = leased(store)
         step = Step(ids[0], 0, "greet", begin=BEGIN, outputs=["1"])
@@ -435,11 +433,12 @@ class PersistenceLaws(Laws):
         refused(store, NotFound, batch(StatusChange(ids[0], "waiting", "parked")))
         for each in (store, other):
             assert [run.number for run in each.queue("helper", ADA)] == [1, 2, 3, 4, 5]
-        other.close()
 
-    def test_another_handle_sees_every_commit(self, store: Store, path: Path) -> None:
+    def test_another_handle_sees_every_commit(
+        self, store: Store, path: Path, opened: Opener
+    ) -> None:
         """And the other way round, caches or not."""
-        other = self.open(path)
+        other = opened(path)
         furnish(store)
         assert not differences(reads(store, now=NOW), reads(other, now=NOW))
         write(other, Put(("b",), 1), add("j"), Define(BOOK, Definition(capacity=1), replace=True))
@@ -447,7 +446,6 @@ class PersistenceLaws(Laws):
         assert not differences(reads(store, now=NOW), reads(other, now=NOW))
         assert other.lease(ADA, "one") is not None
         assert store.lease(ADA, "two") is None
-        other.close()
 
 
 YEAR = 365 * DAY

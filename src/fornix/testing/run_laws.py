@@ -198,12 +198,8 @@ class LaneLaws(Laws):
         theirs = leased(store, BOB, "two")
         inputs = [QueuedInput(scope, "1", NOW) for scope in (ADA, BOB, ADA, CY)]
         found = [answer.lease for answer in store.accept("helper", inputs, owner="one")]
-        assert [lease and (lease.scope, lease.owner) for lease in found] == [
-            (ADA, "one"),
-            None,
-            (ADA, "one"),
-            (CY, "one"),
-        ]
+        expected = [(ADA, "one"), None, (ADA, "one"), (CY, "one")]
+        assert [lease and (lease.scope, lease.owner) for lease in found] == expected
         assert found[0] == found[2] == store.lease(ADA, "one")
         assert store.lease(ADA, "two") is None
         assert store.lease(BOB, "two") == theirs
@@ -444,11 +440,8 @@ class ProgressLaws(Laws):
         store.commit(batch(Step(run, 2, "last"), under=lease))
         store.commit(batch(Step(run, 1, "note", skipped='"error"'), under=lease))
         store.commit(batch(Step(other, 0, "greet", begin=BEGIN), under=lease))
-        assert [(s.ordinal, s.action, s.skipped) for s in store.steps(run)] == [
-            (0, "greet", None),
-            (1, "note", '"error"'),
-            (2, "last", None),
-        ]
+        expected = [(0, "greet", None), (1, "note", '"error"'), (2, "last", None)]
+        assert [(s.ordinal, s.action, s.skipped) for s in store.steps(run)] == expected
         assert [step.action for step in store.steps(other)] == ["greet"]
 
     def test_a_second_step_of_a_name_changes_nothing(self, store: Store) -> None:
@@ -486,11 +479,8 @@ class ProgressLaws(Laws):
         )
         store.commit(batch(Step(run, 2, "note", outputs=["3"]), under=lease))
         found = store.outputs_of(run)
-        assert [(o.event, o.run, o.number, o.ordinal, o.key) for o in found] == [
-            ("1", run, 0, 1, "ada"),
-            ("2", run, 0, 1, "ada"),
-            ("3", run, 0, 2, "ada"),
-        ]
+        expected = [("1", run, 0, 1, "ada"), ("2", run, 0, 1, "ada"), ("3", run, 0, 2, "ada")]
+        assert [(o.event, o.run, o.number, o.ordinal, o.key) for o in found] == expected
         assert [o.time for o in found] == [commit.time] * 3
         positions = [o.position for o in found]
         assert positions == sorted(set(positions))

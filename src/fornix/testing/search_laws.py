@@ -68,12 +68,8 @@ class FinderLaws(Laws):
         for name in set(Feature._fields) & {f.name for f in fields(ItemRecord)}:
             assert getattr(found, name) == getattr(WHOLE, name), name
         item = only(store)
-        assert (found.row, found.first, found.begun, found.ended) == (
-            item.row,
-            item.row,
-            number,
-            None,
-        )
+        expected = (item.row, item.row, number, None)
+        assert (found.row, found.first, found.begun, found.ended) == expected
 
     def test_a_feature_has_the_time_of_its_item(self, store: Store) -> None:
         """The commit's where none was given."""
@@ -105,12 +101,8 @@ class FinderLaws(Laws):
             sorted((f.id, f.ended) for f in features(store, at=n))
             for n in (0, first, second, third)
         ]
-        assert found == [
-            [],
-            [("i", second), ("j", second)],
-            [("i", None)],
-            [("i", None), ("k", None)],
-        ]
+        expected = [[], [("i", second), ("j", second)], [("i", None)], [("i", None), ("k", None)]]
+        assert found == expected
 
     def test_features_are_of_one_set(self, store: Store) -> None:
         """Another set, key or knowledge has its own; an unknown number has none."""
@@ -179,10 +171,8 @@ class FinderLaws(Laws):
         write(store, Replace(NOTES, 1, record("i", "new")))
         lines = present(store.changes(first))
         number = info(store).number
-        assert {(c.set_number, c.row, c.kind) for c in lines} == {
-            (number, old, "ended"),
-            (number, row(store, "i"), "added"),
-        }
+        expected = {(number, old, "ended"), (number, row(store, "i"), "added")}
+        assert {(c.set_number, c.row, c.kind) for c in lines} == expected
 
     def test_lines_are_numbered_upwards(self, store: Store) -> None:
         """`seq` is the last; `changes` gives those past a number, so many at a time."""
@@ -380,10 +370,8 @@ class StagingLaws(Laws):
         found = store.unstaged([info(store).number], limit=9)
         ids = [item.record.id for item in store.stored([p.row for p in found])]
         assert ids == ["waits", "vectors", "text", "caption"]
-        assert [(p.text, p.metadata) for p in found][-2:] == [
-            ("text of text", "{}"),
-            ("", '{"caption":"a cat"}'),
-        ]
+        expected = [("text of text", "{}"), ("", '{"caption":"a cat"}')]
+        assert [(p.text, p.metadata) for p in found][-2:] == expected
 
     def test_blank_is_what_python_calls_blank(self, store: Store) -> None:
         """Any white space of any script, a caption that is none; not what is merely unseen."""

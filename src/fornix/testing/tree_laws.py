@@ -134,10 +134,8 @@ class TreeLaws(Laws):
         """Objects among them as objects; not what is below, not names that begin alike."""
         write(store, Create(("a",)), Put(("a", "b"), 1), Create(("a", "c")), Put(("ab",), 1))
         write(store, Put(("a", "c", "d"), 1))
-        assert store.children(ADA, ("a",), at=None, now=NOW) == [
-            ("b", Node(is_object=False, value=1)),
-            ("c", OBJECT),
-        ]
+        expected = [("b", Node(is_object=False, value=1)), ("c", OBJECT)]
+        assert store.children(ADA, ("a",), at=None, now=NOW) == expected
         assert fields(store) == ["a", "ab"]
 
     def test_nothing_and_values_have_no_fields(self, store: Store) -> None:
@@ -247,13 +245,8 @@ class TreeLaws(Laws):
         scopes = (ADA, BOB, Scope("other app", "ada"), Scope("ada", "app"), Scope("ap", "pada"))
         for i, scope in enumerate(scopes):
             write(store, Put(("a",), i), scope=scope)
-        assert [getattr(node(store, "a", scope=s), "value", None) for s in scopes] == [
-            0,
-            1,
-            2,
-            3,
-            4,
-        ]
+        expected = [0, 1, 2, 3, 4]
+        assert [getattr(node(store, "a", scope=s), "value", None) for s in scopes] == expected
         write(store, Delete(("a",)))
         assert [node(store, "a", scope=s) is None for s in scopes] == [True, *[False] * 4]
 
@@ -391,10 +384,8 @@ class ExpiryLaws(Laws):
         write(store, Create(("o",), SOON), Put(("o", "a"), 1, SOON))
         write(store, Refresh(("o",), LATER), Put(("o", "b"), 2, LATER), time=SOON + 1)
         assert names(store, now=SOON + 1) == ["o"]
-        assert tree(store, ADA, now=SOON + 1) == [
-            (("o",), ("object", LATER)),
-            (("o", "b"), ("2", LATER)),
-        ]
+        expected = [(("o",), ("object", LATER)), (("o", "b"), ("2", LATER))]
+        assert tree(store, ADA, now=SOON + 1) == expected
         store.commit(batch(scope=BOB, time=LATER))
         write(store, Put(("o", "b"), 3), Refresh(("o",), None), time=NOW)
         assert [path for path, _ in tree(store, ADA, now=FAR)] == [("o",), ("o", "b")]

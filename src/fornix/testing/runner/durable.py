@@ -15,7 +15,7 @@ from fornix.runs.agent import action
 from fornix.runs.durable_calls import durable
 from fornix.runs.runner import LocalRunner
 from fornix.runs.task import RunnerContext
-from fornix.testing.runner.runner_laws import LONG_S, ActionGate, Hall, RunnerLaws
+from fornix.testing.runner.runner_laws import LONG_S, ActionGate, Hall, RunnerLaws, put_out
 from fornix.values.retries import Retry
 
 Body = Callable[[RunnerContext], Any]
@@ -257,10 +257,7 @@ class DurableLaws(RunnerLaws):
                 raise KeyError
             return len(world.calls)
 
-        @action(InputEvent)
-        def work(event: InputEvent, ctx: RunnerContext) -> None:
-            ctx.send_event(OutputEvent(ctx.durable(ask, event.input)))
-
+        work = put_out(lambda event, ctx: ctx.durable(ask, event.input))
         runner = hall.serve(work)
         assert runner.handle("ada", 3) == (3,)
         assert runner.handle("bob", 1) == (4,)
@@ -283,10 +280,7 @@ class DurableLaws(RunnerLaws):
                 raise TimeoutError("too busy")
             return good[0]
 
-        @action(InputEvent)
-        def work(event: InputEvent, ctx: RunnerContext) -> None:
-            ctx.send_event(OutputEvent([ctx.durable(world.double, 1), ctx.durable(ask)]))
-
+        work = put_out(lambda _event, ctx: [ctx.durable(world.double, 1), ctx.durable(ask)])
         runner = hall.serve(work)
         with pytest.raises(RunParked, match="too busy"):
             runner.handle("ada", 0)
@@ -309,10 +303,7 @@ class DurableLaws(RunnerLaws):
                 raise TimeoutError
             return len(world.calls)
 
-        @action(InputEvent, retry=Retry(attempts=5, wait_s=0))
-        def work(event: InputEvent, ctx: RunnerContext) -> None:
-            ctx.send_event(OutputEvent(ctx.durable(ask)))
-
+        work = put_out(lambda _event, ctx: ctx.durable(ask), retry=Retry(attempts=5, wait_s=0))
         assert hall.serve(work).handle("ada", 0) == (3,)
 
     def test_an_error_that_the_action_lived_with_is_not_made_again(self, hall: Hall) -> None:
@@ -513,10 +504,7 @@ class ReconcilerLaws(RunnerLaws):
                 raise ConnectionError("reconcile unavailable")
             return answers[0]
 
-        @action(InputEvent)
-        def work(event: InputEvent, ctx: RunnerContext) -> None:
-            ctx.send_event(OutputEvent(ctx.durable.using(reconcile=became)(world.charge)))
-
+        work = put_out(lambda _event, ctx: ctx.durable.using(reconcile=became)(world.charge))
         with pytest.raises(RunParked, match="reconcile unavailable"):
             self.killed_in_call(hall, world, work)
         answers.append(9)

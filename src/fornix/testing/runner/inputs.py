@@ -27,7 +27,15 @@ from fornix.runs.task import RunnerContext
 from fornix.state import MemoryObject
 from fornix.store import Retain
 from fornix.testing.batches import at_once
-from fornix.testing.runner.runner_laws import LONG_S, SHORT_S, ActionGate, Hall, RunnerLaws
+from fornix.testing.runner.runner_laws import (
+    LONG_S,
+    SHORT_S,
+    ActionGate,
+    Hall,
+    RunnerLaws,
+    put_out,
+    stopping,
+)
 
 KEYS = ("a_b", "a", "a/b", "a\nb", "\x00", "ключ", "🦜", " ", "k" * 1000, "1", "null", "$key")
 
@@ -72,12 +80,7 @@ class InputLaws(RunnerLaws):
     def test_an_input_is_durable_before_it_is_acknowledged(self, hall: Hall) -> None:
         """A ticket is of a run that the store has, whether it has begun or not."""
         gate = ActionGate()
-
-        @action(InputEvent)
-        def wait(event: InputEvent, ctx: RunnerContext) -> None:
-            gate.stop()
-            ctx.send_event(OutputEvent(event.input))
-
+        wait = stopping(gate)
         runner = hall.serve(wait)
         tickets = [runner.submit("ada", i) for i in range(3)]
         assert [hall.run(ticket.run).status for ticket in tickets] == ["waiting"] * 3
@@ -101,12 +104,7 @@ class InputLaws(RunnerLaws):
     def test_whoever_does_not_wait_long_enough_is_told(self, hall: Hall) -> None:
         """The run goes on, and its ticket, or its event id, gives the outputs later."""
         gate = ActionGate()
-
-        @action(InputEvent)
-        def wait(event: InputEvent, ctx: RunnerContext) -> None:
-            gate.stop()
-            ctx.send_event(OutputEvent(event.input))
-
+        wait = stopping(gate)
         runner = hall.serve(wait)
         ticket = runner.submit("ada", 1, event_id="one")
         gate.reached()
@@ -187,11 +185,7 @@ class InputLaws(RunnerLaws):
 
     def test_an_input_that_nobody_asks_for_is_refused(self, hall: Hall) -> None:
         """An event without an action; but not one whose conditions are all false."""
-
-        @action(InputEvent, when=lambda event: event.input > 5)
-        def large(event: InputEvent, ctx: RunnerContext) -> None:
-            ctx.send_event(OutputEvent(event.input))
-
+        large = put_out(lambda event, _ctx: event.input, when=lambda event: event.input > 5)
         runner = hall.serve(large)
         with pytest.raises(InvalidInput, match="no action for Ordered"):
             runner.submit("ada", Ordered("K2"))
@@ -287,12 +281,8 @@ class InputLaws(RunnerLaws):
         runner = hall.serve(fail_on_bad)
         runner.run_until_idle()
         status = {(r.scope.key, r.number): r.status for r in hall.memory.store.runs("app")}
-        assert status == {
-            ("a", 0): "parked",
-            ("a", 1): "waiting",
-            ("b", 0): "done",
-            ("c", 0): "done",
-        }
+        expected = {("a", 0): "parked", ("a", 1): "waiting", ("b", 0): "done", ("c", 0): "done"}
+        assert status == expected
 
     def test_serve_pulls_from_the_inbox(self, hall: Hall) -> None:
         """Until it is told to stop, or closed."""
@@ -317,12 +307,7 @@ class InputLaws(RunnerLaws):
     def test_what_is_to_be_done_outlives_the_runner(self, hall: Hall) -> None:
         """Closed, it begins nothing more; its tickets say so, and the next runner goes on."""
         gate = ActionGate()
-
-        @action(InputEvent)
-        def wait(event: InputEvent, ctx: RunnerContext) -> None:
-            gate.stop()
-            ctx.send_event(OutputEvent(event.input))
-
+        wait = stopping(gate)
         runner = hall.serve(wait)
         tickets = [runner.submit("ada", i) for i in range(3)]
         gate.reached()
@@ -413,11 +398,7 @@ class InputLaws(RunnerLaws):
     def test_a_ticket_may_be_awaited_by_several(self, hall: Hall) -> None:
         """Each gets the answer."""
         gate = ActionGate()
-
-        @action(InputEvent)
-        def wait(event: InputEvent, ctx: RunnerContext) -> None:
-            gate.stop()
-            ctx.send_event(OutputEvent(event.input))
+        wait = stopping(gate)
 
         async def use() -> None:
             ticket = await hall.serve(wait).asubmit("ada", 1)

@@ -16,11 +16,12 @@ import pytest
 from fornix.errors import StoreClosed
 from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.memory.memory import Memory
-from fornix.runs.agent import Agent, action
+from fornix.runs.agent import Agent, Condition, action
 from fornix.runs.runner import LocalRunner, Output
 from fornix.runs.task import RunnerContext
 from fornix.store import Batch, Run, StatusChange
 from fornix.testing.batches import Clock, present
+from fornix.values.retries import Retry
 
 LONG_S = 120.0
 """How long a law waits for what does happen: a guard against hanging, on any machine."""
@@ -56,6 +57,31 @@ class ActionGate:
     def open(self) -> None:
         """Let everybody on."""
         self._open.set()
+
+
+def put_out(
+    make: Callable[[InputEvent, RunnerContext], object],
+    *,
+    when: Condition | None = None,
+    retry: Retry | None = None,
+) -> Callable[..., Any]:
+    """Return an action of inputs that puts out what *make* returns."""
+
+    @action(InputEvent, when=when, retry=retry)
+    def work(event: InputEvent, ctx: RunnerContext) -> None:
+        ctx.send_event(OutputEvent(make(event, ctx)))
+
+    return work
+
+
+def stopping(gate: ActionGate) -> Callable[..., Any]:
+    """Return an action that stops at a gate, then puts its input out."""
+
+    def stop(event: InputEvent, _ctx: RunnerContext) -> object:
+        gate.stop()
+        return event.input
+
+    return put_out(stop)
 
 
 class RunnerLaws:
