@@ -798,7 +798,7 @@ def test_what_was_shown_counts_for_the_write_barrier(memory: Memory) -> None:
     memory.key("ada").add("a window seat", id="s")
     memory.context("seat", key="ada")
     scope = memory.key("ada").set("default")._ref.scope
-    assert [item.id for _, item in memory.engine.echoes.of(scope)] == ["s"]
+    assert [item.id for _, item in memory.engine.recent_hits.of(scope)] == ["s"]
 
 
 def test_the_table_has_a_line_for_each_piece(memory: Memory) -> None:

@@ -503,5 +503,5 @@ class Memory(Maintenance):
         self._engine.worker.close()
         self._index.clear()
         self._engine.recall.clear()
-        self._engine.echoes.clear()
+        self._engine.recent_hits.clear()
         self._engine.store.close()

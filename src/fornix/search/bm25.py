@@ -235,9 +235,9 @@ def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
     if index.size > SMALL or not index.exact:
         return None
     name = (signals.k1, signals.b)
-    if name in index.kept:
-        return index.kept[name]
-    asked = index.kept["asked"] = index.kept.get("asked", 0) + 1
+    if name in index.cache:
+        return index.cache[name]
+    asked = index.cache["asked"] = index.cache.get("asked", 0) + 1
     run = index.run() if asked >= PATIENCE else None
     if run is None:
         return None
@@ -249,7 +249,7 @@ def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
     weights = _weights(peaks, run.counts, least + slope * index.length[run.docs])
     hashes = np.append(run.hashes, np.uint32(0xFFFFFFFF))
     offsets = [*run.offsets.tolist(), len(run.docs)]
-    index.kept[name] = found = _Weighed(hashes, offsets, run.docs.astype(np.intp), weights)
+    index.cache[name] = found = _Weighed(hashes, offsets, run.docs.astype(np.intp), weights)
     return found
 
 

@@ -18,7 +18,7 @@ from fornix.values import wire
 from fornix.values.forks import HandleLock
 from fornix.values.storable import moment
 
-KEPT = 4_096
+CACHED_ITEMS = 4_096
 """Items that are kept; with `LONGEST` a few MB in most memories, 32 MB at the very most."""
 
 LONGEST = 2_048
@@ -28,7 +28,7 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedItem:
     """One item by its fields, and the texts that those are decoded from which may change.
 
     Attributes:
@@ -55,12 +55,12 @@ class _Kept:
         return item
 
 
-class Shelf:
+class ItemCache:
     """The items of one store, by row."""
 
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
-        self._kept: dict[int, _Kept] = {}
+        self._items: dict[int, _CachedItem] = {}
         self._rows: dict[int, int] = {}
         self._mutex = HandleLock()
 
@@ -69,55 +69,57 @@ class Shelf:
 
         They are noted as read *now*, which they do not say themselves yet.
         """
-        kept = [self._kept.get(row) for row in rows]
-        if None in kept:
-            stored = self._finder.stored([r for r, one in zip(rows, kept, strict=True) if not one])
-            new = {one.row: _kept(one) for one in stored}
-            self._keep(new, stored)
-            kept = [one or new.get(row) for row, one in zip(rows, kept, strict=True)]
-        items = [one and one.item() for one in kept]
-        there = [one for one in kept if one]
+        cached = [self._items.get(row) for row in rows]
+        if None in cached:
+            stored = self._finder.stored(
+                [r for r, one in zip(rows, cached, strict=True) if not one]
+            )
+            new = {one.row: _cached(one) for one in stored}
+            self._add(new, stored)
+            cached = [one or new.get(row) for row, one in zip(rows, cached, strict=True)]
+        items = [one and one.item() for one in cached]
+        there = [one for one in cached if one]
         _note(there, now)
         return items, [one.first for one in there]
 
     def touched(self, firsts: Sequence[int], now: int) -> None:
         """Note that items were read."""
         rows = [row for first in firsts if (row := self._rows.get(first)) is not None]
-        _note([kept for row in rows if (kept := self._kept.get(row))], now)
+        _note([cached for row in rows if (cached := self._items.get(row))], now)
 
-    def _keep(self, new: Mapping[int, _Kept], stored: Sequence[StoredItem]) -> None:
+    def _add(self, new: Mapping[int, _CachedItem], stored: Sequence[StoredItem]) -> None:
         with self._mutex:
             for one in stored:
                 if _size(one.record) <= LONGEST:
-                    self._kept[one.row] = new[one.row]
+                    self._items[one.row] = new[one.row]
                     self._rows[one.first] = one.row
-            while len(self._kept) > KEPT:
-                oldest = self._kept.pop(next(iter(self._kept)))
-                if self._rows.get(oldest.first) not in self._kept:
+            while len(self._items) > CACHED_ITEMS:
+                oldest = self._items.pop(next(iter(self._items)))
+                if self._rows.get(oldest.first) not in self._items:
                     self._rows.pop(oldest.first, None)
 
     def clear(self) -> None:
         """Free the RAM."""
         with self._mutex:
-            self._kept.clear()
+            self._items.clear()
             self._rows.clear()
 
 
-def _note(kept: Sequence[_Kept], now: int) -> None:
-    if kept:
+def _note(cached: Sequence[_CachedItem], now: int) -> None:
+    if cached:
         when = moment(now)
-        for one in kept:
+        for one in cached:
             was = one.fields["accessed"]
             if was is None or was < when:
                 one.fields["accessed"] = when
 
 
-def _kept(stored: StoredItem) -> _Kept:
+def _cached(stored: StoredItem) -> _CachedItem:
     item, record = item_of(stored), stored.record
     plain = all(isinstance(value, _SCALARS) for value in item.metadata.values())
     scalar = isinstance(item.value, _SCALARS)
     value, metadata = None if scalar else record.value, None if plain else record.metadata
-    return _Kept(stored.first, dict(vars(item)), value, metadata)
+    return _CachedItem(stored.first, dict(vars(item)), value, metadata)
 
 
 def _size(record: ItemRecord) -> int:
@@ -131,7 +133,7 @@ SCOPES = 1_024
 """Scopes of which searches are remembered: those that were searched last."""
 
 
-class Echoes:
+class RecentHits:
     """The hits of the last searches of each scope, in this process; shared by threads."""
 
     def __init__(self) -> None:

@@ -114,7 +114,7 @@ def find(index: SetIndex, probe: Probe) -> list[str]:
 
 
 @dataclass
-class _Known:
+class _IndexedSet:
     """A set as far as it is known; *lock* guards all of it.
 
     Attributes:
@@ -137,7 +137,7 @@ class Alike:
 
     def __init__(self, store: Store, index: Index, *, dimensions: int) -> None:
         self._store, self._index, self._dimensions = store, index, dimensions
-        self._known: OrderedDict[SetRef, _Known] = OrderedDict()
+        self._sets: OrderedDict[SetRef, _IndexedSet] = OrderedDict()
         self._mutex = HandleLock()
 
     def find(self, ref: SetRef, probes: Sequence[Probe]) -> tuple[int, list[list[StoredItem]]]:
@@ -159,26 +159,26 @@ class Alike:
     def forget(self, ref: SetRef) -> None:
         """Know no more of a set: another one may have its name."""
         with self._mutex:
-            self._known.pop(ref, None)
+            self._sets.pop(ref, None)
 
     def clear(self) -> None:
         """Know no more of any set: something of one was erased."""
         with self._mutex:
-            self._known.clear()
+            self._sets.clear()
 
-    def _of(self, ref: SetRef) -> _Known | None:
+    def _of(self, ref: SetRef) -> _IndexedSet | None:
         with self._mutex:
-            known = self._known.get(ref)
+            known = self._sets.get(ref)
             if known is not None:
-                self._known.move_to_end(ref)
+                self._sets.move_to_end(ref)
                 return known
         info = self._store.set_info(ref)
         if info is None:
             return None
         with self._mutex:
-            known = self._known.setdefault(ref, _Known(info.number, info.items))
-            if len(self._known) > SETS:
-                self._known.popitem(last=False)
+            known = self._sets.setdefault(ref, _IndexedSet(info.number, info.items))
+            if len(self._sets) > SETS:
+                self._sets.popitem(last=False)
         return known
 
     def find_at(self, ref: SetRef, probes: Sequence[Probe], at: int) -> list[list[StoredItem]]:
@@ -199,7 +199,7 @@ class Alike:
         each = ([live[item_id] for item_id in dict.fromkeys(ids)] for ids in found)
         return [[stored for stored in items if stored is not None] for items in each]
 
-    def _catch_up(self, known: _Known) -> None:
+    def _catch_up(self, known: _IndexedSet) -> None:
         if len(known.crowd) > CROWD or (known.items > CROWD and not known.past):
             known.base = known.past = self._index.read(
                 [known.number], dimensions=self._dimensions, work=_last_row

@@ -19,7 +19,7 @@ from fornix.errors import EmbedderConflict, InvalidInput, Unavailable
 from fornix.errors.shown import shown
 from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, SetIndex, quantised
-from fornix.search.item_cache import Shelf
+from fornix.search.item_cache import ItemCache
 from fornix.search.ranking import Scored, rank
 from fornix.search.signals import MAX_PARSED, QuestionSignals, Signals
 from fornix.store import Feature, Scope, SetInfo, SetRef, Store, StoredItem
@@ -129,7 +129,7 @@ class Searcher:
         self._worker, self._clock, self._expects = worker, clock, expects
         self._vectors: OrderedDict[str, Quantised] = OrderedDict()
         self._questions: dict[tuple[str, tuple[str, ...]], QuestionSignals] = {}
-        self._shelf = Shelf(store)
+        self._item_cache = ItemCache(store)
         self._mutex = HandleLock()
         self._checked_seq = -1
 
@@ -345,7 +345,7 @@ class Searcher:
         rows = [one.row for one in scored]
         if touch and not drafted:
             now = self._clock()
-            items, firsts = self._shelf.items(rows, now=now)
+            items, firsts = self._item_cache.items(rows, now=now)
             self._store.touch(firsts, time=now)
         else:
             items = self._from_store(rows, drafted, touch=touch)
@@ -371,17 +371,17 @@ class Searcher:
         if firsts:
             now = self._clock()
             self._store.touch(firsts, time=now)
-            self._shelf.touched(firsts, now)
+            self._item_cache.touched(firsts, now)
 
     def forget(self, set_numbers: Sequence[int]) -> None:
         """Drop all that is kept of sets of which something was erased, on disk too."""
-        self._shelf.clear()
+        self._item_cache.clear()
         for number in set_numbers:
             self._index.drop(number)
 
     def clear(self) -> None:
         """Free what is kept of items."""
-        self._shelf.clear()
+        self._item_cache.clear()
 
 
 def _speakers(sets: Sequence[SetIndex]) -> list[str]:

@@ -436,7 +436,7 @@ class Draft(Writer):
             features.setdefault(stored.set, []).append(feature_of(stored))
         drafted = Drafted(live, features, frozenset(self._hidden))
         hits = self._engine.recall.search(sets, query, options, drafted, now=now)
-        self._engine.echoes.note(sets, hits)
+        self._engine.recent_hits.note(sets, hits)
         return hits
 
     def committed_features(self, ref: SetRef, items: Sequence[StoredItem]) -> dict[int, Feature]:

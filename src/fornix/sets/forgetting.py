@@ -328,7 +328,7 @@ def _tell(engine: Engine, erased: Erased) -> None:
 
     They may be at their mark again.
     """
-    engine.echoes.clear()
+    engine.recent_hits.clear()
     engine.alike.clear()
     if erased.commit is not None and erased.marks:
         marks = tuple(erased.marks)

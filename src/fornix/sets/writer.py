@@ -17,7 +17,7 @@ from fornix.compaction import CALLED, Compacted, Compactions, Given, kept
 from fornix.errors import DuplicateItem, SetMoved, StaleItem
 from fornix.events.memory_events import EventListeners
 from fornix.search.embedding_worker import EmbeddingWorker
-from fornix.search.item_cache import Echoes
+from fornix.search.item_cache import RecentHits
 from fornix.search.near_duplicates import Alike, Probe
 from fornix.search.query import Searcher, SearchOptions
 from fornix.sets.key_locks import KeyLocks
@@ -96,7 +96,7 @@ class Engine:
         knowledge: What the knowledge is named that its keys share.
         ruled: The rules of sets, as far as is known: of the others, and where the rules are others
             by now, the store refuses what is added. None: to be looked up.
-        echoes: What searches gave lately.
+        recent_hits: What searches gave lately.
         owners: Names under which runners held leases that are closed by now; the next one takes
             such a name, since the store keeps a file open for each.
     """
@@ -117,7 +117,7 @@ class Engine:
     admission: Sequence[Plan] = ()
     knowledge: str = ""
     ruled: dict[SetRef, Ruled | None] = field(default_factory=dict[SetRef, "Ruled | None"])
-    echoes: Echoes = field(default_factory=Echoes)
+    recent_hits: RecentHits = field(default_factory=RecentHits)
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
         """Return the name of the op that a caller's idempotency key stands for."""
@@ -272,7 +272,7 @@ class Writer(ABC):
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
         """Search sets together: those named, or all of a scope."""
         found = self._engine.recall.search(sets, query, options, now=self.now())
-        self._engine.echoes.note(sets, found)
+        self._engine.recent_hits.note(sets, found)
         return found
 
     def touch(self, items: Sequence[StoredItem]) -> None:
@@ -324,9 +324,9 @@ class Writer(ABC):
         now = self._engine.clock()
         return [[s for s in items if not expired(s.record, now)] for items in found]
 
-    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
+    def recent_hits(self, scope: Scope) -> list[tuple[Scope, Item]]:
         """Return what searches of *scope*, or of knowledge, gave lately, and whose it is."""
-        return self._engine.echoes.of(scope)
+        return self._engine.recent_hits.of(scope)
 
     def alone(self, what: str) -> Engine:
         """Return what does *what*, which is a commit of its own.

@@ -39,19 +39,19 @@ class Fields:
 
     Attributes:
         below: Every cell known, also of what is not there.
-        kept: Fields that the base has and that were not deleted, in its order; None: not listed.
+        remaining: Fields of the base that were not deleted, in its order; None: not listed.
         added: Fields made since, in order. The same dict as *below* where the base has nothing.
-        mortal: A field may have an expiry.
+        expiring: A field may have an expiry.
         named: The names of the base's fields, and when they expire there; None: not asked.
     """
 
-    __slots__ = ("added", "below", "kept", "mortal", "named")
+    __slots__ = ("added", "below", "expiring", "named", "remaining")
 
     def __init__(self, *, based: bool) -> None:
         self.added: dict[str, Cell] = {}
         self.below: dict[str, Cell] = {} if based else self.added
-        self.kept: dict[str, Cell] | None = None if based else {}
-        self.mortal = False
+        self.remaining: dict[str, Cell] | None = None if based else {}
+        self.expiring = False
         self.named: list[tuple[str, int | None]] | None = None
 
     def changed(self) -> Iterable[tuple[str, Cell]]:
@@ -132,7 +132,7 @@ class Cell:
     def fill(self, branch: Branch, expires: int | None) -> None:
         """Be an object with these fields; it is a new one without any."""
         fields: Any = self.fields
-        fields.mortal = expires is not None
+        fields.expiring = expires is not None
         for name, inner in branch.fields:
             cell = fields.added[name] = Cell()
             if isinstance(inner, Branch):
@@ -227,7 +227,7 @@ class Cells:
                 fields = cell.fields = Fields(based=True)
             below = fields.below.get(name)
             if below is None:
-                if fields.kept is not None:
+                if fields.remaining is not None:
                     return None
                 below = fields.below[name] = Cell()
             cell = below
@@ -240,7 +240,7 @@ class Cells:
         self._look_up(path)
         cell.take(None if self._tree is None else self._tree.node(path, EVER))
         if cell.expires is not None:
-            beside.mortal = True
+            beside.expiring = True
 
     def _look_up(self, path: Path) -> None:
         if self._lookups is not None:
@@ -249,19 +249,19 @@ class Cells:
     def listed(self, cell: Cell, path: Path) -> Fields:
         """Return the fields of an object, once all that the tree has of them are known."""
         fields: Any = cell.fields
-        if fields.kept is None:
+        if fields.remaining is None:
             self._look_up(path)
-            kept: dict[str, Cell] = {}
+            remaining: dict[str, Cell] = {}
             for name, node in [] if self._tree is None else self._tree.children(path, EVER):
                 known = fields.below.get(name)
                 if known is None:
                     known = fields.below[name] = Cell()
                 if known.state == UNKNOWN:
                     known.take(node)
-                    fields.mortal = fields.mortal or node.expires is not None
+                    fields.expiring = fields.expiring or node.expires is not None
                 if known.state != NOTHING and name not in fields.added:
-                    kept[name] = known
-            fields.kept = kept
+                    remaining[name] = known
+            fields.remaining = remaining
         return fields
 
     def cells_in(self, cell: Cell | None, path: Path, now: int) -> list[tuple[str, Cell]]:
@@ -269,13 +269,13 @@ class Cells:
         if cell is None or cell.state != OBJECT:
             return []
         fields = self.listed(cell, path)
-        every = chain((fields.kept or {}).items(), fields.added.items())
+        every = chain((fields.remaining or {}).items(), fields.added.items())
         return [pair for pair in every if (end := pair[1].expires) is None or end > now]
 
     def names_in(self, cell: Cell | None, path: Path, now: int) -> list[tuple[str, int | None]]:
         """Return the names of what `cells_in` returns, and expiries; asks the tree for no value."""
         fields: Any = None if cell is None or cell.state != OBJECT else cell.fields
-        if fields is None or fields.kept is not None:
+        if fields is None or fields.remaining is not None:
             return [(name, field.expires) for name, field in self.cells_in(cell, path, now)]
         if fields.named is None:
             self._look_up(path)
@@ -304,7 +304,7 @@ class Cells:
             cell = fields.below[name]
             cell.dirty = True
         if expires is not None:
-            fields.mortal = True
+            fields.expiring = True
 
     def place_value(self, place: ParsedPath, value: Value, expires: int | None) -> None:
         """Put a checked value at *place*; raise `TreeConflict` where it cannot be."""
@@ -386,8 +386,8 @@ class Cells:
         for name in path[:-1]:
             fields = fields.below[name].fields
         fields.added.pop(path[-1], None)
-        if fields.kept:
-            fields.kept.pop(path[-1], None)
+        if fields.remaining:
+            fields.remaining.pop(path[-1], None)
 
     def clear(self, cell: Cell | None, path: Path, key: str) -> None:
         """Remove all below an object."""

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Codes
 from fornix.search.index.bit_codes import BLOCK, Bits, words
-from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Names, described
+from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Names, described, link
 from fornix.search.index.segment import BLOCK_BYTES, Identity, SegmentWriter, TextList
-from fornix.search.index.session_neighbours import link
 from fornix.store import Feature
 
 CHUNK = 16_384

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Codes, Column, Columns, Texts
 from fornix.search.index.column_filters import Metadata, Truth, evaluate, of_names, of_numbers
-from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Names, described
+from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Links, Names, described
 from fornix.search.index.postings import PostingList, Postings, SetPostings
-from fornix.search.index.session_neighbours import Links
 from fornix.search.index.vectors import Docs, Quantised, Query, SealedVectors, SetVectors
 from fornix.store import Feature
 from fornix.store.filters import Condition, Filter
@@ -70,7 +69,7 @@ class SetIndex:
         length: Tokens.
         temporal: Temporal words.
         sealed: The first so many docs are in a sealed file.
-        kept: What was worked out of it as it is now, by what it is for; empty after a change.
+        cache: What was worked out of it as it is now, by what it is for; empty after a change.
     """
 
     alive = Column[np.bool_]()
@@ -99,7 +98,7 @@ class SetIndex:
         rows = sealed.rows if sealed else None
         self._vectors = SetVectors(dimensions, self.columns, by_row, sealed=rows)
         self._links = Links(self.columns)
-        self.kept: dict[Hashable, Any] = {}
+        self.cache: dict[Hashable, Any] = {}
 
     @classmethod
     def build(cls, features: Iterable[Feature], *, dimensions: int) -> SetIndex:
@@ -152,9 +151,9 @@ class SetIndex:
     @property
     def linked(self) -> bool:
         """Whether any doc has a neighbour."""
-        linked = self.kept.get("linked")
+        linked = self.cache.get("linked")
         if linked is None:
-            linked = self.kept["linked"] = bool((self.previous >= 0).any())
+            linked = self.cache["linked"] = bool((self.previous >= 0).any())
         return linked
 
     def id(self, doc: int) -> str:
@@ -214,7 +213,7 @@ class SetIndex:
 
     def mask(self, where: Filter) -> Truth:
         """Return which live docs match, exactly as `Filter.matches` says; not to be written to."""
-        masks: OrderedDict[str, Truth] = self.kept.setdefault("masks", OrderedDict())
+        masks: OrderedDict[str, Truth] = self.cache.setdefault("masks", OrderedDict())
         found = masks.get(where.text)
         if found is None:
             found = masks[where.text] = self._mask(where)
@@ -263,14 +262,14 @@ class SetIndex:
         doc = self.find(feature.row)
         if doc is not None and self._vectors.embed(doc, feature.vectors):
             self.pending -= 1
-            self.kept.clear()
+            self.cache.clear()
 
     def end(self, row: int) -> None:
         """Make a hole of the row's doc; nothing happens if it is none, or one already."""
         doc = self.find(row)
         if doc is None:
             return
-        self.kept.clear()
+        self.cache.clear()
         columns = self.columns
         columns["alive"][doc] = False
         self._links.end(doc)
@@ -290,7 +289,7 @@ class SetIndex:
         """Take in features whose rows are past all others."""
         if not features:
             return
-        self.kept.clear()
+        self.cache.clear()
         doc, row = self.size, self._vectors.size
         new = described(features, self._names, dimensions=self.dimensions, doc=doc, row=row)
         self.columns.extend(len(features), new.by_doc)
@@ -310,9 +309,9 @@ class SetIndex:
         """Bytes of RAM it takes, roughly; what is mapped from a file is not counted."""
         parts = (self.columns, self._vectors, self._terms, self._metadata, self._ids, self._links)
         codes = (self._names.speakers, self._names.sessions, self._names.roles)
-        kept = sum(getattr(value, "nbytes", 0) for value in self.kept.values())
-        kept += sum(mask.nbytes for mask in self.kept.get("masks", {}).values())
-        return sum(part.nbytes for part in (*parts, *codes)) + kept + 4096
+        cached = sum(getattr(value, "nbytes", 0) for value in self.cache.values())
+        cached += sum(mask.nbytes for mask in self.cache.get("masks", {}).values())
+        return sum(part.nbytes for part in (*parts, *codes)) + cached + 4096
 
     def knows(self, row: int) -> bool:
         """Return whether the row has a doc, live or ended."""

@@ -103,7 +103,7 @@ class Barrier:
             set_name=self.ref.name,
             now=self.writer.now(),
             find=find,
-            heard=lambda: self.writer.echoes(self.ref.scope),
+            heard=lambda: self.writer.recent_hits(self.ref.scope),
         )
         verdict = strictest(rule.judge(candidate) for rule in self._rules)
         if verdict.outcome == "accept":
@@ -293,8 +293,8 @@ class Since(CommitWriter):
         past, found = super().alike(ref, probes)
         return past, [[s for s in items if s.row > self._past] for items in found]
 
-    def echoes(self, scope: Scope) -> list[tuple[Scope, Item]]:
-        """See `Writer.echoes`."""
+    def recent_hits(self, scope: Scope) -> list[tuple[Scope, Item]]:
+        """See `Writer.recent_hits`."""
         _ = scope
         return []
 

@@ -73,7 +73,7 @@ def test_a_read_is_seen_by_the_next_search(memory):
 
 def test_changes_are_found(memory, monkeypatch):
     """Updates and deletions, at random, while only few items are kept."""
-    monkeypatch.setattr(item_cache, "KEPT", 5)
+    monkeypatch.setattr(item_cache, "CACHED_ITEMS", 5)
     ada, rng = filled(memory), random.Random(3)
     for number in range(40):
         live = [item.id for item in ada.list()]
