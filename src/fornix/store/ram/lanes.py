@@ -154,7 +154,7 @@ class RamLanes(RamTables):
     def retry(self, run: int, *, last: bool, time: int) -> int:
         found = self._runs.get(run)
         if found is None:
-            raise NotFound(f"there is no run {run} (any more)")
+            raise NotFound(f"there is no run {run}; it was never accepted, or was pruned")
         check_status(run, found.scope, found.status, "parked")
         if not last:
             self._runs.turn(run, "waiting", None, time, [])

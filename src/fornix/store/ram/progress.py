@@ -214,7 +214,7 @@ class RunTable:
             return
         run = self.get(told.run)
         if run is None:
-            raise NotFound(f"there is no run {told.run} (any more)")
+            raise NotFound(f"there is no run {told.run}; it was never accepted, or was pruned")
         check_run(batch, told, status=run.status, scope=run.scope, begun=run.now is not None)
 
     def apply(self, batch: Batch, work: CommitDraft) -> None:
