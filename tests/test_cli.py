@@ -21,7 +21,7 @@ from fornix.cli import fornix, main
 from fornix.cli.commands import BY_NAME
 from fornix.cli.commands import COMMANDS as LISTED
 from fornix.cli.output import bar, plain, size
-from fornix.cli.session import default_place
+from fornix.cli.session import default_file
 from fornix.store.clocks import TIMELINE
 from hardship import DROP_RIGHTS, closed_folder, shut
 from waiting import LIMIT_S, wait_until
@@ -271,15 +271,15 @@ def test_where_the_memory_is(tmp_path, monkeypatch):
     """fornix.db here if it is there, else one per user."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert default_place() == tmp_path / "data" / "fornix" / "fornix.db"
+    assert default_file() == tmp_path / "data" / "fornix" / "fornix.db"
     result = CliRunner().invoke(fornix, ["add", "x", "-k", "ada", "--embedder", "words"])
     assert result.exit_code == 0, result.output
-    assert default_place().stat().st_mode & 0o777 == 0o600
+    assert default_file().stat().st_mode & 0o777 == 0o600
     Path("fornix.db").touch()
-    assert default_place() == Path("fornix.db")
+    assert default_file() == Path("fornix.db")
     monkeypatch.delenv("XDG_DATA_HOME")
     Path("fornix.db").unlink()
-    assert default_place().parts[-4:] == (".local", "share", "fornix", "fornix.db")
+    assert default_file().parts[-4:] == (".local", "share", "fornix", "fornix.db")
 
 
 # --- in and out --------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def test_a_reader_that_stops_is_no_error(tmp_path):
     with Memory.open(db, embedder="words") as memory:
         memory.key("ada").add_many([f"item {n} " + "x" * 200 for n in range(3000)])
     for words in (["list", "-k", "ada"], ["list", "-k", "ada", "--json"], ["export"]):
-        with process(*words, db=db) as child:
+        with process(*words, "--quiet", db=db) as child:
             assert child.stdout is not None
             assert child.stderr is not None
             child.stdout.readline()
@@ -634,6 +634,47 @@ def test_a_memory_that_is_not_there_is_not_made(shell, command):
     result = shell(*command.split(), *USES[command], code=1)
     assert "here" in result.output
     assert list(shell.db.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", sorted(set(USES) - {"chat"}))
+def test_every_command_names_its_file(filled, command, tmp_path, monkeypatch):
+    """The file is on stderr once; not with --quiet, and with --json only if --verbose asks."""
+    words = [*command.split(), *USES[command], "--db", str(filled.db)]
+    line = f"fornix: using {filled.db}, space 'default'\n"
+    monkeypatch.chdir(tmp_path)
+    for options, times in (
+        (["--dry-run"] if command == "forget" else [], 1),
+        (["--quiet"], 0),
+        (["--json"], 0),
+        (["--json", "--verbose"], 1),
+    ):
+        Path("copy.db").unlink(missing_ok=True)
+        result = CliRunner().invoke(fornix, [*words, *options], input="")
+        assert result.stderr.count(line) == times, (options, result.stderr)
+        assert line not in result.stdout
+
+
+@pytest.mark.parametrize("command", sorted(USES))
+def test_every_error_is_one_json_object(tmp_path, command):
+    """With --json an error is one line on stderr: its class, its message and its facts."""
+    (tmp_path / "file.db").write_text("dear diary\n" * 500)
+    shell = Shell(tmp_path / "file.db")
+    result = shell(*command.split(), *USES[command], "--json", code=1)
+    if command == "doctor":
+        return  # it is what finds errors: they are its result
+    (line,) = result.stderr.splitlines()
+    error = json.loads(line)["error"]
+    assert error["type"] == "NotAStore"
+    assert str(shell.db) in error["message"]
+    assert error["facts"]["path"] == str(shell.db)
+
+
+@pytest.mark.parametrize("command", sorted(MAKE - {"chat"}))
+def test_no_command_makes_a_file_in_silence(shell, command):
+    """A command that writes says that it made the file; the next one uses it."""
+    words = [*command.split(), *USES[command], "--embedder", "words"]
+    assert f"fornix: made {shell.db}, space 'default'\n" in shell(*words, stdin="").stderr
+    assert f"fornix: using {shell.db}" in shell("stats").stderr
 
 
 @pytest.mark.parametrize("command", sorted(USES))
@@ -825,7 +866,7 @@ def test_a_mistake_has_an_answer(filled, words, code):
         assert result.stderr.startswith("fornix: ")
         result = filled("--json", *words, code=code)
     if code in {1, 2}:
-        assert set(json.loads(result.stderr)["error"]) == {"type", "message"}
+        assert set(json.loads(result.stderr)["error"]) == {"type", "message", "facts"}
 
 
 def test_messages_say_what_to_do(filled, tmp_path):

@@ -122,7 +122,8 @@ def note(event: InputEvent, ctx: RunnerContext) -> None:
 
 def test_an_export_of_history_says_what_is_not_in_it(path: Path) -> None:
     """Runs and receipts, where there are any; not where there are none."""
-    assert run(path, "export", "--history").stderr == ""
+    said = run(path, "export", "--history").stderr
+    assert said == f"fornix: using {path}, space 'default'\n"
     with Memory.open(path) as memory:
         memory.key("ada").set("notes").forget("n")
         with LocalRunner(Agent("clerk", actions=[note]), memory) as runner:

@@ -159,7 +159,7 @@ def test_a_bad_line_is_named_and_nothing_is_run(shell, tmp_path, line, said):
     assert said in told
     assert not shell.db.exists()
     told = shell(*words, "-", stdin=file.read_bytes(), code=1).stderr
-    assert told.startswith("fornix: stdin:2: ")
+    assert told.splitlines()[1].startswith("fornix: stdin:2: ")
 
 
 def test_an_agent_that_cannot_be_loaded_is_told_with_its_place(shell, tmp_path, monkeypatch):
@@ -211,8 +211,9 @@ def test_what_a_file_imports_from_beside_it_is_found(tmp_path):
         "        ctx.send_event(OutputEvent(f'{GREETING}, {ctx.key}'))\n"
     )
     words = ("run", f"{tmp_path / 'agents' / 'greeter.py'}:Greeter", "-i", "-", *WORDS)
-    code, out, err = run(*words, db=tmp_path / "app.db", stdin=b'{"key": "ada", "value": 1}')
-    assert (code, err) == (0, "")
+    db = tmp_path / "app.db"
+    code, out, err = run(*words, db=db, stdin=b'{"key": "ada", "value": 1}')
+    assert (code, err) == (0, f"fornix: made {db}, space 'default'\n")
     assert out.startswith(b"ada: Hello, ada\n")
 
 
@@ -323,7 +324,8 @@ def test_serve_works_on_the_inbox_until_it_is_told_to_stop(tmp_path):
         assert (child.returncode, b"serving" in err, b"Traceback" in err) == (0, True, False)
     with process(*words[:3], *WORDS, db=db) as child:
         assert child.stderr is not None
-        child.stderr.readline()
+        assert b"using" in child.stderr.readline()
+        assert b"serving" in child.stderr.readline()
         child.send_signal(signal.SIGINT)
         assert child.wait(timeout=LIMIT_S) == 130
 

@@ -158,7 +158,7 @@ def test_the_command_line_tells_of_damage_in_one_line(sound: Sound, path: Path) 
     """Exit code 1, no traceback; doctor names the table; --json has the type."""
     hit(sound.content, path, "run")
     run = CliRunner().invoke
-    plain = run(fornix, ["runs", "list", "--db", str(path)])
+    plain = run(fornix, ["runs", "list", "--quiet", "--db", str(path)])
     told = run(fornix, ["backup", str(path) + ".copy", "--db", str(path), "--json"])
     deep = run(fornix, ["doctor", "--deep", "--db", str(path), "--json"])
     assert (plain.exit_code, told.exit_code, deep.exit_code) == (1, 1, 1)

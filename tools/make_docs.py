@@ -32,7 +32,9 @@ INTRO = """\
 `fornix` works on one memory, a file.
 `--db PATH` or the environment variable `FORNIX_DB` names it.
 Without either it is `fornix.db` in the working directory if that is there, else `fornix/fornix.db` in `$XDG_DATA_HOME` (by default `~/.local/share`), which the first `fornix add`, `fornix set`, `fornix chat` or `fornix import` makes.
-`--verbose` says which file is used.
+A command says on stderr which file it uses, as `fornix: using app.db, space 'default'`, or `fornix: made app.db, …` if it made the file.
+`--quiet` and `--json` leave that line out; `--json --verbose` prints it.
+A command that only reads makes no file: it fails if there is none.
 `python -m fornix` is the same program.
 
 A rule to remember: exact memory takes the key as a word (`fornix set ada profile.city Lisbon`), items take it as an option (`fornix add --key ada "Prefers window seats."`).
@@ -55,7 +57,8 @@ Fields are only ever added.
 Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`.
 Times are ISO 8601 in UTC.
 An item has `id set value text metadata importance speaker role session time created updated accessed sources compacted version retired`.
-Errors are `{"error": {"type": …, "message": …}}` on stderr; where nothing was found, the exit code is 3.
+An error is one line on stderr, `{"error": {"type": …, "message": …, "facts": {…}}}`: the class of the error, its message, and its attributes.
+Where nothing was found, the exit code is 3.
 
 ## fornix
 

@@ -14,8 +14,8 @@ from click.shell_completion import get_completion_class
 from fornix import __version__
 from fornix.cli import output
 from fornix.cli.commands import LazyGroup
-from fornix.cli.options import command, session_of, shared
-from fornix.cli.session import Session
+from fornix.cli.options import command, shared
+from fornix.cli.session import Session, session_of
 from fornix.errors import FornixError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -121,8 +121,9 @@ def _report(error: Exception, words: Sequence[str]) -> None:
     """Say on stderr what went wrong, where, and what to do."""
     said = _said(error)
     if _wants_json(words):
-        show_type = type(error).__name__ if not isinstance(error, click.Abort) else "Interrupted"
-        output.document({"error": {"type": show_type, "message": said}}, err=True)
+        name = "Interrupted" if isinstance(error, click.Abort) else type(error).__name__
+        facts = vars(error) if isinstance(error, FornixError) else {}
+        output.error(name, said, facts)
         return
     click.echo(f"fornix: {output.plain(said)}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:

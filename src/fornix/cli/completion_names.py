@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 import fornix
+from fornix.cli.session import session_of
 from fornix.errors import FornixError
 from fornix.values.urls import STILL
 
@@ -49,16 +50,14 @@ def paths(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
 def _offer(
     ctx: click.Context, incomplete: str, read: Callable[[Memory], list[str]]
 ) -> list[CompletionItem]:
-    """Return what can be read; nothing where that fails: a shell has no place for errors."""
-    from fornix.cli.options import session_of  # options offer names themselves
-
+    """Return what can be read; nothing where that fails: a shell cannot show errors."""
     session = session_of(ctx)
     try:
-        place = session.place
-        if not place.is_file():
+        file = session.file
+        if not file.is_file():
             return []
         knowledge = ctx.params.get("knowledge")
-        url = f"sqlite:///{place.resolve()}{STILL}"  # so that no file is made
+        url = f"sqlite:///{file.resolve()}{STILL}"  # so that no file is made
         with fornix.Memory.open(url, space=session.space, knowledge=knowledge, mode="ro") as memory:
             found = [name for name in read(memory) if name.startswith(incomplete)]
     except (FornixError, click.UsageError, OSError):

@@ -213,7 +213,7 @@ def search(  # noqa: PLR0913 - an option each, as click passes them
     with session.open(knowledge=knowledge, mode="ro") as memory:
         question.owner.require(session, memory, set_names)
         hits = question.ask(memory)
-    if hits.partial and os.access(session.place, os.W_OK):
+    if hits.partial and os.access(session.file, os.W_OK):
         with session.open(knowledge=knowledge) as memory:
             settle(session, memory)
             hits = question.ask(memory)

@@ -18,7 +18,7 @@ from fornix.cli import output
 from fornix.cli.listing import versions
 from fornix.cli.options import FileName, command
 from fornix.cli.progress import progress, settle
-from fornix.cli.session import Session
+from fornix.cli.session import Session, no_memory
 from fornix.compaction import compactor_notes
 from fornix.compaction.executor import due
 from fornix.compaction.set_snapshot import living
@@ -106,10 +106,11 @@ def doctor(session: Session, *, repair: bool, deep: bool) -> None:
 
 def _repaired(session: Session) -> Iterator[Finding]:
     """Make again what can be; tell what was done."""
-    if not session.place.is_file():
-        raise NotFound(f"{session.place}: there is no memory here; --db names another file")
+    if not session.file.is_file():
+        raise no_memory(session.file)
     with progress(session, "repairing", total=None) as advance:
-        done = Memory.repair(session.place, progress=advance)
+        session.name_file("using")
+        done = Memory.repair(session.file, progress=advance)
     for what in done or ["nothing had to be"]:
         yield Finding("repair", what)
     with session.open() as memory:
@@ -126,10 +127,10 @@ def _surroundings() -> Iterator[Finding]:
 
 
 def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
-    place = session.place
+    file = session.file
     try:
         with session.open(mode="ro") as memory:
-            yield Finding("file", str(place.absolute()))
+            yield Finding("file", str(file.absolute()))
             yield from _told(_contents(memory))
             yield from _told(_clock(memory))
             yield from _told(_integrity(memory, deep=deep))
@@ -139,9 +140,9 @@ def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
         yield Finding("file", str(error), "wrong")
     except FornixError as error:
         yield Finding("memory", str(error), "wrong")
-        yield from _access(place)
+        yield from _access(file)
     else:
-        yield from _access(place)
+        yield from _access(file)
 
 
 def _told(findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -273,20 +274,20 @@ def _integrity(memory: Memory, *, deep: bool) -> Iterator[Finding]:
         yield Finding("integrity", "every page and count is as it should be")
 
 
-def _access(place: Path) -> Iterator[Finding]:
-    mode = stat.S_IMODE(place.stat().st_mode)
+def _access(file: Path) -> Iterator[Finding]:
+    mode = stat.S_IMODE(file.stat().st_mode)
     others = mode & 0o077
-    remedy = f"; others may look at it: chmod 600 {place}" if others else ""
+    remedy = f"; others may look at it: chmod 600 {file}" if others else ""
     yield Finding("permissions", f"{mode:04o}{remedy}", "note" if others else "ok")
-    if not os.access(place, os.W_OK) or not os.access(place.absolute().parent, os.W_OK):
+    if not os.access(file, os.W_OK) or not os.access(file.absolute().parent, os.W_OK):
         yield Finding("writing", "the file or its folder cannot be written by you", "note")
-    folder = Path(f"{place}.fornix")
+    folder = Path(f"{file}.fornix")
     if folder.is_dir():
         held = sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
         yield Finding("cache", f"{folder}: {output.size(held)}")
     else:
         yield Finding("cache", "none yet")
-    for part in sorted(place.absolute().parent.glob("*.part")):
+    for part in sorted(file.absolute().parent.glob("*.part")):
         says = "is of a backup or an export that is under way, or that broke off,"
         left = "and may hold what was forgotten since; if nothing writes it any more, remove it"
         yield Finding("left over", f"{part.name} {says} {left}", "note")
@@ -334,24 +335,26 @@ def restore(session: Session, *, backup_file: str, yes: bool) -> None:
     Everything added since the backup is gone. No other program may have the memory open.
     With --json: {"file": …, "items": …}.
     """
-    place = session.place
+    file = session.file
     if not Path(backup_file).is_file():
         raise NotFound(f"{backup_file}: there is no backup here")
-    if place.exists() and os.path.realpath(place) == os.path.realpath(backup_file):
-        raise InvalidInput(f"{place} is the memory itself; name a backup of it")
+    if file.exists() and os.path.realpath(file) == os.path.realpath(backup_file):
+        raise InvalidInput(f"{file} is the memory itself; name a backup of it")
     with Memory.open(backup_file, mode="ro") as memory:
         kept = memory.stats().store
-    if place.exists() and not yes:
-        _ask(f"Replace {place} by {backup_file}, which has {kept.items:,} items?")
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    existed = file.exists()
+    if existed and not yes:
+        _ask(f"Replace {file} by {backup_file}, which has {kept.items:,} items?")
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with progress(session, "restoring", total=None):
         try:
-            Memory.restore(place, backup_file)
+            Memory.restore(file, backup_file)
         except NotAStore as error:
             error.add_note("move it away together with its -wal and -shm files, then restore again")
             raise
-    says = f"{place} now holds the {kept.items:,} items of {backup_file}"
-    session.done(says, {"file": str(place), "items": kept.items})
+    session.name_file("using" if existed else "made")
+    says = f"{file} now holds the {kept.items:,} items of {backup_file}"
+    session.done(says, {"file": str(file), "items": kept.items})
 
 
 def _ask(question: str) -> None:
@@ -370,8 +373,9 @@ def reindex(session: Session, *, knowledge: str | None) -> None:
     """
     if session.embedder is None:
         raise click.UsageError("name the new embedder: --embedder minilm, static or words")
-    if not session.place.is_file():
-        raise NotFound(f"{session.place}: there is no memory here; --db names another file")
+    if not session.file.is_file():
+        raise no_memory(session.file)
+    session.name_file("using")
     last = 0
     with progress(session, "embedding", total=None) as advance:
 
@@ -381,7 +385,7 @@ def reindex(session: Session, *, knowledge: str | None) -> None:
             last = done
 
         count = Memory.reindex(
-            session.place,
+            session.file,
             embedder=session.embedder,
             space=session.space,
             knowledge=knowledge,

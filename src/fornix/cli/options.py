@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from fornix.cli import completion_names
-from fornix.cli.session import Session
+from fornix.cli.session import Session, remember_option, session_of
 from fornix.errors import InvalidInput
 from fornix.values import wire
 from fornix.values.storable import MAX_DEPTH, Value
@@ -23,16 +23,8 @@ from fornix.values.times import read_time
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_KEPT = "fornix."
-
 CUT = 40
 """Characters of an argument that a message repeats."""
-
-
-def _keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
-    """Remember an option that was given, wherever on the line that was."""
-    if value is not None:
-        ctx.meta[_KEPT + str(param.name)] = value
 
 
 class FileName(click.Path):
@@ -73,7 +65,7 @@ def shared(*, hidden: bool) -> list[click.Parameter]:
     flags = {
         "json": "Print JSON: one document, or a line per result.",
         "quiet": "Print only results and errors.",
-        "verbose": "Say which file is used.",
+        "verbose": "Say which file is used, also with --json.",
     }
     db = click.Option(
         ["--db"],
@@ -96,10 +88,10 @@ def shared(*, hidden: bool) -> list[click.Parameter]:
         click.Option([f"--{name}"], is_flag=True, flag_value=True, default=None, help=text)
         for name, text in flags.items()
     ]
-    made = [db, space, embedder, *switches]
-    for option in made:
-        option.hidden, option.expose_value, option.callback = hidden, False, _keep
-    return list(made)
+    options = [db, space, embedder, *switches]
+    for option in options:
+        option.hidden, option.expose_value, option.callback = hidden, False, remember_option
+    return list(options)
 
 
 class Command(click.Command):
@@ -108,16 +100,6 @@ class Command(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return its own options and the shared ones."""
         return [*super().get_params(ctx), *shared(hidden=True)]
-
-
-def session_of(ctx: click.Context) -> Session:
-    """Return the session that the shared options make."""
-    kept = {
-        name.removeprefix(_KEPT): value
-        for name, value in ctx.meta.items()
-        if name.startswith(_KEPT)
-    }
-    return Session(**kept)
 
 
 def command(name: str) -> Callable[[Callable[Concatenate[Session, P], None]], click.Command]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import click
 
+from fornix.errors import InvalidInput
 from fornix.values import wire
 from fornix.values.storable import Value
 from fornix.values.times import stamp
@@ -41,6 +42,20 @@ def one_line(text: str) -> str:
 def document(value: Json, *, err: bool = False) -> None:
     """Print *value* as a line of JSON, in UTF-8 whatever the terminal says."""
     click.echo(inline(value).encode("utf-8", "backslashreplace"), err=err)
+
+
+def error(kind: str, message: str, facts: Mapping[str, object]) -> None:
+    """Print an error on stderr as JSON: its class, its message, and its attributes."""
+    known = {name: _fact(fact) for name, fact in facts.items() if not name.startswith("_")}
+    document({"error": {"type": kind, "message": message, "facts": known}}, err=True)
+
+
+def _fact(fact: object) -> Json:
+    """Return an attribute of an error as JSON; what JSON has no form for is its text."""
+    try:
+        return wired(cast("Value", fact))
+    except (TypeError, ValueError, InvalidInput):
+        return str(fact)
 
 
 def inline(value: Json) -> str:

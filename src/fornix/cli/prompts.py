@@ -86,7 +86,7 @@ def context(  # noqa: PLR0913 - an option each, as click passes them
         if set_names:
             Owner(key).require(session, memory, set_names)
         found = made(memory)
-    if found.partial and os.access(session.place, os.W_OK):
+    if found.partial and os.access(session.file, os.W_OK):
         with session.open() as memory:
             settle(session, memory)
             found = made(memory)

@@ -22,8 +22,11 @@ NOTHING_FOUND = 3
 
 LOCAL_DB = "fornix.db"
 
+_OPTION = "fornix."
+_FILE_NAMED = "file named"
 
-def default_place() -> Path:
+
+def default_file() -> Path:
     """Return the file that is used where none is named.
 
     ``fornix.db`` in the working directory if it is there; else one per user.
@@ -33,6 +36,13 @@ def default_place() -> Path:
         return here
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(home) / "fornix" / LOCAL_DB
+
+
+def no_memory(file: Path) -> NotFound:
+    """Return the error for a file that is not there."""
+    return NotFound(
+        f"{file}: there is no memory here; fornix add makes it, --db names another file"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +57,10 @@ class Session:
     verbose: bool = False
 
     @property
-    def place(self) -> Path:
+    def file(self) -> Path:
         """The file to work on."""
         if self.db is None:
-            return default_place()
+            return default_file()
         if self.db == ":memory:":
             problem = "':memory:' would end with this command; name a file"
             raise click.UsageError(problem)
@@ -73,25 +83,35 @@ class Session:
         Raises:
             NotFound: There is none.
         """
-        place = self.place
-        if self.verbose:
-            self.note(f"using {click.format_filename(place)}, space {self.space!r}")
-        if place.is_dir():
-            raise InvalidInput(f"{place} is a folder; name a file in it")
-        if not make and not place.exists():
-            raise NotFound(
-                f"{place}: there is no memory here; fornix add makes it, --db names another file"
-            )
+        file = self.file
+        if file.is_dir():
+            raise InvalidInput(f"{file} is a folder; name a file in it")
+        existed = file.exists()
+        if not existed and not make:
+            raise no_memory(file)
         if self.db is None and make:
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return fornix.Memory.open(
-            place,
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        memory = fornix.Memory.open(
+            file,
             space=self.space,
             knowledge=knowledge,
             embedder=self.embedder,
             model=model,
             mode=mode,
         )
+        self.name_file("using" if existed else "made")
+        return memory
+
+    def name_file(self, verb: str) -> None:
+        """Say on stderr which file the command works on, once per command.
+
+        JSON is left alone unless --verbose asks for it.
+        """
+        said = click.get_current_context().meta
+        if (not self.json or self.verbose) and not said.get(_FILE_NAMED):
+            said[_FILE_NAMED] = True
+            name = click.format_filename(self.file)
+            self.note(f"fornix: {verb} {name}, space {self.space!r}")
 
     # --- what is printed ----------------------------------------------------------------------
 
@@ -120,9 +140,27 @@ class Session:
         """
         if self.json and fields is not None:
             output.document(fields)
+        elif self.json:
+            output.error("NotFound", text, {})
         else:
             self.note(f"fornix: {text}")
         click.get_current_context().exit(NOTHING_FOUND)
+
+
+def remember_option(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    """Keep an option of `Session` that was given, before or after the name of the command."""
+    if value is not None:
+        ctx.meta[_OPTION + str(param.name)] = value
+
+
+def session_of(ctx: click.Context) -> Session:
+    """Return the session that the shared options make."""
+    given = {
+        name.removeprefix(_OPTION): value
+        for name, value in ctx.meta.items()
+        if name.startswith(_OPTION)
+    }
+    return Session(**given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,12 @@ def demo(session: Session, *, fast: bool) -> None:
     Works in a temporary folder that is removed at the end; with --db in that file, which must be
     new, and is kept. Needs no network.
     """
-    if session.db is not None and session.place.exists():
-        raise InvalidInput(f"{session.place} exists; name a new file for the demo")
+    if session.db is not None and session.file.exists():
+        raise InvalidInput(f"{session.file} exists; name a new file for the demo")
     embedder = session.embedder or ("static" if fast else "minilm")
     folder = tempfile.TemporaryDirectory() if session.db is None else nullcontext()
     with folder as temporary:
-        place = session.place if temporary is None else Path(temporary) / "demo.db"
+        place = session.file if temporary is None else Path(temporary) / "demo.db"
         holds = _Demo(session, tables.console(), place, embedder).run()
     if not holds:
         click.get_current_context().exit(1)
