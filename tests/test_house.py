@@ -430,6 +430,27 @@ def test_the_front_page_is_there(page: str):
     assert path.read_text(encoding="utf-8").strip()
 
 
+TOPICS = 10
+ENTRY_LINES = 10
+
+
+def test_decisions_are_entries_of_one_page():
+    """A decision has a number of its own, which rises within its topic, and a few lines."""
+    page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    topics = [topic.split("\n### ") for topic in page.split("\n## ")[1:]]
+    assert 0 < len(topics) <= TOPICS
+    numbers: list[str] = []
+    for _, *entries in topics:
+        parts = [entry.partition("\n") for entry in entries]
+        found = [match[1] for head, _, _ in parts if (match := re.match(r"(\d{3}) \S", head))]
+        assert len(found) == len(parts) > 0
+        assert found == sorted(found)
+        numbers += found
+        long = [head for head, _, told in parts if not 0 < len(told.split("\n")) - 2 <= ENTRY_LINES]
+        expect_none(f"docs/decisions.md: {head}: has 1 to {ENTRY_LINES} lines" for head in long)
+    assert len(numbers) == len(set(numbers))
+
+
 def test_every_link_leads_somewhere():
     """A relative link of a page names a file that is there, and a heading that is in it."""
     known = set(files())
