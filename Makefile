@@ -47,9 +47,11 @@ steady: .venv/.dev  ## Show that `make check` does not depend on how busy the ma
 bench: .venv-bench/.peers  ## Measure fornix beside its peers, in an environment of its own (ARGS go to bench)
 	$(BENCH_BIN)/python -m bench $(ARGS)
 
-docs: .venv/.dev  ## Write the generated pages, then check every page: code, names, links
+docs: .venv/.dev  ## Write the generated pages, build the site into build/site, then check every page
 	$(BIN)/python tools/make_docs.py
-	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_house.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_house.py tests/test_site.py
+	@echo "The documentation is in build/site/index.html; for its search, serve it: $(BIN)/mkdocs serve"
 
 release: .venv/.dev  ## Build the source distribution and the wheel into dist/, and check what they hold
 	@$(BIN)/python tools/release.py $(ARGS)
