@@ -148,7 +148,7 @@ def test_a_strategy_that_never_answers_holds_up_nobody_for_ever(memory: Memory) 
         with pytest.raises(SetFull) as caught:
             notes.add("one more")
         assert isinstance(caught.value.__cause__, SetBusy)
-        with pytest.raises(SetBusy, match="somebody else"):
+        with pytest.raises(SetBusy, match="another thread or process"):
             notes.compact(Trim(n=1))
         assert texts(notes.list()) == numbered(11)
     finally:

@@ -547,6 +547,15 @@ def test_a_wrong_keyword_is_answered_with_the_nearest_one(memory: Memory) -> Non
         "KeyMemory.set() has no argument 'capasity'; did you mean 'capacity'?": lambda: ada.set(
             "n", capasity=3
         ),
+        "KeyMemory.search() has no argument 'limits'; did you mean 'limit'?": lambda: ada.search(
+            "x", limits=3
+        ),
+        "MemorySet.recent() has no argument 'limit'; it has: n": lambda: ada.set("n").recent(
+            limit=3
+        ),
+        "KeyMemory.batch() has no argument 'idempotency'": lambda: ada.batch(idempotency="k"),
+        "KeyMemory.set() takes 1 positional argument; a value under a name is of exact memory: "
+        "short_term.set(name, value)": lambda: ada.set("notes", 1),
         "MemorySet.redefine() has no argument 'name'": lambda: ada.set("n").redefine(name="m"),
         "KeyMemory.supersede() has no argument 'id_new'": lambda: ada.supersede(
             "a", "y", id_new="b"

@@ -24,7 +24,7 @@ from fornix.store import Commit, Scope, SetRef
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
 from fornix.store.items import Hits
 from fornix.store.scope import set_name
-from fornix.values.keywords import check_keywords, on_part
+from fornix.values.keywords import check_keywords, hint_positionals, on_part, suggest_names
 
 if TYPE_CHECKING:
     from fornix.conversation import ConversationMemory
@@ -70,6 +70,7 @@ class OwnerSets:
         """What rules of admission keep out of all its sets."""
         return Quarantine(self._writer, self._scope)
 
+    @suggest_names
     def search(  # noqa: PLR0913 - as a set's search
         self,
         query: str,
@@ -100,6 +101,7 @@ def default_set(sets: KeySets) -> MemorySet:
 class KeySets(OwnerSets):
     """The long-term memory of one key."""
 
+    @hint_positionals("a value under a name is of exact memory: short_term.set(name, value)")
     def set(self, name: str, **options: Unpack[SetOptions]) -> MemorySet:
         """Return a set; writes nothing: what is asked for is kept with its first add.
 
@@ -256,6 +258,7 @@ class KeyMemory(KeySets, Prompts):
         refs = engine.store.every_set(scope) or [SetRef(scope, DEFAULT_SET)]
         return forget_items(engine, refs, None, where, scrub=scrub, dry_run=dry_run)
 
+    @suggest_names
     def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
         """Return a batch: what is done to it in a `with` block is committed when that ends.
 

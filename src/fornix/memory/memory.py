@@ -158,29 +158,26 @@ class Memory(Maintenance):
             now = clock_for(store, clock)
             folder = side_folder(store) if mode == "rw" else None
             expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
-            worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
             index = Index(
                 store,
                 folder=folder and folder / "index",
                 salt=store.salt(),
                 budget_bytes=cache_bytes,
             )
-            recall = Searcher(store, index, chosen, worker, now, expects)
+            worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
             recorder = RecordMaker(chosen)
-            shop = Workshop(recorder, extractive_summariser, summariser_of(model))
-            compactions = Compactions(Site(store, shop, now, new_id, expects, wait_s))
-            alike = Alike(store, index, dimensions=chosen.dimensions)
+            planner = Workshop(recorder, extractive_summariser, summariser_of(model))
             engine = Engine(
-                store,
-                recorder,
-                recall,
-                alike,
-                worker,
-                compactions,
-                now,
-                limits,
-                wait_s,
-                expects,
+                store=store,
+                recorder=recorder,
+                recall=Searcher(store, index, chosen, worker, now, expects),
+                alike=Alike(store, index, dimensions=chosen.dimensions),
+                worker=worker,
+                compactions=Compactions(Site(store, planner, now, new_id, expects, wait_s)),
+                clock=now,
+                limits=limits,
+                wait_s=wait_s,
+                expects=expects,
                 admission=rules,
                 knowledge=knowledge,
             )

@@ -46,7 +46,7 @@ from fornix.store import (
 from fornix.store.filters import Filter
 from fornix.store.items import Item
 from fornix.store.records import as_passed, item_of
-from fornix.values.keywords import check_keywords
+from fornix.values.keywords import check_keywords, suggest_names
 from fornix.values.storable import Value, checked, checked_name
 
 OnExisting: TypeAlias = Literal["error", "keep", "update"]
@@ -87,6 +87,7 @@ class SetWrites(SetReads):
         item = item_from(value, fields)
         return self._add([item], on_existing, idempotency_key)[0]
 
+    @suggest_names
     def add_many(
         self,
         items: Sequence[object],
@@ -324,6 +325,7 @@ class SetWrites(SetReads):
                 return [screened]
         return []
 
+    @suggest_names
     def delete(
         self,
         ids: str | Sequence[str] | None = None,
@@ -360,6 +362,7 @@ class SetWrites(SetReads):
         """Retire every item; return how many there were. The set and its definition stay."""
         return self.delete(where={}, idempotency_key=idempotency_key)
 
+    @suggest_names
     def forget(
         self,
         ids: str | Sequence[str] | None = None,

@@ -83,7 +83,7 @@ class WriteCall:
     idempotency_key: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Engine:
     """What an open memory works with; made once by `Memory.open`, shared by all its handles.
 

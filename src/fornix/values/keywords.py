@@ -38,6 +38,24 @@ def suggest_names(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator of a method that answers too many positional arguments with a hint."""
+
+    def decorate(method: Callable[P, R]) -> Callable[P, R]:
+        most = cast("Any", method).__code__.co_argcount
+
+        @wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if len(args) > most:
+                called = _called(method.__name__, args[0])
+                raise TypeError(f"{called}() takes {most - 1} positional argument; {hint}")
+            return method(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
 def suggest_fields(made: C) -> C:
     """Return a class whose constructor is as `suggest_names` makes it; for dataclasses."""
     made.__init__ = suggest_names(made.__init__)
