@@ -416,7 +416,7 @@ def test_the_figures_of_the_house_can_be_printed(tool: str, counts: str):
 def test_the_design_names_files_that_are_there():
     """The map of the house in docs/design.md leads to files, also after a move."""
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    section = page.split("## Where things are")[1].split("\n## ")[0]
+    section = page.split("| where … |")[1].split("\n## ")[0]
     named = re.findall(r"`([a-z_]+/[\w/.]+)`", section)
     assert len(named) > 40
     assert [path for path in named if not (ROOT / "src" / "fornix" / path).exists()] == []
