@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from fornix.search.index.segment import SealedTexts
 
 T = TypeVar("T", bound=np.generic)
 
@@ -97,26 +99,6 @@ class Columns:
         return sum(column.nbytes for column in self._arrays.values())
 
 
-class Indexed(Protocol):
-    """What has columns."""
-
-    columns: Columns
-
-
-class Column(Generic[T]):
-    """A column of an index, read as an attribute of it."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, index: None, owner: type) -> Column[T]: ...
-    @overload
-    def __get__(self, index: Indexed, owner: type) -> NDArray[T]: ...
-    def __get__(self, index: Indexed | None, owner: type) -> NDArray[T] | Column[T]:
-        return self if index is None else index.columns[self._name]
-
-
 class Codes:
     """Small whole numbers for names: -1 for None, else 0, 1, … in the order of appearance.
 
@@ -124,19 +106,19 @@ class Codes:
 
     Args:
         uses: How often each of *names* is used.
-        fetch: Returns names, each in use, that are in a file; called when they are first needed.
+        sealed: Names in a file, each in use, which are read when they are first needed.
     """
 
-    __slots__ = ("_codes", "_fetch", "_names", "_uncounted", "_uses")
+    __slots__ = ("_codes", "_names", "_sealed", "_uncounted", "_uses")
 
     def __init__(
         self,
         names: Sequence[str] = (),
         uses: Sequence[int] = (),
         *,
-        fetch: Callable[[], Sequence[str]] | None = None,
+        sealed: SealedTexts | None = None,
     ) -> None:
-        self._fetch = fetch
+        self._sealed = sealed
         self._uncounted: list[NDArray[np.int32]] = []
         self._set(names, uses)
 
@@ -147,8 +129,8 @@ class Codes:
         self._codes.update((name, code) for code, name in enumerate(names) if uses[code])
 
     def _ready(self) -> dict[str | None, int]:
-        if self._fetch is not None:
-            names, self._fetch = self._fetch(), None
+        if self._sealed is not None:
+            names, self._sealed = self._sealed.slice(0, len(self._sealed)), None
             self._set(names, [1] * len(names))
         return self._codes
 
@@ -201,25 +183,12 @@ class Codes:
         return 200 * len(self._names)
 
 
-class StringColumn(Protocol):
-    """A list of texts in a file."""
-
-    def __len__(self) -> int: ...
-    def slice(self, start: int, stop: int) -> list[str]:
-        """Return the texts from *start* up to *stop*."""
-        ...
-
-    def where(self, text: str) -> NDArray[np.intp]:
-        """Return the places of *text*."""
-        ...
-
-
 class Texts:
     """A list of texts, the first of which may be in a file."""
 
     __slots__ = ("_added", "_sealed", "_sealed_size")
 
-    def __init__(self, sealed: StringColumn | None = None) -> None:
+    def __init__(self, sealed: SealedTexts | None = None) -> None:
         self._sealed = sealed
         self._sealed_size = len(sealed) if sealed else 0
         self._added: list[str] = []

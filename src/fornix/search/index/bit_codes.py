@@ -8,11 +8,12 @@ a code depends on its own row alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fornix.search.index.segment import Damaged, Segment
 
 BLOCK = 32_768
 """Rows compared at a time; what a block needs mostly stays in the L2 cache."""
@@ -46,21 +47,22 @@ class Bits:
     """The codes of a set's rows, in blocks of words by rows.
 
     Args:
-        sealed: Full blocks from a file.
-        check: Called with the number of a sealed block before it is read.
+        sealed: A file with full blocks.
+
+    Raises:
+        Damaged: Its blocks have another shape.
     """
 
-    def __init__(
-        self,
-        dimensions: int,
-        *,
-        sealed: Codes | None = None,
-        check: Callable[[int], None] | None = None,
-    ) -> None:
+    def __init__(self, dimensions: int, *, sealed: Segment | None = None) -> None:
         self._words = words(dimensions)
-        self._blocks: list[Codes] = [] if sealed is None else list(sealed)
+        self._segment = sealed
+        self._blocks: list[Codes] = []
+        if sealed:
+            codes = sealed.array("codes")
+            if codes.shape[1:] != (self._words, BLOCK):
+                raise Damaged(sealed.path, "its codes have another shape")
+            self._blocks.extend(codes)
         self._sealed = len(self._blocks)
-        self._check = check
         self.size = self._sealed * BLOCK
 
     def extend(self, rows: NDArray[np.int8]) -> None:
@@ -105,8 +107,8 @@ class Bits:
         return found
 
     def _block(self, number: int) -> Codes:
-        if self._check and number < self._sealed:
-            self._check(number)
+        if self._segment and number < self._sealed:
+            self._segment.check_entries("codes", number, number + 1)
         return self._blocks[number]
 
     def full_blocks(self) -> list[Codes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -39,6 +39,9 @@ BY_DOC: dict[str, DTypeLike] = {
 }
 """Columns with an entry per document."""
 
+_AS_THEY_ARE = ("row", "first", "time", "importance", "temporal")
+"""Columns that hold a field of a `Feature` unchanged."""
+
 BY_ROW: dict[str, DTypeLike] = {"owner": np.int32, "norm": np.float64}
 """Columns with an entry per row, of which a document has one per window."""
 
@@ -69,46 +72,23 @@ class Described:
     terms: tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]
 
 
-class _FeatureFields(NamedTuple):
-    """The fields of a `Feature`, of many."""
-
-    row: tuple[int, ...]
-    first: tuple[int, ...]
-    id: tuple[str, ...]
-    begun: tuple[int, ...]
-    ended: tuple[int | None, ...]
-    time: tuple[int, ...]
-    importance: tuple[float, ...]
-    speaker: tuple[str | None, ...]
-    role: tuple[str | None, ...]
-    session: tuple[str | None, ...]
-    metadata: tuple[str, ...]
-    terms: tuple[bytes, ...]
-    tokens: tuple[int, ...]
-    temporal: tuple[int, ...]
-    vectors: tuple[bytes | None, ...]
-
-
 def described(
     features: Sequence[Feature], names: Names, *, dimensions: int, doc: int, row: int
 ) -> Described:
     """Return *features* as arrays; the first is document *doc*, its first vector row *row*."""
     number = len(features)
-    of = _FeatureFields(*zip(*features, strict=True))
-    packed, windows, pending = _usable(of.vectors, dimensions)
+    values = zip(*features, strict=True)
+    of: dict[str, tuple[Any, ...]] = dict(zip(Feature._fields, values, strict=True))
+    packed, windows, pending = _usable(of["vectors"], dimensions)
     none = np.full(number, NONE, np.int32)
     by_doc: dict[str, NDArray[Any]] = {
         "alive": np.ones(number, np.bool_),
-        "row": np.array(of.row, np.int64),
-        "first": np.array(of.first, np.int64),
-        "time": np.array(of.time, np.int64),
-        "importance": np.array(of.importance, np.float64),
-        "length": np.array(of.tokens, np.int32),
-        "temporal": np.array(of.temporal, np.uint8),
-        "speaker": names.speakers.use(of.speaker),
-        "session": names.sessions.use(of.session),
-        "role": names.roles.use(of.role),
-        "meta": names.meta(of.metadata),
+        **{name: np.array(of[name], BY_DOC[name]) for name in _AS_THEY_ARE},
+        "length": np.array(of["tokens"], np.int32),
+        "speaker": names.speakers.use(of["speaker"]),
+        "session": names.sessions.use(of["session"]),
+        "role": names.roles.use(of["role"]),
+        "meta": names.meta(of["metadata"]),
         "previous": none,
         "next": none.copy(),
         "start": row + windows.cumsum(dtype=np.int32) - windows,
@@ -118,7 +98,7 @@ def described(
     docs = np.arange(doc, doc + number, dtype=np.int32)
     rows = np.frombuffer(packed, np.int8).reshape(int(windows.sum()), dimensions)
     by_row: dict[str, NDArray[Any]] = {"owner": docs.repeat(windows), "norm": norms(rows)}
-    return Described(by_doc, by_row, rows, _unpacked(docs, of.terms))
+    return Described(by_doc, by_row, rows, _unpacked(docs, of["terms"]))
 
 
 def _usable(
@@ -163,13 +143,9 @@ def norms(rows: NDArray[np.int8]) -> NDArray[np.float64]:
 # --- neighbours in a session ---
 
 
-class ByName(Protocol):
-    """What gives a column by its name, to be written to."""
-
-    def __getitem__(self, name: str, /) -> NDArray[Any]: ...
-
-
-def link(columns: ByName, docs: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+def link(
+    columns: Columns | dict[str, NDArray[Any]], docs: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """Fill in the links among *docs*, which are all live ones of their sessions.
 
     Returns:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Growable
+from fornix.search.index.segment import Segment
 
 FLAT = 16_384
 """Entries that are scanned faster than they are found by a search for their term."""
@@ -25,14 +25,21 @@ class PostingList:
 
     Attributes:
         hashes: Rising.
-        check: Called with a range of entries before they are read.
+        sealed: The file that holds *docs* and *counts*, which are checked before they are read.
     """
 
     hashes: NDArray[np.uint32]
     offsets: NDArray[np.int64]
     docs: NDArray[np.int32]
     counts: NDArray[np.uint8]
-    check: Callable[[int, int], None] | None = None
+    sealed: Segment | None = None
+
+    @classmethod
+    def of(cls, sealed: Segment) -> PostingList:
+        """Return the entries of a file."""
+        hashes, offsets = sealed.copy("term.hashes"), sealed.copy("term.offsets")
+        docs, counts = sealed.array("term.docs"), sealed.array("term.counts")
+        return cls(hashes, offsets, docs, counts, sealed)
 
     def find(self, term: int) -> Postings | None:
         """Return the documents of *term*, rising, and its counts; None: nobody holds it."""
@@ -40,8 +47,9 @@ class PostingList:
         if at == len(self.hashes) or self.hashes[at] != term:
             return None
         start, stop = int(self.offsets[at]), int(self.offsets[at + 1])
-        if self.check:
-            self.check(start, stop)
+        if self.sealed:
+            self.sealed.check_entries("term.docs", start, stop)
+            self.sealed.check_entries("term.counts", start, stop)
         return self.docs[start:stop], self.counts[start:stop]
 
 
@@ -63,11 +71,11 @@ class SetPostings:
     """The postings of a set: runs, and a tail that is scanned until it pays to group it.
 
     Args:
-        sealed: Returns the run that is in a file; called when postings are first read.
+        sealed: A file with a run of them, which is read when postings are first asked for.
     """
 
-    def __init__(self, *, sealed: Callable[[], PostingList] | None = None) -> None:
-        self._fetch = sealed
+    def __init__(self, *, sealed: Segment | None = None) -> None:
+        self._segment = sealed
         self._sealed: PostingList | None = None
         self._grouped: PostingList | None = None
         self._clear()
@@ -88,8 +96,8 @@ class SetPostings:
 
     def find(self, term: int) -> Postings:
         """Return the documents that hold *term*, rising, ended ones included, and its counts."""
-        if self._fetch:
-            self._sealed, self._fetch = self._fetch(), None
+        if self._segment and not self._sealed:
+            self._sealed = PostingList.of(self._segment)
         if self._hashes.size > FLAT:
             self._group()
         runs = [run for run in (self._sealed, self._grouped) if run]
@@ -103,7 +111,7 @@ class SetPostings:
 
     def all(self) -> PostingList | None:
         """Return every entry, grouped; None where some are in a file."""
-        if self._fetch or self._sealed:
+        if self._segment:
             return None
         if self._hashes.size or not self._grouped:
             self._merge()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.search.index.arrays import Codes, Column, Columns, Texts
+from fornix.search.index.arrays import Codes, Columns, Texts
 from fornix.search.index.column_filters import Metadata, Truth, evaluate, of_names, of_numbers
 from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Links, Names, described
 from fornix.search.index.postings import PostingList, Postings, SetPostings
-from fornix.search.index.vectors import Docs, Quantised, Query, SealedVectors, SetVectors
+from fornix.search.index.segment import Segment
+from fornix.search.index.vectors import Docs, Quantised, Query, SetVectors
 from fornix.store import Feature
 from fornix.store.filters import Condition, Filter
 
@@ -31,27 +31,28 @@ MASKS = 16
 CHUNK = 16_384
 """Features taken in at a time."""
 
+_EMPTY: dict[str, Any] = {
+    "size": 0,
+    "rows": 0,
+    "tokens": 0,
+    "pending": 0,
+    "speakers": (),
+    "roles": (),
+}
+"""Figures of a set without a sealed file."""
 
-@dataclass(frozen=True, slots=True)
-class SealedSet:
-    """The parts of an index that are in a file: all its docs live, none waiting to be linked.
 
-    Attributes:
-        names: Of speakers, sessions, roles.
-        texts: Of metadata.
-        terms: Returns their postings.
-    """
+_T = TypeVar("_T", bound=np.generic)
 
-    size: int
-    tokens: int
-    pending: int
-    by_doc: Columns
-    by_row: Columns
-    ids: Texts
-    texts: Texts
-    names: tuple[Codes, Codes, Codes]
-    terms: Callable[[], PostingList]
-    rows: SealedVectors
+
+class Column(Generic[_T]):
+    """A column of an index, read as an attribute of it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, index: SetIndex, owner: type) -> NDArray[_T]:
+        return index.columns[self._name]
 
 
 class SetIndex:
@@ -68,7 +69,7 @@ class SetIndex:
         time: Microseconds since 1970.
         length: Tokens.
         temporal: Temporal words.
-        sealed: The first so many docs are in a sealed file.
+        sealed: The first so many docs are in a sealed file, all of them live when it was written.
         cache: What was worked out of it as it is now, by what it is for; empty after a change.
     """
 
@@ -83,20 +84,25 @@ class SetIndex:
     session = Column[np.int32]()
     role = Column[np.int32]()
 
-    def __init__(self, *, dimensions: int, sealed: SealedSet | None = None) -> None:
-        self.live = sealed.size if sealed else 0
-        self.tokens = sealed.tokens if sealed else 0
-        self.pending = sealed.pending if sealed else 0
+    def __init__(self, *, dimensions: int, sealed: Segment | None = None) -> None:
+        figures = sealed.figures if sealed else _EMPTY
+        self.live: int = figures["size"]
+        self.tokens: int = figures["tokens"]
+        self.pending: int = figures["pending"]
         self.sealed = self.live
-        self.columns = sealed.by_doc if sealed else Columns(BY_DOC)
-        self._ids = sealed.ids if sealed else Texts()
-        self._metadata = Metadata(sealed.texts if sealed else Texts())
-        names = sealed.names if sealed else (Codes(), Codes(), Codes())
-        self._names = Names(*names, self._metadata.use)
-        self._terms = SetPostings(sealed=sealed.terms if sealed else None)
-        by_row = sealed.by_row if sealed else Columns(BY_ROW)
-        rows = sealed.rows if sealed else None
-        self._vectors = SetVectors(dimensions, self.columns, by_row, sealed=rows)
+        fetch = sealed.copy if sealed else None
+        self.columns = Columns(BY_DOC, size=self.live, fetch=fetch)
+        self._ids = Texts(sealed and sealed.texts("ids"))
+        self._metadata = Metadata(Texts(sealed and sealed.texts("texts")))
+        self._names = Names(
+            Codes(*figures["speakers"]),
+            Codes(sealed=sealed and sealed.texts("sessions")),
+            Codes(*figures["roles"]),
+            self._metadata.use,
+        )
+        self._terms = SetPostings(sealed=sealed)
+        by_row = Columns(BY_ROW, size=figures["rows"], fetch=fetch)
+        self._vectors = SetVectors(dimensions, self.columns, by_row, sealed=sealed)
         self._links = Links(self.columns)
         self.cache: dict[Hashable, Any] = {}
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import cast
 
 from fornix.errors import StoreBusy, StoreFull, StoreReadOnly
-from fornix.search.index.arrays import Codes, Columns, Texts
-from fornix.search.index.bit_codes import BLOCK, words
-from fornix.search.index.feature_arrays import BY_DOC, BY_ROW
-from fornix.search.index.postings import PostingList
+from fornix.search.index.bit_codes import BLOCK
 from fornix.search.index.segment import Damaged, Identity, Segment
 from fornix.search.index.segment_writer import seal
-from fornix.search.index.set_index import SealedSet, SetIndex
-from fornix.search.index.vectors import SealedVectors
+from fornix.search.index.set_index import SetIndex
 from fornix.store import ChangeKind, Feature, FeatureChange, Finder
 
 FETCHED = 5_000
@@ -158,7 +151,7 @@ class SealedSets:
         wanted = Identity(self._store, number, dimensions, found.seq)
         if found != wanted or figures["code_block"] != BLOCK:
             raise Damaged(segment.path, "it is of another set, store, embedder or version")
-        index = SetIndex(dimensions=dimensions, sealed=opened(segment))
+        index = SetIndex(dimensions=dimensions, sealed=segment)
         if figures["witnesses"] != self._witnesses(found.seq) or not self._same(index, number):
             raise Damaged(segment.path, "the store's change log is not the one it was made from")
         return index
@@ -223,54 +216,3 @@ class SealedSets:
 
     def _path(self, number: int) -> Path:
         return cast("Path", self._folder) / f"{number}.seg"
-
-
-def opened(segment: Segment) -> SealedSet:
-    """Return what a sealed file holds, read and checked when it is needed."""
-    figures = segment.figures
-    sessions = segment.texts("sessions")
-    fetch = segment.copy
-    return SealedSet(
-        size=figures["size"],
-        tokens=figures["tokens"],
-        pending=figures["pending"],
-        by_doc=Columns(BY_DOC, size=figures["size"], fetch=fetch),
-        by_row=Columns(BY_ROW, size=figures["rows"], fetch=fetch),
-        ids=Texts(segment.texts("ids")),
-        texts=Texts(segment.texts("texts")),
-        names=(
-            Codes(*figures["speakers"]),
-            Codes(fetch=lambda: sessions.slice(0, len(sessions))),
-            Codes(*figures["roles"]),
-        ),
-        terms=_run(segment),
-        rows=_rows(segment),
-    )
-
-
-def _run(segment: Segment) -> Callable[[], PostingList]:
-    def check(start: int, stop: int) -> None:
-        segment.check_entries("term.docs", start, stop)
-        segment.check_entries("term.counts", start, stop)
-
-    return lambda: PostingList(
-        segment.copy("term.hashes"),
-        segment.copy("term.offsets"),
-        segment.array("term.docs"),
-        segment.array("term.counts"),
-        check,
-    )
-
-
-def _rows(segment: Segment) -> SealedVectors:
-    def check(at: NDArray[np.intp]) -> None:
-        segment.check_rows("rows", at)
-
-    def check_block(block: int) -> None:
-        segment.check_entries("codes", block, block + 1)
-
-    figures: dict[str, Any] = segment.figures
-    rows, codes = segment.array("rows"), segment.array("codes")
-    if codes.shape[1:] != (words(rows.shape[1]), BLOCK):
-        raise Damaged(segment.path, "its codes have another shape")
-    return SealedVectors(rows, codes, figures["single"], figures["in_order"], check, check_block)

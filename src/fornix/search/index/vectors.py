@@ -8,8 +8,6 @@ below 2**24, where float32 is exact; what follows is single float64 operations.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from fornix.search.index.arrays import Columns, Growable
 from fornix.search.index.bit_codes import BLOCK, FAR, Bits, encoded, nearest
 from fornix.search.index.feature_arrays import EXACT_F32, norms
+from fornix.search.index.segment import Segment
 
 WIDE = 16_384
 """Sets of up to so many rows keep them as float32 too, once they are asked for again."""
@@ -52,25 +51,6 @@ def quantised(query: Query) -> Quantised:
     return Quantised(whole.astype(np.float32), float(np.sqrt(np.dot(whole, whole))))
 
 
-@dataclass(frozen=True, slots=True)
-class SealedVectors:
-    """Rows and full blocks of codes in a file.
-
-    Attributes:
-        single: No document has more than one row.
-        in_order: Each has one, in order.
-        check: Called with the numbers of rows before they are read.
-        check_block: The same with the number of a block of codes.
-    """
-
-    rows: NDArray[np.int8]
-    codes: NDArray[np.uint64]
-    single: bool
-    in_order: bool
-    check: Callable[[NDArray[np.intp]], None]
-    check_block: Callable[[int], None]
-
-
 class SetVectors:
     """The rows of a set, and whose they are.
 
@@ -83,20 +63,23 @@ class SetVectors:
         by_doc: Columns,
         by_row: Columns,
         *,
-        sealed: SealedVectors | None = None,
+        sealed: Segment | None = None,
     ) -> None:
         self.dimensions = dimensions
         self._by_doc = by_doc
         self._by_row = by_row
         self._sealed = sealed
-        self._sealed_size = len(sealed.rows) if sealed else 0
-        self._rows = Growable(np.empty((0, dimensions), np.int8))
+        empty = np.empty((0, dimensions), np.int8)
+        self._sealed_rows: NDArray[np.int8] = sealed.array("rows") if sealed else empty
+        self._sealed_size = len(self._sealed_rows)
+        self._rows = Growable(empty)
         self._wide = Growable(np.empty((0, dimensions), np.float32))
         self._asked = 0
-        codes = sealed and sealed.codes
-        self._bits = Bits(dimensions, sealed=codes, check=sealed and sealed.check_block)
-        self._single = sealed.single if sealed else True
-        self._in_order = sealed.in_order if sealed else True
+        self._bits = Bits(dimensions, sealed=sealed)
+        self._single: bool = sealed.figures["single"] if sealed else True
+        """No document has more than one row."""
+        self._in_order: bool = sealed.figures["in_order"] if sealed else True
+        """Each document has one row, in order."""
 
     @property
     def size(self) -> int:
@@ -179,8 +162,8 @@ class SetVectors:
         self._asked += 1
         products = np.empty(size, np.float32)
         if self._sealed:
-            self._sealed.check(np.arange(self._sealed_size))
-            _multiply(self._sealed.rows, whole, products[: self._sealed_size])
+            self._sealed.check_rows("rows", np.arange(self._sealed_size))
+            _multiply(self._sealed_rows, whole, products[: self._sealed_size])
         _multiply(own, whole, products[self._sealed_size :])
         return products
 
@@ -195,11 +178,11 @@ class SetVectors:
             return self._rows.view.take(at, axis=0)
         sealed = at < self._sealed_size
         below = at[sealed]
-        self._sealed.check(below)
+        self._sealed.check_rows("rows", below)
         if len(below) == len(at):
-            return self._sealed.rows.take(below, axis=0)
+            return self._sealed_rows.take(below, axis=0)
         rows = np.empty((len(at), self.dimensions), np.int8)
-        rows[sealed] = self._sealed.rows.take(below, axis=0)
+        rows[sealed] = self._sealed_rows.take(below, axis=0)
         rows[~sealed] = self._rows.view.take(at[~sealed] - self._sealed_size, axis=0)
         return rows
 
