@@ -284,7 +284,7 @@ class Reflecting:
             SetEditor(writer, self._window).commit("reflect", [], lambda _: besides(nothing))
         else:
             links = [Link(self._window, stored.record.id) for stored in sources]
-            done.gone = keep(insight, besides=besides, sources=links)
+            done.gone = tuple(keep(insight, besides=besides, sources=links))
         return done
 
     def _tell(self, done: _Done) -> None:
