@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fornix.search.bm25 import Bm25
 from fornix.search.index import SetIndex
-from fornix.search.ranking import rank
+from fornix.search.ranking import Ranking
 from fornix.search.signals import QuestionSignals, Signals
 from fornix.store import Feature
 from fornix.values import words
@@ -84,11 +84,12 @@ def group():
 
 
 def search(sets, text, meaning=None, **options):
-    """Return what `rank` finds in sets for a question."""
+    """Return what `Ranking` finds in sets for a question."""
     sets = sets if isinstance(sets, list) else [sets]
     speakers = [name for one in sets for name in one.speakers]
     asked = {"limit": 10, "signals": Signals(), "now": NOW} | options
-    return rank(sets, QuestionSignals.of(text, speakers=speakers), meaning, **asked)
+    question = QuestionSignals.of(text, speakers=speakers)
+    return Ranking(sets, question, meaning, **asked).best()
 
 
 def ids(hits):

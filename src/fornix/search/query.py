@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from fornix.errors.shown import shown
 from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, SetIndex, quantised
 from fornix.search.item_cache import ItemCache
-from fornix.search.ranking import Scored, rank
+from fornix.search.ranking import Ranking, Scored
 from fornix.search.signals import MAX_PARSED, QuestionSignals, Signals
 from fornix.store import Feature, Scope, SetInfo, SetRef, Store, StoredItem
 from fornix.store.as_of import EVER, Moment, check_set
@@ -40,8 +40,6 @@ REMEMBERED = 256
 
 
 DEFAULTS = Signals()
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +131,6 @@ class Searcher:
         self._mutex = HandleLock()
         self._checked_seq = -1
 
-    @property
-    def store(self) -> Store:
-        """The store that is searched."""
-        return self._store
-
     @telling_damage
     def search(
         self,
@@ -163,8 +156,8 @@ class Searcher:
         if not infos and drafted is None:
             return Hits()
         instants = options.instants(self._clock() if now is None else now)
+        asked = _SearchRequest(infos, query, options, instants)
         if options.at is None:
-            asked = _SearchRequest(infos, query, options, instants)
             return self._search_now(seq, sets, asked, drafted)
         for info in infos:
             check_set(self._store, info.ref, options.at)
@@ -180,7 +173,6 @@ class Searcher:
             self._store.out_of_time(info.number, now=time, valid_at=valid_at, at=commit)
             for info in infos
         ]
-        asked = _SearchRequest(infos, query, options, instants)
         question = QuestionSignals.of(query, speakers=_speakers(past))
         scored, pending = self._rank(past, asked, question, out)
         return self._hits(scored, {}, asked, partial=pending > 0, touch=False)
@@ -196,24 +188,26 @@ class Searcher:
         numbers = [info.number for info in asked.infos]
         own = self._own(drafted, sets)
         hidden = self._hidden(asked, drafted)
-        ready = self._embedder.instant
+        ready, dimensions = self._embedder.instant, self._embedder.dimensions
 
         def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
             self._check_embedder()
             found = [*sets, *own]
             question = self._question(query, tuple(_speakers(found)))
-            if not ready and self._is_slow(question.meaning):
+            if not ready and dimensions and question.meaning not in self._vectors:
                 return question.meaning
             return self._rank(found, asked, question, hidden)
 
         def answer() -> tuple[list[Scored], int]:
             # A slow embedder is asked while no lock is held; the next look finds the vector.
             nonlocal ready, seq
-            while isinstance(found := self._read(numbers, work, seq), str):
+            while True:
+                found = self._index.read(numbers, dimensions=dimensions, work=work, seq=seq)
+                seq = None
+                if not isinstance(found, str):
+                    return found
                 self._vector(found)
-                ready, seq = True, None
-            seq = None
-            return found
+                ready = True
 
         scored, pending = answer()
         if pending and not self._store.read_only:
@@ -237,11 +231,6 @@ class Searcher:
                 hidden.append(ended)
         return hidden
 
-    def _read(
-        self, numbers: Sequence[int], work: Callable[[list[SetIndex]], R], seq: int | None
-    ) -> R:
-        return self._index.read(numbers, dimensions=self._embedder.dimensions, work=work, seq=seq)
-
     def _question(self, query: str, speakers: tuple[str, ...]) -> QuestionSignals:
         """Return what *query* asks, from memory if it was asked lately."""
         name = query, speakers
@@ -254,10 +243,6 @@ class Searcher:
                 if len(query) <= MAX_PARSED:
                     self._questions[name] = question
         return question
-
-    def _is_slow(self, text: str) -> bool:
-        """Whether the vector of *text* would have to be made now."""
-        return bool(self._embedder.dimensions) and text not in self._vectors
 
     def _check_embedder(self) -> None:
         """Refuse to compare vectors of two embedders; looked at when anything was committed."""
@@ -291,7 +276,7 @@ class Searcher:
         options, signals = asked.options, _signals(asked.options, asked.infos)
         none: Collection[int] = ()
         rows = [*hidden, *[none] * (len(sets) - len(hidden))]
-        scored = rank(
+        ranking = Ranking(
             sets,
             question,
             self._vector(question.meaning),
@@ -303,7 +288,8 @@ class Searcher:
             now=asked.instants[0],
             read=self._read_times(sets, asked) if signals.decay else None,
         )
-        return scored, sum(one.pending for one in sets) if self._embedder.dimensions else 0
+        pending = sum(one.pending for one in sets) if self._embedder.dimensions else 0
+        return ranking.best(), pending
 
     def _read_times(
         self, sets: Sequence[SetIndex], asked: _SearchRequest

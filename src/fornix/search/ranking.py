@@ -12,7 +12,7 @@ the allowed items, by words and by meaning, with their neighbours; their scores 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -68,37 +68,6 @@ class Scored(NamedTuple):
     parts: Mapping[str, float]
 
 
-def rank(  # noqa: PLR0913 - who asks what, where, when: nothing here belongs together
-    sets: Sequence[SetIndex],
-    question: QuestionSignals,
-    vector: Vector | None,
-    *,
-    limit: int,
-    signals: Signals,
-    allowed: Sequence[Mask | None] | None = None,
-    now: int,
-    read: Sequence[NDArray[np.int64]] | None = None,
-) -> list[Scored]:
-    """Return the best docs of *sets* for *question*, best first; ties by id.
-
-    The same question of the same items has the same answer on every machine. With a vector, every
-    doc that has one is a hit, however low. A doc without is a hit only if a word, a neighbour in
-    its session, its speaker or its date speaks for it.
-
-    Args:
-        vector: Of `question.meaning`; None: search words only.
-        allowed: By set, the docs that may be found; None: all.
-        now: Microseconds since 1970, for recency and decay.
-        read: By set, when each doc was last read, for decay; 0: never. None: none ever was.
-    """
-    if limit < 1 or not sets:
-        return []
-    meaning = vector if signals.meaning else None
-    every = allowed or [None] * len(sets)
-    search = _Search(sets, question, meaning, limit, signals, now, every, read)
-    return _best(search.pages(), limit)
-
-
 @dataclass(slots=True)
 class _Page:
     """The scored docs of one set.
@@ -116,20 +85,53 @@ class _Page:
     keys: Numbers
 
 
-@dataclass(slots=True)
-class _Search:
-    """One question, and where it is asked."""
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The docs of *sets* by how well they answer *question*.
+
+    The same question of the same items has the same answer on every machine. With a vector, every
+    doc that has one is a hit, however low. A doc without is a hit only if a word, a neighbour in
+    its session, its speaker or its date speaks for it.
+
+    Attributes:
+        vector: Of `question.meaning`; None: search words only.
+        now: Microseconds since 1970, for recency and decay.
+        allowed: By set, the docs that may be found; None: all.
+        read: By set, when each doc was last read, for decay; 0: never. None: none ever was.
+    """
 
     sets: Sequence[SetIndex]
     question: QuestionSignals
     vector: Vector | None
+    _: KW_ONLY
     limit: int
     signals: Signals
     now: int
-    allowed: Sequence[Mask | None]
-    read: Sequence[NDArray[np.int64]] | None
+    allowed: Sequence[Mask | None] | None = None
+    read: Sequence[NDArray[np.int64]] | None = None
 
-    def pages(self) -> list[_Page]:
+    def best(self) -> list[Scored]:
+        """Return the best docs, best first; ties by id."""
+        if self.limit < 1 or not self.sets:
+            return []
+        pages = self._pages()
+        entries = _leading(pages, self.limit)
+        if len(pages) == 1:
+            return _scored(pages[0], entries)
+        found: dict[_Entry, Scored] = {}
+        for page in pages:
+            own = [entry for entry in entries if entry[2] == page.number]
+            found.update(zip(own, _scored(page, own), strict=True))
+        return [found[entry] for entry in entries]
+
+    @property
+    def _meaning(self) -> Vector | None:
+        return self.vector if self.signals.meaning else None
+
+    def _allowed(self, number: int) -> Mask | None:
+        return self.allowed[number] if self.allowed else None
+
+    def _pages(self) -> list[_Page]:
         """Return the scored docs of each set."""
         terms = self.question.terms if self.signals.words else ()
         words = Bm25(self.sets, terms, self.signals)
@@ -155,12 +157,10 @@ class _Search:
         if not index.linked:
             parts["previous"] = parts["next"] = np.zeros(index.size)
             return self._page(number, None, parts, base[:-1])
-        score = base[:-1].copy()
         # A doc without a neighbour has -1 there, which is the 0.0 at the end.
-        parts["previous"] = part = self.signals.previous * base[index.previous]
-        score += part
-        parts["next"] = part = self.signals.next * base[index.next]
-        score += part
+        parts["previous"] = self.signals.previous * base[index.previous]
+        parts["next"] = self.signals.next * base[index.next]
+        score = base[:-1] + parts["previous"] + parts["next"]
         return self._page(number, None, parts, score)
 
     def _chosen(self, number: int, words: Bm25, unit: float, docs: Docs) -> _Page:
@@ -172,11 +172,9 @@ class _Search:
         near, base = self._base(index, around, words.some(number, around) / unit)
         own = around.searchsorted(docs)
         parts = {name: part[own] for name, part in near.items()}
-        score = base[own]
-        parts["previous"] = part = self.signals.previous * base[_places(around, before)]
-        score += part
-        parts["next"] = part = self.signals.next * base[_places(around, after)]
-        score += part
+        parts["previous"] = self.signals.previous * base[_places(around, before)]
+        parts["next"] = self.signals.next * base[_places(around, after)]
+        score = base[own] + parts["previous"] + parts["next"]
         return self._page(number, docs, parts, score)
 
     def _base(
@@ -184,10 +182,10 @@ class _Search:
     ) -> tuple[dict[str, Numbers], Numbers]:
         """Return weighted words and meaning, and their sum with a 0.0 at its end."""
         base = np.zeros(len(words) + 1)
-        if self.vector is None:
+        if self._meaning is None:
             base[:-1] = words
             return {"words": words}, base
-        meaning = index.cosines(self.vector, docs)
+        meaning = index.cosines(self._meaning, docs)
         meaning *= self.signals.meaning
         np.add(words, meaning, out=base[:-1])
         return {"words": words, "meaning": meaning}, base
@@ -195,22 +193,22 @@ class _Search:
     def _top(self, words: Bm25, number: int) -> Docs:
         """Return the docs of a large set that are best by words, with the best of all."""
         count = max(WORDS_COUNT, 2 * self.limit)
-        allowed, alone = self.allowed[number], self.vector is None
+        allowed, alone = self._allowed(number), self._meaning is None
         return words.top(number, count=count, allowed=allowed, alone=alone)
 
     def _large(self, number: int, words: Bm25, unit: float, top: Docs) -> _Page:
         """Score the docs of a large set that may be among the best."""
-        index, allowed = self.sets[number], self.allowed[number]
+        index, allowed = self.sets[number], self._allowed(number)
         open_to = index.alive if allowed is None else allowed & index.alive
         if np.count_nonzero(open_to) <= FEW:
             return self._chosen(number, words, unit, np.flatnonzero(open_to).astype(np.int32))
         chosen = [top, *self._foremost(index, open_to)]
-        if self.vector is not None:
+        if self._meaning is not None:
             near = max(NEAR_LEAST, int(NEAR_SHARE * index.live), 2 * self.limit)
-            chosen.append(index.nearest(self.vector, near, allowed))
+            chosen.append(index.nearest(self._meaning, near, allowed))
             # Who was named, or when, lifts docs of a lower cosine: near ones are fetched apart.
             for _, part in self._evidence(index, None):
-                chosen.append(index.nearest(self.vector, near, open_to & (part > 0)))
+                chosen.append(index.nearest(self._meaning, near, open_to & (part > 0)))
         docs = _united(chosen)
         docs = docs[open_to[docs]]
         parts, base = self._base(index, docs, words.some(number, docs) / unit)
@@ -259,7 +257,7 @@ class _Search:
         self, number: int, docs: Docs | None, parts: Mapping[str, Numbers], score: Numbers
     ) -> Mask | None:
         """Return which docs are hits, with the evidence in *score*; None: all."""
-        index, allowed, meaning = self.sets[number], self.allowed[number], parts.get("meaning")
+        index, allowed, meaning = self.sets[number], self._allowed(number), parts.get("meaning")
         holes = docs is None and index.live != index.size
         seen = meaning is not None and np.count_nonzero(meaning) == len(meaning)
         if seen and allowed is None and not holes:
@@ -339,18 +337,6 @@ def _places(around: Docs, docs: Docs) -> NDArray[np.intp]:
 
 _Entry = tuple[float, str, int, int]
 """A hit: its negative key, its id, its page, its place there."""
-
-
-def _best(pages: Sequence[_Page], limit: int) -> list[Scored]:
-    """Return the *limit* best hits of all pages."""
-    entries = _leading(pages, limit)
-    if len(pages) == 1:
-        return _scored(pages[0], entries)
-    found: dict[_Entry, Scored] = {}
-    for page in pages:
-        own = [entry for entry in entries if entry[2] == page.number]
-        found.update(zip(own, _scored(page, own), strict=True))
-    return [found[entry] for entry in entries]
 
 
 def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:

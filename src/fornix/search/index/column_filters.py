@@ -42,18 +42,13 @@ def evaluate(node: Node, leaf: Callable[[Condition], Truth], size: int) -> Truth
     match node:
         case Condition():
             return leaf(node)
-        case All(parts):
-            return np.logical_and.reduce([np.ones(size, np.bool_), *_each(parts, leaf, size)])
-        case Some(parts):
-            return np.logical_or.reduce([np.zeros(size, np.bool_), *_each(parts, leaf, size)])
+        case All(parts) | Some(parts):
+            held = [evaluate(part, leaf, size) for part in parts]
+            if isinstance(node, All):
+                return np.logical_and.reduce([np.ones(size, np.bool_), *held])
+            return np.logical_or.reduce([np.zeros(size, np.bool_), *held])
         case Not(part):
             return ~evaluate(part, leaf, size)
-
-
-def _each(
-    parts: tuple[Node, ...], leaf: Callable[[Condition], Truth], size: int
-) -> Iterable[Truth]:
-    return [evaluate(part, leaf, size) for part in parts]
 
 
 def of_numbers(condition: Condition, numbers: NDArray[Any]) -> Truth:

@@ -172,23 +172,22 @@ class SealedSets:
 
     def _replay(self, seq: int, index: SetIndex, number: int) -> None:
         """Take in what changed since *seq*."""
-        while True:
-            changes = self._finder.changes(seq)
-            if changes is None:
-                raise Damaged(self._path(number), "the change log no longer goes back that far")
-            if not changes:
-                return
-            apply([c for c in changes if c.set_number == number], index, self._finder, number)
-            seq = changes[-1].seq
+        for changes in self._since(seq, number):
+            apply(changes, index, self._finder, number)
 
     def _refuse_removed(self, seq: int, number: int) -> None:
         """Refuse to keep on disk what was forgotten while it was being written."""
-        while changes := self._finder.changes(seq):
-            if any(c.set_number == number and c.kind == "removed" for c in changes):
+        for changes in self._since(seq, number):
+            if any(change.kind == "removed" for change in changes):
                 raise Outdated
+
+    def _since(self, seq: int, number: int) -> Generator[list[FeatureChange]]:
+        """Yield what changed in a set since *seq*, part by part."""
+        while changes := self._finder.changes(seq):
+            yield [change for change in changes if change.set_number == number]
             seq = changes[-1].seq
         if changes is None:
-            raise Outdated
+            raise Damaged(self._path(number), "the change log no longer goes back that far")
 
     def change_share(self, index: SetIndex) -> float:
         """Return how much of the set is not as it is in its file; 1.0: it should have one."""
