@@ -131,6 +131,11 @@ class Searcher:
         self._mutex = HandleLock()
         self._checked_seq = -1
 
+    @property
+    def store(self) -> Store:
+        """The store that is searched; `telling_damage` asks it about damage."""
+        return self._store
+
     @telling_damage
     def search(
         self,
