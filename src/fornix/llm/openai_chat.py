@@ -9,25 +9,27 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Event, Lock
 from time import monotonic
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
 from fornix.errors import InvalidInput, ModelClosed, ModelFailed, ModelMissing, ModelUnavailable
 from fornix.llm import server_replies
 from fornix.llm.chat import (
     ChatModel,
+    ChatOptions,
     ChatRequest,
     Messages,
     Meter,
     ModelMessage,
+    StreamOptions,
     Usage,
     checked_request,
     for_servers,
@@ -35,13 +37,14 @@ from fornix.llm.chat import (
 from fornix.values.keywords import suggest_names
 from fornix.values.retries import Retry
 
+if TYPE_CHECKING:
+    from openai import APIResponse, OpenAI
+
 OPENAI = "https://api.openai.com/v1"
 """Where the models of OpenAI are."""
 
 MOST_BYTES = 16 << 20
 """The largest answer that is read, as it comes from the server."""
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,15 +172,7 @@ class OpenAIChat(ChatModel):
         """Give up the connections; calls under way end with `ModelClosed`. Twice is fine."""
         self._here().close()
 
-    def complete(
-        self,
-        messages: Messages,
-        *,
-        json_schema: Mapping[str, object] | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
+    def complete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:
         """Return the model's answer to *messages*; see `ChatModel.complete`.
 
         Raises:
@@ -188,14 +183,7 @@ class OpenAIChat(ChatModel):
             ModelAnswerInvalid: The answer is not one of the protocol, or has no text.
             ModelClosed: It was closed.
         """
-        request = checked_request(
-            messages,
-            images=self._takes_images,
-            json_schema=json_schema,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            stop=stop,
-        )
+        request = checked_request(messages, images=self._takes_images, **options)
         tried = 0
         while True:
             tried += 1
@@ -204,14 +192,7 @@ class OpenAIChat(ChatModel):
             except ModelUnavailable as error:
                 self._pause_after(error, tried)
 
-    def stream(
-        self,
-        messages: Messages,
-        *,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        stop: Sequence[str] = (),
-    ) -> Iterator[str]:
+    def stream(self, messages: Messages, **options: Unpack[StreamOptions]) -> Iterator[str]:
         """Return the pieces of the answer as they come; see `ChatModel.stream`.
 
         It is asked when the first piece is taken. Until that came it is tried again like
@@ -221,13 +202,7 @@ class OpenAIChat(ChatModel):
         Raises:
             InvalidInput: A message or an option cannot be used; nothing was asked.
         """
-        request = checked_request(
-            messages,
-            images=self._takes_images,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            stop=stop,
-        )
+        request = checked_request(messages, images=self._takes_images, **options)
         return self._pieces(request)
 
     def _pieces(self, request: ChatRequest) -> Iterator[str]:
@@ -269,17 +244,18 @@ class OpenAIChat(ChatModel):
             said.check()
 
     @contextmanager
-    def _sent(self, request: ChatRequest, *, stream: bool) -> Generator[_Response]:
+    def _sent(self, request: ChatRequest, *, stream: bool) -> Generator[APIResponse[Any]]:
         """Send what is asked; the answer has begun, and is to be read, inside the block."""
         here = self._here()
         client = here.client(self._connect)
         fields = (self._dialect or _dialect_of(client)).fields(request)
         if stream and (self._dialect is None or self._dialect.stream_usage):
             fields.setdefault("stream_options", {"include_usage": True})
+        create: Any = client.chat.completions.with_streaming_response.create  # takes no plain dicts
         with ExitStack() as stack:
             try:
-                response = stack.enter_context(
-                    client.chat.completions.with_streaming_response.create(
+                response: APIResponse[Any] = stack.enter_context(
+                    create(
                         model=self._model,
                         messages=[_sent(message) for message in for_servers(request.messages)],
                         stream=stream,
@@ -290,7 +266,7 @@ class OpenAIChat(ChatModel):
                 raise self._failure(error, client) from error
             yield response
 
-    def _bytes(self, response: _Response, *, latest: float | None) -> Iterator[bytes]:
+    def _bytes(self, response: APIResponse[Any], *, latest: float | None) -> Iterator[bytes]:
         """Return what the server sends, bounded; *latest* is when it has to be whole."""
         read = 0
         chunks = response.iter_bytes()
@@ -311,7 +287,7 @@ class OpenAIChat(ChatModel):
                 raise ModelUnavailable(self._model, told)
             yield chunk
 
-    def _connect(self) -> _Client:
+    def _connect(self) -> OpenAI:
         """Return a client of the package `openai`, not connected yet."""
         if find_spec("openai") is None:
             raise ModelMissing(
@@ -331,12 +307,11 @@ class OpenAIChat(ChatModel):
             )
         base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
         _host(base_url)
-        made = import_module("openai").OpenAI(
+        return import_module("openai").OpenAI(
             api_key=key, base_url=base_url, timeout=self._timeout_s, max_retries=0
         )
-        return cast("_Client", made)
 
-    def _failure(self, error: Exception, client: _Client) -> Exception:
+    def _failure(self, error: Exception, client: OpenAI) -> Exception:
         """Return *error* as one of ours."""
         openai: Any = import_module("openai")
         server = _host(str(client.base_url))
@@ -391,9 +366,9 @@ class _Connected:
     def __init__(self, model: str) -> None:
         self.meter, self.closing = Meter(), Event()
         self._model, self._lock = model, Lock()
-        self._client: _Client | None = None
+        self._client: OpenAI | None = None
 
-    def client(self, connect: Callable[[], _Client]) -> _Client:
+    def client(self, connect: Callable[[], OpenAI]) -> OpenAI:
         """Return the client, made at the first call."""
         with self._lock:
             if closed := self.closed_error(self._model):
@@ -414,36 +389,6 @@ class _Connected:
         if not self.closing.is_set():
             return None
         return ModelClosed(f"the client of the model {model!r} was closed; make a new one")
-
-
-class _Response(Protocol):
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    def iter_bytes(self) -> Iterator[bytes]: ...
-
-
-class _Create(Protocol):
-    def create(
-        self, *, model: str, messages: object, stream: bool, extra_body: object
-    ) -> AbstractContextManager[_Response]: ...
-
-
-class _Completions(Protocol):
-    @property
-    def with_streaming_response(self) -> _Create: ...
-
-
-class _Chat(Protocol):
-    @property
-    def completions(self) -> _Completions: ...
-
-
-class _Client(Protocol):
-    @property
-    def base_url(self) -> object: ...
-    @property
-    def chat(self) -> _Chat: ...
-    def close(self) -> None: ...
 
 
 def _sent(message: ModelMessage) -> dict[str, object]:
@@ -477,7 +422,7 @@ def _host(base_url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def _dialect_of(client: _Client) -> Dialect:
+def _dialect_of(client: OpenAI) -> Dialect:
     """Return how OpenAI's own server, or another one, is spoken to if nothing is said."""
     own = _host(str(client.base_url)) == _host(OPENAI)
     return Dialect(max_tokens="max_completion_tokens") if own else Dialect()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias, Unpack
 
 from fornix.errors import InvalidInput, ScriptEnded
 from fornix.llm.chat import (
     ChatModel,
+    ChatOptions,
     ChatRequest,
     Messages,
     Meter,
     ModelMessage,
+    StreamOptions,
     Usage,
     checked_request,
 )
@@ -71,29 +73,14 @@ class ScriptedChat(ChatModel):
         """What it was asked, in order, also where it raised."""
         return tuple(self._asked)
 
-    def complete(
-        self,
-        messages: Messages,
-        *,
-        json_schema: Mapping[str, object] | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
+    def complete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:
         """Return the next answer.
 
         Raises:
             InvalidInput: A message or an option cannot be used; it does not count as asked.
             ScriptEnded: There is no answer left.
         """
-        request = checked_request(
-            messages,
-            images=self._takes_images,
-            json_schema=json_schema,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            stop=stop,
-        )
+        request = checked_request(messages, images=self._takes_images, **options)
         answer = self._next(request)
         if isinstance(answer, BaseException):
             raise answer
@@ -107,17 +94,11 @@ class ScriptedChat(ChatModel):
         self._meter.add(Usage(1, words, len(answer.split())))
         return answer
 
-    def stream(
-        self,
-        messages: Messages,
-        *,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        stop: Sequence[str] = (),
-    ) -> Iterator[str]:
+    def stream(self, messages: Messages, **options: Unpack[StreamOptions]) -> Iterator[str]:
         """Return the next answer word by word."""
-        answer = self.complete(messages, temperature=temperature, max_tokens=max_tokens, stop=stop)
-        return _pieces(answer)
+        words = self.complete(messages, **options).split(" ")
+        pieces = [*(f"{word} " for word in words[:-1]), words[-1]]
+        return (piece for piece in pieces if piece)
 
     def _next(self, request: ChatRequest) -> Answer:
         with self._lock:
@@ -128,10 +109,3 @@ class ScriptedChat(ChatModel):
         if at >= len(self._answers):
             raise ScriptEnded(self._name, answers=len(self._answers))
         return self._answers[at]
-
-
-def _pieces(answer: str) -> Iterator[str]:
-    words = answer.split(" ")
-    for at, word in enumerate(words):
-        if piece := word if at == len(words) - 1 else f"{word} ":
-            yield piece
