@@ -40,7 +40,7 @@ from fornix.errors import (
     RuleFailed,
     SetMoved,
 )
-from fornix.search.near_duplicates import CROWD, ItemsByTerm, Probe
+from fornix.search.near_duplicates import RECENT_ITEMS, ItemsByTerm, Probe
 from fornix.sets.admission import (
     CustomRule,
     Exact,
@@ -293,8 +293,8 @@ def test_duplicates_are_found_in_a_set_too_large_for_a_crowd(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The index has the older items, the crowd those since."""
-    monkeypatch.setattr("fornix.search.near_duplicates.CROWD", 16)
-    assert CROWD > 16
+    monkeypatch.setattr("fornix.search.near_duplicates.RECENT_ITEMS", 16)
+    assert RECENT_ITEMS > 16
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
         facts = guarded(memory, Exact(), Near())
         ids = [facts.add(f"thing{n} is kept in box{n % 7}") for n in range(60)]

@@ -499,7 +499,7 @@ def test_a_change_is_seen_by_what_is_kept():
     index = built([feature(1, "a", "red apple"), feature(2, "b", "green apple")])
     for _ in range(3):
         assert ids(search(index, "apple", signals=PLAIN)) == ["a", "b"]
-    index.append(feature(3, "c", "apple"))
+    index.extend([feature(3, "c", "apple")])
     for _ in range(3):
         assert ids(search(index, "apple", signals=PLAIN)) == ["c", "a", "b"]
     index.end(1)

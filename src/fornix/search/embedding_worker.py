@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -82,7 +82,13 @@ class EmbeddingWorker:
             else:
                 found, expects = self._store.pending(limit=limit, set_numbers=set_numbers), ()
             if found:
-                self._fill(found, {*self._expects, *expects})
+                texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
+                vectors = quantise_each(embed_windows(self._embedder, texts))
+                filled = zip(found, vectors, strict=True)
+                self._store.embed(
+                    [(waiting.set_number, waiting.row, vector) for waiting, vector in filled],
+                    expects=sorted({*self._expects, *expects}),
+                )
         return len(found)
 
     def _mine(self, limit: int) -> tuple[list[PendingVectors], set[tuple[str, str]]]:
@@ -101,18 +107,6 @@ class EmbeddingWorker:
             if len(mine) >= limit or len(found) < wanted:
                 return mine[:limit], {(note, name) for note in ours}
             wanted *= 4
-
-    def _fill(self, found: Sequence[PendingVectors], expects: Collection[tuple[str, str]]) -> None:
-        texts = [meaning_text(waiting.text, waiting.metadata) for waiting in found]
-        windows = embed_windows(self._embedder, texts)
-        vectors = quantise_each(windows)
-        self._store.embed(
-            [
-                (waiting.set_number, waiting.row, vector)
-                for waiting, vector in zip(found, vectors, strict=True)
-            ],
-            expects=sorted(expects),
-        )
 
     def settle(
         self, *, wait_s: float | None, progress: Callable[[int], None] | None = None

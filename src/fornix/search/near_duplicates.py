@@ -1,8 +1,8 @@
 """Items that may say the same as another: found by the words they share, for rules of admission.
 
-What is found are candidates, all there are: whoever asks compares them himself. The newest items
-of a set stand in a crowd, in plain Python, which costs little to keep up to date; the others of a
-large set are found in the index that search uses.
+What is found are candidates, all there are: the caller compares them. The newest items of a set are
+kept in dicts by their terms, which cost little to keep up to date; the others of a large set are
+found in the index that search uses.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fornix.store import SetRef, Store, StoredItem
 from fornix.values import words
 from fornix.values.forks import HandleLock
 
-CROWD = 16_384
-"""Items that stand in a crowd; beyond so many the index takes them over."""
+RECENT_ITEMS = 16_384
+"""Items that are kept outside the index; beyond so many the index takes them over."""
 
 COUNTED = 2_000
 """Holders of the terms of a probe that are all counted; of more, those of its rarest are tried."""
 
 SETS = 256
-"""Sets whose crowds are kept."""
+"""Sets whose recent items are kept."""
 
 
 class Probe(NamedTuple):
@@ -121,14 +121,14 @@ class _IndexedSet:
         number: What a Finder knows it by.
         items: How many it had at first.
         base: Items up to this row are in the index.
-        past: Those up to this one are in the crowd.
+        past: Items up to this row are in the index or in *recent*.
     """
 
     number: int
     items: int
     base: int = 0
     past: int = 0
-    crowd: ItemsByTerm = field(default_factory=ItemsByTerm)
+    recent: ItemsByTerm = field(default_factory=ItemsByTerm)
     lock: HandleLock = field(default_factory=HandleLock)
 
 
@@ -150,7 +150,7 @@ class Alike:
             return 0, [[] for _ in probes]
         with known.lock:
             self._catch_up(known)
-            past, found = known.past, [known.crowd.find(probe) for probe in probes]
+            past, found = known.past, [known.recent.find(probe) for probe in probes]
             if known.base:
                 for ids, more in zip(found, self._in_index(known.number, probes), strict=True):
                     ids.extend(more)
@@ -200,22 +200,23 @@ class Alike:
         return [[stored for stored in items if stored is not None] for items in each]
 
     def _catch_up(self, known: _IndexedSet) -> None:
-        if len(known.crowd) > CROWD or (known.items > CROWD and not known.past):
+        if len(known.recent) > RECENT_ITEMS or (known.items > RECENT_ITEMS and not known.past):
             known.base = known.past = self._index.read(
                 [known.number], dimensions=self._dimensions, work=_last_row
             )
-            known.crowd = ItemsByTerm()
+            known.recent = ItemsByTerm()
         for feature in self._store.features(known.number, after=known.past):
-            known.crowd.take(feature.id, feature.terms, feature.tokens)
+            known.recent.take(feature.id, feature.terms, feature.tokens)
             known.past = feature.row
 
     def _in_index(self, number: int, probes: Sequence[Probe]) -> list[list[str]]:
-        def work(sets: list[SetIndex]) -> list[list[str]]:
-            return [find(sets[0], probe) for probe in probes]
-
-        # As it is: what came since is in the crowd, and bringing it up to date takes longer.
-        seq = self._index.seq
-        return self._index.read([number], dimensions=self._dimensions, work=work, seq=seq)
+        # As it is: later items are in *recent*, and bringing it up to date takes longer.
+        return self._index.read(
+            [number],
+            dimensions=self._dimensions,
+            work=lambda sets: [find(sets[0], probe) for probe in probes],
+            seq=self._index.seq,
+        )
 
 
 def _last_row(sets: list[SetIndex]) -> int:

@@ -138,7 +138,10 @@ class Ranking:
         values: list[Numbers] = []
         tops: list[Docs | None] = []
         for number, index in enumerate(self.sets):
-            top = None if index.exact else self._top(words, number)
+            top: Docs | None = None
+            if not index.exact:  # those that are best by words, with the best of all
+                count, alone = max(WORDS_COUNT, 2 * self.limit), self._meaning is None
+                top = words.top(number, count=count, allowed=self._allowed(number), alone=alone)
             tops.append(top)
             values.append(words.all(number) if top is None else words.some(number, top))
         best = max([float(found.max(initial=0.0)) for found in values], default=0.0)
@@ -189,12 +192,6 @@ class Ranking:
         meaning *= self.signals.meaning
         np.add(words, meaning, out=base[:-1])
         return {"words": words, "meaning": meaning}, base
-
-    def _top(self, words: Bm25, number: int) -> Docs:
-        """Return the docs of a large set that are best by words, with the best of all."""
-        count = max(WORDS_COUNT, 2 * self.limit)
-        allowed, alone = self._allowed(number), self._meaning is None
-        return words.top(number, count=count, allowed=allowed, alone=alone)
 
     def _large(self, number: int, words: Bm25, unit: float, top: Docs) -> _Page:
         """Score the docs of a large set that may be among the best."""

@@ -55,14 +55,14 @@ class _CatalogEntry:
     """A set that is loaded, or about to be. *lock* guards *index*, the catalog's lock the rest.
 
     Attributes:
-        todo: Changes that it is to take in.
+        waiting: Changes that it is to take in.
         live: Documents that were live when it was last used.
     """
 
     number: int
     lock: HandleLock = field(default_factory=HandleLock)
     index: SetIndex | None = None
-    todo: list[FeatureChange] = field(default_factory=list[FeatureChange])
+    waiting: list[FeatureChange] = field(default_factory=list[FeatureChange])
     users: int = 0
     uses: int = 0
     nbytes: int = 0
@@ -118,7 +118,7 @@ class Index:
             Damaged: A sealed file turned out to be damaged while it was read. It is dropped; the
                 next view has the set from the store. `read` repeats the work itself.
         """
-        entries = self._hold(set_numbers, None)
+        entries = self._acquire(set_numbers, None)
         try:
             with ExitStack() as held:
                 for number in sorted(entries):
@@ -132,7 +132,7 @@ class Index:
                 for entry in entries.values():
                     self._measure(entry)
         finally:
-            self._let_go(entries)
+            self._release(entries)
 
     def read(
         self,
@@ -162,7 +162,7 @@ class Index:
         self, number: int, dimensions: int, work: Callable[[list[SetIndex]], R], seq: int | None
     ) -> R:
         """Do what `view` does for one set: most searches are of one, and this is much of them."""
-        entries = self._hold((number,), seq)
+        entries = self._acquire((number,), seq)
         entry = entries[number]
         try:
             with entry.lock:
@@ -175,7 +175,7 @@ class Index:
                 self._measure(entry)
                 return found
         finally:
-            self._let_go(entries)
+            self._release(entries)
 
     def drop(self, set_number: int) -> None:
         """Forget a set, and remove its sealed file; it comes back from the store when asked for.
@@ -219,12 +219,12 @@ class Index:
         with self._lock:
             entries = list(self._entries.values())
         files = self._sealed.files()
-        nbytes = sum(entry.nbytes + LINE_BYTES * len(entry.todo) for entry in entries)
+        nbytes = sum(entry.nbytes + LINE_BYTES * len(entry.waiting) for entry in entries)
         return IndexStats(nbytes, len(entries), len(files), sum(files.values()))
 
     # --- one use --------------------------------------------------------------------------------
 
-    def _hold(self, numbers: Sequence[int], seq: int | None) -> dict[int, _CatalogEntry]:
+    def _acquire(self, numbers: Sequence[int], seq: int | None) -> dict[int, _CatalogEntry]:
         """Return the sets' entries, which stay while they are held, told of the latest changes."""
         with self._lock:
             if seq is None or seq != self._seq:
@@ -257,14 +257,14 @@ class Index:
             for change in changes:
                 entry = self._entries.get(change.set_number)
                 if entry is not None:
-                    entry.todo.append(change)
+                    entry.waiting.append(change)
             self._seq = changes[-1].seq
             self._drop_overdue()
 
     def _drop_overdue(self) -> None:
         """Drop unused sets that wait for so many changes that loading them costs less."""
         for number, entry in list(self._entries.items()):
-            if len(entry.todo) > max(WAITING, entry.live) and not entry.users:
+            if len(entry.waiting) > max(WAITING, entry.live) and not entry.users:
                 del self._entries[number]
 
     def _forget(self, seq: int) -> None:
@@ -274,18 +274,18 @@ class Index:
 
     def _refreshed(self, entry: _CatalogEntry, dimensions: int) -> SetIndex:
         """Return the set with all changes it was told of. Its lock is held."""
-        todo: list[FeatureChange] = []
-        if entry.todo:
+        waiting: list[FeatureChange] = []
+        if entry.waiting:
             with self._lock:
-                todo, entry.todo = entry.todo, todo
+                waiting, entry.waiting = entry.waiting, waiting
         elif entry.index is not None and entry.index.dimensions == dimensions:
             return entry.index
         index, entry.index = entry.index, None  # half refreshed it must not stay, whatever fails
         try:
             if index is None or index.dimensions != dimensions:
                 index = self._load(entry, dimensions)
-            elif todo:
-                apply(todo, index, self._finder, entry.number)
+            elif waiting:
+                apply(waiting, index, self._finder, entry.number)
                 if self._sealed.change_share(index) > OVERGROWN or _is_hollow(index):
                     index = self._load(entry, dimensions, afresh=True)
         except Outdated:
@@ -320,7 +320,7 @@ class Index:
             entry.nbytes = nbytes
             self._grown = True
 
-    def _let_go(self, entries: dict[int, _CatalogEntry]) -> None:
+    def _release(self, entries: dict[int, _CatalogEntry]) -> None:
         """Stop holding entries; then drop the least recently used ones beyond the budget."""
         with self._lock:
             for entry in entries.values():

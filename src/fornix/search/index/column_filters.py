@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Codes, Growable, Texts
+from fornix.search.index.feature_arrays import coded
 from fornix.store.filters import ABSENT, Absent, All, Condition, Key, Node, Not, Some, key_of, reach
 from fornix.values import wire
 from fornix.values.storable import Path, Value
@@ -193,11 +194,7 @@ class Metadata:
 
     def use(self, texts: Sequence[str]) -> NDArray[np.int32]:
         """Return the codes of texts."""
-        known = self._code
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        known.update(zip(new, range(len(self._texts), len(self._texts) + len(new)), strict=True))
-        self._texts.extend(new)
-        return np.array([known[text] for text in texts], np.int32)
+        return coded(texts, self._code, self._texts)
 
     def truth(self, conditions: Iterable[Condition]) -> Callable[[Condition], Truth]:
         """Return what tells for each text whether one of *conditions* holds."""

@@ -10,7 +10,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fornix.search.index.arrays import Codes, Columns
+from fornix.search.index.arrays import Codes, Columns, Texts
+from fornix.search.index.segment import TextList
 from fornix.store import Feature
 
 NONE = -1
@@ -54,6 +55,16 @@ class Names:
     sessions: Codes
     roles: Codes
     meta: Callable[[Sequence[str]], NDArray[np.int32]]
+
+
+def coded(
+    texts: Sequence[str], codes: dict[str, int], known: Texts | TextList
+) -> NDArray[np.int32]:
+    """Return the codes of *texts*; those without one are added to *codes* and to *known*."""
+    new = [text for text in dict.fromkeys(texts) if text not in codes]
+    codes.update(zip(new, range(len(known), len(known) + len(new)), strict=True))
+    known.extend(new)
+    return np.array([codes[text] for text in texts], np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,34 +175,34 @@ def link(
 class Links:
     """Keeps the columns ``previous`` and ``next``: live neighbours by (time, first) in a session.
 
-    Appending at the end of a session and ending a document are done at once; anything else tears
-    the session, whose links are made anew when they are next read.
+    Appending at the end of a session and ending a document update the links at once. Any other
+    change makes the links of the session outdated; they are computed when they are next read.
     """
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._last: dict[int, int] | None = None
-        self._torn: set[int] = set()
-        self._all_torn = False
+        self._outdated: set[int] = set()
+        self._all_outdated = False
 
-    def tear(self) -> None:
-        """Have all links made anew."""
-        self._all_torn = True
-        self._torn.clear()
+    def invalidate(self) -> None:
+        """Have all links computed again when they are next read."""
+        self._all_outdated = True
+        self._outdated.clear()
         self._last = None
 
     def append(self, doc: int) -> None:
         """Take in the last document, which has no links yet."""
         columns = self._columns
         session = int(columns["session"][doc])
-        if session < 0 or self._all_torn or session in self._torn:
+        if session < 0 or self._all_outdated or session in self._outdated:
             return
         lasts = self._lasts(doc)
         last = lasts.get(session, NONE)
         if last != NONE:
             time, first = columns["time"], columns["first"]
             if (time[last], first[last]) > (time[doc], first[doc]):
-                self._torn.add(session)
+                self._outdated.add(session)
                 return
             columns["previous"][doc] = last
             columns["next"][last] = doc
@@ -200,7 +211,7 @@ class Links:
     def end(self, doc: int) -> None:
         """Take a document, which is no longer alive, out of its session."""
         session = int(self._columns["session"][doc])
-        if session < 0 or self._all_torn or session in self._torn:
+        if session < 0 or self._all_outdated or session in self._outdated:
             return
         previous, following = self._columns["previous"], self._columns["next"]
         lasts = self._lasts(self._columns.size)
@@ -215,31 +226,31 @@ class Links:
             lasts.pop(session, None)
         previous[doc] = following[doc] = NONE
 
-    def mend(self) -> None:
-        """Make the links of torn sessions anew."""
-        if not self._all_torn and not self._torn:
+    def rebuild(self) -> None:
+        """Compute the links of outdated sessions."""
+        if not self._all_outdated and not self._outdated:
             return
         columns = self._columns
         chosen = columns["session"] >= 0
         if not chosen.any():
-            self._all_torn = False
-            self._torn.clear()
+            self._all_outdated = False
+            self._outdated.clear()
             return
-        if not self._all_torn:
-            torn = np.fromiter(self._torn, np.int32, len(self._torn))
-            chosen &= np.isin(columns["session"], torn)
+        if not self._all_outdated:
+            outdated = np.fromiter(self._outdated, np.int32, len(self._outdated))
+            chosen &= np.isin(columns["session"], outdated)
         columns["previous"][chosen] = columns["next"][chosen] = NONE
         order, followed = link(columns, np.flatnonzero(chosen & columns["alive"]).astype(np.int32))
         if self._last is not None:
-            for session in self._torn:
+            for session in self._outdated:
                 self._last.pop(session, None)
             lasts = order[~followed]
             self._last.update(zip(columns["session"][lasts].tolist(), lasts.tolist(), strict=True))
-        self._all_torn = False
-        self._torn.clear()
+        self._all_outdated = False
+        self._outdated.clear()
 
     def _lasts(self, size: int) -> dict[int, int]:
-        """Return the last document of each session that is not torn, among the first *size*."""
+        """Return the last of the first *size* documents in each session with current links."""
         if self._last is None:
             columns = self._columns
             session = columns["session"][:size]

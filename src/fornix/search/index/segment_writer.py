@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Codes
 from fornix.search.index.bit_codes import BLOCK, Bits, words
-from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Names, described, link
+from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Names, coded, described, link
 from fornix.search.index.segment import BLOCK_BYTES, Identity, SegmentWriter, TextList
 from fornix.store import Feature
 
@@ -65,8 +65,8 @@ class _Taken:
     def __init__(self, terms: _Terms, dimensions: int) -> None:
         self._dimensions = dimensions
         self._size = self._rows = 0
-        self._by_doc: dict[str, list[NDArray[Any]]] = {name: [] for name in BY_DOC}
-        self._by_row: dict[str, list[NDArray[Any]]] = {name: [] for name in BY_ROW}
+        columns = {name: [np.empty(0, of)] for name, of in (BY_DOC | BY_ROW).items()}
+        self._columns: dict[str, list[NDArray[Any]]] = columns
         self._ids, self._texts = TextList(), TextList()
         self._text_codes: dict[str, int] = {}
         self._names = Names(Codes(), Codes(), Codes(), self._meta)
@@ -76,41 +76,32 @@ class _Taken:
     def _meta(self, texts: Sequence[str]) -> NDArray[np.int32]:
         if len(self._text_codes) >= REMEMBERED:
             self._text_codes.clear()
-        known, size = self._text_codes, len(self._texts)
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        known.update(zip(new, range(size, size + len(new)), strict=True))
-        self._texts.extend(new)
-        return np.array([known[text] for text in texts], np.int32)
+        return coded(texts, self._text_codes, self._texts)
 
     def take(self, features: Iterable[Feature]) -> Generator[NDArray[np.int8]]:
         """Take in features; yield their vectors' rows."""
         source = iter(features)
         while chunk := list(islice(source, CHUNK)):
-            yield self._take(chunk)
-
-    def _take(self, chunk: Sequence[Feature]) -> NDArray[np.int8]:
-        new = described(
-            chunk, self._names, dimensions=self._dimensions, doc=self._size, row=self._rows
-        )
-        for name, values in new.by_doc.items():
-            self._by_doc[name].append(values)
-        for name, values in new.by_row.items():
-            self._by_row[name].append(values)
-        self._ids.extend([feature.id for feature in chunk])
-        self._terms.take(*new.terms)
-        self._bits.extend(new.rows)
-        self._size += len(chunk)
-        self._rows += len(new.rows)
-        return new.rows
+            new = described(
+                chunk, self._names, dimensions=self._dimensions, doc=self._size, row=self._rows
+            )
+            for name, values in (new.by_doc | new.by_row).items():
+                self._columns[name].append(values)
+            self._ids.extend([feature.id for feature in chunk])
+            self._terms.take(*new.terms)
+            self._bits.extend(new.rows)
+            self._size += len(chunk)
+            self._rows += len(new.rows)
+            yield new.rows
 
     def write(self, writer: SegmentWriter) -> dict[str, object]:
         """Write all but the rows; return figures of the set."""
-        by_doc = {name: _joined(self._by_doc.pop(name), of) for name, of in BY_DOC.items()}
+        by_doc = {name: np.concatenate(self._columns.pop(name)) for name in BY_DOC}
         link(by_doc, np.flatnonzero(by_doc["session"] >= 0).astype(np.int32))
         for name, values in by_doc.items():
             writer.add(name, values)
-        for name, of in BY_ROW.items():
-            writer.add(name, _joined(self._by_row.pop(name), of))
+        for name in BY_ROW:
+            writer.add(name, np.concatenate(self._columns.pop(name)))
         shape = (words(self._dimensions), BLOCK)
         writer.stream("codes", self._bits.full_blocks(), dtype=np.dtype(np.uint64), shape=shape)
         self._ids.write(writer, "ids")
@@ -130,10 +121,6 @@ class _Taken:
             "roles": [self._names.roles.names, self._names.roles.uses],
             "code_block": BLOCK,
         }
-
-
-def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:  # noqa: ANN401 - numpy's
-    return np.concatenate(parts) if parts else np.empty(0, dtype)
 
 
 class _Terms:

@@ -145,13 +145,13 @@ class SetIndex:
     @property
     def previous(self) -> NDArray[np.int32]:
         """The live doc before each doc in its session, by (time, first); -1: none."""
-        self._links.mend()
+        self._links.rebuild()
         return self.columns["previous"]
 
     @property
     def next(self) -> NDArray[np.int32]:
         """The live doc after each doc in its session, by (time, first); -1: none."""
-        self._links.mend()
+        self._links.rebuild()
         return self.columns["next"]
 
     @property
@@ -259,10 +259,6 @@ class SetIndex:
             found[self._ids.where(str(text))] = True
         return found
 
-    def append(self, feature: Feature) -> None:
-        """Take in a feature whose row is past all others."""
-        self.extend([feature])
-
     def embedded(self, feature: Feature) -> None:
         """Take in the vectors of a feature that was pending; else nothing happens."""
         doc = self.find(feature.row)
@@ -305,7 +301,7 @@ class SetIndex:
         if len(features) == 1:
             self._links.append(doc)
         else:
-            self._links.tear()
+            self._links.invalidate()
         self.live += len(features)
         self.tokens += int(new.by_doc["length"].sum())
         self.pending += int(new.by_doc["pending"].sum())
