@@ -218,7 +218,7 @@ def test_who_lost_the_right_to_compact_changes_nothing(memory: Memory) -> None:
     place = Scope("", f"{LEASE}{info.number}")
 
     def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
-        mine = store.lease(place, memory.engine.compactions.site.owner)
+        mine = store.lease(place, memory.engine.compactions.tools.owner)
         assert mine is not None
         store.release(mine)
         assert store.lease(place, "another") is not None

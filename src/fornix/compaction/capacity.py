@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fornix.compaction.planning import (
-    Workshop,
+    CompactionTools,
     carried_out,
-    drawn,
     freed,
-    held_by,
+    planned_step,
     refuse_inside,
 )
-from fornix.compaction.set_snapshot import SetSize, Stock, View, bytes_of
+from fornix.compaction.set_snapshot import CompactionSnapshot, SetSize, View, bytes_of, record_size
 from fornix.compaction.strategies import Known, name_of, restored
 from fornix.errors import SetFull
 from fornix.store import Add, Compact, Define, Replace, Retire, SetInfo, StoredItem
@@ -33,9 +32,7 @@ def makes_room(definition: Definition) -> bool:
     return definition.bounded and definition.refuses and definition.compaction != "reject"
 
 
-def room_made(
-    stock: Stock, shop: Workshop, known: Known, *, new_id: Callable[[], str]
-) -> Compact | None:
+def room_made(snapshot: CompactionSnapshot, tools: CompactionTools, known: Known) -> Compact | None:
     """Return one step that makes room for what is coming; None: there is room.
 
     A step that frees something is progress, also where it makes not room enough: whoever asked
@@ -46,17 +43,17 @@ def room_made(
         InvalidPlan, StrategyFailed: A user's strategy failed.
         Unusable: It is a user's strategy that adds to the set.
     """
-    over = stock.held + stock.coming
-    if not over.over(stock.definition):
+    over = snapshot.held + snapshot.coming
+    if not over.over(snapshot.definition):
         return None
-    refuse_inside(stock.ref, shop)
-    strategy = restored(stock.definition.compaction, known)
-    draw = None if strategy is None else drawn(stock, strategy, shop)
-    if draw is None:
-        raise full(stock.definition, stock.ref, over, RETIRES_NOTHING)
-    change = carried_out(stock, draw, shop, by="sync", new_id=new_id)
-    if not frees(stock.definition, stock.held, freed(stock, draw, change)):
-        raise full(stock.definition, stock.ref, over, FREES_NOTHING)
+    refuse_inside(snapshot.ref, tools)
+    strategy = restored(snapshot.definition.compaction, known)
+    step = None if strategy is None else planned_step(snapshot, strategy, tools)
+    if step is None:
+        raise full(snapshot.definition, snapshot.ref, over, RETIRES_NOTHING)
+    change = carried_out(snapshot, step, tools, by="sync")
+    if not frees(snapshot.definition, snapshot.held, freed(snapshot, step, change)):
+        raise full(snapshot.definition, snapshot.ref, over, FREES_NOTHING)
     return change
 
 
@@ -84,12 +81,7 @@ def shrunk(before: SetSize, after: SetSize) -> bool:
     return after.items < before.items or after.tokens < before.tokens or after.bytes < before.bytes
 
 
-def full(
-    definition: Definition,
-    ref: SetRef,
-    over: SetSize,
-    problem: str,
-) -> SetFull:
+def full(definition: Definition, ref: SetRef, over: SetSize, problem: str) -> SetFull:
     """Return the error of a set for which no room can be made, as *problem* says."""
     what, most = definition.over(over.items, over.tokens, over.bytes) or ("items", 0)
     name = name_of(definition.compaction)
@@ -104,17 +96,8 @@ class Rooms:
     It follows those in which whoever adds is to make room.
     """
 
-    def __init__(
-        self,
-        view: View,
-        shop: Workshop,
-        known: Known,
-        *,
-        clock: Callable[[], int],
-        new_id: Callable[[], str],
-    ) -> None:
-        self._view, self._shop, self._known = view, shop, known
-        self._clock, self._new_id = clock, new_id
+    def __init__(self, view: View, tools: CompactionTools, known: Known) -> None:
+        self._view, self._tools, self._known = view, tools, known
         self._sets: dict[SetRef, SetInfo | None] = {}
         self._last = 0
 
@@ -141,7 +124,7 @@ class Rooms:
         """
         if self._sets.get(add.set) is None or add.record.time is not None:
             return add
-        self._last = max(self._clock(), self._last + 1)
+        self._last = max(self._tools.clock(), self._last + 1)
         return replace(add, record=replace(add.record, time=self._last))
 
     def made_for(self, add: Add) -> Iterator[Compact]:
@@ -153,13 +136,15 @@ class Rooms:
         """
         rewrites = 0
         while (info := self._sets.get(add.set)) is not None:
-            stock = Stock(self._view, info, held_by(add.record), self._clock())
-            made = room_made(stock, self._shop, self._known, new_id=self._new_id)
+            snapshot = CompactionSnapshot(
+                self._view, info, record_size(add.record), self._tools.clock()
+            )
+            made = room_made(snapshot, self._tools, self._known)
             if made is None:
                 return
             rewrites += len(made.added) == len(made.retired)
             if rewrites > MOST_REWRITES:
-                raise full(info.definition, info.ref, stock.held + stock.coming, TOO_LITTLE)
+                raise full(info.definition, info.ref, snapshot.held + snapshot.coming, TOO_LITTLE)
             yield made
 
     def took(self, change: Add | Replace | Retire, before: StoredItem | None) -> None:
@@ -167,12 +152,12 @@ class Rooms:
         info = self._sets.get(change.set)
         if info is None:
             return
-        held = SetSize(info.items, info.tokens, info.bytes)
+        held = SetSize.of(info)
         if before is not None:
             features = self._view.features(change.set, [before])
-            held -= SetSize(1, sum(f.tokens for f in features.values()), bytes_of(before))
+            held -= SetSize(1, sum(f.tokens for f in features.values()), bytes_of(before.record))
         if not isinstance(change, Retire):
-            held += held_by(change.record)
+            held += record_size(change.record)
         self._sets[change.set] = replace(
             info, items=held.items, tokens=held.tokens, bytes=held.bytes
         )

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from uuid import uuid4
 
 from fornix.compaction import compactor_notes
 from fornix.compaction.background_worker import BUSY_S, CompactionFailure, CompactionWorker
 from fornix.compaction.capacity import FREES_NOTHING, RETIRES_NOTHING, Rooms, frees, full, shrunk
 from fornix.compaction.compactor_notes import Compacted, CompactionListeners, compactions_of
-from fornix.compaction.planning import Workshop, carried_out, drawn, freed, refuse_inside
-from fornix.compaction.set_snapshot import NOTHING, SetSize, Stock, StoreView, View, living
+from fornix.compaction.planning import (
+    CompactionTools,
+    carried_out,
+    freed,
+    planned_step,
+    refuse_inside,
+)
+from fornix.compaction.set_snapshot import (
+    NOTHING,
+    CompactionSnapshot,
+    SetSize,
+    StoreView,
+    View,
+    living,
+)
 from fornix.compaction.strategies import Given, Known, Trim, kept, restored
 from fornix.errors import FornixError, InvalidInput, SetBusy, SetFull, StaleItem, Unavailable
-from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo, Store
+from fornix.store import Add, Batch, Commit, Compact, ItemChange, SetInfo
 from fornix.store.definition import IN_THE_COMMIT
 from fornix.store.scope import Lease, Scope, SetRef
 from fornix.values.forks import HandleLock
@@ -38,25 +49,6 @@ CALLED = "call"
 """Who compacts, where somebody asked for one step by `MemorySet.compact`."""
 
 
-@dataclass(frozen=True)
-class Site:
-    """What compactions work with.
-
-    Attributes:
-        expects: Notes that say which embedder made the vectors.
-        wait_s: How long an add waits for others to make room in a set that is twice full.
-        new_id: Makes ids of items that stand for others.
-    """
-
-    store: Store
-    shop: Workshop
-    clock: Callable[[], int]
-    new_id: Callable[[], str]
-    expects: tuple[tuple[str, str], ...] = ()
-    wait_s: float = 10
-    owner: str = field(default_factory=lambda: f"compaction-{uuid4().hex}")
-
-
 class Compactions:
     """Compacts sets: for whoever adds to a full one, on demand, in the background.
 
@@ -65,8 +57,8 @@ class Compactions:
         listeners: Who is told of compactions.
     """
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
+    def __init__(self, tools: CompactionTools) -> None:
+        self.tools = tools
         self.known: Known = {}
         self.listeners = CompactionListeners()
         self.worker = CompactionWorker(self._in_background, self._note)
@@ -78,8 +70,7 @@ class Compactions:
 
     def rooms(self, view: View) -> Rooms:
         """Return what makes room in the sets of a batch, which sees them as *view* does."""
-        site = self.site
-        return Rooms(view, site.shop, self.known, clock=site.clock, new_id=site.new_id)
+        return Rooms(view, self.tools, self.known)
 
     def relieve(self, items: Sequence[ItemChange]) -> None:
         """Compact, before more is added to them, sets that hold twice their capacity.
@@ -93,7 +84,7 @@ class Compactions:
                     self._relieve(ref)
 
     def _relieve(self, ref: SetRef) -> None:
-        deadline = time.monotonic() + self.site.wait_s
+        deadline = time.monotonic() + self.tools.wait_s
         while (info := self._info(ref)) is not None and pressed(info):
             try:
                 self.step(ref, by="background")
@@ -101,10 +92,12 @@ class Compactions:
                 raise
             except SetBusy as error:
                 if time.monotonic() > deadline:
-                    raise _overfull(info, f"somebody else is at it ({error})") from error
+                    problem = f"somebody else is at it ({error})"
+                    raise full(info.definition, ref, SetSize.of(info), problem) from error
                 self.worker.pause(BUSY_S)
             except FornixError as error:
-                raise _overfull(info, f"{type(error).__name__}: {error}") from error
+                problem = f"{type(error).__name__}: {error}"
+                raise full(info.definition, ref, SetSize.of(info), problem) from error
         self._pressed.discard(ref)
 
     def committed(self, items: Sequence[ItemChange], commit: Commit) -> None:
@@ -113,7 +106,7 @@ class Compactions:
             return
         self.listeners.tell(items, commit)
         for ref in commit.marks:
-            info = self.site.store.set_info(ref)
+            info = self.tools.store.set_info(ref)
             if info is None:
                 continue
             if info.definition.execution == "background":
@@ -136,18 +129,18 @@ class Compactions:
         """Keep for `fornix doctor` that a set could not be compacted."""
         says = (type(failure.error).__name__, failure.tries)
         try:
-            info = self.site.store.set_info(ref)
+            info = self.tools.store.set_info(ref)
         except FornixError as error:
             _LOG.warning("a failed compaction could not be noted: %s", type(error).__name__)
             return
         if info is not None:
-            compactor_notes.put_failure(self.site.store, info.number, says)
+            compactor_notes.put_failure(self.tools.store, info.number, says)
 
     def _look_for_compactor(self, info: SetInfo) -> None:
         """Say once that a set overflows which another process should compact, and none does."""
         if info.ref in self._warned or not due(info, compactor_notes.OVERFLOW):
             return
-        if not compactor_notes.is_seen(self.site.store, self.site.clock()):
+        if not compactor_notes.is_seen(self.tools.store, self.tools.clock()):
             self._warned.add(info.ref)
             _LOG.warning(
                 "set %r holds more than %.1f times its capacity, its execution is 'external', and "
@@ -174,7 +167,7 @@ class Compactions:
             Unusable: A strategy that is being asked about the set called this.
             FornixError: A model, an embedder or the store failed. The set is as it was.
         """
-        refuse_inside(ref, self.site.shop)
+        refuse_inside(ref, self.tools)
         with self._alone(ref) as lease:
             for _ in range(ATTEMPTS):
                 change = self._planned(ref, by, given)
@@ -189,7 +182,7 @@ class Compactions:
         )
 
     def _planned(self, ref: SetRef, by: str, given: Given | None) -> Compact | None:
-        site, info = self.site, self._info(ref)
+        tools, info = self.tools, self._info(ref)
         if info is None or not info.items:
             return None
         compaction = info.definition.compaction if given is None else kept(given, self.known)
@@ -198,35 +191,35 @@ class Compactions:
             raise InvalidInput(
                 f"set {ref.name!r} has compaction='reject'; name a strategy: compact(Trim(n=10))"
             )
-        stock = Stock(StoreView(site.store), info, NOTHING, site.clock())
-        draw = drawn(stock, strategy, site.shop)
-        if draw is None:
+        snapshot = CompactionSnapshot(StoreView(tools.store), info, NOTHING, tools.clock())
+        step = planned_step(snapshot, strategy, tools)
+        if step is None:
             return _no_step(info, by, RETIRES_NOTHING)
-        change = carried_out(stock, draw, site.shop, by=by, new_id=site.new_id)
-        left = freed(stock, draw, change)
+        change = carried_out(snapshot, step, tools, by=by)
+        left = freed(snapshot, step, change)
         if by == CALLED:
-            return change if shrunk(stock.held, left) else None
-        progress = frees(info.definition, stock.held, left)
+            return change if shrunk(snapshot.held, left) else None
+        progress = frees(info.definition, snapshot.held, left)
         return change if progress else _no_step(info, by, FREES_NOTHING)
 
     def _info(self, ref: SetRef) -> SetInfo | None:
         """Return a set, without what has expired."""
-        site = self.site
-        info = site.store.set_info(ref)
-        return None if info is None else living(site.store, info, site.clock())
+        tools = self.tools
+        info = tools.store.set_info(ref)
+        return None if info is None else living(tools.store, info, tools.clock())
 
     def _commit(self, ref: SetRef, change: Compact, lease: Lease) -> Compacted:
-        site = self.site
+        tools = self.tools
         batch = Batch(
             scope=ref.scope,
-            time=site.clock(),
-            expects=site.expects if change.added else (),
+            time=tools.clock(),
+            expects=tools.expects if change.added else (),
             fences=(lease,),
             items=(change,),
         )
-        commit = site.store.commit(batch)
+        commit = tools.store.commit(batch)
         self.committed(batch.items, commit)
-        compactor_notes.put_failure(site.store, number_of(lease), None)
+        compactor_notes.put_failure(tools.store, number_of(lease), None)
         return compactions_of(batch.items, commit)[0]
 
     @contextmanager
@@ -236,25 +229,20 @@ class Compactions:
         Raises:
             SetBusy: Another process does, or another thread for as long as may be waited.
         """
-        store = self.site.store
-        with self._first_of_threads(ref):
+        store = self.tools.store
+        lock = self._locks.setdefault(ref, HandleLock(reentrant=True))
+        if not lock.acquire(timeout=self.tools.wait_s):
+            raise SetBusy(ref.name)
+        try:
             info = store.set_info(ref)
             number = 0 if info is None else info.number
-            lease = store.lease(Scope("", f"{LEASE}{number}"), self.site.owner)
+            lease = store.lease(Scope("", f"{LEASE}{number}"), self.tools.owner)
             if lease is None:
                 raise SetBusy(ref.name)
             try:
                 yield lease
             finally:
                 store.release(lease)
-
-    @contextmanager
-    def _first_of_threads(self, ref: SetRef) -> Generator[None]:
-        lock = self._locks.setdefault(ref, HandleLock(reentrant=True))
-        if not lock.acquire(timeout=self.site.wait_s):
-            raise SetBusy(ref.name)
-        try:
-            yield
         finally:
             lock.release()
 
@@ -273,9 +261,7 @@ def due(info: SetInfo, share: float | None = None) -> bool:
     definition = info.definition
     if not definition.bounded or definition.compaction in IN_THE_COMMIT:
         return False
-    return SetSize(info.items, info.tokens, info.bytes).over(
-        definition, definition.high_water if share is None else share
-    )
+    return SetSize.of(info).over(definition, definition.high_water if share is None else share)
 
 
 def pressed(info: SetInfo) -> bool:
@@ -289,15 +275,8 @@ def _no_step(info: SetInfo, by: str, problem: str) -> None:
     Raises:
         SetFull: The set is over a capacity, and is not compacted by a call.
     """
-    held = SetSize(info.items, info.tokens, info.bytes)
-    if by != CALLED and held.over(info.definition):
-        raise full(info.definition, info.ref, held, problem)
-
-
-def _overfull(info: SetInfo, problem: str) -> SetFull:
-    """Return the error of a set that compaction does not keep within its capacity."""
-    held = SetSize(info.items, info.tokens, info.bytes)
-    return full(info.definition, info.ref, held, problem)
+    if by != CALLED and SetSize.of(info).over(info.definition):
+        raise full(info.definition, info.ref, SetSize.of(info), problem)
 
 
 def adds(items: Sequence[ItemChange]) -> Iterator[SetRef]:

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
+from uuid import uuid4
 
 from fornix.compaction.clustering import alike, meanings, topics
 from fornix.compaction.plans import CompactionPlan, Derived, checked_plan
-from fornix.compaction.set_snapshot import SetSize, Stock, end_of, place_of, time_of
+from fornix.compaction.set_snapshot import (
+    CompactionSnapshot,
+    SetSize,
+    end_of,
+    place_of,
+    record_size,
+    time_of,
+)
 from fornix.compaction.strategies import BuiltIn, CustomStrategy, Merge, Summarize, Trim
 from fornix.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
-from fornix.store import Add, Compact, ItemRecord, Link, StoredItem
+from fornix.store import Add, Compact, ItemRecord, Link, Store, StoredItem
 from fornix.store.items import Item
 from fornix.store.records import RecordMaker, item_of
 from fornix.store.scope import SetRef
@@ -34,22 +42,32 @@ PER_TOPIC = 3
 EXTRACTIVE = "extractive"
 
 
-@dataclass(frozen=True, slots=True)
-class Workshop:
-    """What plans are made with.
+@dataclass(frozen=True)
+class CompactionTools:
+    """What sets of one memory are compacted with.
 
     Attributes:
-        chosen: Gives a summary of chosen sentences.
-        model: Gives one of a model; None: the memory has none.
+        extractive: Gives the summariser that chooses sentences.
+        model: Gives the one that asks a model; None: the memory has no model.
+        new_id: Makes ids of items that stand for others.
+        expects: Notes that say which embedder made the vectors.
+        wait_s: How long an add waits for others to make room in a set that is twice full.
+        owner: Who holds the leases.
     """
 
+    store: Store
     recorder: RecordMaker
-    chosen: Callable[[], Summariser]
-    model: Callable[[], Summariser] | None = None
+    extractive: Callable[[], Summariser]
+    model: Callable[[], Summariser] | None
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+    expects: tuple[tuple[str, str], ...] = ()
+    wait_s: float = 10
+    owner: str = field(default_factory=lambda: f"compaction-{uuid4().hex}")
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class PlannedStep:
     """A plan, and the items it is about."""
 
     plan: CompactionPlan
@@ -58,7 +76,9 @@ class Draw:
     notes: dict[str, Value]
 
 
-def drawn(stock: Stock, strategy: BuiltIn | CustomStrategy, shop: Workshop) -> Draw | None:
+def planned_step(
+    snapshot: CompactionSnapshot, strategy: BuiltIn | CustomStrategy, tools: CompactionTools
+) -> PlannedStep | None:
     """Return what a strategy does to a set in one step; None: there is nothing to do.
 
     Raises:
@@ -68,38 +88,40 @@ def drawn(stock: Stock, strategy: BuiltIn | CustomStrategy, shop: Workshop) -> D
     """
     match strategy:
         case Trim():
-            return _trimmed(stock, strategy)
+            return _trimmed(snapshot, strategy)
         case Summarize():
-            return _summarised(stock, strategy, shop)
+            return _summarised(snapshot, strategy, tools)
         case Merge():
-            return _merged(stock, strategy, shop)
+            return _merged(snapshot, strategy, tools)
         case CustomStrategy():
-            return _own(stock, strategy, shop)
+            return _own(snapshot, strategy, tools)
 
 
 # --- trim -------------------------------------------------------------------------------------
 
 
-def _trimmed(stock: Stock, trim: Trim) -> Draw | None:
-    items = stock.oldest()
+def _trimmed(snapshot: CompactionSnapshot, trim: Trim) -> PlannedStep | None:
+    items = snapshot.oldest()
     if trim.by == "oldest":
-        chosen = list(islice(items, trim.n)) if trim.n else _down(stock, items)
+        chosen = list(islice(items, trim.n)) if trim.n else _down(snapshot, items)
     else:
-        ordered = sorted(items, key=_keys(trim, stock.now))
-        chosen = ordered[: trim.n] if trim.n else _down(stock, iter(ordered))
+        ordered = sorted(items, key=_keys(trim, snapshot.now))
+        chosen = ordered[: trim.n] if trim.n else _down(snapshot, iter(ordered))
     if not chosen:
         return None
     known = {stored.record.id: stored for stored in chosen}
-    return Draw(CompactionPlan(retire=tuple(known)), known, {"name": "trim", "by": trim.by}, {})
+    return PlannedStep(
+        CompactionPlan(retire=tuple(known)), known, {"name": "trim", "by": trim.by}, {}
+    )
 
 
-def _down(stock: Stock, pages: Iterator[StoredItem]) -> list[StoredItem]:
+def _down(snapshot: CompactionSnapshot, pages: Iterator[StoredItem]) -> list[StoredItem]:
     """Return the first of some items, as many as bring the set to its low-water mark."""
-    left, chosen = stock.held + stock.coming, list[StoredItem]()
-    low = stock.definition.low_water
-    while left.over(stock.definition, low) and (page := list(islice(pages, STEP))):
-        for stored, size in zip(page, stock.sizes(page), strict=True):
-            if not left.over(stock.definition, low):
+    left, chosen = snapshot.held + snapshot.coming, list[StoredItem]()
+    low = snapshot.definition.low_water
+    while left.over(snapshot.definition, low) and (page := list(islice(pages, STEP))):
+        for stored, size in zip(page, snapshot.sizes(page), strict=True):
+            if not left.over(snapshot.definition, low):
                 break
             chosen.append(stored)
             left -= size
@@ -127,63 +149,69 @@ def _keys(trim: Trim, now: int) -> Callable[[StoredItem], float]:
 # --- summaries --------------------------------------------------------------------------------
 
 
-def _summarised(stock: Stock, how: Summarize, shop: Workshop) -> Draw | None:
-    asks = how.model != "never" and shop.model is not None
-    taken, limit = _taken(stock, how, MODEL_STEP if asks else STEP)
+def _summarised(
+    snapshot: CompactionSnapshot, how: Summarize, tools: CompactionTools
+) -> PlannedStep | None:
+    asks = how.model != "never" and tools.model is not None
+    taken, limit = _taken(snapshot, how, MODEL_STEP if asks else STEP)
     if len(taken) <= limit:
         return None
-    features = stock.view.features(stock.ref, taken)
-    rows = meanings(taken, features, shop.recorder)
+    features = snapshot.view.features(snapshot.ref, taken)
+    rows = meanings(taken, features, tools.recorder)
     add: list[Derived] = []
     by: dict[str, Value] = {}
     for group in topics(rows, limit):
         if len(group) < 2 and limit > 1:  # noqa: PLR2004 - alone: as short as its summary
             continue
         sources = [taken[at] for at in group]
-        summary = _summary(_said(sources), how, shop)
+        summary = _summary(_said(sources), how, tools)
         if not summary.text.strip():
             continue
-        add.append(_summary_item(sources, summary))
+        metadata: dict[str, Value] = {"summarised_by": summary.by}
+        if summary.because:
+            metadata["because"] = summary.because
+        ids = [s.record.id for s in sources]
+        add.append(Derived(ids, _shaped(sources, summary.text), summary.text, metadata))
         count = by.get(summary.by, 0)
         by[summary.by] = 1 + (count if isinstance(count, int) else 0)
     if not add:
         return None
     known = {stored.record.id: stored for stored in taken}
-    return Draw(CompactionPlan(add=add), known, {"name": "summarize"}, {"summaries": by})
+    return PlannedStep(CompactionPlan(add=add), known, {"name": "summarize"}, {"summaries": by})
 
 
-def _taken(stock: Stock, how: Summarize, step: int) -> tuple[list[StoredItem], int]:
+def _taken(snapshot: CompactionSnapshot, how: Summarize, step: int) -> tuple[list[StoredItem], int]:
     """Return the items to be summed up, and as how many.
 
     What holds and what held are not said in one breath: of the oldest, it is what most of them do.
     """
-    held, definition = stock.held + stock.coming, stock.definition
+    held, definition = snapshot.held + snapshot.coming, snapshot.definition
     if how.n is None and not held.over(definition, definition.low_water):
         return [], 1
-    seen = islice(_lasting(stock), step if how.n is None else how.n)
+    seen = islice(_lasting(snapshot), step if how.n is None else how.n)
     taken, limit = list[StoredItem](), 1
-    for ended, _ in Counter(_has_ended(stored, stock.now) for stored in seen).most_common():
-        alike = (s for s in _lasting(stock) if _has_ended(s, stock.now) is ended)
+    for ended, _ in Counter(_has_ended(stored, snapshot.now) for stored in seen).most_common():
+        alike = (s for s in _lasting(snapshot) if _has_ended(s, snapshot.now) is ended)
         if how.n is not None:
             taken, limit = list(islice(alike, how.n)), how.limit or 1
         else:
-            taken = _not_summed_up(alike, step, min(_wanted(stock, how), step))
+            taken = _not_summed_up(alike, step, min(_wanted(snapshot, how), step))
             limit = how.limit or -(-len(taken) // PER_TOPIC)
         if len(taken) > limit:
             break
     return taken, limit
 
 
-def _lasting(stock: Stock) -> Iterator[StoredItem]:
+def _lasting(snapshot: CompactionSnapshot) -> Iterator[StoredItem]:
     """Yield the items that a summary may stand for, the oldest first.
 
     What is yet to expire, to end to hold or to begin is not among them: it would in a summary, too.
     """
-    for stored in stock.oldest():
+    for stored in snapshot.oldest():
         record = stored.record
-        begun = record.valid_from is None or record.valid_from <= stock.now
+        begun = record.valid_from is None or record.valid_from <= snapshot.now
         if record.expires is None and (
-            _has_ended(stored, stock.now) or (begun and record.valid_to is None)
+            _has_ended(stored, snapshot.now) or (begun and record.valid_to is None)
         ):
             yield stored
 
@@ -202,11 +230,11 @@ def _not_summed_up(items: Iterator[StoredItem], step: int, most: int) -> list[St
     return sorted([*short, *small][:most], key=lambda s: (time_of(s), s.first))
 
 
-def _wanted(stock: Stock, how: Summarize) -> int:
+def _wanted(snapshot: CompactionSnapshot, how: Summarize) -> int:
     """Return how many items, as summaries, bring the set to its low-water mark."""
-    definition = stock.definition
+    definition = snapshot.definition
     share = 1.0
-    held = stock.held + stock.coming
+    held = snapshot.held + snapshot.coming
     for count, most in (
         (held.items, definition.capacity),
         (held.tokens, definition.capacity_tokens),
@@ -228,35 +256,25 @@ def _said(sources: Sequence[StoredItem]) -> list[str]:
     records = [s.record for s in sources]
     if len({(record.speaker, record.role) for record in records}) == 1:
         return [record.text or "" for record in records]
-    return [_labelled(r.text or "", r.speaker or (r.role or "").capitalize()) for r in records]
+    texts = list[str]()
+    for record in records:
+        text, who = record.text or "", record.speaker or (record.role or "").capitalize()
+        labelled = "\n".join(f"{who}: {sentence.text}" for sentence in sentences(text))
+        texts.append(labelled if who else text)
+    return texts
 
 
-def _labelled(text: str, who: str) -> str:
-    """Return a text with *who* before each of its sentences."""
-    if not who:
-        return text
-    return "\n".join(f"{who}: {sentence.text}" for sentence in sentences(text))
-
-
-def _summary(texts: Sequence[str], how: Summarize, shop: Workshop) -> Summary:
-    if how.model == "need" and shop.model is None:
+def _summary(texts: Sequence[str], how: Summarize, tools: CompactionTools) -> Summary:
+    if how.model == "need" and tools.model is None:
         raise InvalidInput(
             "the set asks for summaries of a model, and this memory has none; open it with model="
         )
-    if how.model == "never" or shop.model is None:
-        return shop.chosen().summarise(texts, max_tokens=how.max_tokens)
-    made = shop.model().summarise(texts, max_tokens=how.max_tokens)
+    if how.model == "never" or tools.model is None:
+        return tools.extractive().summarise(texts, max_tokens=how.max_tokens)
+    made = tools.model().summarise(texts, max_tokens=how.max_tokens)
     if how.model == "need" and made.by == EXTRACTIVE:
         raise ModelUnavailable("of the memory", made.because or "it made no summary")
     return made
-
-
-def _summary_item(sources: Sequence[StoredItem], summary: Summary) -> Derived:
-    metadata: dict[str, Value] = {"summarised_by": summary.by}
-    if summary.because:
-        metadata["because"] = summary.because
-    ids = [s.record.id for s in sources]
-    return Derived(ids, _shaped(sources, summary.text), summary.text, metadata)
 
 
 def _shaped(sources: Sequence[StoredItem], text: str) -> Value:
@@ -277,21 +295,21 @@ def _shaped(sources: Sequence[StoredItem], text: str) -> Value:
 # --- merge ------------------------------------------------------------------------------------
 
 
-def _merged(stock: Stock, how: Merge, shop: Workshop) -> Draw | None:
-    items = list(stock.oldest())
-    features = stock.view.features(stock.ref, items)
+def _merged(snapshot: CompactionSnapshot, how: Merge, tools: CompactionTools) -> PlannedStep | None:
+    items = list(snapshot.oldest())
+    features = snapshot.view.features(snapshot.ref, items)
     if items:
-        rows = meanings(items, features, shop.recorder)
+        rows = meanings(items, features, tools.recorder)
         texts = [s.record.text or "" for s in items]
         groups = alike(rows, texts, [_holds(s) for s in items], how.threshold)
         if groups:
             known = {s.record.id: s for s in items}
             add = [_best([items[at] for at in group]) for group in groups]
-            return Draw(CompactionPlan(add=add), known, {"name": "merge"}, {})
-    held, definition = stock.held + stock.coming, stock.definition
+            return PlannedStep(CompactionPlan(add=add), known, {"name": "merge"}, {})
+    held, definition = snapshot.held + snapshot.coming, snapshot.definition
     if how.otherwise is None or not held.over(definition, definition.high_water):
         return None
-    return drawn(stock, how.otherwise, shop)
+    return planned_step(snapshot, how.otherwise, tools)
 
 
 def _holds(stored: StoredItem) -> tuple[int | None, int | None, int | None]:
@@ -313,74 +331,76 @@ _ASKED: ContextVar[frozenset[tuple[int, SetRef]]] = ContextVar("_ASKED", default
 """Of which sets, of which memory, a user's strategy is being asked by the code that runs."""
 
 
-def refuse_inside(ref: SetRef, shop: Workshop) -> None:
+def refuse_inside(ref: SetRef, tools: CompactionTools) -> None:
     """Refuse to compact a set whose strategy is being asked what to do with it.
 
     Raises:
         Unusable: It is.
     """
-    if (id(shop), ref) in _ASKED.get():
+    if (id(tools), ref) in _ASKED.get():
         raise Unusable(
             f"set {ref.name!r} is being compacted by the strategy that calls this; a plan says "
             "what becomes of the items, and neither compacts the set nor adds to it if it is full"
         )
 
 
-def _own(stock: Stock, own: CustomStrategy, shop: Workshop) -> Draw | None:
-    items = list(stock.oldest())
+def _own(
+    snapshot: CompactionSnapshot, own: CustomStrategy, tools: CompactionTools
+) -> PlannedStep | None:
+    items = list(snapshot.oldest())
     known = {stored.record.id: stored for stored in items}
-    capacity = stock.definition.capacity
-    most = None if capacity is None else max(0, capacity - stock.coming.items)
-    asked = _ASKED.set(_ASKED.get() | {(id(shop), stock.ref)})
+    capacity = snapshot.definition.capacity
+    most = None if capacity is None else max(0, capacity - snapshot.coming.items)
+    asked = _ASKED.set(_ASKED.get() | {(id(tools), snapshot.ref)})
     try:
         plan = own.plan([item_of(stored) for stored in items], most)
     except (Exception, SystemExit) as error:  # the edge to other people's code; the cause is kept
-        name = stock.ref.name
+        name = snapshot.ref.name
         raise StrategyFailed(own.at, f"raised {error!r}", set_name=name) from error
     finally:
         _ASKED.reset(asked)
-    checked = checked_plan(plan, strategy=own.at, set_name=stock.ref.name, known=known)
+    checked = checked_plan(plan, strategy=own.at, set_name=snapshot.ref.name, known=known)
     if not checked.gone:
         return None
-    return Draw(checked, known, {"name": "own", "at": own.at}, {})
+    return PlannedStep(checked, known, {"name": "own", "at": own.at}, {})
 
 
 # --- carried out ------------------------------------------------------------------------------
 
 
 def carried_out(
-    stock: Stock, draw: Draw, shop: Workshop, *, by: str, new_id: Callable[[], str]
+    snapshot: CompactionSnapshot, step: PlannedStep, tools: CompactionTools, *, by: str
 ) -> Compact:
     """Return the change that a plan comes to.
 
     Raises:
         InvalidPlan: What it adds cannot be stored.
     """
-    ranks = _Ranks(stock, draw)
+    ranks = _Ranks(snapshot, step)
     added: list[Add] = []
-    for derived in draw.plan.add:
-        sources = [draw.known[item_id] for item_id in derived.sources]
+    for derived in step.plan.add:
+        sources = [step.known[item_id] for item_id in derived.sources]
         item = _item(derived, sources, ranks.time(sources))
         try:
-            record = shop.recorder.records([(new_id(), item)], now=stock.now)[0]
+            record = tools.recorder.records([(tools.new_id(), item)], now=snapshot.now)[0]
         except InvalidInput as error:
             problem = f"adds what cannot be stored: {error}"
-            whose = str(draw.strategy.get("at", draw.strategy["name"]))
-            raise InvalidPlan(stock.ref.name, problem, strategy=whose) from error
+            whose = str(step.strategy.get("at", step.strategy["name"]))
+            raise InvalidPlan(snapshot.ref.name, problem, strategy=whose) from error
         accessed = max((s.accessed for s in sources if s.accessed is not None), default=None)
-        links = [Link(stock.ref, s.record.id) for s in sources]
-        added.append(Add(stock.ref, record, fresh=True, links=links, accessed=accessed))
-    how: dict[str, Value] = {"strategy": draw.strategy, "by": by, **draw.notes}
-    gone = [(item_id, draw.known[item_id].version) for item_id in draw.plan.gone]
-    return Compact(stock.ref, gone, added, wire.encode(how))
+        links = [Link(snapshot.ref, s.record.id) for s in sources]
+        added.append(Add(snapshot.ref, record, fresh=True, links=links, accessed=accessed))
+    how: dict[str, Value] = {"strategy": step.strategy, "by": by, **step.notes}
+    gone = [(item_id, step.known[item_id].version) for item_id in step.plan.gone]
+    return Compact(snapshot.ref, gone, added, wire.encode(how))
 
 
 class _Ranks:
     """Where what stands for others is to stand: where the first of them stood."""
 
-    def __init__(self, stock: Stock, draw: Draw) -> None:
-        self._stock, self._gone = stock, [draw.known[item_id] for item_id in draw.plan.gone]
-        self._ids = set(draw.plan.gone)
+    def __init__(self, snapshot: CompactionSnapshot, step: PlannedStep) -> None:
+        self._snapshot, self._gone = snapshot, [step.known[item_id] for item_id in step.plan.gone]
+        self._ids = set(step.plan.gone)
         self._leading: dict[int, set[str]] = {}
 
     def time(self, sources: Sequence[StoredItem]) -> int:
@@ -398,8 +418,8 @@ class _Ranks:
     def _leads(self, time: int) -> set[str]:
         """Return ids that go and stand before any that stay, if any of the same time stay."""
         same = sum(time_of(stored) == time for stored in self._gone)
-        page = self._stock.view.page(
-            self._stock.ref,
+        page = self._snapshot.view.page(
+            self._snapshot.ref,
             after=(time - 1, _LAST),
             limit=same + 1,
             newest_first=False,
@@ -470,18 +490,12 @@ def _agreed(labels: Sequence[str | None]) -> str | None:
     return labels[0] if len(set(labels)) == 1 else None
 
 
-def freed(stock: Stock, draw: Draw, change: Compact) -> SetSize:
+def freed(snapshot: CompactionSnapshot, step: PlannedStep, change: Compact) -> SetSize:
     """Return what a set holds after a change."""
-    gone = stock.sizes([draw.known[item_id] for item_id in draw.plan.gone])
-    left = stock.held
+    gone = snapshot.sizes([step.known[item_id] for item_id in step.plan.gone])
+    left = snapshot.held
     for size in gone:
         left -= size
     for add in change.added:
-        left += held_by(add.record)
+        left += record_size(add.record)
     return left
-
-
-def held_by(record: ItemRecord) -> SetSize:
-    """Return what an item with this record counts for."""
-    texts = (record.value, record.text, record.metadata)
-    return SetSize(1, record.tokens, sum(len(text.encode()) for text in texts if text is not None))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
-from fornix.store import Feature, SetInfo, Store, StoredItem
+from fornix.store import Feature, ItemRecord, SetInfo, Store, StoredItem
 from fornix.store.as_of import expired
 from fornix.store.definition import Definition
 from fornix.store.scope import SetRef
@@ -74,6 +74,11 @@ class SetSize:
     tokens: int
     bytes: int
 
+    @classmethod
+    def of(cls, info: SetInfo) -> Self:
+        """Return how much a set holds."""
+        return cls(info.items, info.tokens, info.bytes)
+
     def __add__(self, more: SetSize) -> SetSize:
         return SetSize(self.items + more.items, self.tokens + more.tokens, self.bytes + more.bytes)
 
@@ -89,7 +94,7 @@ NOTHING = SetSize(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class CompactionSnapshot:
     """A set that is to be compacted.
 
     Attributes:
@@ -115,7 +120,7 @@ class Stock:
     @property
     def held(self) -> SetSize:
         """What is in it."""
-        return SetSize(self.info.items, self.info.tokens, self.info.bytes)
+        return SetSize.of(self.info)
 
     def oldest(self) -> Iterator[StoredItem]:
         """Yield its items, the oldest first."""
@@ -130,14 +135,9 @@ class Stock:
         none: Mapping[int, Feature] = {}
         features = self.view.features(self.ref, items) if counts else none
         return [
-            SetSize(1, features[s.row].tokens if s.row in features else 0, bytes_of(s))
+            SetSize(1, features[s.row].tokens if s.row in features else 0, bytes_of(s.record))
             for s in items
         ]
-
-    def without(self, held: SetSize) -> Stock:
-        """Return it with as much as *held* in it."""
-        left = replace(self.info, items=held.items, tokens=held.tokens, bytes=held.bytes)
-        return replace(self, info=left)
 
 
 def living(store: Store, info: SetInfo, now: int) -> SetInfo:
@@ -150,7 +150,7 @@ def living(store: Store, info: SetInfo, now: int) -> SetInfo:
     rows = store.out_of_time(info.number, now=now, valid_at=None)
     gone = store.stored(rows)
     tokens = sum(feature.tokens for feature in store.features_of(info.number, rows))
-    size = sum(map(bytes_of, gone))
+    size = sum(bytes_of(stored.record) for stored in gone)
     return replace(
         info,
         items=info.items - len(gone),
@@ -177,8 +177,12 @@ def end_of(stored: StoredItem) -> int:
     return time_of(stored) if until is None else until
 
 
-def bytes_of(stored: StoredItem) -> int:
-    """Return what an item counts for in the size of its set."""
-    record = stored.record
+def bytes_of(record: ItemRecord) -> int:
+    """Return what an item counts for in the bytes of its set."""
     texts = (record.value, record.text, record.metadata)
     return sum(len(text.encode()) for text in texts if text is not None)
+
+
+def record_size(record: ItemRecord) -> SetSize:
+    """Return what an item that is to be added counts for."""
+    return SetSize(1, record.tokens, bytes_of(record))

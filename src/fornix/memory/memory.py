@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from fornix.compaction import Compacted, Compactions, Site, Workshop
+from fornix.compaction import Compacted, Compactions, CompactionTools
 from fornix.embed import Embedder, open_embedder
 from fornix.errors import InvalidInput, Unsupported
 from fornix.errors.shown import shown
@@ -166,14 +166,15 @@ class Memory(Maintenance):
             )
             worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
             recorder = RecordMaker(chosen)
-            planner = Workshop(recorder, extractive_summariser, summariser_of(model))
+            summarisers = extractive_summariser, summariser_of(model)
+            tools = CompactionTools(store, recorder, *summarisers, now, new_id, expects, wait_s)
             engine = Engine(
                 store=store,
                 recorder=recorder,
                 recall=Searcher(store, index, chosen, worker, now, expects),
                 alike=Alike(store, index, dimensions=chosen.dimensions),
                 worker=worker,
-                compactions=Compactions(Site(store, planner, now, new_id, expects, wait_s)),
+                compactions=Compactions(tools),
                 clock=now,
                 limits=limits,
                 wait_s=wait_s,
