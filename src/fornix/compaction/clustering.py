@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.embed import Vectors, dequantise
+from fornix.embed.vectors import unit
 from fornix.store import Feature, StoredItem
 from fornix.store.records import RecordMaker
 from fornix.text.row_groups import grouped
@@ -35,7 +36,7 @@ def meanings(
     """
     dimensions = recorder.embedder.dimensions
     if not dimensions:
-        return _unit(np.stack([_hashed(features.get(s.row)) for s in items]))
+        return unit(np.stack([_hashed(features.get(s.row)) for s in items]))
     waiting = [s for s in items if s.row in features and features[s.row].vectors is None]
     made = dict(
         zip(
@@ -50,8 +51,8 @@ def meanings(
         packed = made.get(stored.row) or (feature.vectors if feature is not None else b"")
         windows = dequantise(packed or b"", dimensions).astype(np.float32)
         if len(windows):
-            rows[at] = _unit(windows).mean(axis=0)
-    return _unit(rows)
+            rows[at] = unit(windows).mean(axis=0)
+    return unit(rows)
 
 
 def _hashed(feature: Feature | None) -> NDArray[np.float32]:
@@ -60,11 +61,6 @@ def _hashed(feature: Feature | None) -> NDArray[np.float32]:
         terms, counts = words.unpack(feature.terms)
         np.add.at(row, terms % HASHED, np.sqrt(counts.astype(np.float32)))
     return row
-
-
-def _unit(rows: Vectors) -> Vectors:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
 
 def topics(rows: Vectors, limit: int) -> list[list[int]]:

@@ -172,7 +172,7 @@ def _check(embedder: Embedder, rows: Vectors) -> None:
 BUNDLED = {
     "minilm": "minilm.MiniLm",
     "static": "static.Static",
-    "words": "words.Words",
+    "words": "static.Words",
     "minilm-onnx": "minilm_onnx.MiniLmOnnx",
 }
 """The module and class of each embedder that `open_embedder` opens by name."""

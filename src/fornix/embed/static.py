@@ -1,4 +1,4 @@
-"""The fast embedder: a table of word pieces, made once from all-MiniLM-L6-v2; a text is a sum."""
+"""The fast embedders: a table of word pieces, made from all-MiniLM-L6-v2; and words alone."""
 
 from __future__ import annotations
 
@@ -101,3 +101,15 @@ def _places(pieces: Sequence[Sequence[int]]) -> tuple[NDArray[np.intp], list[int
     count = ends[-1] if ends else 0
     flat = np.fromiter(chain.from_iterable(pieces), dtype=np.intp, count=count)
     return np.maximum(flat - (wordpiece.FIRST_WORD - 1), 0), ends
+
+
+class Words:
+    """No meaning at all: rows without numbers, so that a search runs on words alone."""
+
+    name = "words"
+    dimensions = 0
+    instant = True
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return an empty row per text, shape (texts, 0)."""
+        return np.zeros((len(as_texts(texts)), 0), dtype=np.float32)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.embed import Embedder, Vectors, embed_windows, open_embedder
+from fornix.embed.vectors import unit
 from fornix.errors import InvalidInput
 from fornix.text.row_groups import grouped
 from fornix.text.sentences import BYTES_A_TOKEN, Sentence, joined, sentences, shortened, tokens
@@ -125,7 +126,7 @@ class ExtractiveSummariser:
             return ()
         rows = self._embedded([texts[at].strip()[:TOPIC_CHARACTERS] for at in said])
         if vectors is not None:
-            rows = _unit(vectors[said])
+            rows = unit(vectors[said])
         groups = [[said[at] for at in group] for group in grouped(rows, limit)]
         return tuple(self._topic(texts, group, max_tokens) for group in sorted(groups))
 
@@ -163,14 +164,14 @@ class ExtractiveSummariser:
 
     def _embedded(self, texts: Sequence[str]) -> Vectors:
         windows = embed_windows(self._embedder, texts)
-        return _unit(np.stack([rows.mean(axis=0) for rows in windows]))
+        return unit(np.stack([rows.mean(axis=0) for rows in windows]))
 
     def _chosen(
         self, found: Sequence[Sentence], rows: Vectors, vectors: Vectors | None, max_tokens: int
     ) -> str:
         if not found:
             return ""
-        centre = _unit((rows if vectors is None else vectors).mean(axis=0, keepdims=True))[0]
+        centre = unit((rows if vectors is None else vectors).mean(axis=0, keepdims=True))[0]
         nearness = rows @ centre
         taken = _marginal(found, rows, nearness, diversity=self._diversity, most=max_tokens)
         while taken:
@@ -205,8 +206,3 @@ def _marginal(
             taken.append(at)
             alike = np.maximum(alike, rows @ rows[at])
     return taken
-
-
-def _unit(rows: Vectors) -> Vectors:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
