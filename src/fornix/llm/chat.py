@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NotRequired, Protocol, TypeAlias, TypedDict, Unpack, cast, runtime_checkable
+from typing import NotRequired, Protocol, TypeAlias, TypedDict, cast, runtime_checkable
 
 from fornix.errors import InvalidInput
 from fornix.values.forks import FreshLock
@@ -177,20 +177,39 @@ class ChatModel(Protocol):
         """
         ...
 
-    async def acomplete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:
+    async def acomplete(
+        self,
+        messages: Messages,
+        *,
+        json_schema: Mapping[str, object] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
         """Return what `complete` returns, from a thread of the event loop's own executor.
 
         A call that is cancelled is not taken back: its thread waits for the answer.
         """
         import asyncio
 
+        options = ChatOptions(
+            json_schema=json_schema, temperature=temperature, max_tokens=max_tokens, stop=stop
+        )
         return await asyncio.to_thread(partial(self.complete, messages, **options))
 
-    def stream(self, messages: Messages, **options: Unpack[StreamOptions]) -> Iterator[str]:
+    def stream(
+        self,
+        messages: Messages,
+        *,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> Iterator[str]:
         """Return the pieces of the answer of `complete`, as they come; together they are it.
 
         An error may come after pieces; nothing is ever said twice.
         """
+        options = StreamOptions(temperature=temperature, max_tokens=max_tokens, stop=stop)
         whole = partial(self.complete, messages, **options)
         return (answer for answer in (whole(),) if answer)
 
