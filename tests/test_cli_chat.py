@@ -155,6 +155,8 @@ def test_without_a_model_memory_alone_answers_and_says_so(shell: Shell) -> None:
     assert second["model"] is None
     shell("set", "ada", "profile.city", "Lisbon")
     (third,) = shell.json(*words(), stdin="Which city?\n")
+    assert "Lisbon" not in third["answer"]
+    (third,) = shell.json(*words(), "--exact", "profile", stdin="Which city is it?\n")
     assert '- profile.city: "Lisbon"' in third["answer"]
     assert "No model is asked" not in third["answer"].partition("\n")[2]
 
@@ -197,7 +199,8 @@ def test_the_best_that_memory_finds_is_told_exact_values_first(shell: Shell) -> 
         shell("add", f"The cat number {n} sleeps{' a lot' * n}.", "-k", "ada", *STATIC)
     shell("add", "Where is the cat?! In the attic.", "-k", "ada", *STATIC)
     shell("set", "ada", "pets.cat", "Momo")
-    (turn, why) = shell.json(*words(), stdin="Where is the cat\n/why\n")
+    asked = "Where is the cat\n/why\n"
+    (turn, why) = shell.json(*words(), "--exact", "pets", stdin=asked)
     head, *told = turn["answer"].splitlines()
     assert head == "No model is asked; this is what memory holds on it:"
     assert len(told) == 5

@@ -565,6 +565,27 @@ def test_secrets_are_masked_in_all_that_is_remembered(memory: Memory) -> None:
     assert "f3a9c0d4e5b6a7f8" in open_
 
 
+@pytest.mark.parametrize("name", ["password", "routerPassword", "api_keys", "db.secret", "pin"])
+@pytest.mark.parametrize("value", ["correct horse battery", "hunter2", "Tr0ub4dor'3", b"x9", 987])
+def test_what_stands_below_a_name_that_says_so_is_masked_whole(
+    memory: Memory, name: str, value: str | bytes | int
+) -> None:
+    """Whatever it looks like, however deep; a number below "tokens" is a count."""
+    tree = memory.key("ada").short_term
+    tree.set((name, "of", "Ada"), {"given": [value]})
+    made = memory.context("what?", key="ada", exact=ALL)
+    plain = value.decode() if isinstance(value, bytes) else str(value)
+    is_count = name == "api_keys" and value == 987
+    assert (plain in made.text) == is_count
+    assert ("[masked: " in made.text) != is_count
+
+
+def test_exact_takes_no_empty_path(memory: Memory) -> None:
+    """A variable that is not set must not show everything."""
+    with pytest.raises(InvalidInput, match="exact='' names no path"):
+        memory.context("what?", key="ada", exact="")
+
+
 def test_a_masked_query_is_not_repeated(memory: Memory) -> None:
     """The last message is the query also where the query holds a secret."""
     _chat(memory, "My password is hunter22")

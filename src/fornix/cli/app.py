@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 from click.shell_completion import get_completion_class
@@ -110,11 +110,17 @@ class Fornix(LazyGroup):
         """Run the command; if nobody reads on, end quietly."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()
+            if not _is_closed(sys.stdout):
+                sys.stdout.flush()
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(BROKEN_PIPE)
         return result
+
+
+def _is_closed(stream: TextIO | None) -> bool:
+    """Return whether the process was started without this stream, as by ``>&-``."""
+    return stream is None
 
 
 def _report(error: Exception, words: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from fornix.conversation import ConversationMemory
 from fornix.errors import FornixError, InvalidInput
 from fornix.llm import ChatModel, OpenAIChat
 from fornix.memory.keys import KeyMemory
-from fornix.memory.prompt import ALL, Context, Piece
+from fornix.memory.prompt import Context, Piece
 from fornix.text.messages import MESSAGES
 from fornix.values.ids import derived_ids
 
@@ -287,7 +287,7 @@ class Chat:
             where={
                 "all": [{"not": {"$id": request.id}}, {"not": {"marks": {"contains": ALONE}}}],
             },
-            exact=ALL if alone else self.exact,
+            exact=self.exact,
             as_of=as_of,
         )
 

@@ -19,7 +19,7 @@ MAX_LEVELS = 100
 MAX_PLACES = 16_384
 """Parsed paths that one memory keeps; past that it begins anew."""
 
-Spelling: TypeAlias = "str | Path"
+Spelling: TypeAlias = str | Path
 """A path as it is shown: dotted text, or a tuple where a name holds a dot."""
 
 _NO_TEXT = "\ud800"

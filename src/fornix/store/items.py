@@ -44,7 +44,7 @@ class Item:
         version: 1, 2, …: rises with each change.
         set_name: The set it belongs to.
         retired: In a history: when this version stopped being the live one, if it did.
-        ttl: Given by a user instead of *expire_at*: how long it stays from its commit on, a
+        ttl: Given by a user instead of *expire_at*: how long it stays from the call on, a
             timedelta or text like ``"7d"`` (``s m h d w``). Items that fornix gives have none.
     """
 

@@ -20,7 +20,7 @@ from fornix.values.storable import Path, checked, counted
 
 if TYPE_CHECKING:
     from fornix.sets.writer import Where, Writer
-    from fornix.state import MemoryObject, Spelling
+    from fornix.state import MemoryObject
 
 
 class DefaultSources(Enum):
@@ -39,8 +39,8 @@ NEWEST: Final = DefaultSources.NEWEST
 All: TypeAlias = Literal[DefaultSources.ALL]
 Newest: TypeAlias = Literal[DefaultSources.NEWEST]
 
-ExactPaths: TypeAlias = "str | Sequence[Spelling]"
-"""A dotted path into the exact tree, or several paths. ``""`` is the whole tree."""
+ExactPaths: TypeAlias = str | Sequence[str | Path]
+"""A dotted path into the exact tree, or several paths. `ALL` is the whole tree."""
 
 Secrecy: TypeAlias = Literal["mask", "show"]
 """What a context does with the secrets that it finds in memory."""
@@ -143,6 +143,8 @@ def exact_paths(given: ExactPaths | All | None) -> list[Path]:
         return []
     if given is ALL:
         return [()]
+    if given == "":
+        raise InvalidInput("exact='' names no path; exact=ALL shows every exact value")
     if not isinstance(given, (str, list, tuple)):
         raise InvalidInput(f"exact must be a path, a list of paths, ALL or None, not {given!r}")
     paths = [names_of(path) for path in ([given] if isinstance(given, str) else given)]

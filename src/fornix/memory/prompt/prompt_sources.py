@@ -372,7 +372,7 @@ def exact_values(sources: Sources, request: ContextRequest) -> list[PromptCandid
         line = exact_line(spelled(path), value)
         if request.secrets == "mask":
             names = tuple(masked_text(name) for name in path)
-            line = exact_line(spelled(names), masked_value(value, name=".".join(path)))
+            line = exact_line(spelled(names), masked_value(value, path=path))
         score = -less / len(terms) if terms else 0.0
         source, _, text = line.partition(": ")
         piece = Piece("exact", source, text, shown=False, reason="", rank=rank, score=score)
@@ -395,7 +395,7 @@ def unnamed_exact_values(sources: Sources, request: ContextRequest) -> list[Piec
     more = ", …" if len(fields) > FIELDS_SHOWN else ""
     many = f"{count} exact values are" if count > 1 else "1 exact value is"
     at_least = "at least " if count == EXACT_VALUES else ""
-    reason = f"{at_least}{many} left out; name the paths to show, as in exact=[{fields[0]!r}]"
+    reason = f"{at_least}{many} left out; name the paths to show, as in exact=[{names[0]!r}]"
     return [Piece("exact", "", ", ".join(names) + more, shown=False, reason=reason)]
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import cast
 
 from fornix.sets.admission.secrets import secret_spans
@@ -125,26 +126,57 @@ def masked_text(text: str, *, name: str = "") -> str:
     return shown
 
 
-def masked_value(value: Value, *, name: str = "") -> Value:
-    """Return a storable value with the secrets in it masked, also in names; see `masked_text`."""
+def masked_value(value: Value, *, path: Sequence[str] = ()) -> Value:
+    """Return a storable value with the secrets in it masked, also in names.
+
+    Below a name that says so, such as "password" or "api_keys", every text and number is masked as
+    a whole, whatever it looks like; elsewhere see `masked_text`.
+
+    Args:
+        path: The names that lead to the value.
+    """
     if isinstance(value, dict):
-        return {masked_text(key): masked_value(one, name=key) for key, one in value.items()}
+        return {
+            masked_text(name): masked_value(one, path=(*path, name)) for name, one in value.items()
+        }
     if isinstance(value, list):
-        return [masked_value(one, name=name) for one in value]
+        return [masked_value(one, path=path) for one in value]
     if value is None or isinstance(value, bool):
         return value
+    said = next((kind for name in path if (kind := _kind_named(name))), None)
+    if said is not None and not (said == "key or token" and isinstance(value, (int, float))):
+        return f"[masked: {said}]"
     if isinstance(value, bytes):
         text = value.decode(errors="replace")
     else:
         text = value if isinstance(value, str) else wire.encode(value)
-    shown = masked_text(text, name=name)
+    shown = masked_text(text, name=path[-1] if path else "")
     return value if shown == text else shown
+
+
+@cache
+def _telling() -> re.Pattern[str]:
+    keys = "(?:api|access|private|secret|signing|encryption) ?keys?"
+    return re.compile(
+        rf"\b(?:(?P<password>pass(?:word|wd|phrase|code)s?|pwd|pin|otp)|(?P<secret>secrets?"
+        rf"|credentials?|cookies?)|(?P<key>{keys})|(?P<token>tokens?))\b"
+    )
+
+
+def _kind_named(name: str) -> str | None:
+    """Return what kind of secret a name says its values are: "password" for `routerPassword`."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z]+", " ", name).lower()
+    found = _telling().search(spaced)
+    kind = None if found is None else found.lastgroup
+    return "key or token" if kind in ("key", "token") else kind
 
 
 def masked_item(item: Item) -> Item:
     """Return an item with the secrets masked in all of it that a prompt shows."""
     text = None if item.text is None else masked_text(item.text)
     masked = {
+        "id": item.id and masked_text(item.id),
+        "set_name": item.set_name and masked_text(item.set_name),
         "text": text,
         "value": text if item.value == item.text else masked_value(item.value),
         "metadata": masked_value(dict(item.metadata)) if item.metadata else item.metadata,
