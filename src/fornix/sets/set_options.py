@@ -91,12 +91,12 @@ EXECUTIONS: tuple[str, ...] = get_args(Execution)
 
 def item_from(value: object, fields: ItemChanges | ItemFields | None = None) -> Item:
     """Return the item that a user means by a value, or an `Item`, and fields by name."""
-    given = dict[str, Any](fields or {})
-    if "metadata" in given and given["metadata"] is None:
+    if not fields:
+        return value if isinstance(value, Item) else Item(value)
+    given = dict[str, Any](fields)
+    if given.get("metadata", ...) is None:
         del given["metadata"]
-    if not isinstance(value, Item):
-        return Item(value, **given)
-    return replace(value, **given) if given else value
+    return replace(value, **given) if isinstance(value, Item) else Item(value, **given)
 
 
 def asked_of(options: SetChanges | SetOptions, writer: Writer) -> dict[str, object]:

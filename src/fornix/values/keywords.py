@@ -77,7 +77,7 @@ class UnknownKeyword(TypeError):
 def check_keywords(owner: object, method: str, given: Collection[str], known: type) -> None:
     """Raise `UnknownKeyword` if something is given that *known*, a typed dict, does not name."""
     names: frozenset[str] = cast("Any", known).__optional_keys__
-    if not names >= set(given):
+    if not names.issuperset(given):
         unknown = next(name for name in given if name not in names)
         raise UnknownKeyword(_called(method, owner), unknown, sorted(names))
 

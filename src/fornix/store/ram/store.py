@@ -60,9 +60,10 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     # --- writing
 
-    @locked
     def commit(self, batch: Batch) -> Commit:
-        return self._commit(batch)
+        """See `Ledger.commit`."""
+        with self.ready():
+            return self._commit(batch)
 
     def _commit(self, batch: Batch) -> Commit:
         if batch.op is not None:
@@ -157,14 +158,16 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         tree = self._trees.get(scope)
         return 0 if tree is None else tree.head
 
-    @locked
     def head(self, scope: Scope) -> int:
-        return self._head(scope)
+        """See `Ledger.head`."""
+        with self.ready():
+            return self._head(scope)
 
-    @locked
     def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
-        row = self._tree(scope).find(path, at, now)
-        return None if row is None else row.node()
+        """See `Ledger.node`."""
+        with self.ready():  # written out, as this is the read that is called most
+            row = self._tree(scope).find(path, at, now)
+            return None if row is None else row.node()
 
     @locked
     def children(
