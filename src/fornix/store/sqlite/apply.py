@@ -26,13 +26,13 @@ from fornix.store import (
 from fornix.store.checks import check_base, check_batch, check_leases
 from fornix.store.packed_values import packed
 from fornix.store.sqlite import retention
-from fornix.store.sqlite.batched_inserts import Gathered
+from fornix.store.sqlite.batched_inserts import Gathered, RunRow
 from fornix.store.sqlite.connection import first
 from fornix.store.sqlite.items import Changes
 from fornix.store.sqlite.journal import adopted
 from fornix.store.sqlite.lock_files import Owners
 from fornix.store.sqlite.row_values import found_again, scope_id
-from fornix.store.sqlite.runs import RunCache, RunRow, RunWriter
+from fornix.store.sqlite.runs import RunCache, RunWriter
 from fornix.store.sqlite.staged_vectors import expect
 from fornix.store.sqlite.tree import LiveNodes, apply_tree
 from fornix.values import wire

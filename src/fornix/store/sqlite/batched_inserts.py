@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
 import apsw
 
-from fornix.store import ItemRecord
+from fornix.store import ItemRecord, RunStatus, Scope
 from fornix.store.packed_values import packed
 from fornix.store.sqlite.connection import Row
-from fornix.store.sqlite.runs import RunRow
 
 _INSERT_ITEM = """
     INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,
@@ -71,6 +71,23 @@ _END_RUN = """
 _END_SENSORY = """
     UPDATE step SET sensory = NULL WHERE id BETWEEN ? AND ? AND sensory IS NOT NULL
 """
+
+
+@dataclass(slots=True)
+class RunRow:
+    """A run that has not ended.
+
+    Attributes:
+        sensory: Whether a step of it may hold sensory memory.
+        next: Past the ordinals of its steps.
+    """
+
+    agent: int
+    scope: Scope
+    status: RunStatus
+    begun: bool
+    sensory: bool
+    next: int
 
 
 class Gathered:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import apsw
 
@@ -18,13 +17,11 @@ from fornix.store.checks import ROW_BITS, check_run
 from fornix.store.packed_values import packed, restored
 from fornix.store.progress import ENDED, CallStatus, DurableCall, Progress, RunStatus, Step
 from fornix.store.scope import Scope
+from fornix.store.sqlite.batched_inserts import Gathered, RunRow
 from fornix.store.sqlite.connection import first, query
 from fornix.store.sqlite.lock_files import Owners
 from fornix.store.sqlite.row_values import found_again
 from fornix.values import wire
-
-if TYPE_CHECKING:
-    from fornix.store.sqlite.batched_inserts import Gathered
 
 CACHED = 20_000
 """Runs, lanes and leases that are remembered at most, of each."""
@@ -75,23 +72,6 @@ class LaneRow:
     id: int
     next: int
     open: int
-
-
-@dataclass(slots=True)
-class RunRow:
-    """A run that has not ended.
-
-    Attributes:
-        sensory: Whether a step of it may hold sensory memory.
-        next: Past the ordinals of its steps.
-    """
-
-    agent: int
-    scope: Scope
-    status: RunStatus
-    begun: bool
-    sensory: bool
-    next: int
 
 
 @dataclass
