@@ -31,7 +31,8 @@ INTRO = """\
 
 `fornix` works on one memory, a file.
 `--db PATH` or the environment variable `FORNIX_DB` names it.
-Without either it is `fornix.db` in the working directory if that is there, else `fornix/fornix.db` in `$XDG_DATA_HOME` (by default `~/.local/share`), which the first `fornix add`, `fornix set`, `fornix chat` or `fornix import` makes.
+Without either, it is `fornix.db` in the working directory if that file exists, else `fornix/fornix.db` in `$XDG_DATA_HOME` (by default `~/.local/share`).
+The first `fornix add`, `fornix set`, `fornix chat` or `fornix import` makes that file.
 A command says on stderr which file it uses, as `fornix: using app.db, space 'default'`, or `fornix: made app.db, …` if it made the file.
 `--quiet` and `--json` leave that line out; `--json --verbose` prints it.
 A command that only reads makes no file: it fails if there is none.
