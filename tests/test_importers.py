@@ -304,6 +304,70 @@ def test_a_zone_moves_times_that_have_none(memory):
     assert next(i for i in items(memory).values() if i.role).time == NOON
 
 
+# --- times of messages -------------------------------------------------------------------------
+
+LATER = NOON + timedelta(minutes=1)
+SAID_LATER = {"role": "user", "content": "x", "timestamp": "2025-02-05T12:01:00Z"}
+TURN_LATER = {"speaker": "Ines", "text": "x", "timestamp": "2025-02-05T12:01:00Z"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        SAID_LATER,
+        SAID_LATER | {"timestamp": 1738756860},
+        SAID_LATER | {"timestamp": 1738756860000},
+        SAID_LATER | {"created_at": "2025-02-06T12:00:00Z"},
+        {"time": "2025-02-05T12:00:00Z", "messages": [SAID_LATER]},
+        {"id": "c", "sessions": [
+            {"session_id": "s", "date": "2025-02-05T12:00:00Z", "turns": [TURN_LATER | {"id": "1"}]}
+        ]},
+        {"id": "c", "sessions": [{"session_id": "s", "turns": [
+            TURN_LATER | {"id": "1", "timestamp": "12:01 pm on 5 February, 2025"}
+        ]}]},
+        sample(session_1=[], session_2=[TURN_LATER | {"dia_id": "D1:1"}]),
+        {"id": "m", "memory": "x", "created_at": "2025-02-05T12:01:00Z"},
+        {"namespace": ["a"], "key": "k", "value": SAID_LATER, "created_at": "2025-02-06T12:00:00"},
+        exported(mapping={"a": {"message": {
+            "author": {"role": "user"}, "create_time": 1738756860.0, "content": {"parts": ["x"]},
+        }}}, current_node="a"),
+    ],
+    ids=[
+        "iso", "seconds", "milliseconds", "created too", "in a chat", "conversation",
+        "no date", "locomo", "mem0", "langgraph", "chatgpt",
+    ],
+)  # fmt: skip
+def test_a_message_keeps_its_own_time(memory, record):
+    """The time of the message wins over that of its conversation, session or row."""
+    bring(memory, document([record]))
+    item = only(memory)
+    assert item.time == LATER
+    assert "timestamp" not in item.metadata
+
+
+def test_a_second_time_of_a_message_is_metadata(memory):
+    """One field becomes the time of the item, and no other is lost."""
+    times = {"timestamp": "2025-02-05T12:00:00Z", "created_at": "2025-02-05T12:01:00Z"}
+    bring(memory, lines({"role": "user", "content": "x", **times}))
+    assert only(memory).metadata == {"created_at": times["created_at"]}
+    bring(memory, lines({"role": "user", "content": "y", **times}),
+          Target("bob", time_from="created_at"))  # fmt: skip
+    found = only(memory, key="bob")
+    assert (found.time, found.metadata) == (LATER, {"timestamp": times["timestamp"]})
+
+
+def test_the_time_of_a_message_is_one_that_a_search_finds_by_its_date(memory):
+    """The `date` signal and a context see when a message was sent, not when it was imported."""
+    told = {"role": "user", "content": "We saw the harbour.", "timestamp": "2023-05-08T13:56:00Z"}
+    left = {"role": "user", "content": "We left the harbour.", "timestamp": 1717941360}
+    bring(memory, lines(told, left))
+    hits = memory.key("ada").set("default").search("The harbour on 8 May 2023?")
+    assert hits[0].item.time.year == 2023
+    text = memory.context("When was the harbour?", key="ada", budget_tokens=500).text
+    assert "2023" in text
+    assert "2024" in text
+
+
 # --- mem0 --------------------------------------------------------------------------------------
 
 
@@ -661,7 +725,10 @@ def test_a_record_without_its_key_is_named(memory):
         ("chat", {"role": "user", "content": "x", "time": "2025-02-05T12:00:00"}, "no zone"),
         ("locomo", {"conversation": {"session_1": []}}, "sample_id"),
         ("locomo", {"sample_id": 1}, 'no "conversation"'),
-        ("locomo", sample(session_2_date_time=None), "session_2 of 'conv-1': the time None"),
+        ("chat", {"role": "user", "content": "x", "timestamp": "noon"}, "field 'timestamp': the"),
+        ("chat", {"role": "user", "content": "x", "timestamp": 1e300}, "out of range"),
+        ("locomo", sample(session_2_date_time=None), "session_2 of 'conv-1': turn 'D2:1' has no t"),
+        ("locomo", sample(session_2_date_time=True), "session_2 of 'conv-1': the time True"),
         ("locomo", sample(session_2=[{"dia_id": "1", "speaker": "I"}]), "a turn has a text"),
         ("mem0", {"id": "m", "memory": 7}, 'an "id" and a "memory"'),
         ("mem0", {"memory": "x"}, 'an "id" and a "memory"'),
@@ -748,7 +815,8 @@ def test_a_zip_archive_is_named():
 NAMES = [
     "role", "content", "messages", "mapping", "current_node", "id", "message", "parent", "author",
     "content_type", "parts", "text", "image_url", "url", "tool_calls", "metadata", "name", "time",
-    "created_at", "sample_id", "conversation", "session_1", "session_1_date_time", "dia_id",
+    "created_at", "timestamp", "sample_id", "conversation", "session_1", "session_1_date_time",
+    "dia_id",
     "speaker", "sessions", "session_id", "date", "turns", "memory", "state", "results", "user_id",
     "category_ids", "categories", "namespace", "key", "value", "items", "type", "entityType",
     "observations", "entities", "relations", "from", "to", "relationType", "n",

@@ -403,7 +403,7 @@ ITEM = {"type": "item", "key": "a", "set": "s", "value": "v"}
         (conversation(turns=[{"id": "1", "speaker": "I", "text": 5}]), "a turn has a text"),
         (conversation(turns=[7]), "list of objects"),
         (conversation(date="7:42 pm on 31 February, 2025"), "no such time"),
-        (conversation(date=None), "not understood"),
+        (conversation(date=None), "its session has no date"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(line, problem):

@@ -9,15 +9,20 @@ from typing import ClassVar, cast
 from fornix.errors import InvalidInput
 from fornix.store.items import Item
 from fornix.transfer import chatgpt
-from fornix.transfer.foreign_formats import Reader, inside, label_of, metadata_of, name_of
+from fornix.transfer.foreign_formats import (
+    TIMES,
+    Reader,
+    inside,
+    label_of,
+    metadata_of,
+    name_of,
+)
 from fornix.transfer.import_entries import ItemLine, Skipped, objects_of
 from fornix.transfer.json_stream import JsonRecord
 from fornix.values.storable import Value
 
-FIELDS = {"id", "role", "content", "speaker", "session", "time", "metadata", "importance"}
-"""Fields of a message that are something of an item; the others become metadata."""
-
-TIMES = ("time", "created_at")
+FIELDS = {"id", "role", "content", "speaker", "session", "metadata", "importance"}
+"""Fields of a message that become fields of an item; the others become metadata."""
 
 BESIDES = ("tool_calls", "function_call", "refusal", "audio")
 """What a message may say instead of a text."""
@@ -114,7 +119,7 @@ class ChatReader(Reader):
         self, found: chatgpt.ExportedMessage, chat: dict[str, Value]
     ) -> ItemLine | Skipped:
         with inside(f"message {found.item.id!r}"):
-            time = self.when(("create_time",), found.fields, found.before, chat)
+            time = self.when(found.fields, found.before, chat, names=("create_time",))
             item = chatgpt.timed(found.item, time)
             return self.placed(item, found.fields, chat, keep="images" in item.metadata)
 
@@ -147,10 +152,15 @@ class ChatReader(Reader):
         content.read(said or "")
         chat = chat or {}
         speaker = label_of(fields, "speaker")
-        taken = FIELDS | {"created_at"} if self.target.time_from is None else FIELDS
+        times = [name for name in TIMES if fields.get(name) is not None]
+        taken = FIELDS | {self.target.time_from or (times[0] if times else "")}
         if speaker is None and role not in ("tool", "function"):
             speaker, taken = label_of(fields, "name"), taken | {"name"}
-        others = {name: value for name, value in fields.items() if name not in taken}
+        others = {
+            name: value
+            for name, value in fields.items()
+            if name not in taken and not (name in TIMES and value is None)
+        }
         title: dict[str, Value] = {"title": chat["title"]} if chat.get("title") else {}
         facts = content.facts()
         item = Item(
@@ -162,7 +172,7 @@ class ChatReader(Reader):
             speaker=speaker,
             role=role,
             session=label_of(fields, "session") or place[1],
-            time=self.when(TIMES, fields, chat),
+            time=self.when(fields, chat),
         )  # fmt: skip
         yield self.placed(item, fields, chat, keep=besides or bool(facts))
         for _ in range(content.cut):

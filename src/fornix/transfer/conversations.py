@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
+from typing import ClassVar
 
 from fornix.errors import InvalidInput
 from fornix.store.items import Item
 from fornix.transfer.foreign_formats import Reader, inside, name_of
-from fornix.transfer.import_entries import ItemLine, Skipped, objects_of
+from fornix.transfer.import_entries import ItemLine, Skipped, objects_of, time_of
 from fornix.transfer.json_stream import JsonRecord
 from fornix.values.storable import Value, checked_name
-from fornix.values.times import read_time
 from fornix.values.words import MONTHS
 
 _DATE = re.compile(r"(\d{1,2}):(\d\d) ([ap]m) on (\d{1,2}) ([A-Z][a-z]+), (\d{4})")
@@ -20,7 +20,15 @@ _SESSION = re.compile(r"session_([0-9]{1,6})")
 
 
 class ConversationReader(Reader):
-    """Reads conversations with their sessions and turns."""
+    """Reads conversations with their sessions and turns.
+
+    Attributes:
+        TURN_ID: The field of a turn that holds its id.
+        METADATA: The fields of a turn that are kept, and their names in the item's metadata.
+    """
+
+    TURN_ID: ClassVar[str] = "id"
+    METADATA: ClassVar[Mapping[str, str]] = {"caption": "caption"}
 
     @classmethod
     def knows(cls, record: JsonRecord) -> bool:
@@ -32,27 +40,69 @@ class ConversationReader(Reader):
         fields = record.fields
         name = checked_name(fields.get("id"), "a conversation's id")
         for session in objects_of(fields, "sessions"):
-            place = f"{name}/{checked_name(session.get('session_id'), 'a session_id')}"
-            time = session_time(session.get("date"), self.target.zone)
-            for turn in objects_of(session, "turns"):
-                caption = turn.get("caption")
-                item = Item(
-                    value=_text(turn),
-                    id=f"{name}/{checked_name(turn.get('id'), 'the id of a turn')}",
-                    metadata={} if caption is None else {"caption": caption},
-                    speaker=checked_name(turn.get("speaker"), "a turn's speaker"),
-                    session=place,
-                    time=self.when((), turn, session, fields) or time,
-                )
-                yield self.placed(item, turn, session, fields)
+            session_id = checked_name(session.get("session_id"), "a session_id")
+            date, turns = session.get("date"), objects_of(session, "turns")
+            yield from self._turns(turns, name, session_id, date, session, fields)
+
+    def _turns(
+        self,
+        turns: list[dict[str, Value]],
+        conversation: str,
+        session: str,
+        date: Value,
+        *around: dict[str, Value],
+    ) -> Iterator[ItemLine | Skipped]:
+        """Yield the turns of a session. A turn without a time of its own has that of the session.
+
+        Args:
+            around: The session and the conversation, where the target's fields may be.
+        """
+        session_time = self.read_time(date, self.target.zone)
+        for turn in turns:
+            text, turn_id = turn.get("text"), turn.get(self.TURN_ID)
+            if not isinstance(text, str):
+                raise InvalidInput(f"a turn has a text, not {text!r:.40}")
+            time = self.when(turn, *(around if self.target.time_from else ())) or session_time
+            if time is None:
+                raise InvalidInput(f"turn {turn_id!r:.40} has no time, and its session has no date")
+            item = Item(
+                value=text,
+                id=f"{conversation}/{checked_name(turn_id, f'the {self.TURN_ID} of a turn')}",
+                metadata={to: turn[name] for name, to in self.METADATA.items() if turn.get(name)},
+                speaker=checked_name(turn.get("speaker"), "a turn's speaker"),
+                session=f"{conversation}/{session}",
+                time=time,
+            )
+            yield self.placed(item, turn, *around)
+
+    def read_time(self, value: Value, zone: tzinfo | None) -> datetime | None:
+        """Return a time, also one like ``7:42 pm on 5 February, 2025``, by default in UTC."""
+        found = _DATE.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            return time_of(value, zone)
+        hour, minute, half, day, month, year = found.groups()
+        try:
+            return datetime(
+                int(year),
+                [name.lower() for name in MONTHS].index(month.lower()) + 1,
+                int(day),
+                int(hour) % 12 + (12 if half == "pm" else 0),
+                int(minute),
+                tzinfo=zone or UTC,
+            )
+        except ValueError:
+            raise InvalidInput(f"there is no such time as {value!r}") from None
 
 
-class LocomoReader(Reader):
+class LocomoReader(ConversationReader):
     """Reads samples of LoCoMo: ``session_1``, ``session_1_date_time``, … of two speakers.
 
-    What its authors made of a sample (questions, observations, summaries) is not read, nor the
-    ``query`` that found a picture: nobody said that.
+    Questions, observations and summaries, which its authors added, are not read, nor is the
+    ``query`` that found a picture: nobody said them.
     """
+
+    TURN_ID = "dia_id"
+    METADATA: ClassVar[Mapping[str, str]] = {"blip_caption": "caption", "img_url": "images"}
 
     @classmethod
     def knows(cls, record: JsonRecord) -> bool:
@@ -69,61 +119,7 @@ class LocomoReader(Reader):
         if not isinstance(talk, dict):
             raise InvalidInput(f'sample {name!r} has no "conversation" with sessions')
         numbers = sorted(int(found[1]) for found in map(_SESSION.fullmatch, talk) if found)
-        for number in numbers:
-            with inside(f"session_{number} of {name!r}"):
-                yield from self._session(name, number, talk, fields)
-
-    def _session(
-        self, name: str, number: int, talk: dict[str, Value], sample: dict[str, Value]
-    ) -> Iterator[ItemLine | Skipped]:
-        date = talk.get(f"session_{number}_date_time")
-        time = session_time(date, self.target.zone)
-        for turn in objects_of(talk, f"session_{number}"):
-            yield self.placed(
-                Item(
-                    value=_text(turn),
-                    id=f"{name}/{checked_name(turn.get('dia_id'), 'the dia_id of a turn')}",
-                    metadata=_picture(turn),
-                    speaker=checked_name(turn.get("speaker"), "a turn's speaker"),
-                    session=f"{name}/session_{number}",
-                    time=self.when((), turn, talk, sample) or time,
-                ),
-                turn,
-                sample,
-                talk,
-            )
-
-
-def _picture(turn: dict[str, Value]) -> dict[str, Value]:
-    found = {"caption": turn.get("blip_caption"), "images": turn.get("img_url")}
-    return {name: value for name, value in found.items() if value}
-
-
-def _text(turn: dict[str, Value]) -> str:
-    text = turn.get("text")
-    if not isinstance(text, str):
-        raise InvalidInput(f"a turn has a text, not {text!r}")
-    return text
-
-
-def session_time(date: Value, zone: tzinfo | None = None) -> datetime:
-    """Return the time of a session: ISO 8601, or like ``7:42 pm on 5 February, 2025``.
-
-    Args:
-        zone: Of a time that says none; the second form is in UTC without it.
-    """
-    found = _DATE.fullmatch(date) if isinstance(date, str) else None
-    if found is None:
-        return read_time(date, zone)
-    hour, minute, half, day, month, year = found.groups()
-    try:
-        return datetime(
-            int(year),
-            [name.lower() for name in MONTHS].index(month.lower()) + 1,
-            int(day),
-            int(hour) % 12 + (12 if half == "pm" else 0),
-            int(minute),
-            tzinfo=zone or UTC,
-        )
-    except ValueError:
-        raise InvalidInput(f"there is no such time as {date!r}") from None
+        for session in (f"session_{number}" for number in numbers):
+            with inside(f"{session} of {name!r}"):
+                turns, date = objects_of(talk, session), talk.get(f"{session}_date_time")
+                yield from self._turns(turns, name, session, date, fields, talk)

@@ -19,6 +19,9 @@ from fornix.values.storable import Value, checked_name
 NO_TEXT = "has no text"
 """Why an item is left out: search could not find it, nobody could read it."""
 
+TIMES = ("time", "timestamp", "created_at")
+"""The fields in which a message says when it was sent."""
+
 _NUMBER = re.compile(r"-?[0-9]{1,6}")
 
 
@@ -111,21 +114,38 @@ class Reader(ABC):
         )
 
     def when(
-        self, names: Iterable[str], *wholes: dict[str, Value], zone: tzinfo | None = None
+        self,
+        *records: dict[str, Value],
+        names: Iterable[str] = TIMES,
+        zone: tzinfo | None = None,
     ) -> datetime | None:
-        """Return the time that the target's field says, or else the first of *names*.
+        """Return the time in the target's field, or else the time of the first record that has one.
 
         Args:
-            zone: Of a time that says none, if the target does not say.
+            records: The message first, then what it is part of.
+            names: The fields that may hold a time, the preferred one first.
+            zone: The zone of a time without one, if the target names none.
+
+        Raises:
+            InvalidInput: The field holds no time, or one without a zone.
         """
         zone = self.target.zone or zone
         if self.target.time_from is not None:
-            return time_of(looked_up(self.target.time_from, wholes), zone)
-        for name in names:
-            for whole in wholes:
-                if whole.get(name) is not None:
-                    return time_of(whole[name], zone)
+            return self.read_time(looked_up(self.target.time_from, records), zone)
+        found = ((name, record[name]) for record in records for name in names if name in record)
+        for name, value in found:
+            try:
+                time = self.read_time(value, zone)
+            except InvalidInput as error:
+                options = "--zone sets a zone, --time-from names another field"
+                raise InvalidInput(f"field {name!r}: {error} ({options})") from error
+            if time is not None:
+                return time
         return None
+
+    def read_time(self, value: Value, zone: tzinfo | None) -> datetime | None:
+        """Return the time that a field holds; None for null."""
+        return time_of(value, zone)
 
 
 def looked_up(path: str, wholes: Iterable[Value]) -> Value:

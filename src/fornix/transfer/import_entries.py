@@ -21,6 +21,9 @@ from fornix.values import wire
 from fornix.values.storable import Path, Value, checked, checked_name, microseconds
 from fornix.values.times import read_time
 
+MILLISECONDS = 100_000_000_000
+"""Unix times from this number on are in milliseconds; in seconds, it is the year 5138."""
+
 
 @dataclass(frozen=True, slots=True)
 class SetLine:
@@ -232,18 +235,18 @@ def differs(item: Item, old: Item) -> bool:
 
 
 def time_of(found: Value, zone: tzinfo | None = None) -> datetime | None:
-    """Return the time that *found* is: ISO 8601, or Unix time in seconds; None for None.
+    """Return a time: ISO 8601, or Unix time in seconds or milliseconds; None for None.
 
     Args:
-        zone: Of a time that says none; without it, such a time is refused.
+        zone: The zone of a time without one; without it, such a time is refused.
     """
-    if found is None or (isinstance(found, (int, float)) and not isinstance(found, bool)):
+    if found is None:
+        return None
+    if isinstance(found, (int, float)) and not isinstance(found, bool):
         try:
-            return None if found is None else datetime.fromtimestamp(found, UTC)
+            return datetime.fromtimestamp(found / 1000 if found >= MILLISECONDS else found, UTC)
         except (OverflowError, OSError, ValueError):
-            raise InvalidInput(
-                f"the time {found!r} is out of range; Unix time is in seconds"
-            ) from None
+            raise InvalidInput(f"the time {found!r:.40} is out of range") from None
     return read_time(found, zone)
 
 

@@ -57,13 +57,16 @@ class LangGraphReader(Reader):
         for name in ("updated_at", "expires_at"):
             if fields.get(name) not in (None, fields.get("created_at")):
                 metadata[name] = fields[name]
+        time = None
+        if self.target.time_from is None and isinstance(value.get("role"), str):
+            time = self.when(value)  # a message says itself when it was sent
         item = Item(
             value=value,
             id=item_id(namespace, key),
             text=_readable(value) if text_of(value) is None else None,
             metadata=metadata,
             role=label_of(value, "role") if isinstance(value.get("role"), str) else None,
-            time=self.when(("created_at",), fields, zone=UTC),
+            time=time or self.when(fields, names=("created_at",), zone=UTC),
         )
         yield self.placed(item, fields, value)
 

@@ -73,7 +73,7 @@ class McpMemoryReader(Reader):
             value="\n".join([f"{name} ({sort})" if sort else name, *told]),
             id=name,
             metadata=metadata | {other: fields[other] for other in sorted(others)},
-            time=self.when((), fields),
+            time=self.when(fields, names=()),
         )
 
 

@@ -54,7 +54,7 @@ class Mem0Reader(Reader):
             speaker=label_of(fields, "actor_id"),
             role=label_of(fields, "role"),
             session=name_of(fields, "run_id"),
-            time=self.when(("created_at",), fields),
+            time=self.when(fields, names=("created_at",)),
         )
         yield self.placed(item, fields, record.around)
 
