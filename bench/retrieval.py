@@ -6,7 +6,8 @@
 The file's form is in conversations.py. Each conversation becomes a key, each turn an item; then
 every question is searched in its key with fornix's defaults. Stopped at any time, the same command
 goes on where it was: items are in the store beside `--out` (`ranking.jsonl.db`), and each answered
-question is a line of `--out`: `{"query_id", "ranked": [turn ids, best first]}`.
+question is a line of `--out`: `{"query_id", "ranked": [turn ids, best first]}`. With
+`--conversation` each session becomes a conversation, and each turn a message with its `timestamp`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 if not __package__:
@@ -48,8 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measure.show(results, title="retrieval: speed")
     results.extend(_report(asked, rankings))
     if asked.log:
-        command = f"python bench/retrieval.py {asked.data.name} --embedder {asked.embedder}" + (
-            " --baselines" if asked.baselines else ""
+        command = (
+            f"python bench/retrieval.py {asked.data.name} --embedder {asked.embedder}"
+            + (" --baselines" if asked.baselines else "")
+            + (" --conversation" if asked.conversation else "")
         )
         where = measure.machine(asked.out.resolve().parent)
         what = f"{size.turns:,} turns, {size.questions:,} questions, sha256 {size.digest[:12]}"
@@ -85,7 +89,9 @@ def read_ranking(path: Path) -> dict[str, list[str]]:
     return {line["query_id"]: line["ranked"] for line in lines}
 
 
-def fill(memory, each: Conversation, step: Callable[..., None]) -> None:
+def fill(
+    memory, each: Conversation, step: Callable[..., None], *, as_messages: bool = False
+) -> None:
     """Put the turns of *each* into its key, those that are there already excepted; done when
     everything is indexed."""
     key = memory.key(each.id)
@@ -94,10 +100,24 @@ def fill(memory, each: Conversation, step: Callable[..., None]) -> None:
         return
     for start in range(0, len(each.turns), AT_ONCE):
         turns = each.turns[start : start + AT_ONCE]
-        key.add_many([item(turn) for turn in turns], on_existing="keep")
+        if as_messages:
+            add_messages(key, turns)
+        else:
+            key.add_many([item(turn) for turn in turns], on_existing="keep")
         memory.settle()
         step(each.id, len(turns))
     key.short_term.set("bench.turns", len(each.turns))
+
+
+def add_messages(key, turns: Sequence[Turn]) -> None:
+    """Add *turns* as messages of one conversation per session."""
+    for session, said in groupby(turns, key=lambda turn: turn.session):
+        messages = [
+            {"id": turn.id, "role": turn.role or "user", "name": turn.speaker, "content": turn.text}
+            | ({"timestamp": turn.time.isoformat()} if turn.time else {})
+            for turn in said
+        ]
+        key.conversation(session).add(messages)
 
 
 def item(turn: Turn):
@@ -125,11 +145,12 @@ def _rank(asked: argparse.Namespace, size: Size) -> list[Result]:
         Memory.open(f"{asked.out}.db", embedder=asked.embedder) as memory,
         asked.out.open("a", encoding="utf-8") as out,
     ):
-        _same_run(memory, {"data": size.digest, "embedder": asked.embedder, "limit": asked.limit})
+        identity = {"data": size.digest, "embedder": asked.embedder, "limit": asked.limit}
+        _same_run(memory, identity | ({"conversation": True} if asked.conversation else {}))
         with measure.progress("turns and questions", total=size.turns + size.questions) as step:
             for each in conversations.read(asked.data):
                 started, started_cpu = time.perf_counter(), time.process_time()
-                fill(memory, each, step)
+                fill(memory, each, step, as_messages=asked.conversation)
                 filling += time.perf_counter() - started
                 filling_cpu += time.process_time() - started_cpu
                 open_questions = [
@@ -287,6 +308,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, default=50, help="turns per question")
     parser.add_argument(
         "--baselines", action="store_true", help="rank with plain BM25, cosine, RRF and Chroma too"
+    )
+    parser.add_argument(
+        "--conversation", action="store_true", help="add turns as messages of conversations"
     )
     parser.add_argument(
         "--exclude", default="5,abstention", help="categories left out of the headline"

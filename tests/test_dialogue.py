@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,67 @@ def test_a_message_comes_back_as_it_was(talk, message):
     """Whatever a message holds is kept, and what reads of it for itself changes nothing of it."""
     (given,) = talk.add(message)
     assert talk.get_memory() == [{"id": given, "content": None} | message]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "time"),
+    [
+        ("2023-05-08T13:56:00+02:00", datetime(2023, 5, 8, 11, 56, tzinfo=UTC)),
+        ("2023-05-08T11:56:00.25Z", datetime(2023, 5, 8, 11, 56, 0, 250_000, tzinfo=UTC)),
+        ("2023-05-08 13:56:00", datetime(2023, 5, 8, 13, 56).astimezone(UTC)),
+        (1_683_547_000, datetime(2023, 5, 8, 11, 56, 40, tzinfo=UTC)),
+        (1_683_547_000_500, datetime(2023, 5, 8, 11, 56, 40, 500_000, tzinfo=UTC)),
+    ],
+)
+def test_a_message_keeps_its_own_time(key, talk, timestamp, time):
+    """Its `timestamp` is the time of its item, which searches and prompts show and filter by."""
+    said = {"role": "user", "content": "I moved to Lisbon.", "timestamp": timestamp}
+    talk.add({**said, "id": "m"})
+    assert key.set("talk").get("m").time == time
+    assert talk.get_memory() == [{**said, "id": "m"}]
+    found = talk.search("moved", where={"$time": {"lt": "2023-05-09T00:00Z"}})
+    assert [hit.item.id for hit in found] == ["m"]
+    (again,) = talk.add({**said, "content": "Twice."}, idempotency_key="once")
+    assert talk.add({**said, "content": "Twice."}, idempotency_key="once") == [again]
+    talk.update_messages_mark("seen")
+    assert key.set("talk").get("m").time == time
+
+
+@pytest.mark.parametrize("timestamp", ["soon", "", None, True, -1e40, 1e400, ["2023"], {"at": 5}])
+def test_a_timestamp_that_is_no_time_is_kept_and_counts_for_nothing(key, talk, timestamp):
+    """A message may hold anything; its item then has the time of the commit."""
+    said = {"role": "user", "content": "x", "timestamp": timestamp}
+    (given,) = talk.add(said)
+    stored = key.set("talk").get(given)
+    assert stored.time == stored.created
+    assert talk.get_memory() == [{**said, "id": given}]
+
+
+def test_messages_of_one_call_keep_their_order_whatever_their_timestamps_say(key, talk):
+    """So do those of a state; what one says of its time, those before it cannot be later than."""
+    days = [None, "2023-05-09", None, "2023-05-08", "2023-05-10", "2999-01-01", None]
+    said = [
+        {"id": f"{n}", "role": "user", "content": f"{n}"}
+        | ({"timestamp": f"{day}T10:00Z"} if day else {})
+        for n, day in enumerate(days)
+    ]
+    talk.add(said)
+    assert [one["id"] for one in talk.get_memory()] == [*"0123456"]
+    times = [stored.time.isoformat()[:10] for stored in key.set("talk").get([*"01234"])]
+    assert times == ["2023-05-09"] * 4 + ["2023-05-10"]
+    state = talk.state_dict()
+    talk.load_state_dict(state)
+    assert [one["id"] for one in talk.get_memory()] == [*"0123456"]
+    talk.add({"id": "last", "content": "now"})
+    talk.add({"id": "first", "content": "then", "timestamp": "2023-05-01T10:00Z"})
+    assert [one["id"] for one in talk.get_memory()] == ["first", *"0123456", "last"]
+
+
+def test_a_stamp_of_this_minute_does_not_change_the_order(talk):
+    """Stamps are to the second: what was added after them would stand before them, or after."""
+    for n in range(6):
+        talk.add(Msg("Ada", f"{n}", role="user") if n % 2 else {"content": f"{n}"})
+    assert [one["content"] for one in talk.get_memory()] == [*"012345"]
 
 
 def test_what_a_model_is_told(talk):

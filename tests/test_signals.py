@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fornix import Item, Memory
 from fornix.errors import InvalidInput
 from fornix.search.signals import MAX_TERMS, QuestionSignals, Signals
 from fornix.values.dates import NamedDate, closeness, named_date
@@ -405,3 +406,26 @@ def test_a_text_without_the_word_of_a_month_costs_no_search():
     """`named_date` is told the words of the text, in lower case."""
     assert named_date("In May 2023", ["in", "may"]) == NamedDate(2023, 5, None)
     assert named_date("In May", ["nothing"]) is None
+
+
+@pytest.mark.parametrize("speaker", ["user", "User", "HUMAN"])
+def test_a_speaker_called_user_is_the_user(speaker):
+    """ "I" finds what the user said, by whichever way it came in, and whichever label says so."""
+    with Memory.open(":memory:", embedder="words") as memory:
+        ada = memory.key("ada")
+        added = ada.add("Tea at noon.", speaker=speaker, id="one")
+        ada.add_many([Item("Tea at one.", speaker=speaker, id="many")])
+        ada.add("Tea at two.", id="changed")
+        ada.update("changed", speaker=speaker)
+        with ada.batch() as batch:
+            batch.add("Tea at three.", speaker=speaker, id="batch")
+        talk = ada.conversation("talk")
+        talk.add({"role": speaker, "content": "Tea at four.", "id": "message"})
+        ada.add("Tea at five.", speaker="assistant", id="reply")
+        ada.add("Tea at six.", speaker="user", role="tool", id="role")
+        hits = ada.search("When do I drink tea?")
+        said = {hit.item.id for hit in hits if hit.parts.get("speaker")}
+        assert said == {added, "many", "changed", "batch", "message"}
+        assert ada.get("reply").role == "assistant"
+        assert ada.get("role").role == "tool"
+        assert talk.get_memory()[0]["role"] == speaker

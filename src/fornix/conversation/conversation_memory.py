@@ -54,8 +54,9 @@ class ConversationMemory:
     """What was said, in the order in which it was added; reached by ``key.conversation(name)``.
 
     Every change is one commit, durable when the call returns; in a batch or an action it is part
-    of that. A message has an id, and is there once; the order is that of the commits, the same for
-    all who read, and what is added comes last. Messages that are returned are copies, dicts with
+    of that. A message has an id, and is there once; the order is that of time, the same for all who
+    read: what is added comes last, unless its `timestamp` says that it is older. Messages of one
+    call keep their order. Messages that are returned are copies, dicts with
     what was added and an ``id``.
 
     It is the set *name* of its key: of another key, a conversation of that name is another one.
@@ -84,7 +85,9 @@ class ConversationMemory:
     ) -> list[str]:
         """Add messages, or one; return their ids, in order.
 
-        One whose id is there already stays as it is. Those without an id are given one.
+        One whose id is there already stays as it is. Those without an id are given one. The
+        `timestamp` of a message (ISO 8601, or Unix time) is the time of its item; without one, or
+        with one of the last minute, that is the time of the commit.
 
         Args:
             marks: What they are marked with.
@@ -108,6 +111,8 @@ class ConversationMemory:
                 items.append(item)
         if not items:
             return []
+        # Under an idempotency key the same call makes the same items, whenever it is repeated.
+        items = message_items.in_order(items, None if idempotency_key else self._writer.now())
         added_to = MemorySet(self._writer, self._ref, {"item_type": MESSAGES})
         return [*added_to.add_many(items, on_existing="keep", idempotency_key=idempotency_key)]
 
@@ -597,7 +602,7 @@ class ConversationMemory:
             raise InvalidInput(f"the state of a conversation is a dict, not {state!r:.40}")
         if strict and "content" not in state:
             raise InvalidState("the state of a conversation has content; this one has none")
-        items = message_items.of_state(state.get("content", []), self.name)
+        items = message_items.of_state(state.get("content", []), self.name, self._writer.now())
         summary = state.get("_compressed_summary") or ""
         if not isinstance(summary, str):
             raise InvalidInput(f"_compressed_summary is a text, not {type(summary).__name__}")

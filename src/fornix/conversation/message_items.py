@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, cast
 
-from fornix.errors import InvalidInput, InvalidValue
+from fornix.errors import InvalidInput, InvalidTime, InvalidValue
 from fornix.llm.chat import ROLES as CHAT_ROLES
 from fornix.store import StoredItem
 from fornix.store.items import Item
-from fornix.store.records import item_of
+from fornix.store.records import item_of, role_of_speaker
 from fornix.text.messages import ROLES, Message, Role
 from fornix.values import wire
-from fornix.values.storable import checked_name
+from fornix.values.storable import checked_name, microseconds, moment
 from fornix.values.urls import with_urls
 
 Said: TypeAlias = Mapping[str, Any] | Message
@@ -31,6 +32,15 @@ MARKS = "marks"
 _CALLS = ("tool_use", "tool_call")
 _ANSWERS = ("tool_result",)
 _OWN = ("id", "role", "name", "content")
+
+JUST_NOW = timedelta(minutes=1)
+"""A message that was made so shortly before it is added takes the time of its commit.
+
+Stamps are often to the second: between messages without one, theirs would change the order.
+"""
+
+_MILLISECONDS = 1e11
+"""From this number on, a Unix time is in milliseconds: in seconds it would be the year 5138."""
 
 
 def listed(messages: object) -> list[dict[str, Any]]:
@@ -99,10 +109,52 @@ def as_item(message: Mapping[str, Any], marks: Sequence[str], session: str) -> I
         value,
         text=text,
         metadata={MARKS: list(marks)} if marks else {},
-        role=message["role"],
+        role=role_of_speaker(message["role"]) or message["role"],
         speaker=value.get("name"),
         session=session,
+        time=time_of(message.get("timestamp")),
     )
+
+
+def time_of(timestamp: object) -> datetime | None:
+    """Return the time that a message says it was made; None: it says none that can be read.
+
+    ISO 8601, where a time without a zone is in that of this machine, or Unix time in seconds or
+    milliseconds.
+    """
+    try:
+        if isinstance(timestamp, str):
+            time = datetime.fromisoformat(timestamp).astimezone(UTC)
+        elif isinstance(timestamp, int | float) and not isinstance(timestamp, bool):
+            seconds = timestamp / 1000 if timestamp >= _MILLISECONDS else timestamp
+            time = datetime.fromtimestamp(seconds, UTC)
+        else:
+            return None
+        return moment(microseconds(time))
+    except (ValueError, OverflowError, OSError, InvalidTime):
+        return None
+
+
+def in_order(items: Sequence[Item], now: int | None) -> list[Item]:
+    """Return items of messages with times that keep the order in which they were passed.
+
+    Args:
+        now: In microseconds; times later than `JUST_NOW` before it are left to the commit. None:
+            all are kept.
+    """
+    latest = None if now is None else moment(now) - JUST_NOW
+    times: list[datetime | None] = []
+    for item in items:
+        is_own = item.time is not None and (latest is None or item.time < latest)
+        times.append(item.time if is_own else None)
+    after: datetime | None = None
+    for at in reversed(range(len(times))):  # what has no time was said before what follows it
+        after = times[at] = times[at] or after
+    made: list[Item] = []
+    for item, time in zip(items, times, strict=True):
+        before = made[-1].time if made else None
+        made.append(replace(item, time=time and max(time, before or time)))
+    return made
 
 
 def _ids(message: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -292,8 +344,8 @@ def with_marks(stored: StoredItem, marks: Sequence[str]) -> Item:
 # --- states -------------------------------------------------------------------------------------
 
 
-def of_state(listed_: object, session: str) -> list[Item]:
-    """Return the items of the messages that a state of a conversation holds."""
+def of_state(listed_: object, session: str, now: int) -> list[Item]:
+    """Return the items of the messages that a state of a conversation holds, as of *now*."""
     if not isinstance(listed_, list | tuple):
         raise InvalidInput(f"the content of a state is a list, not {type(listed_).__name__}")
     items: dict[str | int, Item] = {}
@@ -306,4 +358,4 @@ def of_state(listed_: object, session: str) -> list[Item]:
         item = as_item(message, checked_marks(pair[1]), session)
         given = id_of(message)
         items.setdefault(place if given is None else given, replace(item, id=given))
-    return list(items.values())
+    return in_order(list(items.values()), now)

@@ -28,7 +28,9 @@ class Item:
         metadata: Facts to filter by. ``caption`` (a str or a list of them) is read by search too.
         importance: 0..1.
         speaker: Who said it.
-        role: Such as ``user`` or ``assistant``.
+        role: Such as ``user`` or ``assistant``; where none is given, a speaker who is called
+            ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot``
+            the role ``assistant``.
         session: The conversation it belongs to; search looks at its neighbours there.
         time: When it happened; by default the time of the commit.
         created: Time of the commit that added it.

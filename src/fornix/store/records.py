@@ -80,7 +80,7 @@ class RecordMaker:
             metadata,
             _fraction(item.importance),
             speaker,
-            _label(item.role, "role"),
+            role_of_speaker(speaker) if item.role is None else _label(item.role, "role"),
             _label(item.session, "session"),
             time,
             tuple(item.sources),
@@ -160,6 +160,20 @@ def is_meant(text: str, metadata: str) -> bool:
     Blank is what `str.strip` leaves nothing of; every store asks here, so that all agree.
     """
     return bool(meaning_text(text, metadata).strip())
+
+
+_ROLES_OF_SPEAKERS = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "bot": "assistant",
+}
+
+
+def role_of_speaker(speaker: str | None) -> str | None:
+    """Return the role of a speaker who is called by it, in any case; None: who has a name."""
+    return None if speaker is None else _ROLES_OF_SPEAKERS.get(speaker.casefold())
 
 
 def _label(label: object, what: str) -> str | None:
