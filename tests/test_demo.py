@@ -14,7 +14,7 @@ from fornix import Memory
 from fornix.cli import fornix
 from fornix.cli.demo import kill_proof, sample_conversation
 from fornix.cli.demo.command import program
-from fornix.transfer import Load, Target, check
+from fornix.transfer import Load, Target, survey
 from waiting import LIMIT_S
 
 EMBEDDER = "static"
@@ -104,7 +104,7 @@ def test_the_questions_are_answered_better_than_by_words():
     with Memory.open(embedder=EMBEDDER) as memory:
         target = Target("ines")
         with sample_conversation.source() as source:
-            assert check(source, "conversation", target) == 322
+            assert survey(source, "conversation", target).entries == 322
             Load(memory).run(source, "conversation", target)
         everything = sample_conversation.recall(memory.key("ines"), asked)
         words = sample_conversation.recall(

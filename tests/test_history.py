@@ -19,7 +19,7 @@ from fornix.store import Add, Batch, Compact, Link, Scope, SetRef, Undo
 from fornix.store.checks import GONE
 from fornix.store.sqlite import SqliteStore
 from fornix.testing.reads import differences, pages, reads, tree
-from fornix.transfer import Load, Selection, Source, check, export_lines, history_lines
+from fornix.transfer import Load, Selection, Source, export_lines, history_lines, survey
 from fornix.values.storable import microseconds
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
@@ -232,7 +232,7 @@ def source(found, name="history.jsonl"):
 
 def brought(memory, found):
     file = source(found)
-    check(file, "fornix", None)
+    survey(file, "fornix", None)
     return Load(memory).run(file, "fornix")
 
 

@@ -23,7 +23,7 @@ from fornix.transfer import (
     Source,
     Target,
     import_file,
-    json_stream,
+    import_source,
     langgraph,
     layout_of,
     survey,
@@ -555,8 +555,8 @@ def test_the_file_of_a_langgraph_store_is_read(memory, tmp_path, journal):
     before = (path.read_bytes(), sorted(tmp_path.iterdir()))
     found = import_file(memory, path, target=target)
     assert (path.read_bytes(), sorted(tmp_path.iterdir())) == before
-    assert found.found == open_found
-    assert found.found.skipped == {"had expired": 1}
+    assert found.survey == open_found
+    assert found.survey.skipped == {"had expired": 1}
     assert import_file(memory, path, target=target).done == Loaded(kept=2)
     one, two = items(memory, name="memories").values()
     assert (one.id, one.time) == ("memories.ada/k", NOON)
@@ -711,7 +711,7 @@ def test_a_record_without_its_key_is_named(memory):
     for path in ("metadata", "user_id.0"):
         with pytest.raises(InvalidInput, match=r"names no key|there is no"):
             bring(memory, file, Target(key_from=path))
-    with pytest.raises(InvalidInput, match="and no text"):
+    with pytest.raises(InvalidInput, match="not a text"):
         bring(memory, file, Target("ada", text_from="metadata"))
 
 
@@ -874,10 +874,10 @@ def test_a_document_is_read_as_it_comes(memory):
     records = [remembered(n, memory=f'Fäct {n} \\ " {{[ 𝄞') for n in range(20)]
     for ascii_only in (True, False):
         text = json.dumps({"count": 12345, "results": records}, ensure_ascii=ascii_only, indent=1)
-        found = list(json_stream.Document("f", Trickle(text.encode())).records({"results"}))
+        found = list(import_source.Document("f", Trickle(text.encode())).records({"results"}))
         assert [record.fields for record in found] == records
         assert [record.number for record in found] == list(range(1, 21))
-        assert all(record.around == {"count": 12345} for record in found)
+        assert all(record.document == {"count": 12345} for record in found)
         begins = [n for n, line in enumerate(text.splitlines(), 1) if line == "  {"]
         assert [record.line for record in found] == begins
 
@@ -886,15 +886,15 @@ def test_a_document_is_not_read_whole(monkeypatch):
     """The first record is there before the rest was read; one too long for memory is refused."""
     text = json.dumps([remembered(n) for n in range(5000)]).encode()
     handle = io.BytesIO(text)
-    next(json_stream.Document("f", handle).records(()))
-    assert handle.tell() == json_stream.BLOCK < len(text)
+    next(import_source.Document("f", handle).records(()))
+    assert handle.tell() == import_source.BLOCK < len(text)
     broken = io.BytesIO(text[:-10] + b"!")
     with pytest.raises(InvalidInput, match=rf"^f:1:{len(text) - 10}: "):
-        list(json_stream.Document("f", broken).records(()))
-    monkeypatch.setattr(json_stream, "LONGEST", 1000)
-    long = json.dumps([remembered(1, memory="x" * 3 * json_stream.BLOCK)]).encode()
+        list(import_source.Document("f", broken).records(()))
+    monkeypatch.setattr(import_source, "LONGEST", 1000)
+    long = json.dumps([remembered(1, memory="x" * 3 * import_source.BLOCK)]).encode()
     with pytest.raises(InvalidInput, match=r"^f:1:2: a record has more than 1,000 characters"):
-        list(json_stream.Document("f", io.BytesIO(long)).records(()))
+        list(import_source.Document("f", io.BytesIO(long)).records(()))
 
 
 def test_many_keys_share_chunks(memory):

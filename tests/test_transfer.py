@@ -30,10 +30,10 @@ from fornix.transfer import (
     Selection,
     Source,
     Target,
-    check,
     export_lines,
     exported_items,
     layout_of,
+    survey,
     walk_tree,
 )
 from fornix.values.times import read_time
@@ -56,7 +56,7 @@ def source(*found, name="file.jsonl"):
 
 def load(memory, file, target=None, **options):
     layout = layout_of(file)
-    check(file, layout, target)
+    survey(file, layout, target)
     return Load(memory, **options).run(file, layout, target)
 
 
@@ -411,7 +411,7 @@ def test_a_line_that_cannot_be_used_is_named(line, problem):
     kind = "chat" if "role" in line else "conversation" if "sessions" in line else "fornix"
     target = None if kind == "fornix" else Target("ada")
     with pytest.raises(InvalidInput, match=r"^file\.jsonl:1: ") as raised:
-        check(source(line), kind, target)
+        survey(source(line), kind, target)
     assert problem in str(raised.value)
 
 

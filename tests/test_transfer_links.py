@@ -13,7 +13,7 @@ import pytest
 from fornix import Item, Memory
 from fornix.errors import InvalidInput
 from fornix.store import Add, Batch, Link, Scope, SetRef
-from fornix.transfer import CHUNK, Load, Loaded, Selection, Source, check, export_lines
+from fornix.transfer import CHUNK, Load, Loaded, Selection, Source, export_lines, survey
 from scale import COUNTS
 from test_history import Clock, Life, opened
 
@@ -41,7 +41,7 @@ def source(*found):
 
 def load(memory, *found, **options):
     file = source(*found)
-    check(file, "fornix", None)
+    survey(file, "fornix", None)
     return Load(memory, **options).run(file, "fornix")
 
 
@@ -156,7 +156,7 @@ def test_an_import_that_was_cut_off_links_when_it_goes_on(memory, left):
 def test_a_link_that_cannot_be_read_is_named(linked):
     """The error has the line, and what is wrong with it."""
     with pytest.raises(InvalidInput, match=r'^file\.jsonl:1: .*"linked"'):
-        check(source(OLD | {"linked": linked}), "fornix", None)
+        survey(source(OLD | {"linked": linked}), "fornix", None)
 
 
 def test_items_that_have_expired_stay_where_they_are(memory):

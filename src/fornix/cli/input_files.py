@@ -10,7 +10,7 @@ from io import BufferedReader
 from typing import IO, cast
 
 from fornix.errors import InvalidInput
-from fornix.transfer.export_lines import numbered, wrong
+from fornix.transfer.import_source import line_error, numbered_lines
 from fornix.values import wire
 from fornix.values.storable import Value, checked, checked_name
 
@@ -61,7 +61,7 @@ class Lines:
             try:
                 yield self._line(number, text)
             except (ValueError, RecursionError) as error:
-                raise wrong(self._name, number, str(error), SHAPE) from None
+                raise line_error(self._name, number, str(error), SHAPE) from None
 
     def _line(self, number: int, text: str) -> Line:
         self._last = blake2b(text.encode(), digest_size=16, key=self._last).digest()
@@ -98,14 +98,14 @@ def count(handle: IO[bytes], name: str) -> int:
     handle.seek(0)
     counted = 0
     used: dict[str, tuple[int, bytes]] = {}
-    for line in Lines(name).read(numbered(name, handle)):
+    for line in Lines(name).read(numbered_lines(name, handle)):
         counted += 1
         if line.has_id:
             digest = wire.digest([line.key, line.value], salt=b"")
             first, known = used.setdefault(line.event_id, (line.number, digest))
             if known != digest:
                 problem = f"the id {line.event_id!r} is that of line {first}, which differs"
-                raise wrong(name, line.number, problem, "give each input an id of its own")
+                raise line_error(name, line.number, problem, "give each input an id of its own")
     return counted
 
 
@@ -115,6 +115,6 @@ def batches_of_stdin(lines: Lines) -> Iterator[Iterator[Line]]:
     stdin = cast("BufferedReader", sys.stdin.buffer)
     while block := stdin.read1(BLOCK):
         *whole, rest = (rest + block).split(b"\n")
-        yield lines.read(numbered("stdin", whole, past=number))
+        yield lines.read(numbered_lines("stdin", whole, past=number))
         number += len(whole)
-    yield lines.read(numbered("stdin", [rest], past=number))
+    yield lines.read(numbered_lines("stdin", [rest], past=number))

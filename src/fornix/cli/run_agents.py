@@ -27,7 +27,7 @@ from fornix.memory.memory import Memory
 from fornix.runs.runner import LocalRunner, Output, Outputs
 from fornix.runs.runner.local_runner import CONCURRENCY, OnParked
 from fornix.store import Run
-from fornix.transfer.export_lines import numbered
+from fornix.transfer.import_source import numbered_lines
 from fornix.values.storable import checked
 
 TOLD = 5
@@ -164,7 +164,7 @@ def _feed(file: str, again: str) -> Generator[Feed]:
 
 def _lines(name: str, handle: IO[bytes], again: str) -> Iterator[Line]:
     handle.seek(0)
-    return Lines(name, again=again).read(numbered(name, handle))
+    return Lines(name, again=again).read(numbered_lines(name, handle))
 
 
 @dataclass

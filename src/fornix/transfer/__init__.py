@@ -4,7 +4,6 @@ docs/import-export.md describes the formats. An import first reads its whole fil
 if every record can be used; it adds nothing twice, however often it is repeated.
 """
 
-from fornix.transfer.dry_run import Survey, check, survey
 from fornix.transfer.export import (
     LAST,
     Selection,
@@ -16,10 +15,19 @@ from fornix.transfer.export import (
 from fornix.transfer.foreign_formats import Target
 from fornix.transfer.history_export import history_lines
 from fornix.transfer.import_entries import ItemLine
-from fornix.transfer.import_files import Imported, import_file, opened, survey_file
 from fornix.transfer.import_formats import LAYOUTS, Layout, entries, layout_of
 from fornix.transfer.import_source import Source
-from fornix.transfer.importing import CHUNK, Load, Loaded
+from fornix.transfer.importing import (
+    CHUNK,
+    Imported,
+    Load,
+    Loaded,
+    Survey,
+    import_file,
+    opened,
+    survey,
+    survey_file,
+)
 
 __all__ = [
     "CHUNK",
@@ -34,7 +42,6 @@ __all__ = [
     "Source",
     "Survey",
     "Target",
-    "check",
     "entries",
     "export_lines",
     "exported_items",

@@ -11,7 +11,7 @@ from fornix.errors import InvalidInput
 from fornix.store.items import Item
 from fornix.transfer.foreign_formats import Reader, inside, name_of
 from fornix.transfer.import_entries import ItemLine, Skipped, objects_of, time_of
-from fornix.transfer.json_stream import JsonRecord
+from fornix.transfer.import_source import JsonRecord
 from fornix.values.storable import Value, checked_name
 from fornix.values.words import MONTHS
 
@@ -73,7 +73,7 @@ class ConversationReader(Reader):
                 session=f"{conversation}/{session}",
                 time=time,
             )
-            yield self.placed(item, turn, *around)
+            yield self.item_line(item, turn, *around)
 
     def read_time(self, value: Value, zone: tzinfo | None) -> datetime | None:
         """Return a time, also one like ``7:42 pm on 5 February, 2025``, by default in UTC."""

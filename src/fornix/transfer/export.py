@@ -42,6 +42,11 @@ class Selection:
     trees: bool = True
 
 
+def scope_of(memory: Memory, key: str | None) -> Scope:
+    """Return the scope of a key, or that of the memory's knowledge for None."""
+    return Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
+
+
 def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator[str]:
     """Yield the lines of an export, without line ends: one unmoving state of the memory.
 

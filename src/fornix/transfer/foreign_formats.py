@@ -1,4 +1,4 @@
-"""What the readers of other formats share: where items go, and which field says what."""
+"""What the readers of other formats share: the target of an import, and lookups in records."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import ClassVar
 from fornix.errors import FornixError, InvalidInput
 from fornix.store.items import Item, text_of
 from fornix.transfer.import_entries import Ids, ItemLine, Skipped, checked_item, object_of, time_of
-from fornix.transfer.json_stream import JsonRecord
+from fornix.transfer.import_source import JsonRecord
 from fornix.values.storable import Value, checked_name
 
 NO_TEXT = "has no text"
-"""Why an item is left out: search could not find it, nobody could read it."""
+"""Why an item is left out: search could not find it."""
 
 TIMES = ("time", "timestamp", "created_at")
 """The fields in which a message says when it was sent."""
@@ -27,18 +27,17 @@ _NUMBER = re.compile(r"-?[0-9]{1,6}")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the items of a file go that names no key of fornix, and which fields say so.
+    """The key and set of imported items, for a file that names no key of fornix.
 
     Fields are dotted paths into a record: ``user_id``, ``metadata.customer``, ``namespace.1``.
 
     Attributes:
-        key: Their key; None: into knowledge, or as `key_from` says.
-        set: Their set.
+        key: The key; None for knowledge, or if `key_from` names it.
         key_from: The field that names the key; `key` is for records without it.
         set_from: The field that names the set; `set` is for records without it.
-        time_from: The field that says when it happened, if not the one the format has.
-        text_from: The field that search reads, if not the one the format has.
-        zone: Of times that say none.
+        time_from: The field that holds the time, if it is not the format's own.
+        text_from: The field that search reads, if it is not the format's own.
+        zone: The zone of times without one.
     """
 
     key: str | None = None
@@ -54,8 +53,8 @@ class Reader(ABC):
     """Turns the records of one format into items.
 
     Attributes:
-        LISTS: Fields of a document whose lists hold records.
-        PREPARES: Whether `prepare` wants to see them.
+        LISTS: Fields of a document whose lists contain records.
+        PREPARES: Whether `prepare` has to read all records before the first call of `read`.
     """
 
     LISTS: ClassVar[frozenset[str]] = frozenset()
@@ -71,42 +70,46 @@ class Reader(ABC):
         """Return whether a record looks like one of this format."""
 
     def prepare(self, records: Iterable[JsonRecord]) -> None:  # noqa: B027 - most formats need not
-        """Look at all records before the first is read; most formats do not need to."""
+        """Read all records before the first call of `read`, where `PREPARES` is true."""
 
     @abstractmethod
     def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
         """Yield the items of a record.
 
         Raises:
-            InvalidInput: It cannot be used.
+            InvalidInput: The record cannot be imported.
         """
 
-    def placed(
-        self, item: Item, *wholes: dict[str, Value], keep: bool = False
+    def item_line(
+        self, item: Item, *records: dict[str, Value], keep: bool = False
     ) -> ItemLine | Skipped:
-        """Return an item in its key and set.
+        """Return an item with its key and set.
 
         Args:
-            wholes: Where the fields that the target names are looked for, one after the other.
-            keep: Whether it stays even without a text, for what else it says.
+            records: Where the fields that the target names are looked up, the first one first.
+            keep: Whether to import it even without a text, for its other contents.
+
+        Raises:
+            InvalidInput: The item cannot be stored, or a field of the target has no such value.
         """
         target = self.target
         if target.text_from is not None:
-            item = replace(item, text=_text(target.text_from, wholes))
-        text = item.text if item.text is not None else text_of(item.value)
+            text = value_at(target.text_from, records) or ""
+            if not isinstance(text, str):
+                raise InvalidInput(
+                    f"{target.text_from!r} is {text!r:.40}, not a text; name another field"
+                )
+            item = replace(item, text=text)
+        text = text_of(item.value) if item.text is None else item.text
         if not keep and text is not None and not text.strip() and not item.metadata.get("caption"):
             return Skipped(NO_TEXT)
-        key = target.key
-        if target.key_from is not None:
-            key = _name(target.key_from, wholes) or key
-            if key is None:
-                raise InvalidInput(
-                    f"there is no {target.key_from!r} that could name its key; "
-                    "name a key for such records too (--key)"
-                )
-        name = target.set
-        if target.set_from is not None:
-            name = _name(target.set_from, wholes) or name
+        key = _name_at(target.key_from, records) or target.key
+        if key is None and target.key_from is not None:
+            raise InvalidInput(
+                f"there is no {target.key_from!r} that could name its key; "
+                "name a key for such records too (--key)"
+            )
+        name = _name_at(target.set_from, records) or target.set
         return ItemLine(
             key if key is None else checked_name(key, "a key"),
             checked_name(name, "a set"),
@@ -131,7 +134,7 @@ class Reader(ABC):
         """
         zone = self.target.zone or zone
         if self.target.time_from is not None:
-            return self.read_time(looked_up(self.target.time_from, records), zone)
+            return self.read_time(value_at(self.target.time_from, records), zone)
         found = ((name, record[name]) for record in records for name in names if name in record)
         for name, value in found:
             try:
@@ -148,67 +151,59 @@ class Reader(ABC):
         return time_of(value, zone)
 
 
-def looked_up(path: str, wholes: Iterable[Value]) -> Value:
-    """Return what is at a dotted path, in the first of *wholes* that has it; else None."""
-    for whole in wholes:
-        found = whole
+def value_at(path: str, records: Iterable[Value]) -> Value:
+    """Return the value at a dotted path in the first of *records* that has one; else None."""
+    for record in records:
+        value = record
         for name in path.split("."):
-            found = _step(found, name)
-        if found is not None:
-            return found
+            value = _child(value, name)
+        if value is not None:
+            return value
     return None
 
 
-def _step(value: Value, name: str) -> Value:
+def _child(value: Value, name: str) -> Value:
     if isinstance(value, dict):
         return value.get(name)
     if isinstance(value, list) and _NUMBER.fullmatch(name):
-        at = int(name)
-        return value[at] if -len(value) <= at < len(value) else None
+        index = int(name)
+        return value[index] if -len(value) <= index < len(value) else None
     return None
 
 
-def _name(path: str, wholes: Iterable[Value]) -> str | None:
-    found = looked_up(path, wholes)
-    if found is None:
+def _name_at(path: str | None, records: Iterable[Value]) -> str | None:
+    """Return the name of a key or set at a dotted path; None without a path or a value."""
+    value = None if path is None else value_at(path, records)
+    if value is None:
         return None
-    if not isinstance(found, (str, int)) or isinstance(found, bool):
-        raise InvalidInput(f"{path!r} is {found!r:.40}, which names no key or set; name a text")
-    return str(found)
-
-
-def _text(path: str, wholes: Iterable[Value]) -> str:
-    found = looked_up(path, wholes)
-    if found is not None and not isinstance(found, str):
-        raise InvalidInput(f"{path!r} is {found!r:.40}, and no text; name another field")
-    return found or ""
+    if not isinstance(value, (str, int)) or isinstance(value, bool):
+        raise InvalidInput(f"{path!r} is {value!r:.40}, which names no key or set; name a text")
+    return str(value)
 
 
 def name_of(fields: dict[str, Value], *names: str) -> str | None:
-    """Return the first of these fields that is there, as the text or number it is."""
-    for name in names:
-        found = fields.get(name)
-        if isinstance(found, (str, int)) and not isinstance(found, bool) and found != "":
-            return str(found)
-    return None
+    """Return the first of these fields that is a text or a whole number, as a text."""
+    values = (fields.get(name) for name in names)
+    names_only = (value for value in values if isinstance(value, (str, int)) and value != "")
+    return next((str(value) for value in names_only if not isinstance(value, bool)), None)
 
 
 def label_of(fields: dict[str, Value], name: str) -> str | None:
-    """Return a field that says who or where; an empty one is none."""
-    found = fields.get(name)
-    if found is not None and not isinstance(found, str):
-        raise InvalidInput(f'"{name}" must be a text, not {found!r:.40}')
-    return found or None
+    """Return a speaker, role or session; None if it is missing or empty."""
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(f'"{name}" must be a text, not {value!r:.40}')
+    return value or None
 
 
 def metadata_of(fields: dict[str, Value]) -> dict[str, Value]:
-    """Return the metadata that a record has itself; null is none."""
+    """Return the metadata of a record; none if it is missing or null."""
     return {} if fields.get("metadata") is None else object_of(fields, "metadata")
 
 
 @contextmanager
 def inside(what: str) -> Generator[None]:
-    """Name the part of a record that something is wrong with."""
+    """Name the part of a record in errors about it."""
     try:
         yield
     except FornixError as error:

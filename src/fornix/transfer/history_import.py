@@ -23,7 +23,7 @@ from fornix.store import (
     TreeDelta,
 )
 from fornix.store.checks import ROW_BITS
-from fornix.transfer.export import LAST
+from fornix.transfer.export import LAST, scope_of
 from fornix.transfer.import_entries import (
     AccessedLine,
     Begun,
@@ -41,12 +41,10 @@ from fornix.transfer.import_entries import (
 )
 from fornix.transfer.import_formats import entries
 from fornix.transfer.import_source import Source
+from fornix.values.retries import call_again
 
 TOGETHER = 200
 """Commits that are done in one transaction."""
-
-TRIES = 20
-"""How often it is looked again how far another import of the same file has come."""
 
 MARK = "history"
 """Field of the result of a replayed commit: the digest of the file up to it."""
@@ -82,18 +80,9 @@ class Replay:
         Raises:
             Conflict: The store has other commits that are later; none was done since.
         """
-        kept = None
-        for left in reversed(range(TRIES)):
-            done = self._done()
-            kept = done if kept is None else kept
-            try:
-                self._rest(done)
-            except StaleRun:
-                if not left:
-                    raise
-            else:
-                return Replayed(self._commits, self._versions, kept)
-        raise AssertionError  # the last try returns or raises
+        kept = self._done()
+        call_again(lambda: self._rest(self._done()), on=StaleRun)
+        return Replayed(self._commits, self._versions, kept)
 
     # --- how far it is
 
@@ -198,8 +187,7 @@ class Replay:
         return 0, 0
 
     def _scope(self, key: str | None) -> Scope:
-        memory = self._memory
-        return Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
+        return scope_of(self._memory, key)
 
     def _ref(self, key: str | None, name: str) -> SetRef:
         return SetRef(self._scope(key), name)

@@ -9,12 +9,11 @@ from fornix.errors import FornixError, InvalidInput
 from fornix.store.records import as_passed
 from fornix.transfer.chats import ChatReader
 from fornix.transfer.conversations import ConversationReader, LocomoReader
-from fornix.transfer.export_lines import KINDS, FornixLines
 from fornix.transfer.foreign_formats import Reader, Target
-from fornix.transfer.history_lines import HistoryLines
+from fornix.transfer.fornix_format import KINDS, FornixLines
+from fornix.transfer.history_format import HistoryLines
 from fornix.transfer.import_entries import Entry, ItemLine, Skipped
-from fornix.transfer.import_source import Source
-from fornix.transfer.json_stream import JsonRecord
+from fornix.transfer.import_source import JsonRecord, Source
 from fornix.transfer.langgraph import LangGraphFile, LangGraphReader
 from fornix.transfer.mcp_memory import McpMemoryReader
 from fornix.transfer.mem0 import Mem0Reader
@@ -70,7 +69,7 @@ def layout_of(source: Source) -> Layout:
 
 def _fits(source: Source, layout: Layout, first: JsonRecord) -> bool:
     reader = READERS[layout]
-    if first.under and first.under not in reader.LISTS:
+    if first.list_name and first.list_name not in reader.LISTS:
         return False  # its list is nothing to this format, and may be too long to be one record
     record = next(source.records(reader.LISTS), None)
     return record is not None and reader.knows(record)

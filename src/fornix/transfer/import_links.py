@@ -1,43 +1,42 @@
-"""What imported items were made of: linked again, once all of a file is there."""
+"""Imported items are linked to their sources once the whole file is imported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
 from fornix.errors import Conflict
 from fornix.memory.memory import Memory
-from fornix.store import Batch, ItemChange, Past, Scope, SetRef, StoredItem
+from fornix.store import Batch, ItemChange, Past, Scope, SetRef
 from fornix.store.records import item_of
+from fornix.transfer.export import scope_of
 from fornix.transfer.import_entries import ItemLine, ItemLocation, differs
 from fornix.transfer.import_formats import entries
 from fornix.transfer.import_source import Source
+from fornix.values.retries import TRIES
 
 CHUNK = 500
 """Items that one commit links."""
 
-TRIES = 20
-"""How often items are looked up again while others change them."""
-
 
 def is_derived(line: ItemLine) -> bool:
-    """Return whether an item says that it was made of others."""
+    """Return whether an item names its sources."""
     return bool(line.sources or line.item.sources)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkCount:
-    """How many items were linked to all they were made of just now, and how many cannot be."""
+    """How many items were linked by this import, and how many have a source that is not there."""
 
     linked: int
     unlinked: int
 
 
 class Linking:
-    """Links the items of an import to what they were made of; `run` again links nothing twice.
+    """Links the items of an import to their sources; `run` again links nothing twice.
 
-    An item is linked if it is in the store as the file has it.
+    An item is linked if the store has it as the file has it.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -45,27 +44,20 @@ class Linking:
         self._linked = self._unlinked = 0
 
     def run(self, source: Source) -> LinkCount:
-        """Link what a file has, all of which was imported.
+        """Link the items of a file, all of which was imported.
 
         Raises:
-            Conflict: Others changed the same items again and again.
+            Conflict: Other writers changed the same items again and again.
         """
-        for key, lines in groupby(self._lines(source), key=lambda line: line.key):
-            while chunk := list(islice(lines, CHUNK)):
-                self._link(self._scope(key), chunk)
+        lines = (entry for _, entry in entries(source, "fornix", None))
+        derived = (line for line in lines if isinstance(line, ItemLine) and is_derived(line))
+        for key, alike in groupby(derived, key=lambda line: line.key):
+            while chunk := list(islice(alike, CHUNK)):
+                self._link(scope_of(self._memory, key), chunk)
         return LinkCount(self._linked, self._unlinked)
 
-    def _lines(self, source: Source) -> Iterator[ItemLine]:
-        for _, entry in entries(source, "fornix", None):
-            if isinstance(entry, ItemLine) and is_derived(entry):
-                yield entry
-
-    def _scope(self, key: str | None) -> Scope:
-        memory = self._memory
-        return Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
-
-    def _ref(self, place: ItemLocation) -> SetRef:
-        return SetRef(self._scope(place.key), place.set)
+    def _ref(self, item: ItemLine | ItemLocation) -> SetRef:
+        return SetRef(scope_of(self._memory, item.key), item.set)
 
     def _link(self, scope: Scope, lines: Sequence[ItemLine]) -> None:
         linked: set[int] = set()
@@ -79,46 +71,37 @@ class Linking:
             changes: list[ItemChange] = [Past(ref, links=links) for ref, links in missing.items()]
             self._store.commit(Batch(scope=scope, time=self._memory.engine.clock(), items=changes))
         raise Conflict(
-            f"others changed items of {scope.key or scope.space!r} again and again "
+            f"other writers changed items of {scope.key or scope.space!r} again and again "
             "while they were linked to their sources; import again"
         )
 
     def _missing(
         self, lines: Sequence[ItemLine]
     ) -> tuple[dict[SetRef, list[tuple[int, int]]], int]:
-        """Return links that are to be made, by set, and how many items lack a source."""
+        """Return the missing links by set, and how many items have a source that is not there."""
         missing: dict[SetRef, list[tuple[int, int]]] = {}
         unlinked = 0
         for line in lines:
-            ref = self._ref(ItemLocation(line.key, line.set, ""))
+            ref = self._ref(line)
             (item,) = self._store.get(ref, [line.item.id or ""])
             if item is None or differs(line.item, item_of(item)):
                 continue
-            places = self._places(line)
-            there = [self._there(place) for place in places]
-            known = self._known(item)
-            links = [(item.row, s.row) for s in there if s is not None and s.first not in known]
+            locations = _source_locations(line)
+            sources = [self._store.get(self._ref(one), [one.id])[0] for one in locations]
+            linked_rows = [row for _, row in self._store.links([item.row])]
+            linked = {version.first for version in self._store.stored(linked_rows)}
+            links = [(item.row, s.row) for s in sources if s is not None and s.first not in linked]
             if links:
                 missing.setdefault(ref, []).extend(links)
-            unlinked += None in there or len(places) < len(set(line.item.sources))
+            unlinked += None in sources or len(locations) < len(set(line.item.sources))
         return missing, unlinked
 
-    def _places(self, line: ItemLine) -> list[ItemLocation]:
-        """Return what an item was made of: as the file says, else items of its own set."""
-        own = [
-            ItemLocation(line.key, line.set, source) for source in dict.fromkeys(line.item.sources)
-        ]
-        named = own if line.sources is None else line.sources
-        return [
-            place
-            for place in named
-            if place != ItemLocation(line.key, line.set, line.item.id or "")
-        ]
 
-    def _there(self, place: ItemLocation) -> StoredItem | None:
-        return self._store.get(self._ref(place), [place.id])[0]
-
-    def _known(self, item: StoredItem) -> set[int]:
-        """Return the first versions of what an item is linked to."""
-        rows = [source for _, source in self._store.links([item.row])]
-        return {version.first for version in self._store.stored(rows)}
+def _source_locations(line: ItemLine) -> list[ItemLocation]:
+    """Return the sources of an item but itself: as the file says, else items of its own set."""
+    ids = dict.fromkeys(line.item.sources)
+    locations = line.sources
+    if locations is None:
+        locations = [ItemLocation(line.key, line.set, source) for source in ids]
+    itself = ItemLocation(line.key, line.set, line.item.id or "")
+    return [location for location in locations if location != itself]

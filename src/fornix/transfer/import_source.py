@@ -1,25 +1,90 @@
-"""A file to import, which is read twice: to check it, and to import it."""
+"""A file to import: JSON of any size, read a record at a time, and read twice."""
 
 from __future__ import annotations
 
+import codecs
 import json
-from collections.abc import Collection, Iterator
-from typing import IO
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, cast
 
 from fornix.errors import InvalidInput
-from fornix.transfer.export_lines import numbered, wrong
-from fornix.transfer.json_stream import DECODER, Document, JsonRecord
 from fornix.values import wire
 from fornix.values.storable import Value
 
-HEAD = 1 << 20
-"""Bytes of a first line that is looked at whole, to see whether each line is a record."""
+FIRST_LINE_BYTES = 1 << 20
+"""How much of the first line is read to decide whether each line is a record."""
 
-PACKED = {
+BLOCK = 1 << 16
+"""Bytes that are read at once, at least."""
+
+LONGEST = 64 << 20
+"""Characters that one record may have."""
+
+UNREADABLE = {
     b"\x1f\x8b": "is compressed; unpack it (zcat FILE | fornix import -)",
     b"PK\x03\x04": "is a zip archive; unpack it and import the .json or .jsonl file in it",
     b"SQLite format 3\0": "is an SQLite file; name the file itself, which is read through SQLite",
 }
+"""What is wrong with a file that begins with these bytes."""
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def _unique_fields(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
+    """Return an object. JSON allows a field to occur twice, and one of the values would be lost."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the field {twice!r:.40} is there twice")
+    return fields
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_fields)
+
+
+def numbered_lines(name: str, raw: Iterable[bytes], *, past: int = 0) -> Iterator[tuple[int, str]]:
+    """Yield the number and text of every line that is not blank.
+
+    Args:
+        past: How many lines came before.
+
+    Raises:
+        InvalidInput: A line is not UTF-8.
+    """
+    for number, line in enumerate(raw, start=past + 1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+        except UnicodeDecodeError as error:
+            problem = f"byte {error.start + 1} of the line is not UTF-8"
+            raise line_error(name, number, problem, "save the file as UTF-8") from None
+        if text:
+            yield number, text
+
+
+def line_error(name: str, number: int, problem: str, remedy: str) -> InvalidInput:
+    """Return the error about a line of a file."""
+    return InvalidInput(f"{name}:{number}: {problem}; {remedy}")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRecord:
+    """One object of a file.
+
+    Attributes:
+        number: The number of its line, or of the record where records are not lines.
+        line: The line on which it begins.
+        list_name: The field of the document whose list contains it; "" for none.
+        document: The fields of the document that come before that list.
+    """
+
+    number: int
+    line: int
+    fields: dict[str, Value]
+    list_name: str = ""
+    document: dict[str, Value] = field(default_factory=dict[str, Value])
 
 
 class Source:
@@ -42,7 +107,7 @@ class Source:
             InvalidInput: A line is not UTF-8.
         """
         self._handle.seek(0)
-        return numbered(self.name, self._handle)
+        return numbered_lines(self.name, self._handle)
 
     def objects(self, *, wired: bool = True) -> Iterator[tuple[int, dict[str, Value]]]:
         """Yield the number and contents of every line; each must be a JSON object.
@@ -51,30 +116,30 @@ class Source:
             wired: Whether values are in the wire form of fornix.
 
         Raises:
-            InvalidInput: One is not.
+            InvalidInput: A line is not an object.
         """
+        remedy = "write one JSON object per line"
         for number, text in self.lines():
             try:
-                found: Value = DECODER.decode(text)
-                found = wire.parse(text) if wired else found
+                contents: Value = _DECODER.decode(text)
+                contents = wire.parse(text) if wired else contents
             except (ValueError, RecursionError) as error:
-                said = error
+                reason = error
                 if isinstance(error, json.JSONDecodeError):
-                    said = f"{error.msg} at character {error.pos + 1:,}"
-                problem = f"is not JSON that fornix reads ({said})"
-                raise self.wrong(number, problem, "write one JSON object per line") from None
-            if not isinstance(found, dict):
-                problem = f"is JSON, but not an object: {text[:40]}"
-                raise self.wrong(number, problem, "write one JSON object per line")
-            yield number, found
+                    reason = f"{error.msg} at character {error.pos + 1:,}"
+                problem = f"is not JSON that fornix reads ({reason})"
+                raise self.wrong(number, problem, remedy) from None
+            if not isinstance(contents, dict):
+                raise self.wrong(number, f"is JSON, but not an object: {text[:40]}", remedy)
+            yield number, contents
 
     def records(self, lists: Collection[str]) -> Iterator[JsonRecord]:
         """Yield the objects of the file, a line each or as `Document.records` finds them.
 
         Raises:
-            InvalidInput: It is not JSON, or packed, or something in it is no object.
+            InvalidInput: The file is not JSON, or packed, or a record is not an object.
         """
-        if self._by_line(lists):
+        if self._has_record_per_line(lists):
             self.unit = "line"
             for number, fields in self.objects(wired=False):
                 yield JsonRecord(number, number, fields)
@@ -83,22 +148,20 @@ class Source:
         self._handle.seek(0)
         yield from Document(self.name, self._handle).records(lists)
 
-    def _by_line(self, lists: Collection[str]) -> bool:
+    def _has_record_per_line(self, lists: Collection[str]) -> bool:
         """Return whether the first line that is not blank is a whole record."""
         self._handle.seek(0)
-        head = self._handle.readline(HEAD)
-        for magic, problem in PACKED.items():
-            if head.startswith(magic):
+        line = self._handle.readline(FIRST_LINE_BYTES)
+        for magic, problem in UNREADABLE.items():
+            if line.startswith(magic):
                 raise InvalidInput(f"{self.name} {problem}")
-        while head and not head.strip():
-            head = self._handle.readline(HEAD)
+        while line and not line.strip():
+            line = self._handle.readline(FIRST_LINE_BYTES)
         try:
-            first: Value = json.loads(head.decode("utf-8-sig"))
+            first: Value = json.loads(line.decode("utf-8-sig"))
         except (ValueError, RecursionError):
             return False
-        return isinstance(first, dict) and not any(
-            isinstance(first.get(name), list) for name in lists
-        )
+        return isinstance(first, dict) and not _lists_in(first, lists)
 
     def at(self, number: int) -> str:
         """Return how a message names a record."""
@@ -110,9 +173,180 @@ class Source:
         """Return the error about a record.
 
         Args:
-            line: Where it begins, where that is not its number.
+            line: The line on which it begins, if that is not its number.
         """
         if self.unit == "line":
-            return wrong(self.name, number, problem, remedy)
+            return line_error(self.name, number, problem, remedy)
         place = f"{self.name}:{line}" if line is not None else self.name
         return InvalidInput(f"{place}: {self.unit} {number}: {problem}; {remedy}")
+
+
+def _lists_in(fields: dict[str, Value], lists: Collection[str]) -> list[str]:
+    return [name for name, value in fields.items() if name in lists and isinstance(value, list)]
+
+
+class Document:
+    """The JSON of a file, read as far as it is needed: one long list need not fit in memory."""
+
+    def __init__(self, name: str, handle: IO[bytes]) -> None:
+        self._name, self._handle = name, handle
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._text, self._position = "", 0
+        self._line, self._column = 1, 1  # of the beginning of the text
+        self._counted = (0, 1)  # the last position whose line is known, and its line
+        self._at_end = False
+        self._records = 0
+
+    def records(self, lists: Collection[str]) -> Iterator[JsonRecord]:
+        """Yield objects: the elements of a list, or of a list that is a field of an object.
+
+        Args:
+            lists: The names of fields whose lists contain records.
+
+        Raises:
+            InvalidInput: The file is not JSON, or a record is not an object.
+        """
+        while char := self._peek():
+            if char == "[":
+                yield from self._elements(lists, "", {})
+            elif char == "{":
+                yield from self._object(lists)
+            else:
+                raise self._wrong("this is neither a list nor an object", self._position)
+
+    def _object(self, lists: Collection[str]) -> Iterator[JsonRecord]:
+        line, fields, has_list = self._line_at(self._position), dict[str, Value](), False
+        for name in self._field_names():
+            if name in lists and self._peek() == "[":
+                has_list = True
+                yield from self._elements(lists, name, dict(fields))
+            else:
+                fields[name] = self._value()
+        if not has_list:
+            yield self._record(line, fields, "", {})
+
+    def _field_names(self) -> Iterator[str]:
+        """Yield the names of an object's fields; the caller reads the value after each name."""
+        self._expect("{")
+        seen = set[str]()
+        while self._peek() != "}":
+            name = self._value()
+            if not isinstance(name, str):
+                problem = f"the name of a field is a text, not {name!r:.40}"
+                raise self._wrong(problem, self._position)
+            self._expect(":")
+            if name in seen:
+                raise self._wrong(f"the field {name!r:.40} is there twice", self._position)
+            seen.add(name)
+            yield name
+            if self._peek() != "}":
+                self._expect(",")
+        self._expect("}")
+
+    def _elements(
+        self, lists: Collection[str], list_name: str, document: dict[str, Value]
+    ) -> Iterator[JsonRecord]:
+        self._expect("[")
+        while self._peek() != "]":
+            line, element = self._line_at(self._position), self._value()
+            inner = _lists_in(element, lists) if isinstance(element, dict) else []
+            if isinstance(element, dict) and inner and not list_name:
+                yield from self._inner_records(line, element, inner)
+            else:
+                yield self._record(line, element, list_name, document)
+            if self._peek() != "]":
+                self._expect(",")
+        self._expect("]")
+
+    def _inner_records(
+        self, line: int, element: dict[str, Value], names: Sequence[str]
+    ) -> Iterator[JsonRecord]:
+        """Yield the records in the lists of an object that is an element of a list."""
+        others = {name: value for name, value in element.items() if name not in names}
+        for name in names:
+            for record in cast("list[Value]", element[name]):
+                yield self._record(line, record, name, others)
+
+    def _record(
+        self, line: int, fields: Value, list_name: str, document: dict[str, Value]
+    ) -> JsonRecord:
+        self._records += 1
+        if not isinstance(fields, dict):
+            problem = f"record {self._records} is no object: {json.dumps(fields)[:40]}"
+            raise line_error(self._name, line, problem, "correct it and import again")
+        return JsonRecord(self._records, line, fields, list_name, document)
+
+    # --- the text -----------------------------------------------------------------------------
+
+    def _peek(self) -> str:
+        """Return the next character that is no space; "" at the end of the file."""
+        while True:
+            match = _SPACE.match(self._text, self._position)
+            self._position = match.end() if match else self._position
+            if self._position < len(self._text) or not self._read_on():
+                return self._text[self._position : self._position + 1]
+
+    def _expect(self, char: str) -> None:
+        actual = self._peek()
+        if actual != char:
+            shown = f"not {actual!r}" if actual else "but the file ends"
+            raise self._wrong(f"{char!r} should be here, {shown}", self._position)
+        self._position += 1
+
+    def _value(self) -> Value:
+        self._peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._position)
+            except RecursionError:
+                raise self._wrong("something is nested too deeply", self._position) from None
+            except ValueError as error:
+                offset = (
+                    error.pos - self._position if isinstance(error, json.JSONDecodeError) else 0
+                )
+                if self._read_on():
+                    continue
+                raise self._unreadable(error, self._position + offset) from None
+            if end == len(self._text) and self._read_on():
+                continue  # a number may go on
+            self._position = end
+            return cast("Value", value)
+
+    def _read_on(self) -> bool:
+        """Read at least as much as is left of the text; return whether there was more."""
+        rest = self._text[self._position :]
+        if self._at_end or len(rest) > LONGEST:
+            return False
+        raw = self._handle.read(max(BLOCK, len(rest)))
+        self._at_end = not raw
+        try:
+            new = self._decoder.decode(raw, final=self._at_end)
+        except UnicodeDecodeError as error:
+            line = self._line_at(len(self._text)) + raw.count(b"\n", 0, error.start)
+            problem = "this is not UTF-8"
+            raise line_error(self._name, line, problem, "save the file as UTF-8") from None
+        self._line, self._column = self._line_at(self._position), self._column_at(self._position)
+        self._text, self._position, self._counted = rest + new, 0, (0, self._line)
+        return not self._at_end
+
+    # --- errors -------------------------------------------------------------------------------
+
+    def _line_at(self, position: int) -> int:
+        """Return the line of a position, counted from the last one where it lies behind it."""
+        start, line = self._counted if position >= self._counted[0] else (0, self._line)
+        self._counted = (position, line + self._text.count("\n", start, position))
+        return self._counted[1]
+
+    def _column_at(self, position: int) -> int:
+        line_end = self._text.rfind("\n", 0, position)
+        return self._column + position if line_end < 0 else position - line_end
+
+    def _unreadable(self, error: ValueError, position: int) -> InvalidInput:
+        if len(self._text) - self._position > LONGEST and not self._at_end:
+            return self._wrong(f"a record has more than {LONGEST:,} characters", self._position)
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else error
+        return self._wrong(f"this is not JSON that fornix reads ({reason})", position)
+
+    def _wrong(self, problem: str, position: int) -> InvalidInput:
+        place = f"{self._name}:{self._line_at(position)}:{self._column_at(position)}"
+        return InvalidInput(f"{place}: {problem}; correct it and import again")

@@ -1,22 +1,29 @@
-"""Import: what the lines of a file say, committed in chunks, each of them once."""
+"""Import: a file is checked whole, then committed in chunks, each of them once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import os
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from itertools import groupby, islice
+from pathlib import Path
+from typing import Literal
 
 from fornix.errors import DuplicateItem, FornixError, InvalidInput, StaleRun
 from fornix.memory.keys import KeyBatch
 from fornix.memory.memory import Memory
-from fornix.sets import MemorySet, OnExisting
-from fornix.store import Batch, Define, Scope, SetRef
+from fornix.sets import OnExisting
+from fornix.store import Batch, Define, SetRef
 from fornix.store.items import Item
 from fornix.store.records import item_of
+from fornix.transfer.export import scope_of
 from fornix.transfer.foreign_formats import Target
 from fornix.transfer.history_import import Replay
 from fornix.transfer.import_entries import (
     AccessedLine,
+    Begun,
     CommitLine,
     Entry,
     ItemLine,
@@ -25,20 +32,145 @@ from fornix.transfer.import_entries import (
     Skipped,
     differs,
 )
-from fornix.transfer.import_formats import Layout, entries, has_history
+from fornix.transfer.import_formats import Layout, entries, has_history, layout_of
 from fornix.transfer.import_links import Linking, is_derived
 from fornix.transfer.import_source import Source
+from fornix.transfer.langgraph import is_sqlite, langgraph_file
 from fornix.values import wire
+from fornix.values.retries import call_again
 from fornix.values.storable import microseconds, moment
 
 CHUNK = 500
-"""Lines that one commit holds."""
+"""Lines that one commit holds, and entries after which progress is reported."""
 
 WINDOW = 8 * CHUNK
 """Items of several keys that are sorted by key before they are written."""
 
-TRIES = 20
-"""How often a chunk of exact memory is tried while others write to the same key."""
+SAMPLE = 3
+"""Items that a survey shows."""
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Generator[Source]:
+    """Open a file to import: JSON, or the SQLite file of a LangGraph store.
+
+    This process must not have that SQLite file open itself: closing a file drops the locks that
+    the process has on it.
+
+    Raises:
+        InvalidInput: It is a folder or a pipe, or an SQLite file of something else.
+        OSError: It cannot be opened.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{path} is no file that can be read twice; pipe it in (import -)")
+    if is_sqlite(path):
+        with langgraph_file(path) as file:
+            yield file
+        return
+    with path.open("rb") as handle:
+        yield Source(str(path), handle)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The contents of a file.
+
+    Attributes:
+        layout: Its format.
+        entries: What would be written: items, sets, nodes of exact memory.
+        items: How many items, by key and set; the key None is knowledge. In a history, versions.
+        skipped: How much is left out, by the reason.
+        sample: The first items, each with its key and set.
+    """
+
+    layout: Layout
+    entries: int
+    items: Mapping[tuple[str | None, str], int]
+    skipped: Mapping[str, int]
+    sample: tuple[ItemLine, ...]
+
+    @property
+    def keys(self) -> int:
+        """How many keys have items."""
+        return len({key for key, _ in self.items if key is not None})
+
+
+def survey(
+    source: Source,
+    layout: Layout,
+    target: Target | None,
+    *,
+    progress: Callable[[int], None] = lambda _count: None,
+) -> Survey:
+    """Return the contents of a file, after reading all of it; nothing is written.
+
+    Args:
+        progress: Called with the number of entries read since the last call.
+
+    Raises:
+        InvalidInput: A record cannot be used, or names an item or a field a second time.
+    """
+    count = 0
+    numbers: dict[int, int] = {}
+    items: Counter[tuple[str | None, str]] = Counter()
+    skipped: Counter[str] = Counter()
+    sample: list[ItemLine] = []
+    for number, entry in entries(source, layout, target):
+        if isinstance(entry, Skipped):
+            skipped[entry.reason] += 1
+            continue
+        count += 1
+        if not count % CHUNK:
+            progress(CHUNK)
+        identity = _identity(entry)
+        first = numbers.setdefault(hash(identity), number)
+        if len(numbers) < count:
+            problem = f"{identity[-1]!r} was there before, on {source.at(first)}"
+            raise source.wrong(number, problem, "remove one, or give it another id")
+        for line in _items(entry):
+            items[line.key, line.set] += 1
+            if len(sample) < SAMPLE:
+                sample.append(line)
+    return Survey(layout, count, dict(items), dict(skipped), tuple(sample))
+
+
+def _identity(entry: Entry) -> tuple[object, ...]:
+    """Return what no two entries of a file may be equal in, last the name that errors show."""
+    match entry:
+        case ItemLine():
+            return ("item", entry.key, entry.set, entry.item.id)
+        case SetLine():
+            return ("set", entry.key, entry.set)
+        case NodeLine():
+            return ("node", entry.key, entry.path)
+        case CommitLine():
+            return ("commit", entry.number)
+        case AccessedLine():
+            return ("accessed", entry.key, entry.set, entry.row)
+
+
+def _items(entry: Entry) -> list[ItemLine]:
+    if isinstance(entry, CommitLine):
+        return [part.line for part in entry.parts if isinstance(part, Begun)]
+    return [entry] if isinstance(entry, ItemLine) else []
+
+
+def survey_file(
+    path: str | os.PathLike[str],
+    *,
+    layout: Layout | Literal["auto"] = "auto",
+    target: Target | None = None,
+) -> Survey:
+    """Return what `import_file` would import; nothing is written.
+
+    Raises:
+        InvalidInput: A record cannot be used, or it cannot be told which format this is.
+    """
+    with opened(path) as source:
+        return survey(source, layout_of(source) if layout == "auto" else layout, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +183,13 @@ class Loaded:
         updated: Items that were there already, and were replaced.
         sets: Sets that were made, or got another definition.
         values: Values and objects of exact memory that were written.
-        values_kept: Those that were there already, and stay.
-        expired: Those that expired before they could be written.
-        commits: Commits of a history that were done again; `added` are their versions of items.
-        commits_kept: Those that had been done before.
-        linked: Items that were linked to what they were made of.
-        unlinked: Items made of something that is not there, so that their lineage ends, and
-            forgetting it does not reach them. They keep its ids as `sources`.
+        values_kept: Values and objects that were there already, and stay.
+        expired: Items, values and objects that expired before they could be written.
+        commits: Commits of a history that were repeated; `added` are their versions of items.
+        commits_kept: Commits of a history that had been repeated before.
+        linked: Items that were linked to their sources.
+        unlinked: Items with a source that is not there. Their lineage ends there, and forgetting
+            the source does not reach them. They keep its id in `sources`.
     """
 
     added: int = 0
@@ -74,8 +206,43 @@ class Loaded:
 
     def plus(self, other: Loaded) -> Loaded:
         """Return the sums."""
-        names = Loaded.__slots__
+        names = [field.name for field in fields(Loaded)]
         return Loaded(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The contents of a file, and what an import of it did."""
+
+    survey: Survey
+    done: Loaded
+
+
+def import_file(
+    memory: Memory,
+    path: str | os.PathLike[str],
+    *,
+    layout: Layout | Literal["auto"] = "auto",
+    target: Target | None = None,
+    on_existing: OnExisting = "keep",
+) -> Imported:
+    """Import a file; see docs/import-export.md.
+
+    The whole file is read and checked before anything is written. It is written in chunks, each of
+    them one commit; the same call again adds nothing twice.
+
+    Args:
+        target: The key and set of the items; needed for every format but "fornix".
+
+    Raises:
+        InvalidInput: A record cannot be used, or it cannot be told which format this is.
+    """
+    with opened(path) as source:
+        if layout == "auto":
+            layout = layout_of(source)
+        contents = survey(source, layout, target)
+        done = Load(memory, on_existing=on_existing).run(source, layout, target)
+        return Imported(contents, done)
 
 
 class Load:
@@ -110,42 +277,41 @@ class Load:
             done = Replay(self._memory, source, progress).run()
             self.done = Loaded(added=done.versions, commits=done.commits, commits_kept=done.kept)
             return self.done
-        last, begun, derived = 0, False, False
+        last, begun, has_derived = 0, False, False
         self._exported = layout == "fornix"
         try:
             for number, chunk in _chunks(entries(source, layout, target), mixed=layout != "fornix"):
                 self.done = self.done.plus(self._commit(chunk))
                 last, begun = number or last, True
-                derived = derived or any(isinstance(e, ItemLine) and is_derived(e) for e in chunk)
+                has_derived |= any(isinstance(e, ItemLine) and is_derived(e) for e in chunk)
                 progress(len(chunk))
-            if derived and self._exported:
+            if has_derived and self._exported:
                 links = Linking(self._memory).run(source)
                 self.done = replace(self.done, linked=links.linked, unlinked=links.unlinked)
         except BaseException as error:
             if begun or not isinstance(error, FornixError):  # what is cut off may be committed
-                far = f"up to {source.at(last)} at least" if last else "in part"
+                extent = f"up to {source.at(last)} at least" if last else "in part"
                 error.add_note(
-                    f"{source.name} was imported {far}; "
+                    f"{source.name} was imported {extent}; "
                     "the same command again goes on from there and adds nothing twice"
                 )
             raise
         return self.done
 
     def _commit(self, chunk: Sequence[Entry]) -> Loaded:
-        first = chunk[0]
-        if isinstance(first, SetLine):
-            return self._define(first)
-        if isinstance(first, ItemLine):
-            return self._add(first, [e.item for e in chunk if isinstance(e, ItemLine)])
-        if isinstance(first, (CommitLine, AccessedLine)):
-            raise InvalidInput("a history is imported whole")
-        return self._write(first.key, [e for e in chunk if isinstance(e, NodeLine)])
+        match chunk[0]:
+            case SetLine() as line:
+                return self._define(line)
+            case ItemLine() as line:
+                return self._add(line, [e.item for e in chunk if isinstance(e, ItemLine)])
+            case NodeLine(key=key):
+                nodes = [e for e in chunk if isinstance(e, NodeLine)]
+                return call_again(lambda: self._write(key, nodes), on=StaleRun)
+            case _:
+                raise InvalidInput("a history is imported whole")
 
     def _ref(self, line: SetLine | ItemLine) -> SetRef:
-        memory = self._memory
-        if line.key is None:
-            return SetRef(Scope(memory.knowledge.name, None), line.set)
-        return SetRef(Scope(memory.space, line.key), line.set)
+        return SetRef(scope_of(self._memory, line.key), line.set)
 
     def _define(self, line: SetLine) -> Loaded:
         ref, store = self._ref(line), self._memory.store
@@ -157,81 +323,64 @@ class Load:
         if info is not None:
             store.commit(batch)
             return Loaded(sets=1)
-        # A set is made once, so its name can name the op: of two imports, one made it.
+        # A set is made once, so the op is named after it: of two imports, one makes the set.
         op = wire.digest(["import", ref.scope.space, ref.scope.key, ref.name], salt=store.salt())
         if store.commit(replace(batch, op=op)).adopted:
-            store.commit(batch)  # refused if the other one is otherwise
+            store.commit(batch)  # refused if the other import made another definition
             return Loaded()
         return Loaded(sets=1)
 
     # --- items --------------------------------------------------------------------------------
 
     def _add(self, line: ItemLine, items: Sequence[Item]) -> Loaded:
-        """Write what is new, then what is to be replaced; count what was written here."""
-        now, given = self._memory.engine.clock(), len(items)
+        """Write new items, then those to replace; count what was written here."""
+        now, total = self._memory.engine.clock(), len(items)
         items = [i for i in items if i.expire_at is None or microseconds(i.expire_at) > now]
-        return replace(self._add_living(line, items), expired=given - len(items))
-
-    def _add_living(self, line: ItemLine, items: Sequence[Item]) -> Loaded:
+        expired = total - len(items)
         owner = self._memory.knowledge if line.key is None else self._memory.key(line.key)
-        chosen = owner.set(line.set)
-        add = chosen.add_back if self._exported else chosen.add_many
+        target_set, ref = owner.set(line.set), self._ref(line)
+        add = target_set.add_back if self._exported else target_set.add_many
         if self._on_existing == "error":
-            return Loaded(added=len(add(items)))
-        old = self._add_new(chosen, self._ref(line), items)
+            return Loaded(added=len(add(items)), expired=expired)
+        # Another process may import the same file: one of the two finds that an id is in use.
+        existing = call_again(lambda: self._add_new(add, ref, items), on=DuplicateItem)
         changed: list[Item] = []
         if self._on_existing == "update":
-            changed = [i for i in items if i.id in old and differs(i, old[i.id])]
+            changed = [i for i in items if i.id in existing and differs(i, existing[i.id])]
         if changed:
             add(changed, on_existing="update")
-        added = len(items) - len(old)
-        return Loaded(added=added, updated=len(changed), kept=len(old) - len(changed))
+        return Loaded(
+            added=len(items) - len(existing),
+            updated=len(changed),
+            kept=len(existing) - len(changed),
+            expired=expired,
+        )
 
-    def _add_new(self, chosen: MemorySet, ref: SetRef, items: Sequence[Item]) -> dict[str, Item]:
-        """Add the items that are not there, in one commit; return those that were there.
-
-        Another process may import the same file: then one of the two finds an id taken, and looks
-        again.
-        """
-        for left in reversed(range(TRIES)):
-            found = self._memory.store.get(ref, [item.id or "" for item in items])
-            old = {s.record.id: item_of(s) for s in found if s is not None}
-            try:
-                new = [item for item in items if item.id not in old]
-                (chosen.add_back if self._exported else chosen.add_many)(new)
-            except DuplicateItem:
-                if not left:
-                    raise
-            else:
-                return old
-        raise AssertionError  # the last try returns or raises
+    def _add_new(
+        self, add: Callable[[Sequence[Item]], object], ref: SetRef, items: Sequence[Item]
+    ) -> dict[str, Item]:
+        """Add the items that are not there, in one commit; return those that were there."""
+        stored = self._memory.store.get(ref, [item.id or "" for item in items])
+        existing = {s.record.id: item_of(s) for s in stored if s is not None}
+        add([item for item in items if item.id not in existing])
+        return existing
 
     # --- exact memory -------------------------------------------------------------------------
 
     def _write(self, key: str, nodes: Sequence[NodeLine]) -> Loaded:
-        for left in reversed(range(TRIES)):
-            try:
-                with self._memory.key(key).batch() as batch:
-                    return self._put_all(batch, nodes)
-            except StaleRun:
-                if not left:
-                    raise
-        raise AssertionError  # the last try returns or raises
-
-    def _put_all(self, batch: KeyBatch, nodes: Sequence[NodeLine]) -> Loaded:
-        written = kept = expired = 0
+        written = expired = 0
         now = self._memory.engine.clock()
-        for line in nodes:
-            if line.node.expires is not None and line.node.expires <= now:
-                expired += 1
-            elif self._put(batch, line):
-                written += 1
-            else:
-                kept += 1
+        with self._memory.key(key).batch() as batch:
+            for line in nodes:
+                if line.node.expires is not None and line.node.expires <= now:
+                    expired += 1
+                else:
+                    written += self._put(batch, line)
+        kept = len(nodes) - written - expired
         return Loaded(values=written, values_kept=kept, expired=expired)
 
     def _put(self, batch: KeyBatch, line: NodeLine) -> bool:
-        """Write one node, unless something is there that is to stay; return whether it did."""
+        """Write a node, unless an existing one has to stay; return whether it was written."""
         tree, node = batch.short_term, line.node
         if line.path in tree and (node.is_object or self._on_existing != "update"):
             if self._on_existing == "error":
@@ -245,38 +394,38 @@ class Load:
         return True
 
 
+def _group(entry: Entry) -> tuple[object, ...]:
+    """Return what the entries of one commit are equal in."""
+    return _identity(entry) if isinstance(entry, SetLine) else _identity(entry)[:-1]
+
+
 def _chunks(
-    found: Iterable[tuple[int, Entry | Skipped]], *, mixed: bool
+    numbered: Iterable[tuple[int, Entry | Skipped]], *, mixed: bool
 ) -> Iterator[tuple[int, list[Entry]]]:
-    """Yield what one commit takes, and up to where all is done with it (0: not known).
+    """Yield the entries of one commit each, and the record up to which all is done then.
+
+    The number of that record is 0 where it is not known.
 
     Args:
         mixed: Whether keys may alternate, and their order among each other means nothing.
     """
-    lines = ((number, entry) for number, entry in found if not isinstance(entry, Skipped))
+    lines = ((number, entry) for number, entry in numbered if not isinstance(entry, Skipped))
     if not mixed:
-        for _, like in groupby(lines, key=lambda line: _place(line[1])):
-            while chunk := list(islice(like, CHUNK)):
+        for _, alike in groupby(lines, key=lambda line: _group(line[1])):
+            while chunk := list(islice(alike, CHUNK)):
                 yield chunk[-1][0], [entry for _, entry in chunk]
         return
     while window := list(islice(lines, WINDOW)):
-        places: dict[tuple[object, ...], list[tuple[int, Entry]]] = {}
+        groups: dict[tuple[object, ...], list[tuple[int, Entry]]] = {}
         for line in window:
-            places.setdefault(_place(line[1]), []).append(line)
-        pieces = [
-            many[at : at + CHUNK] for many in places.values() for at in range(0, len(many), CHUNK)
+            groups.setdefault(_group(line[1]), []).append(line)
+        chunks = [
+            group[start : start + CHUNK]
+            for group in groups.values()
+            for start in range(0, len(group), CHUNK)
         ]
-        for piece in pieces:
-            last = (
-                piece[-1] if len(places) == 1 else window[-1] if piece is pieces[-1] else (0, None)
-            )
-            yield last[0], [entry for _, entry in piece]
-
-
-def _place(entry: Entry) -> tuple[object, ...]:
-    if isinstance(entry, NodeLine):
-        return ("node", entry.key)
-    if isinstance(entry, (CommitLine, AccessedLine)):
-        return ("history",)
-    kind = "set" if isinstance(entry, SetLine) else "item"
-    return (kind, entry.key, entry.set)
+        for chunk in chunks:
+            last = chunk[-1][0] if len(groups) == 1 else 0
+            if chunk is chunks[-1]:
+                last = window[-1][0]
+            yield last, [entry for _, entry in chunk]

@@ -17,8 +17,7 @@ from fornix.errors import InvalidInput, StoreBusy
 from fornix.store.items import Item, text_of
 from fornix.transfer.foreign_formats import Reader, label_of
 from fornix.transfer.import_entries import ItemLine, Skipped, texts_of
-from fornix.transfer.import_source import Source
-from fornix.transfer.json_stream import JsonRecord
+from fornix.transfer.import_source import JsonRecord, Source
 from fornix.values.forks import FORKS
 from fornix.values.storable import Value, checked_name
 
@@ -68,7 +67,7 @@ class LangGraphReader(Reader):
             role=label_of(value, "role") if isinstance(value.get("role"), str) else None,
             time=time or self.when(fields, names=("created_at",), zone=UTC),
         )
-        yield self.placed(item, fields, value)
+        yield self.item_line(item, fields, value)
 
 
 def item_id(namespace: Collection[str], key: str) -> str:

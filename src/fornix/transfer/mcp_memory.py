@@ -10,7 +10,7 @@ from fornix.errors import InvalidInput
 from fornix.store.items import Item
 from fornix.transfer.foreign_formats import Reader, Target, inside
 from fornix.transfer.import_entries import ItemLine, Skipped, texts_of
-from fornix.transfer.json_stream import JsonRecord
+from fornix.transfer.import_source import JsonRecord
 from fornix.values.storable import Value, checked_name
 
 UNKNOWN = "is a relation of an entity that is not there"
@@ -57,7 +57,7 @@ class McpMemoryReader(Reader):
         name = checked_name(fields.get("name"), "the name of an entity")
         with inside(f"entity {name!r:.60}"):
             item = self._item(name, fields)
-            yield self.placed(item, fields)
+            yield self.item_line(item, fields)
 
     def _item(self, name: str, fields: dict[str, Value]) -> Item:
         told = texts_of(fields, "observations")
@@ -79,5 +79,5 @@ class McpMemoryReader(Reader):
 
 def _kind(record: JsonRecord) -> Value:
     """Return what a record is: as it says itself, or as the list is named that it is in."""
-    under = {"entities": "entity", "relations": "relation"}.get(record.under)
+    under = {"entities": "entity", "relations": "relation"}.get(record.list_name)
     return cast("Value", under) or record.fields.get("type")

@@ -9,7 +9,7 @@ from fornix.errors import InvalidInput
 from fornix.store.items import Item
 from fornix.transfer.foreign_formats import Reader, label_of, metadata_of, name_of
 from fornix.transfer.import_entries import ItemLine, Skipped
-from fornix.transfer.json_stream import JsonRecord
+from fornix.transfer.import_source import JsonRecord
 from fornix.values.storable import Value
 
 FIELDS = {"id", "memory", "content", "metadata", "created_at", "hash", "score", "category_ids"}
@@ -29,11 +29,11 @@ class Mem0Reader(Reader):
         """Return whether it is a memory: of mem0, or of OpenMemory."""
         fields = record.fields
         told = "memory" in fields or ("content" in fields and "state" in fields)
-        return ("id" in fields and told) or record.under == "relations"
+        return ("id" in fields and told) or record.list_name == "relations"
 
     def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
         """Yield the memory."""
-        if record.under == "relations":
+        if record.list_name == "relations":
             yield Skipped(RELATION)
             return
         fields = dict(record.fields)
@@ -45,8 +45,8 @@ class Mem0Reader(Reader):
         if fields.get("state") == "deleted":
             yield Skipped(DELETED)
             return
-        _user(fields, record.around)
-        metadata = _metadata(fields, record.around)
+        _user(fields, record.document)
+        metadata = _metadata(fields, record.document)
         item = Item(
             value=memory,
             id=name_of(fields, "id"),
@@ -56,7 +56,7 @@ class Mem0Reader(Reader):
             session=name_of(fields, "run_id"),
             time=self.when(fields, names=("created_at",)),
         )
-        yield self.placed(item, fields, record.around)
+        yield self.item_line(item, fields, record.document)
 
 
 def _user(fields: dict[str, Value], around: dict[str, Value]) -> None:

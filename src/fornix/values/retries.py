@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
-from fornix.errors import InvalidInput
+from fornix.errors import FornixError, InvalidInput
 from fornix.values.keywords import suggest_fields
 from fornix.values.storable import counted, in_span
 
 LONGEST_S = 366.0 * 86_400
 """The longest pause: more is a mistake, and at some point more than a system can wait."""
+
+TRIES = 20
+"""How often a change is tried while other writers change the same memory."""
+
+T = TypeVar("T")
 
 
 @suggest_fields
@@ -62,3 +70,11 @@ class Retry:
 
 
 ONCE = Retry(attempts=1)
+
+
+def call_again(change: Callable[[], T], *, on: type[FornixError]) -> T:
+    """Return what *change* returns; while it raises *on*, call it again, `TRIES` times in all."""
+    for _ in range(TRIES - 1):
+        with suppress(on):
+            return change()
+    return change()

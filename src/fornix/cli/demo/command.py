@@ -26,7 +26,7 @@ from fornix.cli.session import Session
 from fornix.errors import InvalidInput
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
-from fornix.transfer import Load, Target, check
+from fornix.transfer import Load, Target, survey
 
 ASKED = (9, 18, 36, 56)
 """Questions that the demo asks, by their numbers."""
@@ -90,7 +90,7 @@ class _Demo:
         target = Target(sample_conversation.KEY)
         start = time.perf_counter()
         with sample_conversation.source() as source:
-            total = check(source, "conversation", target)
+            total = survey(source, "conversation", target).entries
             with progress(self.session, "adding", total=total) as advance:
                 Load(memory).run(source, "conversation", target, progress=advance)
         durable = time.perf_counter() - start

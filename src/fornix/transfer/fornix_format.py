@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from datetime import timedelta
@@ -41,30 +41,6 @@ KINDS = ("fornix", "set", "item", "object", "value")
 
 OWNER = ("type", "key", "set")
 """What a set's line has before its definition."""
-
-
-def numbered(name: str, raw: Iterable[bytes], *, past: int = 0) -> Iterator[tuple[int, str]]:
-    """Yield the number and text of every line that is not blank.
-
-    Args:
-        past: How many lines were before.
-
-    Raises:
-        InvalidInput: A line is not UTF-8.
-    """
-    for number, line in enumerate(raw, start=past + 1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-        except UnicodeDecodeError as error:
-            problem = f"byte {error.start + 1} of the line is not UTF-8"
-            raise wrong(name, number, problem, "save the file as UTF-8") from None
-        if text:
-            yield number, text
-
-
-def wrong(name: str, number: int, problem: str, remedy: str) -> InvalidInput:
-    """Return the error about a line of a file."""
-    return InvalidInput(f"{name}:{number}: {problem}; {remedy}")
 
 
 def only(fields: dict[str, Value], known: str) -> None:

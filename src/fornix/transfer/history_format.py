@@ -9,7 +9,7 @@ from typing import cast
 from fornix.errors import InvalidInput
 from fornix.store import Node
 from fornix.store.checks import GONE, ROW_BITS
-from fornix.transfer.export_lines import FornixLines, only, owner_of
+from fornix.transfer.fornix_format import FornixLines, only, owner_of
 from fornix.transfer.import_entries import (
     AccessedLine,
     Begun,
