@@ -137,7 +137,7 @@ def test_a_file_of_something_else_is_not_taken(sealed, figure, monkeypatch):
     store, folder = sealed
     path = folder / "1.seg"
     if figure == "version":
-        monkeypatch.setattr(segment, "FORMAT", 2)
+        monkeypatch.setattr(segment, "FORMAT", segment.FORMAT + 1)
     else:
         other = {"store": bytes(16), "set_number": 2, "dimensions": 8, "seq": 10**9}[figure]
         header = path.read_bytes()[: segment.HEADER.size]

@@ -15,12 +15,14 @@ from fornix.store.sqlite import SqliteStore
 from fornix.store.sqlite.connection import (
     APPLICATION_ID,
     SCHEMA,
+    add_word_functions,
     check,
     connect,
     migrate,
     migrations,
     sql,
 )
+from fornix.values import words
 from old_stores import as_schema_1
 
 
@@ -42,6 +44,7 @@ def test_a_migrated_file_is_as_a_new_one() -> None:
     """schema.sql is the whole of it; the migrations, from nothing, lead to the same."""
     fresh, migrated = apsw.Connection(":memory:"), apsw.Connection(":memory:")
     fresh.execute(sql("schema.sql"))
+    add_word_functions(migrated)
     for name in migrations().values():
         migrated.execute(sql(name))
     assert shape(fresh) == shape(migrated)
@@ -141,3 +144,25 @@ def test_a_store_of_schema_1_is_what_it_was(tmp_path: Path) -> None:
         notes.delete("j")
         notes.add("mint tea")
         assert store.problems() == []
+
+
+def test_words_read_old_items_as_new_ones(tmp_path: Path) -> None:
+    """Passages and marks that a file of before schema 6 has not are read when it is opened."""
+    texts = ["tea " * 150, "Any tea?", "always serve tea", "tea", "\u8336\u6c34 " * 200]
+    made, path = tmp_path / "made.db", tmp_path / "app.db"
+    with Memory.open(made, embedder="words") as memory:
+        notes = memory.key("ada").set("notes")
+        notes.add_many(texts)
+        expected = [(h.item.text, h.score, dict(h.parts)) for h in notes.search("tea \u8336\u6c34")]
+    with apsw.Connection(str(made)) as db:
+        for text in texts[:3] + texts[4:]:
+            terms = words.pack(words.unpack(words.analyse(text).packed)[0].tolist())[0]
+            row = "(SELECT row FROM item WHERE text = ?)"
+            query = f"UPDATE feature SET terms = ?, tokens = 7 WHERE row = {row}"  # noqa: S608 - ours
+            db.execute(query, (terms, text))
+            db.execute("UPDATE item SET tokens = 7 WHERE text = ?", (text,))
+    as_schema_1(made, path)
+    with Memory.open(path) as memory:
+        assert memory.store.problems(deep=True) == []
+        hits = memory.key("ada").set("notes").search("tea \u8336\u6c34")
+        assert [(h.item.text, h.score, dict(h.parts)) for h in hits] == expected

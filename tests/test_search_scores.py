@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fornix.search.bm25 import Bm25
@@ -20,7 +20,9 @@ from fornix.values.storable import microseconds
 DIMENSIONS = 8
 NOW = microseconds(datetime(2024, 1, 1, tzinfo=UTC))
 DAY = 86_400_000_000
-PLAIN = Signals(previous=0, next=0, speaker=0, date=0, when=0)
+PLAIN = Signals(
+    previous=0, next=0, reply=0, speaker=0, user=0, date=0, when=0, session=0, instruction=0
+)
 
 GROUP = [
     ("a", "I went to a support group yesterday", "Caroline", "s1"),
@@ -125,6 +127,66 @@ _TEXTS = st.lists(
 )
 
 
+@pytest.fixture
+def short_passages(monkeypatch):
+    """Have texts cut after three words."""
+    monkeypatch.setattr(words, "PASSAGE_WORDS", 3)
+    monkeypatch.setattr(words, "LAST_WORDS", 2)
+
+
+@pytest.mark.usefixtures("short_passages")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_TEXTS, st.integers(1, 12), st.lists(st.booleans(), min_size=12, max_size=12))
+def test_a_long_text_has_the_bm25_of_its_best_passage(texts, count, shown):
+    """Its passages count as texts, but in how many texts a word is; however it is worked out."""
+    cuts = [words.passages(text) for text in texts]
+    assert ["".join(parts) for parts in cuts] == texts
+    bags = [[words.unpack(words.analyse(part).packed) for part in parts] for parts in cuts]
+    lengths = [words.analyse(part).tokens for parts in cuts for part in parts]
+    average = sum(lengths) / len(lengths) or 1
+    expected = [0.0] * len(texts)
+    for place, parts in enumerate(bags):
+        for terms, counts in parts:
+            score = 0.0
+            for term in words.terms("cat fox gnu ant"):
+                held = sum(any(term in other for other, _ in parts) for parts in bags)
+                idf = math.log(1 + (len(bags) - held + 0.5) / (held + 0.5))
+                number = dict(zip(terms.tolist(), counts.tolist(), strict=True)).get(term, 0)
+                norm = 0.9 * (1 - 0.4 + 0.4 * int(counts.sum()) / average)
+                score += idf * number * 1.9 / (number + norm) if number else 0.0
+            expected[place] = max(expected[place], score)
+    features = [feature(row, f"{row}", text) for row, text in enumerate(texts, 1)]
+    index = built(features)
+    for _ in range(4):  # asked again, a small set has its weights worked out beforehand
+        bm25 = Bm25([index], words.terms("cat fox gnu ant"), Signals())
+        assert bm25.all(0).tolist() == pytest.approx(expected)
+    grown = built(features[:1])
+    for one in features[1:]:
+        grown.extend([one])
+    part = Bm25([grown], words.terms("cat fox gnu ant"), Signals())
+    docs = np.flatnonzero(shown[: len(texts)]).astype(np.int32)
+    assert part.some(0, docs).tolist() == pytest.approx([expected[doc] for doc in docs])
+    mask = np.array(shown[: len(texts)])
+    top = part.top(0, count=count, allowed=mask, alone=True).tolist()
+    assert top == sorted(set(top))
+    best = max([score for score, seen in zip(expected, shown, strict=False) if seen], default=0)
+    assert max([expected[doc] for doc in top if mask[doc]], default=0) == pytest.approx(best)
+
+
+@pytest.mark.usefixtures("short_passages")
+def test_passages_of_ended_items_are_gone():
+    """Words, lengths and frequencies are as if the item had never been."""
+    features = [feature(row, f"{row}", "tea for two and two for tea") for row in (1, 2, 3)]
+    index = built(features)
+    index.end(2)
+    left = built([features[0], features[2]])
+    assert (index.live_passages, index.tokens) == (left.live_passages, left.tokens)
+    for _ in range(4):
+        assert [hit.score for hit in search(index, "two tea")] == [
+            hit.score for hit in search(left, "two tea")
+        ]
+
+
 @given(_TEXTS, st.integers(1, 3), st.floats(0, 3), st.floats(0, 1))
 def test_bm25_is_that_of_the_textbook(texts, parts, k1, b):
     """Over one set or several, whole or of some docs, BM25 is the same and is right."""
@@ -173,7 +235,7 @@ def test_a_score_is_the_sum_of_its_parts():
     hits = search(group(), "When did Caroline paint in 2023?", query(1, 2, 3), signals=signals)
     assert len(hits) == len(GROUP)
     assert set(hits[0].parts) == {
-        *("words", "meaning", "previous", "next", "speaker", "date", "when"),
+        *("words", "meaning", "previous", "next", "speaker", "date", "when", "session"),
         *("recency", "importance", "decay"),
     }
     for hit in hits:
@@ -184,7 +246,8 @@ def test_a_score_is_the_sum_of_its_parts():
 def test_neighbours_in_a_session_lend_their_base():
     """A fifth of words and meaning of the item before, a tenth of the one after, no signals."""
     base = {hit.id: hit.score for hit in search(group(), "powerful puppy", signals=PLAIN)}
-    hits = {hit.id: hit for hit in search(group(), "powerful puppy")}
+    signals = Signals(session=0)
+    hits = {hit.id: hit for hit in search(group(), "powerful puppy", signals=signals)}
     assert set(base) == {"b", "f"}
     assert set(hits) == {"a", "b", "c", "f"}
     assert hits["c"].parts == pytest.approx({"words": 0, "previous": 0.2 * base["b"], "next": 0})
@@ -213,8 +276,84 @@ def test_i_weighs_for_the_user():
     roles = ["user", "assistant", "user"]
     index = built(feature(row, f"{row}", "tea", role=role) for row, role in enumerate(roles, 1))
     hits = search(index, "Do I like tea?")
-    assert [(hit.id, hit.parts["speaker"]) for hit in hits] == [("1", 0.45), ("3", 0.45), ("2", 0)]
-    assert "speaker" not in search(group(), "Do I like sunsets?")[0].parts
+    assert [(hit.id, hit.parts["user"]) for hit in hits] == [("1", 0.8), ("3", 0.8), ("2", 0)]
+    assert not {"user", "speaker"} & set(search(group(), "Do I like sunsets?")[0].parts)
+
+
+def talk(*turns, **more):
+    """Return a set of (text, speaker, session) turns, one after the other."""
+    return built(
+        feature(row, f"{row}", text, speaker=speaker, session=session, **more)
+        for row, (text, speaker, session) in enumerate(turns, 1)
+    )
+
+
+def test_an_answer_takes_more_of_its_question():
+    """An item after a question takes a fifth more of it; of the speaker who is named, if any."""
+    index = talk(("Any tea left?", "Ada", "s"), ("Plenty", "Bob", "s"), ("Fine", "Ada", "s"))
+    parts = {hit.id: hit.parts for hit in search(index, "tea", signals=Signals(session=0))}
+    assert {"2"} == {name for name in parts if parts[name]["reply"]}
+    assert parts["2"]["reply"] == parts["2"]["previous"] == pytest.approx(0.2)
+    named = {hit.id: hit.parts for hit in search(index, "What did Bob say of tea?")}
+    assert named["2"]["reply"] > 0
+    other = {hit.id: hit.parts for hit in search(index, "What did Ada say of tea?")}
+    assert other["2"]["reply"] == 0
+    assert "reply" not in search(index, "Do I like tea?")[0].parts  # nobody has the role user
+    long = talk(("tea " * 61 + "?", "Ada", "s"), ("Plenty", "Bob", "s"))
+    assert "reply" not in search(long, "tea")[0].parts
+
+
+def test_the_best_of_a_session_lends_to_all_of_it():
+    """Three tenths of the best score in the session, or of its own without one."""
+    index = talk(
+        ("green tea with milk", "Ada", "s1"),
+        ("tea", "Bob", "s1"),
+        ("tea", "Bob", None),
+        ("coffee", "Bob", "s1"),
+    )
+    weigh = PLAIN.to_json()
+    plain = {hit.id: hit.score for hit in search(index, "green tea", signals=PLAIN)}
+    hits = search(index, "green tea", signals=Signals(**weigh | {"session": 0.3}))
+    assert {hit.id: hit.parts["session"] for hit in hits} == pytest.approx(
+        {"1": 0.3, "2": 0.3, "3": 0.3 * plain["3"]}
+    )
+    assert {hit.id for hit in hits} == set(plain)  # a session finds nothing by itself
+    shown = np.array([False, True, True, True])
+    hits = search(index, "green tea", signals=Signals(**weigh | {"session": 0.3}), allowed=[shown])
+    assert {hit.id: hit.parts["session"] for hit in hits} == pytest.approx(
+        {"2": 0.3 * plain["2"], "3": 0.3 * plain["3"]}
+    )
+
+
+def test_forms_of_texts_weigh():
+    """Standing instructions gain, short questions lose; longer texts of either kind do not."""
+    signals = Signals(**PLAIN.to_json() | {"instruction": 0.4, "short_question": 0.2})
+    texts = {
+        "Always bring tea": {"instruction": 0.4},
+        "please, from now on bring tea": {"instruction": 0.4},
+        "Never mind the tea": {},
+        "Always bring " + "tea " * 40: {},
+        "Is there tea?": {"short_question": -0.2},
+        "Is there tea?**": {"short_question": -0.2},
+        "Is there " + "tea " * 25 + "?": {},
+        "這是 tea？": {"short_question": -0.2},
+    }
+    index = built(feature(row, f"{row}", text) for row, text in enumerate(texts, 1))
+    found = {hit.id: hit.parts for hit in search(index, "tea", signals=signals)}
+    for row, (text, expected) in enumerate(texts.items(), 1):
+        parts = {name: part for name, part in found[f"{row}"].items() if part and name != "words"}
+        assert parts == pytest.approx(expected), text
+
+
+def test_the_mean_of_windows_may_count():
+    """A share of the mean in place of the best, in a set scored whole and in one that is not."""
+    both = vector(100) + vector(0, 100)
+    features = [feature(1, "a", "x", vectors=both), feature(2, "b", "x", vectors=vector(0, 9))]
+    for kind in (SetIndex, Part):
+        for mean, expected in ((0.5, 1.5), (1.0, 1.0)):
+            signals = Signals(**PLAIN.to_json() | {"mean": mean})
+            hits = search(built(features, kind), "?", query(1, 0), signals=signals)
+            assert (hits[0].id, hits[0].score) == ("a", pytest.approx(expected))
 
 
 def test_a_date_and_temporal_words_weigh():
@@ -247,14 +386,14 @@ def test_age_may_take_a_share_of_the_score():
         feature(row, f"{row}", "tea", time=time)
         for row, time in enumerate([NOW, NOW - 30 * DAY, NOW - 30_000 * DAY], 1)
     )
-    hits = search(index, "tea", signals=Signals(decay=0.8))
+    hits = search(index, "tea", signals=Signals(decay=0.8, session=0))
     assert [hit.score for hit in hits] == pytest.approx([1.0, 0.6, 0.2])
 
 
 def test_important_items_may_weigh_more():
     """Importance counts as it was given, times its weight."""
     index = built(feature(row, f"{row}", "tea", importance=row / 4) for row in (1, 2, 3))
-    hits = search(index, "tea", signals=Signals(importance=2))
+    hits = search(index, "tea", signals=Signals(importance=2, session=0))
     assert [(hit.id, hit.score) for hit in hits] == [("3", 2.5), ("2", 2.0), ("1", 1.5)]
 
 
@@ -333,9 +472,10 @@ def test_a_page_of_hits_is_the_beginning_of_a_longer_one():
 def test_a_filter_hides_and_changes_no_score(shown, meaning):
     """What a filter lets through has the score and the parts that it has without the filter."""
     asked = ("When did Caroline go to the group?", query(1, 1) if meaning else None)
-    everything = search(group(), *asked)
+    signals = Signals(session=0)  # the best of a session lends a part only where it is shown
+    everything = search(group(), *asked, signals=signals)
     mask = np.array(shown)
-    hits = search(group(), *asked, allowed=[mask])
+    hits = search(group(), *asked, allowed=[mask], signals=signals)
     assert hits == [hit for hit in everything if mask[hit.doc]]
 
 
@@ -429,7 +569,9 @@ def test_a_filter_changes_no_score_of_a_large_set(crowds, share):
         assert hits == search(whole, text, wide(3), allowed=[mask])
 
 
-@pytest.mark.parametrize("signals", [Signals(recency=5), Signals(importance=5)])
+@pytest.mark.parametrize(
+    "signals", [Signals(recency=5, session=0), Signals(importance=5, session=0)]
+)
 def test_being_new_or_important_brings_candidates(crowds, signals):
     """Where it weighs more than words and meaning, the newest or gravest are found."""
     large, whole = crowds

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fornix import Item, Memory
 from fornix.errors import InvalidInput
-from fornix.search.signals import MAX_TERMS, QuestionSignals, Signals
+from fornix.search.signals import MAX_TERMS, QuestionSignals, Signals, respelled
+from fornix.values import words
 from fornix.values.dates import NamedDate, closeness, named_date
 from fornix.values.storable import microseconds
 
@@ -343,6 +344,29 @@ def test_many_speakers_are_no_trouble():
     assert QuestionSignals.of("What did member77 say?", speakers=crowd).speaker == "Member77 Of77"
 
 
+# --- misspelt names ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("What did Melany say?", "What did Melanie say?"),
+        ("Melany's plan, and Caroline's?", "Melanie's plan, and Caroline's?"),
+        ("what did melany say?", "what did melany say?"),  # no capital
+        ("What did Mel say?", "What did Mel say?"),  # too short to be told apart
+        ("Did Melbourne answer?", "Did Melbourne answer?"),  # items speak of it
+        ("Did Zelanie answer?", "Did Zelanie answer?"),  # another first letter
+        ("Did Mortimer answer?", "Did Mortimer answer?"),  # not alike
+        ("What did Melanie say?", "What did Melanie say?"),
+    ],
+)
+def test_misspelt_names_become_those_of_speakers(text, expected):
+    """Only capitalised words that nobody knows, and only if they are alike."""
+    known = set(words.terms("Melbourne"))
+    assert respelled(text, SPEAKERS, 0.66, known.__contains__) == expected
+    assert respelled(text, [], 0.66, known.__contains__) == text
+
+
 # --- weights ----------------------------------------------------------------------------------
 
 
@@ -353,11 +377,18 @@ def test_weights_are_those_that_were_measured():
         "meaning": 2.0,
         "previous": 0.2,
         "next": 0.1,
+        "reply": 0.2,
         "speaker": 0.45,
+        "user": 0.8,
         "date": 0.3,
         "when": 0.15,
+        "session": 0.3,
+        "instruction": 0.4,
+        "short_question": 0.2,
         "recency": 0.0,
         "importance": 0.0,
+        "mean": 0.0,
+        "names": 0.0,
         "decay": 0.0,
         "half_life_days": 30.0,
         "k1": 0.9,
@@ -382,6 +413,8 @@ def test_weights_survive_json():
         {"when": 1e7},
         {"decay": 1.5},
         {"b": 1.01},
+        {"mean": 1.01},
+        {"names": 2},
         {"half_life_days": 0},
         {"speaker": "much"},
         {"importance": True},

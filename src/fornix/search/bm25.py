@@ -3,8 +3,11 @@
     idf(t)      = ln(1 + (N - n_t + 0.5) / (n_t + 0.5))
     weight(t,d) = idf(t) · c · (k1 + 1) / (c + k1 · (1 - b + b · length / average length))
 
-N, n_t and the average length count the live docs of all sets that are searched, whatever a filter
-hides. Source: Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the 1 in the
+A long text is cut into passages (`words.passages`), and has the weight of its best one: c, length
+and average length are of passages. N, n_t and the average length count what is live in all sets
+that are searched, whatever a filter hides.
+
+Source: Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the 1 in the
 logarithm, as in Lucene, keeps a weight from being negative.
 """
 
@@ -62,33 +65,42 @@ class Bm25:
         self._peaks: list[float] = []
         """By term, what its weight tends to where it is repeated for ever."""
         for at in range(len(terms)):
-            held = sum([len(postings[at][0]) for postings in self._postings])
+            held = sum(
+                [
+                    index.number_of(postings[at][0])
+                    for index, postings in zip(sets, self._postings, strict=True)
+                ]
+            )
             self._peaks.append(_peak(live, held, signals))
 
     def all(self, number: int) -> Numbers:
         """Return the BM25 of every doc of a set, `size` numbers, 0.0 where no word is in common."""
         if self._known is not None:
-            return self._known.of(self._terms, self._sets[number].size)
+            return _best(self._sets[number], self._known.of(self._terms))
         index, postings = self._sets[number], self._postings[number]
         sizes = [len(docs) for docs, _ in postings]
         if not any(sizes):
             return np.zeros(index.size)
-        docs = np.concatenate([docs for docs, _ in postings])
+        passages = np.concatenate([passages for passages, _ in postings])
         counts = np.concatenate([counts for _, counts in postings])
         peaks = np.array(self._peaks).repeat(sizes)
-        weights = self._weights(peaks, counts, index.length[docs])
-        found = np.bincount(docs, weights, minlength=index.size)
-        return found.astype(np.float64, copy=False)
+        weights = self._weights(peaks, counts, index.passage_words[passages])
+        found = np.bincount(passages, weights, minlength=index.passages)
+        return _best(index, found.astype(np.float64, copy=False))
 
     def some(self, number: int, docs: Docs) -> Numbers:
         """Return the BM25 of *docs*, which rise: to the last bit what `all` says of them."""
-        index, found = self._sets[number], np.zeros(len(docs))
-        length = index.length[docs]
+        index = self._sets[number]
+        if not len(docs):
+            return np.zeros(0)
+        passages, firsts = (docs, None) if index.uncut else index.passages_of(docs)
+        found = np.zeros(len(passages))
+        length = index.passage_words[passages]
         for (holders, counts), peak in zip(self._postings[number], self._peaks, strict=True):
-            at, here = _places(holders, docs)
+            at, here = _places(holders, passages)
             if here.size:
                 found[here] += self._weights(peak, counts[at], length[here])
-        return found
+        return found if firsts is None else np.maximum.reduceat(found, firsts)
 
     def _weights(self, peaks: float | Numbers, counts: NDArray[np.uint8], length: Docs) -> Numbers:
         """Return weights, without whose common factor 1/(k1 + 1) *peaks* is the idf."""
@@ -106,39 +118,43 @@ class Bm25:
             alone: Nothing but words brings docs, so that even the most common ones have to.
         """
         index, order = self._sets[number], self._from_the_rarest(number)
-        done = sum([len(term.docs) * _CHEAP <= index.size for term in order])
+        if allowed is not None and not index.uncut:
+            allowed = allowed[index.documents(np.arange(index.passages, dtype=np.int32))]
+        done = sum([len(term.passages) * _CHEAP <= index.passages for term in order])
         found, sums = self._added(index, order[:done])
         goal = _Goal(order, count, alone=alone)
         if not goal.met(done, sums, None if allowed is None else allowed[found]):
-            every = np.zeros(index.size)
+            every = np.zeros(index.passages)
             every[found] = sums
             found, sums, done = self._added_up(index, every, goal, done, allowed)
         for term in order[done:]:
-            at, here = _places(term.docs, found)
-            sums[here] += self._weights(term.peak, term.counts[at], index.length[found[here]])
+            at, here = _places(term.passages, found)
+            length = index.passage_words[found[here]]
+            sums[here] += self._weights(term.peak, term.counts[at], length)
         best = found[sums == sums.max(initial=0.0)][:1]
         if allowed is not None:
             shown = allowed[found]
             found, sums = found[shown], sums[shown]
-        return np.union1d(found[highest(sums, count)], best)
+        return np.unique(index.documents(np.append(found[highest(sums, count)], best)))
 
     def _from_the_rarest(self, number: int) -> list[_Term]:
         terms = [
-            _Term(docs, counts, peak, peak / (1 + self._least / float(counts.max())))
-            for (docs, counts), peak in zip(self._postings[number], self._peaks, strict=True)
-            if len(docs)
+            _Term(passages, counts, peak, peak / (1 + self._least / float(counts.max())))
+            for (passages, counts), peak in zip(self._postings[number], self._peaks, strict=True)
+            if len(passages)
         ]
-        return sorted(terms, key=lambda term: (len(term.docs), -term.peak))
+        return sorted(terms, key=lambda term: (len(term.passages), -term.peak))
 
     def _added(self, index: SetIndex, terms: Sequence[_Term]) -> tuple[Docs, Numbers]:
-        """Return the docs that hold any of *terms*, rising, and their BM25 by these."""
+        """Return the passages that hold any of *terms*, rising, and their BM25 by these."""
         if not terms:
             return np.zeros(0, np.int32), np.zeros(0)
-        docs = np.concatenate([term.docs for term in terms])
+        passages = np.concatenate([term.passages for term in terms])
         counts = np.concatenate([term.counts for term in terms])
-        peaks = np.array([term.peak for term in terms]).repeat([len(term.docs) for term in terms])
-        found, at = np.unique(docs, return_inverse=True)
-        sums = np.bincount(at, self._weights(peaks, counts, index.length[docs]))
+        sizes = [len(term.passages) for term in terms]
+        peaks = np.array([term.peak for term in terms]).repeat(sizes)
+        found, at = np.unique(passages, return_inverse=True)
+        sums = np.bincount(at, self._weights(peaks, counts, index.passage_words[passages]))
         return found, sums.astype(np.float64, copy=False)
 
     def _added_up(
@@ -149,7 +165,7 @@ class Bm25:
         done: int,
         allowed: Mask | None,
     ) -> tuple[Docs, Numbers, int]:
-        """Return docs that may be among the best, rising, their sums, and of how many terms.
+        """Return passages that may be among the best, rising, their sums, and of how many terms.
 
         Args:
             every: Sums of the first *done* terms; the others are added to it.
@@ -159,22 +175,30 @@ class Bm25:
                 reached = _reached(every if allowed is None else every * allowed, goal.count)
                 least = max(reached - goal.left[done], _ANY)
                 found = np.flatnonzero(every >= least).astype(np.int32)
-                if done == len(goal.order) or len(found) * _SEARCH <= len(goal.order[done].docs):
+                if done == len(goal.order) or len(found) * _SEARCH <= len(
+                    goal.order[done].passages
+                ):
                     return found, every[found], done
             self._add(index, every, goal.order[done])
             done += 1
 
     def _add(self, index: SetIndex, sums: Numbers, term: _Term) -> None:
-        """Add a term to the sums of all docs, in steps that fit into the processor's cache."""
-        length = index.length
-        for start in range(0, len(term.docs), _STEP):
-            docs, counts = term.docs[start : start + _STEP], term.counts[start : start + _STEP]
-            sums[docs] += self._weights(term.peak, counts, length[docs])
+        """Add a term to the sums of all passages, in steps that fit into the processor's cache."""
+        length = index.passage_words
+        for start in range(0, len(term.passages), _STEP):
+            part = slice(start, start + _STEP)
+            passages, counts = term.passages[part], term.counts[part]
+            sums[passages] += self._weights(term.peak, counts, length[passages])
+
+
+def _best(index: SetIndex, values: Numbers) -> Numbers:
+    """Return for every doc the highest of its passages' *values*."""
+    return values if index.uncut else np.maximum.reduceat(values, index.passage)
 
 
 def _norms(sets: Sequence[SetIndex], signals: Signals) -> tuple[float, float]:
     """Return what a text of no words, and each of its words, adds to the count below the line."""
-    live = sum([index.live for index in sets])
+    live = sum([index.live_passages for index in sets])
     average = (sum([index.tokens for index in sets]) or 1) / (live or 1)
     return signals.k1 * (1 - signals.b), signals.k1 * signals.b / average
 
@@ -199,30 +223,32 @@ class _Weighed:
     Attributes:
         hashes: Of terms, rising; the last one stands for none.
         offsets: Where the entries of each begin.
+        size: How many passages there are.
     """
 
     hashes: NDArray[np.uint32]
     offsets: list[int]
-    docs: NDArray[np.intp]
+    passages: NDArray[np.intp]
     weights: Numbers
+    size: int
 
-    def of(self, terms: Sequence[int], size: int) -> Numbers:
-        """Return the BM25 of every doc."""
+    def of(self, terms: Sequence[int]) -> Numbers:
+        """Return the BM25 of every passage."""
         wanted = _wanted(tuple(terms))
         at = self.hashes.searchsorted(wanted)
         held: list[int] = at[self.hashes[at] == wanted].tolist()
         if not held:
-            return np.zeros(size)
-        offsets, docs, weights = self.offsets, self.docs, self.weights
+            return np.zeros(self.size)
+        offsets, weights = self.offsets, self.weights
         parts = [slice(offsets[one], offsets[one + 1]) for one in held]
-        docs = np.concatenate([docs[part] for part in parts])
-        found = np.bincount(docs, np.concatenate([weights[part] for part in parts]), size)
+        passages = np.concatenate([self.passages[part] for part in parts])
+        found = np.bincount(passages, np.concatenate([weights[part] for part in parts]), self.size)
         return found.astype(np.float64, copy=False)
 
     @property
     def nbytes(self) -> int:
         """Bytes of RAM it takes, roughly."""
-        return self.hashes.nbytes * 9 + self.docs.nbytes + self.weights.nbytes
+        return self.hashes.nbytes * 9 + self.passages.nbytes + self.weights.nbytes
 
 
 @lru_cache(maxsize=256)
@@ -243,20 +269,30 @@ def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
         return None
     sizes = np.diff(run.offsets)
     least, slope = _norms([index], signals)
-    held, which = np.unique(sizes, return_inverse=True)
+    if not index.uncut:  # how many documents hold each term
+        new = np.ones(len(run.docs), np.bool_)
+        documents = index.documents(run.docs)
+        np.not_equal(documents[1:], documents[:-1], out=new[1:])
+        new[run.offsets[:-1][sizes > 0]] = True
+        before = np.append(0, new.cumsum())
+        numbers = np.diff(before[run.offsets])
+    else:
+        numbers = sizes
+    held, which = np.unique(numbers, return_inverse=True)
     peaks = np.array([_peak(index.live, number, signals) for number in held.tolist()])
     peaks = peaks[which].repeat(sizes)
-    weights = _weights(peaks, run.counts, least + slope * index.length[run.docs])
+    weights = _weights(peaks, run.counts, least + slope * index.passage_words[run.docs])
     hashes = np.append(run.hashes, np.uint32(0xFFFFFFFF))
     offsets = [*run.offsets.tolist(), len(run.docs)]
-    index.cache[name] = found = _Weighed(hashes, offsets, run.docs.astype(np.intp), weights)
+    passages = run.docs.astype(np.intp)
+    index.cache[name] = found = _Weighed(hashes, offsets, passages, weights, index.passages)
     return found
 
 
 class _Term(NamedTuple):
     """Who holds a term, and the most that it can add to any of them."""
 
-    docs: Docs
+    passages: Docs
     counts: NDArray[np.uint8]
     peak: float
     bound: float
@@ -273,7 +309,7 @@ class _Goal:
         bounds = [term.bound for term in order]
         self.left = [sum(bounds[at:]) for at in range(len(order) + 1)]
         """By number of terms added: the most that the others can add to a doc."""
-        self._held = [0, *accumulate([len(term.docs) for term in order])]
+        self._held = [0, *accumulate([len(term.passages) for term in order])]
         self.order, self.count, self._alone = order, count, alone
 
     def met(self, done: int, sums: Numbers, allowed: Mask | None) -> bool:

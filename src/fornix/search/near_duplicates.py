@@ -99,7 +99,7 @@ def find(index: SetIndex, probe: Probe) -> list[str]:
     """Return the ids of candidates in an index."""
     if not probe.terms:
         return index.ids(np.flatnonzero(index.alive & (index.length <= probe.most)))
-    lists = sorted((index.postings(term)[0] for term in probe.terms), key=len)
+    lists = sorted((index.holders(term) for term in probe.terms), key=len)
     few = len(lists) - probe.least + 1
     docs, shared = np.unique(np.concatenate(lists[:few]), return_counts=True)
     for left, others in zip(range(probe.least - 1, 0, -1), lists[few:], strict=True):

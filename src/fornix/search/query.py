@@ -21,7 +21,7 @@ from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, SetIndex, quantised
 from fornix.search.item_cache import ItemCache
 from fornix.search.ranking import Ranking, Scored
-from fornix.search.signals import MAX_PARSED, QuestionSignals, Signals
+from fornix.search.signals import MAX_PARSED, QuestionSignals, Signals, respelled
 from fornix.store import Feature, Scope, SetInfo, SetRef, Store, StoredItem
 from fornix.store.as_of import EVER, Moment, check_set
 from fornix.store.damage import telling_damage
@@ -95,6 +95,7 @@ class _SearchRequest:
     infos: Sequence[SetInfo]
     query: str
     options: SearchOptions
+    signals: Signals
     instants: tuple[int, int | None]
 
     def admits(self, item: Item) -> bool:
@@ -161,7 +162,7 @@ class Searcher:
         if not infos and drafted is None:
             return Hits()
         instants = options.instants(self._clock() if now is None else now)
-        asked = _SearchRequest(infos, query, options, instants)
+        asked = _SearchRequest(infos, query, options, _signals(options, infos), instants)
         if options.at is None:
             return self._search_now(seq, sets, asked, drafted)
         for info in infos:
@@ -178,7 +179,7 @@ class Searcher:
             self._store.out_of_time(info.number, now=time, valid_at=valid_at, at=commit)
             for info in infos
         ]
-        question = QuestionSignals.of(query, speakers=_speakers(past))
+        question = self._question(asked, past)
         scored, pending = self._rank(past, asked, question, out)
         return self._hits(scored, {}, asked, partial=pending > 0, touch=False)
 
@@ -189,7 +190,6 @@ class Searcher:
         asked: _SearchRequest,
         drafted: Drafted | None,
     ) -> Hits:
-        query = asked.query
         numbers = [info.number for info in asked.infos]
         own = self._own(drafted, sets)
         hidden = self._hidden(asked, drafted)
@@ -198,7 +198,7 @@ class Searcher:
         def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
             self._check_embedder()
             found = [*sets, *own]
-            question = self._question(query, tuple(_speakers(found)))
+            question = self._question(asked, found)
             if not ready and dimensions and question.meaning not in self._vectors:
                 return question.meaning
             return self._rank(found, asked, question, hidden)
@@ -236,8 +236,15 @@ class Searcher:
                 hidden.append(ended)
         return hidden
 
-    def _question(self, query: str, speakers: tuple[str, ...]) -> QuestionSignals:
-        """Return what *query* asks, from memory if it was asked lately."""
+    def _question(self, asked: _SearchRequest, sets: Sequence[SetIndex]) -> QuestionSignals:
+        """Return what is asked of *sets*, from memory if it was asked lately."""
+        query, speakers = asked.query, tuple(_speakers(sets))
+        if asked.signals.names:
+
+            def occurs(term: int) -> bool:
+                return any(one.frequency(term) for one in sets)
+
+            query = respelled(query, speakers, asked.signals.names, occurs)
         name = query, speakers
         question = self._questions.get(name)
         if question is None:
@@ -278,7 +285,7 @@ class Searcher:
         question: QuestionSignals,
         hidden: Sequence[Collection[int]],
     ) -> tuple[list[Scored], int]:
-        options, signals = asked.options, _signals(asked.options, asked.infos)
+        options, signals = asked.options, asked.signals
         none: Collection[int] = ()
         rows = [*hidden, *[none] * (len(sets) - len(hidden))]
         ranking = Ranking(

@@ -1,12 +1,15 @@
 """Words, meaning and signals become one ranking.
 
     base  = words · BM25 / best BM25  +  meaning · cosine
-    score = base  +  previous · base of the item before  +  next · base of the item after
-            +  speaker, date, when, recency, importance, decay
+    fit   = base  +  (previous, for an answer also reply) · base of the item before
+            +  next · base of the item after  +  speaker, user, date, when, short_question
+    score = fit   +  session · best fit in the item's session
+            +  instruction, recency, importance, decay
 
 The sets searched count as one: BM25 and its best are over all their live items. A filter hides
-items and changes no score. A small set is scored whole. In a large one candidates are chosen among
-the allowed items, by words and by meaning, with their neighbours; their scores are the exact ones.
+items and changes no score, but that a hidden item is not the best of its session. A small set is
+scored whole. In a large one candidates are chosen among the allowed items, by words and by
+meaning, with their neighbours; their scores are the exact ones.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from fornix.search.index import Quantised, SetIndex
 from fornix.search.signals import QuestionSignals, Signals
 from fornix.store.items import ScoreParts
 from fornix.values.dates import closeness
+from fornix.values.words import INSTRUCTION, QUESTION, SHORT_QUESTION
 
 NEAR_SHARE = 0.004
 """Share of a large set that is fetched by meaning, at least `NEAR_LEAST`."""
@@ -161,10 +165,41 @@ class Ranking:
             parts["previous"] = parts["next"] = np.zeros(index.size)
             return self._page(number, None, parts, base[:-1])
         # A doc without a neighbour has -1 there, which is the 0.0 at the end.
-        parts["previous"] = self.signals.previous * base[index.previous]
-        parts["next"] = self.signals.next * base[index.next]
-        score = base[:-1] + parts["previous"] + parts["next"]
+        before = base[index.previous]
+        score = self._smoothed(index, None, parts, base[:-1], before, base[index.next])
         return self._page(number, None, parts, score)
+
+    def _smoothed(
+        self,
+        index: SetIndex,
+        docs: Docs | None,
+        parts: dict[str, Numbers],
+        base: Numbers,
+        before: Numbers,
+        after: Numbers,
+    ) -> Numbers:
+        """Return *base* with shares of the neighbours' before and after; they join *parts*."""
+        parts["previous"] = self.signals.previous * before
+        parts["next"] = self.signals.next * after
+        score = base + parts["previous"] + parts["next"]
+        if self.signals.reply:
+            answers = self._answers(index, docs)
+            if answers is not None:
+                parts["reply"] = self.signals.reply * (before * answers)
+                score += parts["reply"]
+        return score
+
+    def _answers(self, index: SetIndex, docs: Docs | None) -> Mask | None:
+        """Return which docs follow a question, and are of whom the question names; None: none."""
+        asking = _marked(index, QUESTION)
+        if asking is None:
+            return None
+        answers = asking[_of(index.previous, docs)]  # -1, no neighbour, is the False at the end
+        speakers = self._named(index)
+        if speakers is None:
+            return answers
+        column, code = speakers
+        return None if code is None else answers & (_of(column, docs) == code)
 
     def _chosen(self, number: int, words: Bm25, unit: float, docs: Docs) -> _Page:
         """Score *docs* of a large set, as `_whole` would; *unit* is the BM25 that counts as one."""
@@ -175,9 +210,8 @@ class Ranking:
         near, base = self._base(index, around, words.some(number, around) / unit)
         own = around.searchsorted(docs)
         parts = {name: part[own] for name, part in near.items()}
-        parts["previous"] = self.signals.previous * base[_places(around, before)]
-        parts["next"] = self.signals.next * base[_places(around, after)]
-        score = base[own] + parts["previous"] + parts["next"]
+        beside = base[_places(around, before)], base[_places(around, after)]
+        score = self._smoothed(index, docs, parts, base[own], *beside)
         return self._page(number, docs, parts, score)
 
     def _base(
@@ -188,7 +222,7 @@ class Ranking:
         if self._meaning is None:
             base[:-1] = words
             return {"words": words}, base
-        meaning = index.cosines(self._meaning, docs)
+        meaning = index.cosines(self._meaning, docs, mean=self.signals.mean)
         meaning *= self.signals.meaning
         np.add(words, meaning, out=base[:-1])
         return {"words": words, "meaning": meaning}, base
@@ -238,6 +272,12 @@ class Ranking:
             parts[name] = part
             score += part
         hits = self._hits(number, docs, parts, score)
+        for name, part in self._of_form(index, docs):
+            parts[name] = part
+            score += part
+        if self.signals.session:
+            parts["session"] = self.signals.session * _best_of_sessions(index, docs, score, hits)
+            score += parts["session"]
         for name, part in self._leanings(index, docs):
             parts[name] = part
             score += part
@@ -271,21 +311,44 @@ class Ranking:
     def _evidence(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
         """Yield signals that make a doc a hit by themselves: what the question names."""
         weights, question = self.signals, self.question
-        if weights.speaker and question.speaker is not None:
-            if question.speaker in index.speakers:
-                code = index.speakers.index(question.speaker)
-                yield "speaker", weights.speaker * (_of(index.speaker, docs) == code)
-        elif weights.speaker and question.says_i and _USER in index.roles:
-            code = index.roles.index(_USER)
-            yield "speaker", weights.speaker * (_of(index.role, docs) == code)
+        name = "user" if question.speaker is None else "speaker"
+        weight = weights.user if question.speaker is None else weights.speaker
+        meant = self._named(index) if weight else None
+        if meant is not None and meant[1] is not None:
+            yield name, np.where(_of(meant[0], docs) == meant[1], weight, 0.0)
         if weights.date and question.date is not None:
             yield "date", weights.date * closeness(question.date, _of(index.time, docs))
 
-    def _leanings(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
-        """Yield signals that only order what is found anyway."""
+    def _named(self, index: SetIndex) -> tuple[NDArray[np.int32], int | None] | None:
+        """Return who is meant: a column and the code there, None if nobody has it; None: nobody."""
+        question = self.question
+        if question.speaker is not None:
+            names, column, name = index.speakers, index.speaker, question.speaker
+        elif question.says_i:
+            names, column, name = index.roles, index.role, _USER
+        else:
+            return None
+        return column, names.index(name) if name in names else None
+
+    def _of_form(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
+        """Yield signals of the form of a text, which only order what is found anyway."""
         weights = self.signals
         if weights.when and self.question.when:
             yield "when", (weights.when / 2) * np.minimum(_of(index.temporal, docs), 2)
+        if weights.short_question:
+            asking = _marked(index, SHORT_QUESTION)
+            if asking is not None:
+                short = _of(asking[:-1], docs)
+                yield "short_question", np.where(short, -weights.short_question, 0.0)
+
+    def _leanings(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
+        """Yield signals of an item itself, whatever is asked."""
+        weights = self.signals
+        if weights.instruction:
+            instructions = _marked(index, INSTRUCTION)
+            if instructions is not None:
+                standing = _of(instructions[:-1], docs)
+                yield "instruction", np.where(standing, weights.instruction, 0.0)
         if weights.recency:
             yield "recency", weights.recency * self._freshness(index, docs)
         if weights.importance:
@@ -309,6 +372,38 @@ class Ranking:
         age = np.maximum(self.now - last, 0)
         half_life = _DAY_US * self.signals.half_life_days * (1.0 + _of(index.importance, docs))
         return self.signals.decay * (np.exp2(-age / half_life) - 1.0)
+
+
+def _marked(index: SetIndex, mark: int) -> Mask | None:
+    """Return which docs bear *mark*, with a False at the end; None: none does."""
+    name = "mark", mark
+    if name not in index.cache:
+        docs = index.holders(mark)
+        marked: Mask | None = None
+        if len(docs):
+            marked = np.zeros(index.size + 1, np.bool_)
+            marked[docs] = True
+        index.cache[name] = marked
+    return index.cache[name]
+
+
+def _best_of_sessions(
+    index: SetIndex, docs: Docs | None, score: Numbers, hits: Mask | None
+) -> Numbers:
+    """Return the best score of a hit in each doc's session, at least 0; its own without one."""
+    if docs is None:
+        if "sessions" not in index.cache:
+            index.cache["sessions"] = np.unique(index.session, return_inverse=True)
+        names, at = index.cache["sessions"]
+    else:
+        names, at = np.unique(index.session[docs], return_inverse=True)
+    best = np.zeros(len(names))
+    np.maximum.at(best, at, score if hits is None else np.where(hits, score, 0.0))
+    found = best[at]
+    if len(names) and names[0] < 0:  # no session
+        alone = at == 0
+        found[alone] = np.maximum(score[alone], 0.0)
+    return found
 
 
 _Any = TypeVar("_Any", bound=np.generic)

@@ -7,8 +7,9 @@ was left out. `docs/how-search-works.md` has the numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from difflib import SequenceMatcher
 from functools import lru_cache
 
 from fornix.errors import InvalidInput
@@ -25,6 +26,10 @@ MAX_WEIGHT = 1e6
 """Above this, rounding to nine decimals would lose what smaller weights say."""
 
 
+_SHARES = frozenset({"mean", "names", "decay", "b"})
+"""Numbers that are at most 1."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
     """How much each sign of a match weighs in a score; 0 switches a sign off.
@@ -35,13 +40,24 @@ class Signals:
         previous: Share of words and meaning that an item takes from the one before it in its
             session; with `next`, worth 3 points.
         next: The same, from the one after it.
-        speaker: Of being said by the one speaker whom the question names; else, if it says "I",
-            by the user. More of it helps where questions name the right speaker and costs 8
-            points where they name the wrong one.
+        reply: Share more of the item before it that an answer takes: an item after a question (of
+            up to 60 words) that is of the speaker whom the question names, if it names one.
+        speaker: Of being said by the one speaker whom the question names. More of it helps where
+            questions name the right speaker and costs 8 points where they name the wrong one.
+        user: Of being said by the user, if the question names no speaker and says "I".
+        session: Share of the best score in an item's session that the item takes; what is said
+            beside a good answer belongs to it. An item of no session is a session of its own.
+        instruction: Of being a standing instruction: up to 40 words that begin with "always",
+            "never", "from now on", "whenever I ask" or "make sure you always".
+        short_question: What an item loses that ends in a question mark and has up to 25 words.
         date: Of lying close to the date that the question names.
         when: Of temporal words in the text, if the question asks for a time; two are enough.
         recency: Of being new: 1 now, half of it after `half_life_days`, and so on.
         importance: Of the item's own importance.
+        mean: Share, 0..1, that the mean of a long text's windows has in its cosine; the best window
+            has the rest.
+        names: How alike (Ratcliff and Obershelp, 0..1) a capitalised word that no item holds and a
+            speaker's first name must be for the word to stand for the name; 0: no word does.
         decay: Share of a score, 0..1, that fading takes away in the end. Of a score it leaves
             ``1 - decay * (1 - 2 ** (-age / half_life))``: *age* is the time since the item was
             last read, or its own time if that is later; *half_life* is ``half_life_days * (1 +
@@ -51,19 +67,26 @@ class Signals:
         b: BM25: how much a long text is held against it; .9 and .4 beat 1.2 and .75 by a point.
 
     Raises:
-        InvalidInput: A weight is not a number from 0 to `MAX_WEIGHT`, `decay` or `b` is above 1, or
-            `half_life_days` is 0.
+        InvalidInput: A weight is not a number from 0 to `MAX_WEIGHT`, `mean`, `names`, `decay` or
+            `b` is above 1, or `half_life_days` is 0.
     """
 
     words: float = 1.0
     meaning: float = 2.0
     previous: float = 0.2
     next: float = 0.1
+    reply: float = 0.2
     speaker: float = 0.45
+    user: float = 0.8
     date: float = 0.3
     when: float = 0.15
+    session: float = 0.3
+    instruction: float = 0.4
+    short_question: float = 0.2
     recency: float = 0.0
     importance: float = 0.0
+    mean: float = 0.0
+    names: float = 0.0
     decay: float = 0.0
     half_life_days: float = 30.0
     k1: float = 0.9
@@ -71,7 +94,7 @@ class Signals:
 
     def __post_init__(self) -> None:
         for name, number in self.to_json().items():
-            top = 1.0 if name in {"decay", "b"} else MAX_WEIGHT
+            top = 1.0 if name in _SHARES else MAX_WEIGHT
             usable = type(number) in {int, float} and 0 <= number <= top
             if not usable:
                 what = f"a number from 0 to {top:g}"
@@ -141,6 +164,43 @@ class QuestionSignals:
             when=_WHEN.search(head) is not None,
         )
 
+
+def respelled(
+    text: str, speakers: Iterable[str], least: float, occurs: Callable[[int], bool]
+) -> str:
+    """Return a question with misspelt names of speakers put right: "Melany" becomes "Melanie".
+
+    A capitalised word of four letters or more that is no name, and that no item holds, becomes the
+    first name with the same first letter that is most like it.
+
+    Args:
+        least: How alike they must be (Ratcliff and Obershelp), 0..1.
+        occurs: Whether any item holds a term.
+    """
+    spellings = [_first_name(speaker) for speaker in speakers]
+    firsts = {spelling[0] for spelling in spellings if _can_name(spelling)}
+    if not firsts:
+        return text
+
+    def name_of(found: re.Match[str]) -> str:
+        word = found[0]
+        plain = word.lower()
+        if len(word) < _SHORTEST_MISSPELT or not word.istitle() or plain in firsts:
+            return word
+        if any(occurs(term) for term in words.terms(word)) or not words.terms(word):
+            return word
+        alike = [
+            (SequenceMatcher(None, plain, name).ratio(), name)
+            for name in firsts
+            if name[0] == plain[0]
+        ]
+        likeness, name = max(alike, default=(0.0, ""))
+        return name.title() if name and likeness >= least else word
+
+    return _WORD.sub(name_of, text[:MAX_PARSED]) + text[MAX_PARSED:]
+
+
+_SHORTEST_MISSPELT = 4
 
 _WHEN = re.compile(
     r"^\W*(?:when\b|how\s+long\b"
@@ -257,13 +317,21 @@ def _names(speakers: tuple[str, ...]) -> _SpeakerNames:
         if words.is_unspaced(speaker):
             unspaced += [speaker] if len(speaker) > 1 else []
             continue
-        whole = tuple(_WORD.findall(speaker.lower().replace("\u2019", "'")))
-        first = tuple(word for word in whole if word not in _TITLES)[:1]
+        whole = _spelling(speaker)
+        first = _first_name(speaker)
         for spelling in dict.fromkeys([whole, first]):
             if _can_name(spelling):
                 entry = (spelling, spelling == whole, speaker)
                 spelled.setdefault(spelling[0], []).append(entry)
     return _SpeakerNames(spelled, unspaced)
+
+
+def _spelling(speaker: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(speaker.lower().replace("\u2019", "'")))
+
+
+def _first_name(speaker: str) -> tuple[str, ...]:
+    return tuple(word for word in _spelling(speaker) if word not in _TITLES)[:1]
 
 
 def _can_name(spelling: tuple[str, ...]) -> bool:

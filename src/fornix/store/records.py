@@ -154,6 +154,12 @@ def meaning_text(text: str, metadata: str) -> str:
     return f"{text} [image: {shown}]"
 
 
+def words_of(text: str | None, time: int, speaker: str | None, metadata: str) -> words.TextTerms:
+    """Return what words read of an item; *time* in microseconds, *metadata* in wire form."""
+    caption = caption_of(cast("dict[str, Value]", wire.decode(metadata)))
+    return words.analyse(text or "", moment(time), speaker, caption)
+
+
 def is_meant(text: str, metadata: str) -> bool:
     """Return whether meaning has anything to read: a text that is not blank, or a caption.
 

@@ -5,6 +5,10 @@ with spaces, tokens come from SQLite's `unicode61` (letters and digits, lower ca
 and stems from its `porter`; stop words go before stemming. Where they are written without
 (ideographs, kana, hangul, Thai, Lao, Khmer, Burmese), terms are pairs of characters, and for
 ideographs the single ones too.
+
+A long text is cut into passages, each with terms of its own, so that a few words of it that answer
+a question are not lost among the others. A text may also bear marks: signs of its form that search
+reads, such as being a question. They are kept as terms that no word can have.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice, pairwise
 from typing import NamedTuple, cast
 from zlib import crc32
 
@@ -30,6 +35,24 @@ MAX_COUNT = 255
 
 CACHED_TERMS = 65_536
 """Stems kept per process; about 10 MB at most."""
+
+PASSAGE_WORDS = 100
+"""Words after which a text is cut."""
+
+LAST_WORDS = 33
+"""A last passage of fewer words stays with the one before it."""
+
+PASSAGE = 0
+"""Stands before the terms of each passage of a text that is cut."""
+
+QUESTION, SHORT_QUESTION, INSTRUCTION = 1, 2, 3
+"""Marks: ends in a question mark (up to 60 words), the same of up to 25 words, and a standing
+instruction, such as "always answer in French" (up to 40 words)."""
+
+QUESTION_WORDS, SHORT_QUESTION_WORDS, INSTRUCTION_WORDS = 60, 25, 40
+
+FIRST_TERM = 16
+"""Numbers below are no terms of words."""
 
 _LONGEST_STEMMED = 64
 """Characters of a token that is stemmed and cached; `porter` itself leaves longer ones alone."""
@@ -62,10 +85,13 @@ _TEMPORAL_WORDS = frozenset(
 """Words that answer "when?"; "may" is not among them, and is mostly a verb."""
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_UNSPACED = re.compile(
-    f"[{_HAN}\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uac00-\ud7a3"
-    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0eff\u1000-\u109f\u1780-\u17d3]+"
+_UNSPACED_SCRIPTS = (
+    f"{_HAN}\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uac00-\ud7a3"
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0eff\u1000-\u109f\u1780-\u17d3"
 )
+_UNSPACED = re.compile(f"[{_UNSPACED_SCRIPTS}]+")
+_WORD = re.compile(f"[{_UNSPACED_SCRIPTS}]{{1,2}}|[^\\s{_UNSPACED_SCRIPTS}]+")
+"""A word, for counting: what stands between spaces, or two characters of a script without."""
 _IDEOGRAPH = re.compile(f"[{_HAN}]")
 _VARIANTS = re.compile("[\u1100-\u11ff\u3040-\u30ff\uff00-\uffef]+")
 """Full- and half-width forms and split hangul and kana, which have one form that is searched.
@@ -75,6 +101,18 @@ Only these are normalised: on a long run of other combining marks `normalize` ta
 _NUMERIC_DATE = re.compile(
     r"(?<![\d.-])(?:\d{4}-(\d\d)-(\d\d)|(\d\d?)\.(\d\d?)\.\d{4})(?![\d-])", re.ASCII
 )
+_QUESTION_ENDS = ("?", "\uff1f", "\u061f", "\u037e")
+"""Question marks: Latin, full-width, Arabic, Greek."""
+
+_CLOSING = " \t\n\r\"')]}\u2019\u201d\u00bb\u300d*_"
+"""What may stand after the last mark of a sentence."""
+
+_INSTRUCTION = re.compile(
+    r"\W*(?:please\W+)?"
+    r"(?:always|never(?!\W+(?:mind|ever))|from\s+now\s+on|whenever\s+i\s+ask"
+    r"|make\s+sure\s+(?:that\s+)?you\s+always)\b",
+    re.IGNORECASE,
+)
 _Tokenizer = Callable[[bytes], "list[str]"]
 
 
@@ -82,7 +120,7 @@ class TextTerms(NamedTuple):
     """What words read of one text, ready for a `Record`.
 
     Attributes:
-        packed: See `pack`.
+        packed: See `pack`; of each passage, one after the other, if the text is cut.
         tokens: How many words there are, with repetitions and without stop words.
         temporal: How many temporal words the text has, at most `MAX_COUNT`.
     """
@@ -102,15 +140,66 @@ def analyse(
 
     Takes time in proportion to the text: about 15 µs for 30 words.
     """
-    found, times = _read(text)
+    about: list[str] = []
     if caption:
-        found = found + _read(_image(caption))[0]
+        about += _read(_image(caption))[0]
     if speaker:
-        found = found + _read(speaker)[0]
+        about += _read(speaker)[0]
     if time:
-        found = found + _clock(time)
-    packed, tokens = pack(_hashed(found))
-    return TextTerms(packed, tokens, times)
+        about += _clock(time)
+    parts, marks = passages(text), _marks(text)
+    if len(parts) == 1:
+        found, times = _read(text)
+        packed, tokens = pack(_hashed(found + about), marks)
+        return TextTerms(packed, tokens, times)
+    shared = _hashed(about)
+    pieces: list[bytes] = []
+    tokens, times = len(shared), 0
+    for part in parts:
+        found, temporal_words = _read(part)
+        own = _hashed(found)
+        pieces.append(pack(own + shared, [PASSAGE, *([] if pieces else marks)])[0])
+        tokens, times = tokens + len(own), times + temporal_words
+    ends = [len(piece) // 5 * 4 for piece in pieces]
+    packed = b"".join(
+        [piece[:end] for piece, end in zip(pieces, ends, strict=True)]
+        + [piece[end:] for piece, end in zip(pieces, ends, strict=True)]
+    )
+    return TextTerms(packed, tokens, min(times, MAX_COUNT))
+
+
+def passages(text: str) -> list[str]:
+    """Return the passages of *text*, in order: it is cut before every hundredth word.
+
+    Fewer than `LAST_WORDS` at the end stay with the passage before them.
+    """
+    least = PASSAGE_WORDS + LAST_WORDS
+    if len(text) < 2 * least - 1:
+        return [text]
+    starts = [word.start() for word in _WORD.finditer(text)]
+    if len(starts) < least:
+        return [text]
+    cuts = starts[PASSAGE_WORDS : len(starts) - LAST_WORDS + 1 : PASSAGE_WORDS]
+    return [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
+
+
+def is_marked(text: str) -> bool:
+    """Return whether *text* bears a mark."""
+    return bool(_marks(text))
+
+
+def _marks(text: str) -> list[int]:
+    is_question = text.rstrip(_CLOSING).endswith(_QUESTION_ENDS)
+    is_instruction = _INSTRUCTION.match(text) is not None
+    if not (is_question or is_instruction):
+        return []
+    count = sum(1 for _ in islice(_WORD.finditer(text), QUESTION_WORDS + 1))
+    marks = (
+        (QUESTION, is_question and count <= QUESTION_WORDS),
+        (SHORT_QUESTION, is_question and count <= SHORT_QUESTION_WORDS),
+        (INSTRUCTION, is_instruction and count <= INSTRUCTION_WORDS),
+    )
+    return [mark for mark, holds in marks if holds]
 
 
 def document(
@@ -162,11 +251,11 @@ def is_unspaced(text: str) -> bool:
     return _UNSPACED.search(text) is not None
 
 
-def pack(found: Sequence[int]) -> tuple[bytes, int]:
-    """Return terms as bytes, and how many they were.
+def pack(found: Sequence[int], marks: Sequence[int] = ()) -> tuple[bytes, int]:
+    """Return terms, and marks, as bytes, and how many terms they were.
 
-    The bytes are n unsigned 32-bit little-endian terms in rising order, then their n counts of a
-    byte each; so n is a fifth of their length.
+    The bytes are n unsigned 32-bit little-endian numbers in rising order, marks first, then their
+    n counts of a byte each; so n is a fifth of their length.
     """
     seen = dict.fromkeys(sorted(found), 0)
     if len(seen) == len(found):
@@ -178,13 +267,23 @@ def pack(found: Sequence[int]) -> tuple[bytes, int]:
             counts = bytes(seen.values())
         except ValueError:  # more than a byte holds
             counts = bytes([min(n, MAX_COUNT) for n in seen.values()])
-    return struct.pack(f"<{len(seen)}I", *seen) + counts, len(found)
+    numbers = struct.pack(f"<{len(marks) + len(seen)}I", *marks, *seen)
+    return numbers + b"\x01" * len(marks) + counts, len(found)
 
 
 def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    """Return the terms in rising order and their counts; they share the memory of *packed*."""
+    """Return the terms of a whole text in rising order and their counts, without marks."""
     n = len(packed) // 5
-    return np.frombuffer(packed, "<u4", n), np.frombuffer(packed, np.uint8, n, 4 * n)
+    terms, counts = np.frombuffer(packed, "<u4", n), np.frombuffer(packed, np.uint8, n, 4 * n)
+    if n and terms[0] < FIRST_TERM:
+        words = terms >= FIRST_TERM
+        cut = terms[0] == PASSAGE
+        terms, counts = terms[words], counts[words]
+        if cut:
+            terms, at = np.unique(terms, return_inverse=True)
+            sums = np.bincount(at, counts, len(terms))
+            counts = np.minimum(sums, MAX_COUNT).astype(np.uint8)
+    return terms, counts
 
 
 def _read(text: str) -> tuple[list[str], int]:
@@ -256,8 +355,8 @@ def _stems() -> _Stems:
 
 
 def _hash(stem: str) -> int:
-    """Return a number of 32 bits for *stem*, never 0, the same on every machine."""
-    return crc32(stem.encode(errors="replace")) or 1
+    """Return a number of 32 bits for *stem*, from `FIRST_TERM` on, the same on every machine."""
+    return max(crc32(stem.encode(errors="replace")), FIRST_TERM)
 
 
 class _PerThread(threading.local):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from fornix.search.index.arrays import Codes, Columns, Texts
 from fornix.search.index.segment import TextList
 from fornix.store import Feature
+from fornix.values.words import FIRST_TERM, PASSAGE
 
 NONE = -1
 """No name, or no neighbour."""
@@ -32,6 +33,7 @@ BY_DOC: dict[str, DTypeLike] = {
     "session": np.int32,
     "role": np.int32,
     "meta": np.int32,
+    "passage": np.int32,
     "previous": np.int32,
     "next": np.int32,
     "start": np.int32,
@@ -45,6 +47,10 @@ _AS_THEY_ARE = ("row", "first", "time", "importance", "temporal")
 
 BY_ROW: dict[str, DTypeLike] = {"owner": np.int32, "norm": np.float64}
 """Columns with an entry per row, of which a document has one per window."""
+
+BY_PASSAGE: dict[str, DTypeLike] = {"document": np.int32, "words": np.int32}
+"""Columns with an entry per passage: whose it is, and its tokens. Every document has one or more,
+and the column ``passage`` tells the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,42 +80,55 @@ class Described:
     Attributes:
         by_doc: As `BY_DOC`; without links yet.
         by_row: As `BY_ROW`.
-        terms: Hashes, documents and counts, in order of documents.
+        by_passage: As `BY_PASSAGE`.
+        terms: Hashes, passages and counts, in order of passages.
     """
 
     by_doc: dict[str, NDArray[Any]]
     by_row: dict[str, NDArray[Any]]
+    by_passage: dict[str, NDArray[Any]]
     rows: NDArray[np.int8]
     terms: tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]
 
 
+class Position(NamedTuple):
+    """Where the next document, its first row and its first passage go."""
+
+    doc: int = 0
+    row: int = 0
+    passage: int = 0
+
+
 def described(
-    features: Sequence[Feature], names: Names, *, dimensions: int, doc: int, row: int
+    features: Sequence[Feature], names: Names, *, dimensions: int, at: Position
 ) -> Described:
-    """Return *features* as arrays; the first is document *doc*, its first vector row *row*."""
+    """Return *features* as arrays, to be put in their places from *at* on."""
     number = len(features)
     values = zip(*features, strict=True)
     of: dict[str, tuple[Any, ...]] = dict(zip(Feature._fields, values, strict=True))
     packed, windows, pending = _usable(of["vectors"], dimensions)
     none = np.full(number, NONE, np.int32)
+    docs = np.arange(at.doc, at.doc + number, dtype=np.int32)
+    length = np.array(of["tokens"], np.int32)
+    passage, by_passage, terms = _passages(of["terms"], length, at)
     by_doc: dict[str, NDArray[Any]] = {
         "alive": np.ones(number, np.bool_),
         **{name: np.array(of[name], BY_DOC[name]) for name in _AS_THEY_ARE},
-        "length": np.array(of["tokens"], np.int32),
+        "length": length,
         "speaker": names.speakers.use(of["speaker"]),
         "session": names.sessions.use(of["session"]),
         "role": names.roles.use(of["role"]),
         "meta": names.meta(of["metadata"]),
+        "passage": passage,
         "previous": none,
         "next": none.copy(),
-        "start": row + windows.cumsum(dtype=np.int32) - windows,
+        "start": at.row + windows.cumsum(dtype=np.int32) - windows,
         "windows": windows,
         "pending": pending,
     }
-    docs = np.arange(doc, doc + number, dtype=np.int32)
     rows = np.frombuffer(packed, np.int8).reshape(int(windows.sum()), dimensions)
     by_row: dict[str, NDArray[Any]] = {"owner": docs.repeat(windows), "norm": norms(rows)}
-    return Described(by_doc, by_row, rows, _unpacked(docs, of["terms"]))
+    return Described(by_doc, by_row, by_passage, rows, terms)
 
 
 def _usable(
@@ -130,15 +149,42 @@ def _usable(
     return b"".join([v for v, waits in known if v and not waits]), windows, pending
 
 
-def _unpacked(
-    docs: NDArray[np.int32], packed: Sequence[bytes]
-) -> tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]:
-    """Return the hashes of packed terms, whose they are, and their counts."""
+_Terms = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]
+
+
+def _passages(
+    packed: Sequence[bytes], length: NDArray[np.int32], at: Position
+) -> tuple[NDArray[np.int32], dict[str, NDArray[Any]], _Terms]:
+    """Return the first passage of each document, the passages, and the terms of packed ones."""
+    number = len(packed)
     ends = [len(p) // 5 * 4 for p in packed]
-    hashes = b"".join([p[:end] for p, end in zip(packed, ends, strict=True)])
-    counts = b"".join([p[end:] for p, end in zip(packed, ends, strict=True)])
-    of = docs.repeat(np.array(ends, np.intp) // 4)
-    return np.frombuffer(hashes, "<u4"), of, np.frombuffer(counts, np.uint8)
+    hashes = np.frombuffer(b"".join([p[:e] for p, e in zip(packed, ends, strict=True)]), "<u4")
+    counts = np.frombuffer(b"".join([p[e:] for p, e in zip(packed, ends, strict=True)]), np.uint8)
+    of = np.arange(number, dtype=np.int32).repeat(np.array(ends, np.intp) // 4)
+    begins = hashes == PASSAGE
+    if not begins.any():
+        first = np.arange(at.passage, at.passage + number, dtype=np.int32)
+        document = np.arange(at.doc, at.doc + number, dtype=np.int32)
+        return first, {"document": document, "words": length}, (hashes, of + first[:1], counts)
+    cuts = np.bincount(of[begins], minlength=number)
+    numbers = np.maximum(cuts, 1)
+    first = (numbers.cumsum() - numbers).astype(np.int32)
+    # The terms of a text that is not cut have nothing before them, and belong to its only passage.
+    later = begins.cumsum() - (cuts.cumsum() - cuts)[of] - (cuts > 0)[of]
+    passage = (first[of] + later).astype(np.int32)[~begins]
+    hashes, counts = hashes[~begins], counts[~begins]
+    words = length.repeat(numbers)
+    of_cut = (cuts > 0).repeat(numbers)
+    spoken = hashes >= FIRST_TERM
+    sums = np.bincount(passage[spoken], counts[spoken], len(words)).astype(np.int32)
+    words[of_cut] = sums[of_cut]
+    document = np.arange(at.doc, at.doc + number, dtype=np.int32).repeat(numbers)
+    by_passage = {"document": document, "words": words}
+    return (
+        first + np.int32(at.passage),
+        by_passage,
+        (hashes, passage + np.int32(at.passage), counts),
+    )
 
 
 def norms(rows: NDArray[np.int8]) -> NDArray[np.float64]:

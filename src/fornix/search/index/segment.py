@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from fornix.store.fsync import sync_folder
 
-FORMAT = 1
+FORMAT = 2
 MAGIC = b"fornixIX"
 HEADER = struct.Struct("<8sI16sQIQQQI")  # magic … directory's place, size, checksum
 HEADER_BYTES = 4096

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Codes
 from fornix.search.index.bit_codes import BLOCK, Bits, words
-from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Names, coded, described, link
+from fornix.search.index.feature_arrays import (
+    BY_DOC,
+    BY_PASSAGE,
+    BY_ROW,
+    Names,
+    Position,
+    coded,
+    described,
+    link,
+)
 from fornix.search.index.segment import BLOCK_BYTES, Identity, SegmentWriter, TextList
 from fornix.store import Feature
 
@@ -64,8 +73,9 @@ class _Taken:
 
     def __init__(self, terms: _Terms, dimensions: int) -> None:
         self._dimensions = dimensions
-        self._size = self._rows = 0
-        columns = {name: [np.empty(0, of)] for name, of in (BY_DOC | BY_ROW).items()}
+        self._at = Position()
+        types = BY_DOC | BY_ROW | BY_PASSAGE
+        columns = {name: [np.empty(0, of)] for name, of in types.items()}
         self._columns: dict[str, list[NDArray[Any]]] = columns
         self._ids, self._texts = TextList(), TextList()
         self._text_codes: dict[str, int] = {}
@@ -82,16 +92,15 @@ class _Taken:
         """Take in features; yield their vectors' rows."""
         source = iter(features)
         while chunk := list(islice(source, CHUNK)):
-            new = described(
-                chunk, self._names, dimensions=self._dimensions, doc=self._size, row=self._rows
-            )
-            for name, values in (new.by_doc | new.by_row).items():
+            new = described(chunk, self._names, dimensions=self._dimensions, at=self._at)
+            for name, values in (new.by_doc | new.by_row | new.by_passage).items():
                 self._columns[name].append(values)
             self._ids.extend([feature.id for feature in chunk])
             self._terms.take(*new.terms)
             self._bits.extend(new.rows)
-            self._size += len(chunk)
-            self._rows += len(new.rows)
+            doc, row, passage = self._at
+            passage += len(new.by_passage["document"])
+            self._at = Position(doc + len(chunk), row + len(new.rows), passage)
             yield new.rows
 
     def write(self, writer: SegmentWriter) -> dict[str, object]:
@@ -100,8 +109,10 @@ class _Taken:
         link(by_doc, np.flatnonzero(by_doc["session"] >= 0).astype(np.int32))
         for name, values in by_doc.items():
             writer.add(name, values)
-        for name in BY_ROW:
-            writer.add(name, np.concatenate(self._columns.pop(name)))
+        by_passage = {name: np.concatenate(self._columns.pop(name)) for name in BY_PASSAGE}
+        by_row = {name: np.concatenate(self._columns.pop(name)) for name in BY_ROW}
+        for name, values in (by_row | by_passage).items():
+            writer.add(name, values)
         shape = (words(self._dimensions), BLOCK)
         writer.stream("codes", self._bits.full_blocks(), dtype=np.dtype(np.uint64), shape=shape)
         self._ids.write(writer, "ids")
@@ -111,9 +122,10 @@ class _Taken:
         sessions.write(writer, "sessions")
         self._terms.write(writer)
         return {
-            "size": self._size,
-            "rows": self._rows,
-            "tokens": int(by_doc["length"].sum()),
+            "size": self._at.doc,
+            "rows": self._at.row,
+            "passages": self._at.passage,
+            "tokens": int(by_passage["words"].sum()),
             "pending": int(by_doc["pending"].sum()),
             "single": bool((by_doc["windows"] <= 1).all()),
             "in_order": bool((by_doc["windows"] == 1).all()),

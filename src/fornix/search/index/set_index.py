@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Codes, Columns, Texts
 from fornix.search.index.column_filters import Metadata, Truth, evaluate, of_names, of_numbers
-from fornix.search.index.feature_arrays import BY_DOC, BY_ROW, Links, Names, described
+from fornix.search.index.feature_arrays import (
+    BY_DOC,
+    BY_PASSAGE,
+    BY_ROW,
+    Links,
+    Names,
+    Position,
+    described,
+)
 from fornix.search.index.postings import PostingList, Postings, SetPostings
 from fornix.search.index.segment import Segment
 from fornix.search.index.vectors import Docs, Quantised, Query, SetVectors
@@ -34,6 +42,7 @@ CHUNK = 16_384
 _EMPTY: dict[str, Any] = {
     "size": 0,
     "rows": 0,
+    "passages": 0,
     "tokens": 0,
     "pending": 0,
     "speakers": (),
@@ -60,11 +69,14 @@ class SetIndex:
 
     A *doc* is a position, 0 … `size` - 1, in the order of rows; ended docs are holes. Everything
     here says the same of live docs whether it was built at once or grew change by change.
-    It is not safe to use from two threads at once; `Index.view` sees to that.
+    A doc has one passage, or several if its text is long; words are looked for in passages, which
+    are in the order of their docs. It is not safe to use from two threads at once; `Index.view`
+    sees to that.
 
     Attributes:
         live: Live docs.
-        tokens: Of live docs.
+        live_passages: Passages of live docs.
+        tokens: Of live passages.
         pending: Live docs that have no vectors yet.
         time: Microseconds since 1970.
         length: Tokens.
@@ -83,10 +95,12 @@ class SetIndex:
     speaker = Column[np.int32]()
     session = Column[np.int32]()
     role = Column[np.int32]()
+    passage = Column[np.int32]()
 
     def __init__(self, *, dimensions: int, sealed: Segment | None = None) -> None:
         figures = sealed.figures if sealed else _EMPTY
         self.live: int = figures["size"]
+        self.live_passages: int = figures["passages"]
         self.tokens: int = figures["tokens"]
         self.pending: int = figures["pending"]
         self.sealed = self.live
@@ -102,6 +116,7 @@ class SetIndex:
         )
         self._terms = SetPostings(sealed=sealed)
         by_row = Columns(BY_ROW, size=figures["rows"], fetch=fetch)
+        self._passages = Columns(BY_PASSAGE, size=self.live_passages, fetch=fetch)
         self._vectors = SetVectors(dimensions, self.columns, by_row, sealed=sealed)
         self._links = Links(self.columns)
         self.cache: dict[Hashable, Any] = {}
@@ -170,33 +185,77 @@ class SetIndex:
         """Return the ids of the items."""
         return self._ids.at(docs.tolist())
 
+    @property
+    def passages(self) -> int:
+        """Passages, those of ended docs included."""
+        return self._passages.size
+
+    @property
+    def passage_words(self) -> NDArray[np.int32]:
+        """How many tokens each passage has."""
+        return self._passages["words"]
+
+    @property
+    def uncut(self) -> bool:
+        """Whether each doc has one passage, so that the two have the same numbers."""
+        return self.passages == self.size
+
+    def documents(self, passages: Docs) -> Docs:
+        """Return the doc of each passage."""
+        return passages if self.uncut else self._passages["document"][passages]
+
+    def passages_of(self, docs: NDArray[np.integer[Any]]) -> tuple[Docs, NDArray[np.intp]]:
+        """Return all passages of *docs*, which rise, and where those of each begin."""
+        starts = np.append(self.passage, np.int32(self.passages))
+        numbers = starts[docs + 1] - starts[docs]
+        firsts = (numbers.cumsum() - numbers).astype(np.intp)
+        shifts = (starts[docs] - firsts).repeat(numbers)
+        return (shifts + np.arange(len(shifts))).astype(np.int32), firsts
+
     def frequency(self, term: int) -> int:
         """Return how many live docs hold the term."""
-        return len(self.postings(term)[0])
+        return self.number_of(self.postings(term)[0])
+
+    def number_of(self, passages: Docs) -> int:
+        """Return of how many docs *passages* are, which rise."""
+        if self.uncut or not len(passages):
+            return len(passages)
+        docs = self.documents(passages)
+        return 1 + int(np.count_nonzero(docs[1:] != docs[:-1]))
+
+    def holders(self, term: int) -> Docs:
+        """Return the live docs that hold the term, or bear the mark; rising."""
+        passages = self.postings(term)[0]
+        return passages if self.uncut else np.unique(self.documents(passages))
 
     def postings(self, term: int) -> Postings:
-        """Return the live docs that hold the term, rising, and how often each does."""
-        docs, counts = self._terms.find(term)
+        """Return the passages of live docs that hold the term, rising, and how often each does."""
+        passages, counts = self._terms.find(term)
         if self.live == self.size:
-            return docs, counts
-        alive = self.alive[docs]
-        return docs[alive], counts[alive]
+            return passages, counts
+        alive = self.alive[self.documents(passages)]
+        return passages[alive], counts[alive]
 
     def run(self) -> PostingList | None:
-        """Return the postings of every term, live docs only; None where some are in a file."""
+        """Return the postings of every term, of live docs only; None if some are in a file."""
         run = self._terms.all()
         if run is None or self.live == self.size:
             return run
-        alive = self.alive[run.docs]
+        alive = self.alive[self.documents(run.docs)]
         before = np.append(0, alive.cumsum())
         return PostingList(run.hashes, before[run.offsets], run.docs[alive], run.counts[alive])
 
-    def cosines(self, query: Query | Quantised, docs: Docs | None = None) -> NDArray[np.float64]:
+    def cosines(
+        self, query: Query | Quantised, docs: Docs | None = None, *, mean: float = 0.0
+    ) -> NDArray[np.float64]:
         """Return the best cosine of each doc's windows with *query*, of all docs or some.
 
         0.0 for a doc that is pending, has no text, or is ended.
+
+        Args:
+            mean: Share that the mean of the windows' cosines has in place of the best one.
         """
-        found = self._vectors.cosines(query, docs)
+        found = self._vectors.cosines(query, docs, mean=mean)
         if self.live != self.size:
             found[~(self.alive if docs is None else self.alive[docs])] = 0.0
         return found
@@ -275,8 +334,10 @@ class SetIndex:
         columns = self.columns
         columns["alive"][doc] = False
         self._links.end(doc)
+        passages, _ = self.passages_of(np.array([doc]))
         self.live -= 1
-        self.tokens -= int(columns["length"][doc])
+        self.live_passages -= len(passages)
+        self.tokens -= int(self.passage_words[passages].sum())
         self.pending -= int(columns["pending"][doc])
         self._names.speakers.drop(int(columns["speaker"][doc]))
         self._names.roles.drop(int(columns["role"][doc]))
@@ -292,24 +353,34 @@ class SetIndex:
         if not features:
             return
         self.cache.clear()
-        doc, row = self.size, self._vectors.size
-        new = described(features, self._names, dimensions=self.dimensions, doc=doc, row=row)
+        at = Position(self.size, self._vectors.size, self.passages)
+        new = described(features, self._names, dimensions=self.dimensions, at=at)
         self.columns.extend(len(features), new.by_doc)
         self._ids.extend([f.id for f in features])
         self._vectors.extend(new.rows, new.by_row)
+        self._passages.extend(len(new.by_passage["words"]), new.by_passage)
         self._terms.extend(*new.terms)
         if len(features) == 1:
-            self._links.append(doc)
+            self._links.append(at.doc)
         else:
             self._links.invalidate()
         self.live += len(features)
-        self.tokens += int(new.by_doc["length"].sum())
+        self.live_passages += len(new.by_passage["words"])
+        self.tokens += int(new.by_passage["words"].sum())
         self.pending += int(new.by_doc["pending"].sum())
 
     @property
     def nbytes(self) -> int:
         """Bytes of RAM it takes, roughly; what is mapped from a file is not counted."""
-        parts = (self.columns, self._vectors, self._terms, self._metadata, self._ids, self._links)
+        parts = (
+            self.columns,
+            self._passages,
+            self._vectors,
+            self._terms,
+            self._metadata,
+            self._ids,
+            self._links,
+        )
         codes = (self._names.speakers, self._names.sessions, self._names.roles)
         cached = sum(getattr(value, "nbytes", 0) for value in self.cache.values())
         cached += sum(mask.nbytes for mask in self.cache.get("masks", {}).values())

@@ -8,7 +8,7 @@ below 2**24, where float32 is exact; what follows is single float64 operations.
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,14 +117,18 @@ class SetVectors:
     def _fits(self, packed: bytes) -> bool:
         return not len(packed) % (self.dimensions or sys.maxsize)
 
-    def cosines(self, query: Query | Quantised, docs: Docs | None) -> NDArray[np.float64]:
-        """Return the best cosine of each document's rows; 0.0 for one without rows."""
+    def cosines(
+        self, query: Query | Quantised, docs: Docs | None, *, mean: float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return the best cosine of each document's rows, or partly their mean; 0.0: no rows."""
         whole, norm = query if isinstance(query, Quantised) else quantised(query)
         if not norm or not self.size:
             return np.zeros(self._by_doc.size if docs is None else len(docs))
-        return self._of_all(whole, norm) if docs is None else self._of_some(whole, norm, docs)
+        if docs is None:
+            return self._of_all(whole, norm, mean)
+        return self._of_some(whole, norm, docs, mean)
 
-    def _of_all(self, whole: Query, norm: float) -> NDArray[np.float64]:
+    def _of_all(self, whole: Query, norm: float, mean: float) -> NDArray[np.float64]:
         values = self._products(whole) / (self._by_row["norm"] * norm)
         if self._in_order:
             return values
@@ -134,10 +138,10 @@ class SetVectors:
             found[owner] = values
             return found
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
-        found[owner[starts]] = np.maximum.reduceat(values, starts)
+        found[owner[starts]] = _of_windows(values, starts, mean)
         return found
 
-    def _of_some(self, whole: Query, norm: float, docs: Docs) -> NDArray[np.float64]:
+    def _of_some(self, whole: Query, norm: float, docs: Docs, mean: float) -> NDArray[np.float64]:
         found = np.zeros(len(docs))
         windows = self._by_doc["windows"][docs]
         full = windows > 0
@@ -150,7 +154,7 @@ class SetVectors:
         at: NDArray[np.intp] = (starts - firsts).repeat(windows) + np.arange(int(windows.sum()))
         if len(at):
             values = self._products_at(at, whole) / (self._by_row["norm"][at] * norm)
-            found[full] = np.maximum.reduceat(values, firsts)
+            found[full] = _of_windows(values, firsts, mean)
         return found
 
     def _products(self, whole: Query) -> NDArray[np.float32]:
@@ -216,6 +220,17 @@ class SetVectors:
     def nbytes(self) -> int:
         """Bytes of RAM it takes beside its columns."""
         return self._rows.nbytes + self._wide.nbytes + self._bits.nbytes + self._by_row.nbytes
+
+
+def _of_windows(
+    values: NDArray[np.float64], starts: NDArray[np.integer[Any]], mean: float
+) -> NDArray[np.float64]:
+    """Return what windows that begin at *starts* say of their documents."""
+    best = np.maximum.reduceat(values, starts)
+    if not mean:
+        return best
+    sizes = np.diff(starts, append=len(values))
+    return (1 - mean) * best + mean * (np.add.reduceat(values, starts) / sizes)
 
 
 def _multiply(rows: NDArray[np.int8], whole: Query, out: NDArray[np.float32]) -> None:

@@ -30,13 +30,14 @@ from fornix.errors import (
 )
 from fornix.errors.shown import shown
 from fornix.store.damage import AT_FAULT, damage_of
-from fornix.store.records import is_meant
+from fornix.store.records import is_meant, words_of
 from fornix.store.sqlite import checksums
+from fornix.values.words import is_marked, passages
 
 APPLICATION_ID = 0x666F726E
 """``forn``: tells a fornix store from other SQLite files."""
 
-SCHEMA = 5
+SCHEMA = 6
 """The newest schema this code knows; `migrations/` has a file for each number."""
 
 BUSY_MS = 10_000
@@ -330,11 +331,32 @@ def migrate(connection: apsw.Connection, *, found: int) -> None:
     A new file gets `schema.sql`, which is the whole of it.
     """
     names = ["schema.sql"] if found == 0 else [f for n, f in migrations().items() if n > found]
+    add_word_functions(connection)
     with connection:
         for name in names:
             connection.execute(sql(name))
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", SCHEMA)
+
+
+def add_word_functions(connection: apsw.Connection) -> None:
+    """Give a connection the functions of words that migrations call."""
+    functions = (("is_read_again", _is_read_again, 1), ("terms_of", _terms_of, 4))
+    for name, function, count in (*functions, ("tokens_of", _tokens_of, 4)):
+        connection.create_scalar_function(name, cast("Any", function), count, deterministic=True)
+
+
+def _is_read_again(text: str | None) -> bool:
+    """Return whether words may read more of a text than before schema 6."""
+    return text is not None and (len(passages(text)) > 1 or is_marked(text))
+
+
+def _terms_of(text: str, time: int, speaker: str | None, metadata: str) -> bytes:
+    return words_of(text, time, speaker, metadata).packed
+
+
+def _tokens_of(text: str, time: int, speaker: str | None, metadata: str) -> int:
+    return words_of(text, time, speaker, metadata).tokens
 
 
 def migrations() -> dict[int, str]:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 import apsw
 
 from fornix.store import Scope
 from fornix.store.definition import Definition
-from fornix.store.records import caption_of, is_meant
+from fornix.store.records import is_meant, words_of
 from fornix.store.sqlite.connection import Row, query
 from fornix.values import wire, words
-from fornix.values.storable import Value, moment
 
 STEP = 500
 """Items that are read again together."""
@@ -139,8 +137,7 @@ def is_contradicted(row: Row) -> bool:
 def _read(row: Row) -> words.TextTerms:
     """Return what is read of the item of a row of `SOME`."""
     time, speaker, metadata, text = row[6], row[8], row[11], row[12]
-    caption = caption_of(cast("dict[str, Value]", wire.decode(metadata)))
-    return words.analyse(text or "", moment(time), speaker, caption)
+    return words_of(text, time, speaker, metadata)
 
 
 def _tokens(db: apsw.Connection, row: int, found: int, right: int, done: Repaired) -> None:
