@@ -457,8 +457,10 @@ def test_a_speaker_called_user_is_the_user(speaker):
         ada.add("Tea at five.", speaker="assistant", id="reply")
         ada.add("Tea at six.", speaker="user", role="tool", id="role")
         hits = ada.search("When do I drink tea?")
-        said = {hit.item.id for hit in hits if hit.parts.get("speaker")}
+        said = {hit.item.id for hit in hits if hit.parts.get("user")}
         assert said == {added, "many", "changed", "batch", "message"}
-        assert ada.get("reply").role == "assistant"
-        assert ada.get("role").role == "tool"
+        assert (reply := ada.get("reply")) is not None
+        assert reply.role == "assistant"
+        assert (named := ada.get("role")) is not None
+        assert named.role == "tool"
         assert talk.get_memory()[0]["role"] == speaker
