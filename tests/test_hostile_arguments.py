@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import typing
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +12,34 @@ from typing import Any
 
 import pytest
 
-from fornix import Budget, FornixError, Item, Memory, OpenAIChat, Retry, Shares, Trim
-from fornix.agents.windows import Linked, Semantic
+from fornix import (
+    Agent,
+    AsyncMemory,
+    Budget,
+    FornixError,
+    Item,
+    KeyBatch,
+    KeyMemory,
+    Limits,
+    Memory,
+    MemorySet,
+    OpenAIChat,
+    Retry,
+    Shares,
+    Trim,
+    Ttl,
+)
+from fornix.agents.layers import (
+    EnhancedShortTermMemory,
+    HybridMemory,
+    LongTermMemory,
+    SensoryMemory,
+)
+from fornix.agents.windows import Linked, Semantic, Void
 from fornix.errors import InvalidInput
 from fornix.errors.shown import shown
+from fornix.memory.aio import AsyncKey, AsyncMemorySet
+from fornix.memory.async_calls import AsyncConversation
 
 DEEP = 5_000
 LONGEST = 2_000
@@ -210,6 +236,37 @@ def _prompt(**options: Any) -> object:
         return memory.key("a").context("seat", **options)
 
 
+def _settle(**options: Any) -> object:
+    with Memory.open(embedder="words") as memory:
+        return memory.settle(**options)
+
+
+def _forget(**options: Any) -> object:
+    with Memory.open(embedder="words") as memory:
+        return memory.forget(**options)
+
+
+def _on_key(name: str, *path: str) -> Callable[..., object]:
+    """Return a call of a method of a key, or of a part of it, by any keywords."""
+
+    def call(**options: Any) -> object:
+        with Memory.open(embedder="words") as memory:
+            called: Any = memory.key("a")
+            for step in path:
+                called = getattr(called, step)
+            return getattr(called, name)(*(["x"] if name == "add" else []), **options)
+
+    return call
+
+
+def _on_set(name: str) -> Callable[..., object]:
+    def call(**options: Any) -> object:
+        with Memory.open(embedder="words") as memory:
+            return getattr(memory.key("a").set("n"), name)(**options)
+
+    return call
+
+
 MISSPELLED: dict[str, tuple[Callable[..., object], str]] = {
     "Budget() has no argument 'token'; did you mean 'tokens'?": (Budget, "token"),
     "Shares() has no argument 'item'; did you mean 'items'?": (Shares, "item"),
@@ -226,6 +283,54 @@ MISSPELLED: dict[str, tuple[Callable[..., object], str]] = {
     "Semantic() has no argument 'budget'; did you mean 'budget_tokens'?": (Semantic, "budget"),
     "Semantic() has no argument 'topk'; did you mean 'top_k'?": (Semantic, "topk"),
     "Linked() has no argument 'hop'; did you mean 'hops'?": (Linked, "hop"),
+    "Void() has no argument 'budget'; did you mean 'budget_tokens'?": (Void, "budget"),
+    "SensoryMemory() has no argument 'buffersize'; did you mean 'buffer_size'?": (
+        SensoryMemory,
+        "buffersize",
+    ),
+    "EnhancedShortTermMemory() has no argument 'lable'; did you mean 'label'?": (
+        EnhancedShortTermMemory,
+        "lable",
+    ),
+    "LongTermMemory() has no argument 'dedup'; did you mean 'dedupe'?": (LongTermMemory, "dedup"),
+    "HybridMemory() has no argument 'profil'; did you mean 'profile'?": (HybridMemory, "profil"),
+    "Item() has no argument 'metdata'; did you mean 'metadata'?": (Item, "metdata"),
+    "Limits() has no argument 'item'; did you mean 'items'?": (Limits, "item"),
+    "Ttl() has no argument 'refreshed'; did you mean 'refresh'?": (Ttl, "refreshed"),
+    "Agent() has no argument 'action'; did you mean 'actions'?": (Agent, "action"),
+    "KeyMemory.add() has no argument 'on_exist'; did you mean 'on_existing'?": (
+        _on_key("add"),
+        "on_exist",
+    ),
+    "KeyMemory.list() has no argument 'limits'; did you mean 'limit'?": (_on_key("list"), "limits"),
+    "KeyMemory.get() has no argument 'asof'; did you mean 'as_of'?": (_on_key("get"), "asof"),
+    "KeyMemory.history() has no argument 'item'; it has: id": (_on_key("history"), "item"),
+    "KeyMemory.conversation() has no argument 'nam'; did you mean 'name'?": (
+        _on_key("conversation"),
+        "nam",
+    ),
+    "MemoryObject.set() has no argument 'expire_at'; did you mean 'expires_at'?": (
+        _on_key("set", "short_term"),
+        "expire_at",
+    ),
+    "MemoryObject.new_object() has no argument 'over'; did you mean 'overwrite'?": (
+        _on_key("new_object", "short_term"),
+        "over",
+    ),
+    "KeyMemory.forget() has no argument 'dryrun'; did you mean 'dry_run'?": (
+        _on_key("forget"),
+        "dryrun",
+    ),
+    "MemorySet.compact() has no argument 'compacton'; did you mean 'compaction'?": (
+        _on_set("compact"),
+        "compacton",
+    ),
+    "MemorySet.admit() has no argument 'item'; it has: value": (
+        _on_set("admit"),
+        "item",
+    ),
+    "Memory.settle() has no argument 'wait'; did you mean 'wait_s'?": (_settle, "wait"),
+    "Memory.forget() has no argument 'keys'; did you mean 'key'?": (_forget, "keys"),
 }
 
 
@@ -236,6 +341,21 @@ def test_a_wrong_keyword_is_answered_with_the_nearest_name(message: str) -> None
     with pytest.raises(TypeError) as caught:
         called(**{name: 1})
     assert str(caught.value) == message
+
+
+def test_type_hints_of_every_method_of_a_key_resolve() -> None:
+    """Tools that read annotations at run time find what they name."""
+    for kind in (KeyMemory, KeyBatch, MemorySet, Memory):
+        for name, method in inspect.getmembers(kind, inspect.isfunction):
+            assert typing.get_type_hints(method) is not None, name
+
+
+def test_calls_of_the_async_door_are_coroutine_functions() -> None:
+    """Frameworks that ask before they await are told so."""
+    for kind in (AsyncMemory, AsyncKey, AsyncMemorySet, AsyncConversation):
+        for name in ("add", "context", "forget", "settle", "search", "open"):
+            if hasattr(kind, name):
+                assert inspect.iscoroutinefunction(getattr(kind, name)), (kind, name)
 
 
 def test_other_type_errors_stay_as_they_are() -> None:

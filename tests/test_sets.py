@@ -541,8 +541,8 @@ def test_a_wrong_keyword_is_answered_with_the_nearest_one(memory: Memory) -> Non
         "MemorySet.add() has no argument 'tll'; did you mean 'ttl'?": lambda: ada.set("n").add(
             "x", tll="7d"
         ),
-        "KeyMemory.update() has no argument 'version'; did you mean 'session'?": lambda: ada.update(
-            "a", version=3
+        "KeyMemory.update() has no argument 'version'; did you mean 'if_version'?": lambda: (
+            ada.update("a", version=3)
         ),
         "KeyMemory.set() has no argument 'capasity'; did you mean 'capacity'?": lambda: ada.set(
             "n", capasity=3

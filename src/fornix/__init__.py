@@ -10,6 +10,7 @@ from fornix.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from fornix.compaction import Compacted, CompactionPlan, Derived, Merge, Summarize, Trim
+    from fornix.conversation import ConversationMemory
     from fornix.embed import Embedder
     from fornix.errors import FornixError
     from fornix.events.events import Event, InputEvent, OutputEvent
@@ -55,6 +56,7 @@ __all__ = [
     "CompactionPlan",
     "Compactor",
     "Context",
+    "ConversationMemory",
     "Derived",
     "Embedder",
     "Event",
@@ -105,6 +107,7 @@ __all__ = [
 
 _NAMES = {
     "fornix.compaction": ("Compacted", "CompactionPlan", "Derived", "Merge", "Summarize", "Trim"),
+    "fornix.conversation": ("ConversationMemory",),
     "fornix.embed": ("Embedder",),
     "fornix.errors": ("FornixError",),
     "fornix.events.events": ("Event", "InputEvent", "OutputEvent"),

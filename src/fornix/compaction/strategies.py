@@ -13,6 +13,7 @@ from fornix.errors import FornixError, InvalidInput, StrategyFailed
 from fornix.errors.shown import shown
 from fornix.store.items import Item
 from fornix.values import wire
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Value, counted
 
 By: TypeAlias = Literal["oldest", "importance", "accessed", "score"]
@@ -27,6 +28,7 @@ LEAST_TOKENS, MOST_TOKENS = 8, 4_000
 DAY = timedelta(days=1)
 
 
+@suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Trim:
     """Retire items, with nothing in their place.
@@ -59,6 +61,7 @@ class Trim:
             raise InvalidInput(f"Trim's half_life must be a timedelta above 0: {self.half_life!r}")
 
 
+@suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Summarize:
     """Turn the oldest items into summaries: one per topic, which is what lies near by meaning.
@@ -96,6 +99,7 @@ class Summarize:
             raise InvalidInput(f"Summarize's model must be use, need or never: {self.model!r}")
 
 
+@suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Merge:
     """Make one of items that say nearly the same; the best of their texts stays.

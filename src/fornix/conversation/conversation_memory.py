@@ -39,6 +39,7 @@ from fornix.store.items import Hits, Item
 from fornix.text import Summariser, Summary
 from fornix.text.budget import Budget
 from fornix.text.messages import MESSAGES, Message
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Value, counted, moment
 
 R = TypeVar("R")
@@ -50,6 +51,7 @@ REACH = 256
 """Messages that are searched for the tool call that an answer belongs to."""
 
 
+@suggest_names_in
 class ConversationMemory:
     """What was said, in the order in which it was added; reached by ``key.conversation(name)``.
 

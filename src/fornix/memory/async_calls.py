@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from fornix.conversation import ConversationMemory
 from fornix.errors import StoreClosed, WrongLoop
+from fornix.values.keywords import UnknownKeyword
 
 THREADS = 16
 """Calls under way at once; more wait. Writers share one fsync anyway."""
@@ -86,11 +87,14 @@ def awaited(
     method: Callable[Concatenate[S, P], R], part: Callable[[Any], S] | None = None
 ) -> Callable[Concatenate[Async, P], Awaitable[R]]:
     """Return a method of the sync object behind, or of a *part* of it, as one that is awaited."""
+    of = part or partial(cast, "S")
 
     @wraps(method)
-    def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
-        of = part or partial(cast, "S")
-        return self.loop.run(lambda: method(of(self.sync), *args, **kwargs))
+    async def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await self.loop.run(lambda: method(of(self.sync), *args, **kwargs))
+        except UnknownKeyword as error:
+            raise error.called_on(self, method.__name__) from None
 
     return call
 
@@ -109,8 +113,8 @@ def in_thread(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
     """Return a function that needs no memory, as a call that is awaited; it runs in a thread."""
 
     @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
-        return asyncio.to_thread(function, *args, **kwargs)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(function, *args, **kwargs)
 
     return call
 

@@ -6,8 +6,9 @@ import builtins
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, Unpack
+from typing import Literal, NamedTuple, Self, Unpack
 
+import fornix
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.memory.prompt import Prompts, Sources
@@ -24,10 +25,7 @@ from fornix.store import Commit, Scope, SetRef
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
 from fornix.store.items import Hits
 from fornix.store.scope import set_name
-from fornix.values.keywords import check_keywords, hint_positionals, on_part, suggest_names
-
-if TYPE_CHECKING:
-    from fornix.conversation import ConversationMemory
+from fornix.values.keywords import check_keywords, hint_positionals, on_part, suggest_names_in
 
 DEFAULT_SET = "default"
 
@@ -44,6 +42,7 @@ class Inside(NamedTuple):
     scope: Scope
 
 
+@suggest_names_in
 class OwnerSets:
     """Named sets of one owner, and the calls that go to its set "default"."""
 
@@ -70,7 +69,6 @@ class OwnerSets:
         """What rules of admission keep out of all its sets."""
         return Quarantine(self._writer, self._scope)
 
-    @suggest_names
     def search(  # noqa: PLR0913 - as a set's search
         self,
         query: str,
@@ -98,6 +96,7 @@ def default_set(sets: KeySets) -> MemorySet:
     return sets.set(DEFAULT_SET)
 
 
+@suggest_names_in
 class KeySets(OwnerSets):
     """The long-term memory of one key."""
 
@@ -115,7 +114,7 @@ class KeySets(OwnerSets):
         check_keywords(self, "set", options, SetOptions)
         return self._set(name, **asked_of(options, self._writer))
 
-    def conversation(self, name: str) -> ConversationMemory:
+    def conversation(self, name: str) -> fornix.ConversationMemory:
         """Return a conversation: messages in their order, in the set *name*; writes nothing."""
         from fornix.conversation import ConversationMemory
 
@@ -142,6 +141,7 @@ class KeySets(OwnerSets):
         return self
 
 
+@suggest_names_in
 class KnowledgeMemory(OwnerSets):
     """Sets that belong to no key: whoever names this knowledge on the store shares them."""
 
@@ -180,6 +180,7 @@ class KnowledgeMemory(OwnerSets):
         return made
 
 
+@suggest_names_in
 class KeyMemory(KeySets, Prompts):
     """All memory of one key: exact (`short_term`) and vague (its sets)."""
 
@@ -258,7 +259,6 @@ class KeyMemory(KeySets, Prompts):
         refs = engine.store.every_set(scope) or [SetRef(scope, DEFAULT_SET)]
         return forget_items(engine, refs, None, where, scrub=scrub, dry_run=dry_run)
 
-    @suggest_names
     def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
         """Return a batch: what is done to it in a `with` block is committed when that ends.
 

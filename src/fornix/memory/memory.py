@@ -56,7 +56,7 @@ from fornix.store.records import RecordMaker
 from fornix.text.budget import Budget
 from fornix.values.forks import FORKS
 from fornix.values.ids import new_id
-from fornix.values.keywords import suggest_names
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import DEFAULT_SPACE, checked_name
 
 CACHE_BYTES = 256 * 1024 * 1024
@@ -88,6 +88,7 @@ class MemoryStats:
     failure: str | None
 
 
+@suggest_names_in
 class Memory(Maintenance):
     """A store, opened for one space: the way to the memory of its keys, and to knowledge.
 
@@ -102,7 +103,6 @@ class Memory(Maintenance):
         self._generation = FORKS.generation
 
     @classmethod
-    @suggest_names
     def open(  # noqa: PLR0913 - the settings of a store; all but its place by name
         cls,
         url: str | os.PathLike[str] = ":memory:",
@@ -327,7 +327,6 @@ class Memory(Maintenance):
         scope = Scope(self._space, checked_name(key, "a key"))
         return KeyMemory(self._engine, scope, self._knowledge, ttl=self._ttl)
 
-    @suggest_names
     def context(  # noqa: PLR0913 - as `Prompts.context`, and the key
         self,
         query: str | None,

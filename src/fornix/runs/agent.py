@@ -27,6 +27,7 @@ from fornix.events.events import Event, InputEvent, OutputEvent
 from fornix.events.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
 from fornix.state import Ttl
 from fornix.store.progress import MOST
+from fornix.values.keywords import suggest_names_in
 from fornix.values.retries import ONCE, Retry
 from fornix.values.storable import checked_name, counted
 
@@ -153,6 +154,7 @@ def _check_settings(when: object, on_error: object, retry: object, adapt: object
         raise InvalidInput(f"retry goes with on_error='retry', and not with {on_error!r}")
 
 
+@suggest_names_in
 class Agent:
     """Actions, and what holds for all of them. Subclass it, or give it functions.
 

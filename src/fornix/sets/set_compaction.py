@@ -16,6 +16,7 @@ from fornix.store import Compaction, ItemChange, StoredItem, Undo
 from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.values import wire
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Value, checked_name, counted, moment
 
 LAST_ID = (1 << 63) - 1
@@ -25,6 +26,7 @@ MOST_NODES = 10_000
 """How many items a lineage shows."""
 
 
+@suggest_names_in
 class SetTidying(SetWrites):
     """A set as it is tidied."""
 

@@ -21,7 +21,7 @@ from fornix.store.as_of import EVER, AsOf, Moment, ValidAt, holds, valid_time
 from fornix.store.filters import Filter
 from fornix.store.items import Hits, Item
 from fornix.store.records import item_of
-from fornix.values.keywords import suggest_names
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import checked_name, counted
 
 PAGE = 256
@@ -31,6 +31,7 @@ def _is_timed(stored: StoredItem) -> bool:
     return not stored.record.valid_from is stored.record.valid_to is None
 
 
+@suggest_names_in
 class SetReads:
     """A set as it can be read: opening one writes nothing."""
 
@@ -155,7 +156,6 @@ class SetReads:
                     break
         return found
 
-    @suggest_names
     def recent(
         self, n: int = 10, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
     ) -> builtins.list[Item]:
@@ -191,7 +191,6 @@ class SetReads:
         rows = self._writer.versions(self._ref, checked_name(id, "an item's id"))
         return [replace(item_of(stored), retired=retired) for stored, retired in rows]
 
-    @suggest_names
     def search(
         self,
         query: str,

@@ -46,13 +46,14 @@ from fornix.store import (
 from fornix.store.filters import Filter
 from fornix.store.items import Item
 from fornix.store.records import as_passed, item_of
-from fornix.values.keywords import check_keywords, suggest_names
+from fornix.values.keywords import check_keywords, suggest_names_in
 from fornix.values.storable import Value, checked, checked_name
 
 OnExisting: TypeAlias = Literal["error", "keep", "update"]
 """What `add` does with an id that is taken: refuse it, skip the item, or replace the other."""
 
 
+@suggest_names_in
 class SetWrites(SetReads):
     """A set as it can be changed."""
 
@@ -87,7 +88,6 @@ class SetWrites(SetReads):
         item = item_from(value, fields)
         return self._add([item], on_existing, idempotency_key)[0]
 
-    @suggest_names
     def add_many(
         self,
         items: Sequence[object],
@@ -325,7 +325,6 @@ class SetWrites(SetReads):
                 return [screened]
         return []
 
-    @suggest_names
     def delete(
         self,
         ids: str | Sequence[str] | None = None,
@@ -362,7 +361,6 @@ class SetWrites(SetReads):
         """Retire every item; return how many there were. The set and its definition stay."""
         return self.delete(where={}, idempotency_key=idempotency_key)
 
-    @suggest_names
     def forget(
         self,
         ids: str | Sequence[str] | None = None,

@@ -14,10 +14,11 @@ from fornix.sets.writer import PlannedWrite, WriteCall
 from fornix.store import Add, Link, Replace
 from fornix.store.items import Item
 from fornix.store.records import as_passed, item_of
-from fornix.values.keywords import check_keywords
+from fornix.values.keywords import check_keywords, suggest_names_in
 from fornix.values.storable import Value, checked_name, microseconds, moment
 
 
+@suggest_names_in
 class Superseding(SetWrites):
     """A set whose facts can be superseded."""
 

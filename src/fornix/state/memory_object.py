@@ -11,6 +11,7 @@ from fornix.state.overlay import Overlay
 from fornix.state.paths import MemoryKind, MemoryRef, ParsedPath, Places, Resolver, Spelling
 from fornix.state.tree_values import MISSING, Branch, Expiry, Mark, asked, lasting
 from fornix.store.as_of import AsOf
+from fornix.values.keywords import suggest_names
 from fornix.values.storable import Value, microseconds
 
 Result = TypeVar("Result")
@@ -217,6 +218,7 @@ class MemoryObject:
 
     # --- writing ---
 
+    @suggest_names
     def set(
         self,
         path: Spelling,
@@ -253,6 +255,7 @@ class MemoryObject:
             self._memory.put(place, value, _expiry(ttl, expires_at))
         return place.ref
 
+    @suggest_names
     def new_object(
         self,
         path: Spelling,
@@ -290,6 +293,7 @@ class MemoryObject:
         place = self._place
         self._memory.change(lambda tree: tree.clear(place), ["clear", _json(place)])
 
+    @suggest_names
     def append(
         self,
         path: Spelling,
@@ -312,6 +316,7 @@ class MemoryObject:
         )
         return place.ref
 
+    @suggest_names
     def increment(
         self,
         path: Spelling,
@@ -333,6 +338,7 @@ class MemoryObject:
             ["increment", _json(place), by, asked(expiry)],
         )
 
+    @suggest_names
     def update(
         self,
         path: Spelling,

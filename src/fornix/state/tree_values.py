@@ -12,6 +12,7 @@ from fornix.errors import InvalidInput, TooLarge
 from fornix.state.paths import ParsedPath, Spelling, spelled
 from fornix.store import Ledger, Node, Scope
 from fornix.values import wire
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import MAX_DEPTH, Path, Value, frozen
 from fornix.values.times import LONGEST_TTL
 
@@ -210,6 +211,7 @@ def lasting(ttl: object) -> int:
     return (ttl.days * 86_400 + ttl.seconds) * 1_000_000 + ttl.microseconds
 
 
+@suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Ttl:
     """How long what is written to a memory stays, where the write does not say.

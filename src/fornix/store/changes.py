@@ -13,6 +13,7 @@ from fornix.errors import InvalidInput
 from fornix.store.definition import Definition, Screened
 from fornix.store.progress import Progress, StatusChange
 from fornix.store.scope import Lease, Scope, SetRef
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Path, Value, counted, frozen, frozen_by_name
 
 # --- the exact tree ---------------------------------------------------------------------------
@@ -294,6 +295,7 @@ def records_of(change: ItemChange) -> Sequence[ItemRecord]:
     return [add.record for add in change.added] if isinstance(change, Compact) else ()
 
 
+@suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The most that one key may hold in all its sets; None: no limit."""

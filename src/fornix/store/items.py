@@ -10,9 +10,11 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Value
 
 
+@suggest_names_in
 @dataclass(frozen=True)  # without slots: a search copies items it kept in one go, as dicts
 class Item:
     """One thing that a memory set holds.

@@ -10,7 +10,7 @@ from typing import Self, TypeAlias
 from fornix.errors import BudgetTooSmall, InvalidInput
 from fornix.text import tokens as word_pieces
 from fornix.text.messages import Message
-from fornix.values.keywords import suggest_fields
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import counted
 
 TokenCounter: TypeAlias = Callable[[str], int]
@@ -23,7 +23,7 @@ Source: OpenAI's cookbook counts 3, and 1 for a name.
 """
 
 
-@suggest_fields
+@suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Budget:
     """How many tokens a prompt may have, and who counts them.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
+from inspect import CO_COROUTINE, CO_VARKEYWORDS
+from types import CodeType, FunctionType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
@@ -25,17 +27,42 @@ def suggest_names(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except TypeError:
-            from inspect import signature  # only where a call fails
-
-            names = list(signature(function).parameters)
-            unknown = [name for name in kwargs if name not in names]
-            if not unknown:
+            unknown = _unknown_keyword(function, args, kwargs)
+            if unknown is None:
                 raise
-            owner = args[0] if names[:1] in (["self"], ["cls"]) and args else None
-            called = _called(function.__name__, owner)
-        raise UnknownKeyword(called, unknown[0], [n for n in names if n not in ("self", "cls")])
+        raise unknown
 
-    return call
+    @wraps(function)
+    async def call_async(*args: P.args, **kwargs: P.kwargs) -> object:
+        try:
+            return await cast("Any", function)(*args, **kwargs)
+        except TypeError:
+            unknown = _unknown_keyword(function, args, kwargs)
+            if unknown is None:
+                raise
+        raise unknown
+
+    return cast("Callable[P, R]", call_async) if _is_async(function) else call
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    code: CodeType | None = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_flags & CO_COROUTINE)
+
+
+def _unknown_keyword(
+    function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> UnknownKeyword | None:
+    """Return the error of a call that failed for an unknown keyword; None: it has another."""
+    from inspect import signature  # only where a call fails
+
+    names = list(signature(function).parameters)
+    unknown = next((name for name in kwargs if name not in names), None)
+    if unknown is None:
+        return None
+    owner = args[0] if names[:1] in (["self"], ["cls"]) and args else None
+    called = _called(function.__name__, owner)
+    return UnknownKeyword(called, unknown, [n for n in names if n not in ("self", "cls")])
 
 
 def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -56,9 +83,20 @@ def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def suggest_fields(made: C) -> C:
-    """Return a class whose constructor is as `suggest_names` makes it; for dataclasses."""
-    made.__init__ = suggest_names(made.__init__)
+def suggest_names_in(made: C) -> C:
+    """Return a class whose constructor and public methods are as `suggest_names` makes them.
+
+    Methods that take ``**kwargs`` stay as they are: they call `check_keywords`.
+    """
+    members: list[tuple[str, Any]] = [*vars(made).items()]
+    for name, member in members:
+        if name != "__init__" and name.startswith("_"):
+            continue
+        if isinstance(member, (classmethod, staticmethod)):
+            bound = cast("Any", member)
+            setattr(made, name, type(bound)(suggest_names(bound.__func__)))
+        elif isinstance(member, FunctionType) and not member.__code__.co_flags & CO_VARKEYWORDS:
+            setattr(made, name, suggest_names(member))
     return made
 
 
@@ -73,13 +111,30 @@ class UnknownKeyword(TypeError):
         hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(self.known)}"
         super().__init__(f"{called}() has no argument {name!r}; {hint}")
 
+    def called_on(self, owner: object, method: str) -> UnknownKeyword:
+        """Return the same of the method of another object, which handed the call on."""
+        return UnknownKeyword(_called(method, owner), self.name, self.known)
 
-def check_keywords(owner: object, method: str, given: Collection[str], known: type) -> None:
-    """Raise `UnknownKeyword` if something is given that *known*, a typed dict, does not name."""
+
+def check_keywords(
+    owner: object, method: str, given: Collection[str], known: type, *, refused: Sequence[str] = ()
+) -> None:
+    """Raise `UnknownKeyword` if something is given that *known*, a typed dict, does not name.
+
+    Args:
+        method: A method of *owner* that takes *known* besides its named arguments.
+        refused: What it does not take of *known*; only left out of the hint.
+    """
     names: frozenset[str] = cast("Any", known).__optional_keys__
     if not names.issuperset(given):
+        from inspect import Parameter, signature  # only where a call fails
+
         unknown = next(name for name in given if name not in names)
-        raise UnknownKeyword(_called(method, owner), unknown, sorted(names))
+        parameters = signature(getattr(owner, method)).parameters.values()
+        keywords = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        explicit = [one.name for one in parameters if one.kind in keywords]
+        others = sorted(names.difference(explicit, refused))
+        raise UnknownKeyword(_called(method, owner), unknown, [*explicit, *others])
 
 
 def on_part(
@@ -95,8 +150,7 @@ def on_part(
         try:
             return method(part(self), *args, **kwargs)
         except UnknownKeyword as error:
-            called = _called(method.__name__, self)
-            raise UnknownKeyword(called, error.name, error.known) from None
+            raise error.called_on(self, method.__name__) from None
 
     return call
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fornix.errors import FornixError, InvalidInput
-from fornix.values.keywords import suggest_fields
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import counted, in_span
 
 LONGEST_S = 366.0 * 86_400
@@ -21,7 +21,7 @@ TRIES = 20
 T = TypeVar("T")
 
 
-@suggest_fields
+@suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Try again after an error, waiting longer each time, each wait a little random.

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, Unpack, cast
 
 from fornix.agents.layers.fragment_items import FragmentEntry
 from fornix.agents.layers.fragments import MemoryFragment, WriteOperation, finite
 from fornix.agents.layers.importance import Weights
-from fornix.agents.layers.layer import LayerMemory, absorb, normal_text
+from fornix.agents.layers.layer import LayerMemory, LayerOptions, absorb, normal_text
 from fornix.agents.layers.layer_plans import ModelAnswers, Move
 from fornix.agents.layers.ranking import ranked
 from fornix.agents.storage import Now
 from fornix.errors import InvalidInput
 from fornix.memory.keys import KeySets
 from fornix.sets.writer import Writer
+from fornix.values.keywords import check_keywords
 from fornix.values.storable import counted
 
 T = TypeVar("T", bound=MemoryFragment)
@@ -30,7 +31,8 @@ class BufferMemory(LayerMemory[T]):
 
     least: ClassVar[int] = 0
 
-    def __init__(self, buffer_size: int, **settings: Any) -> None:  # noqa: ANN401 - of Memory
+    def __init__(self, buffer_size: int, **settings: Unpack[LayerOptions]) -> None:
+        check_keywords(self, "__init__", settings, LayerOptions)
         super().__init__(**settings)
         self._buffer_size = counted(buffer_size, "buffer_size", least=self.least)
 
@@ -106,7 +108,7 @@ class SensoryMemory(BufferMemory[T]):
         buffer_size: int = 0,
         *,
         threshold_to_short_term: float = 0.1,
-        **settings: Any,  # noqa: ANN401 - of Memory
+        **settings: Unpack[LayerOptions],
     ) -> None:
         super().__init__(buffer_size, **settings)
         self.threshold_to_short_term = finite(threshold_to_short_term, "threshold_to_short_term")
@@ -161,7 +163,7 @@ class ShortTermMemory(BufferMemory[T]):
     kind: ClassVar[str] = "short_term"
     least: ClassVar[int] = 1
 
-    def __init__(self, buffer_size: int = 5, **settings: Any) -> None:  # noqa: ANN401 - of Memory
+    def __init__(self, buffer_size: int = 5, **settings: Unpack[LayerOptions]) -> None:
         super().__init__(buffer_size, **settings)
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:

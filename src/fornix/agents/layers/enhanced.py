@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, Unpack, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fornix.agents.layers.buffers import ShortTermMemory
 from fornix.agents.layers.fragment_items import Buffer, FragmentEntry, merged
 from fornix.agents.layers.fragments import MemoryFragment, WriteOperation, finite
 from fornix.agents.layers.importance import unit
+from fornix.agents.layers.layer import LayerOptions
 from fornix.agents.layers.layer_plans import Move
 from fornix.agents.layers.layer_results import Failure
 from fornix.errors import EmbedderFailed, InvalidInput
@@ -69,7 +70,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         enhance_threshold: int = 3,
         *,
         random: Callable[[], float] | None = None,
-        **settings: Any,  # noqa: ANN401 - of Memory
+        **settings: Unpack[LayerOptions],
     ) -> None:
         del executor
         super().__init__(buffer_size, **settings)

@@ -13,7 +13,7 @@ from fornix.agents.layers.fragment_items import FragmentEntry
 from fornix.agents.layers.fragments import MemoryFragment, WriteOperation
 from fornix.agents.layers.importance import ImportanceScorer, Weights
 from fornix.agents.layers.insight_extractors import InsightExtractor
-from fornix.agents.layers.layer import LayerMemory
+from fornix.agents.layers.layer import LayerMemory, LayerOptions
 from fornix.agents.layers.layer_plans import Insight, Move
 from fornix.agents.layers.layer_results import DiscardedMemoryFragments
 from fornix.agents.layers.long_term import LongTermMemory
@@ -24,6 +24,7 @@ from fornix.errors import InvalidInput
 from fornix.memory.keys import KeySets
 from fornix.memory.memory import Memory as Store
 from fornix.sets.writer import Writer
+from fornix.values.keywords import check_keywords
 
 T = TypeVar("T", bound=MemoryFragment)
 
@@ -65,6 +66,7 @@ class HybridMemory(LayerMemory[T]):
         default_importance_scorer: ImportanceScorer | None = None,
         **settings: Any,  # noqa: ANN401 - of Memory
     ) -> None:
+        check_keywords(self, "__init__", settings, LayerOptions)
         super().__init__(now=now, **settings)
         shared: dict[str, Any] = {
             "label": self.label,

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypedDict, TypeVar, cast
 
 from fornix.agents.layers.fragment_items import FragmentEntry, entry_of, item_id, labels_of
 from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
@@ -25,6 +25,7 @@ from fornix.agents.storage import FairLock, LayerStorage, Now, aware
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Value, checked_name
 
 R = TypeVar("R")
@@ -38,6 +39,18 @@ SEEN_BEFORE = "it was written before, and has left the layer since"
 TAKEN = "another fragment, with another text, has its id"
 
 
+class LayerOptions(TypedDict, total=False):
+    """What every layer takes; see `LayerMemory`."""
+
+    memory: KeySets | None
+    label: str
+    now: Now
+    profile: ProfileName
+    dedupe: Dedupe
+    storage: LayerStorage | None
+
+
+@suggest_names_in
 class LayerMemory(ABC, Generic[T]):
     """A layer, or several as one: fragments are written to it, and read by an observation.
 

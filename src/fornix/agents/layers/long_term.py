@@ -18,7 +18,7 @@ from fornix.agents.layers.fragment_items import (
 )
 from fornix.agents.layers.fragments import FragmentId, MemoryFragment, WriteOperation, finite
 from fornix.agents.layers.importance import Weights, recency, unit
-from fornix.agents.layers.layer import Dedupe, LayerMemory, absorb, normal_text
+from fornix.agents.layers.layer import Dedupe, LayerMemory, LayerOptions, absorb, normal_text
 from fornix.agents.layers.layer_plans import Insight, Move
 from fornix.agents.layers.layer_results import DiscardedMemoryFragments
 from fornix.agents.layers.ranking import Ranked, RankedFragment, best_first, checked_k
@@ -33,6 +33,7 @@ from fornix.store import Retire, SetRef
 from fornix.store.changes import Link
 from fornix.store.items import Item
 from fornix.store.records import item_of
+from fornix.values.keywords import check_keywords
 from fornix.values.wire import digest
 
 T = TypeVar("T", bound=MemoryFragment)
@@ -104,6 +105,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         **settings: Any,  # noqa: ANN401 - of Memory
     ) -> None:
         del executor
+        check_keywords(self, "__init__", settings, LayerOptions)
         if memory is not None and vector_store is not None:
             raise InvalidInput("give memory= or vector_store, not both: they are the same")
         kept_in = vector_store if memory is None else memory

@@ -37,6 +37,7 @@ from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.text.messages import MESSAGES
 from fornix.values import wire
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Value, checked, checked_name, counted
 
 Unit: TypeAlias = Mapping[str, Any]
@@ -106,6 +107,7 @@ class MemoryBase:
         self.config = _config(config)
 
 
+@suggest_names_in
 class TemporaryMemory(MemoryBase):
     """Messages in the order they were added, each id once.
 

@@ -39,6 +39,7 @@ from fornix.store.records import item_of
 from fornix.store.scope import HIDDEN
 from fornix.text import ExtractiveSummariser, ModelSummariser, Summariser
 from fornix.text.messages import Message
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Value, counted, in_span
 
 INSIGHT_TOKENS = 128
@@ -78,6 +79,7 @@ Besides: TypeAlias = Callable[[PlannedWrite, ItemRecord], PlannedWrite]
 """Returns a change that keeps an observation, with what is changed besides."""
 
 
+@suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Reflection:
     """When a window reflects, and how.

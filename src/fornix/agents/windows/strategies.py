@@ -27,6 +27,7 @@ from fornix.errors import InvalidInput
 from fornix.store import StoredItem
 from fornix.text.budget import Budget
 from fornix.text.messages import Message
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import counted, in_span, microseconds
 
 RECENT, IMPORTANT, THRESHOLD = 20, 50, 0.5
@@ -34,6 +35,7 @@ RECENT, IMPORTANT, THRESHOLD = 20, 50, 0.5
 TICKS_PER_HOUR = ticks_of(3_600_000_000)
 
 
+@suggest_names_in
 class Void(ContextMemory):
     """Remembers nothing: for agents whose every prompt stands alone.
 
@@ -193,6 +195,7 @@ class Hybrid(Window):
         choice.take_each(slot for slot in turns if slot is not None)
 
 
+@suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A layer of `Hierarchical`.

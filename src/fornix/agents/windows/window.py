@@ -58,7 +58,7 @@ from fornix.store.items import Item
 from fornix.store.scope import set_name
 from fornix.text.budget import Budget
 from fornix.text.messages import OBSERVATIONS, Message
-from fornix.values.keywords import UnknownKeyword, suggest_names
+from fornix.values.keywords import check_keywords, suggest_names_in
 from fornix.values.storable import counted
 
 R = TypeVar("R")
@@ -129,19 +129,11 @@ def check_settings(window: object, settings: Settings, *refused: str) -> None:
         TypeError: No window has a setting of this name.
         InvalidInput: One of them is refused.
     """
-    called = type(window).__name__
-    for name in settings:
-        if name not in Settings.__annotations__:
-            from inspect import Parameter, signature
-
-            named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-            parameters = signature(type(window)).parameters.values()
-            known = [one.name for one in parameters if one.kind in named]
-            known += [one for one in Settings.__annotations__ if one not in refused]
-            raise UnknownKeyword(called, name, known)
+    check_keywords(window, "__init__", settings, Settings, refused=refused)
     for name in refused:
         if name in settings and (name, settings[name]) != ("profile", "fornix"):
-            raise InvalidInput(f"{called} takes no {name}={settings[name]!r}; it has its own")
+            kind = type(window).__name__
+            raise InvalidInput(f"{kind} takes no {name}={settings[name]!r}; it has its own")
 
 
 def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
@@ -234,6 +226,7 @@ class ContextMemory(ABC):
         self.purge()
 
 
+@suggest_names_in
 class Window(ContextMemory):
     """A window kept in a set: the units it holds, and those of them that a prompt has room for.
 
@@ -265,7 +258,6 @@ class Window(ContextMemory):
     evicts: ClassVar[Evict] = "oldest"
     ram_embedder: str | None = "words"
 
-    @suggest_names
     def __init__(  # noqa: PLR0913 - what any window is set up with; all but two by name
         self,
         cap: int | None = CAP,

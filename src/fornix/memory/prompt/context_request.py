@@ -15,7 +15,7 @@ from fornix.store.as_of import AsOf, ValidAt, valid_time
 from fornix.store.filters import Filter
 from fornix.store.scope import Scope, set_name
 from fornix.text.budget import Budget
-from fornix.values.keywords import suggest_fields
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Path, checked, counted
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ Secrecy: TypeAlias = Literal["mask", "show"]
 """What a context does with the secrets that it finds in memory."""
 
 
-@suggest_fields
+@suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Shares:
     """How a budget is divided among the parts of a prompt.

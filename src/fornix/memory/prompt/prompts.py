@@ -20,16 +20,16 @@ from fornix.search.signals import Signals
 from fornix.sets.writer import Where
 from fornix.store.as_of import AsOf, ValidAt
 from fornix.text.budget import Budget
-from fornix.values.keywords import suggest_names
+from fornix.values.keywords import suggest_names_in
 
 
+@suggest_names_in
 class Prompts:
     """What prompts are made from: the memory of a key, as whoever has it sees it."""
 
     def _sources(self) -> Sources:
         raise NotImplementedError
 
-    @suggest_names
     def context(  # noqa: PLR0913 - the one call for all of a prompt; all but the query by name
         self,
         query: str | None,

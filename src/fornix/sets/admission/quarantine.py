@@ -34,6 +34,7 @@ from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.store.scope import HIDDEN
 from fornix.values import wire, words
+from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import Value, checked_name, counted
 
 log = logging.getLogger(__name__)
@@ -132,6 +133,7 @@ class QuarantineDraft:
         return None
 
 
+@suggest_names_in
 class Quarantine:
     """What the rules of one set, or of all sets of a key or knowledge, keep out of them."""
 
