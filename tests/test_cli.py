@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -77,7 +80,7 @@ def filled(shell):
     )
     shell("add", "Allergic to sesame.", "-k", "ada", "--id", "b", "--speaker", "Ada")
     shell("add", "Returns within 30 days.", "--knowledge", "default", "-s", "handbook")
-    shell("set", "ada", "profile.city", "Lisbon")
+    shell("set", "profile.city", "Lisbon", "-k", "ada")
     return shell
 
 
@@ -116,7 +119,7 @@ def test_items_are_added_and_found(filled):
 
 def test_a_prompt_is_made_and_explained(filled):
     """`context`: the prompt on stdout, why on stderr; as JSON both in one document."""
-    words = ("context", "ada", "which seat?", "--budget", "300", "--system", "Be kind.")
+    words = ("context", "which seat?", "-k", "ada", "--budget", "300", "--system", "Be kind.")
     words += ("--exact", "profile")
     (made,) = filled.json(*words)
     assert [message["role"] for message in made["messages"]] == ["system", "user"]
@@ -130,27 +133,29 @@ def test_a_prompt_is_made_and_explained(filled):
     assert result.stdout.rstrip("\n") == made["text"]
     assert f"{made['tokens']} of 300 tokens" in result.stderr
     assert filled(*words, "--quiet").stderr == ""
-    (alone,) = filled.json("context", "nobody", "hello?", "--messages", "chat", "--recent", "2")
+    (alone,) = filled.json(
+        "context", "hello?", "-k", "nobody", "--messages", "chat", "--recent", "2"
+    )
     assert len(alone["messages"]) == 2, "knowledge is everybody's"
-    (some,) = filled.json("context", "ada", "seat", "-s", "default", "--where", '{"n": 1}')
+    (some,) = filled.json("context", "seat", "-k", "ada", "-s", "default", "--where", '{"n": 1}')
     assert [piece["ids"] for piece in some["why"] if piece["part"] == "items"] == [["a"]]
-    (old,) = filled.json("context", "ada", "seat", "--as-of", "1", "--valid-at", "any")
+    (old,) = filled.json("context", "seat", "-k", "ada", "--as-of", "1", "--valid-at", "any")
     assert [piece["ids"] for piece in old["why"] if piece["part"] == "items"] == [["a"]]
 
 
 def test_an_item_is_shown_with_all_that_is_known(filled):
     """`get` has every field; `--history` every version."""
-    (item,) = filled.json("get", "a", "-k", "ada")
+    (item,) = filled.json("show", "a", "-k", "ada")
     assert (item["value"], item["metadata"], item["version"]) == (
         "Prefers window seats.",
         {"n": 1},
         1,
     )
-    assert "Prefers window seats." in filled("get", "a", "-k", "ada").stdout
+    assert "Prefers window seats." in filled("show", "a", "-k", "ada").stdout
     filled("add", "Prefers aisles.", "-k", "ada", "--id", "a", "--on-existing", "update")
-    assert [i["version"] for i in filled.json("get", "a", "-k", "ada", "--history")] == [1, 2]
-    assert "aisles" in filled("get", "a", "-k", "ada", "--history").stdout
-    (old,) = filled.json("get", "a", "-k", "ada", "--as-of", "1")
+    assert [i["version"] for i in filled.json("show", "a", "-k", "ada", "--history")] == [1, 2]
+    assert "aisles" in filled("show", "a", "-k", "ada", "--history").stdout
+    (old,) = filled.json("show", "a", "-k", "ada", "--as-of", "1")
     assert old["value"] == "Prefers window seats."
 
 
@@ -169,17 +174,18 @@ def test_knowledge_is_reached_by_its_name(filled):
     (found,) = filled.json("search", "returns", "--knowledge", "default")
     assert found["hits"][0]["item"]["set"] == "handbook"
     (item,) = filled.json("list", "--knowledge", "default", "-s", "handbook")
-    assert filled.json("rm", "--knowledge", "default", "-s", "handbook", "--item", item["id"])
+    assert filled.json("delete", item["id"], "--knowledge", "default", "-s", "handbook")
 
 
 def test_exact_memory_is_a_tree(filled):
     """Values are JSON where they are JSON, else text; `tree` shows what `set` set."""
-    filled("set", "ada", "visits", "3")
-    filled("set", "ada", "zip", "01", "--text")
-    filled("set", "ada", "note", '{"a": [1, null]}', "--ttl", "10m")
-    filled("set", "ada", '["with.dot", "x"]', '{"$bytes": "aGk="}')
-    filled("set", "ada", "balance", "--", "-3")
-    (found,) = filled.json("tree", "ada")
+    ada = ("-k", "ada")
+    filled("set", "visits", "3", *ada)
+    filled("set", "zip", "01", "--text", *ada)
+    filled("set", "note", '{"a": [1, null]}', "--ttl", "10m", *ada)
+    filled("set", '["with.dot", "x"]', '{"$bytes": "aGk="}', *ada)
+    filled("set", "balance", "-3", *ada)
+    (found,) = filled.json("tree", *ada)
     assert found == {
         "profile": {"city": "Lisbon"},
         "visits": 3,
@@ -188,23 +194,51 @@ def test_exact_memory_is_a_tree(filled):
         "with.dot": {"x": {"$bytes": "aGk="}},
         "balance": -3,
     }
-    shown = filled("tree", "ada").stdout
+    shown = filled("tree", *ada).stdout
     assert 'city: "Lisbon"' in shown
     assert "left)" in shown
-    assert filled("tree", "ada", "profile.city").stdout == "Lisbon\n"
-    assert filled("tree", "ada", "visits").stdout == "3\n"
-    assert filled.json("tree", "ada", "profile") == [{"city": "Lisbon"}]
-    assert "city" in filled("tree", "ada", "profile").stdout
-    assert filled.json("rm", "ada", "profile.city") == [{"removed": 1}]
-    filled("tree", "ada", "profile.city", code=3)
+    for command in ("tree", "get"):
+        assert filled(command, "profile.city", *ada).stdout == "Lisbon\n"
+        assert filled(command, "visits", *ada).stdout == "3\n"
+    assert filled.json("tree", "profile", *ada) == [{"city": "Lisbon"}]
+    assert "city" in filled("tree", "profile", *ada).stdout
+    assert "is an object" in filled("get", "profile", *ada, code=1).stderr
+    filled("set", "profile.city", "Porto", *ada)
+    assert filled("get", "profile.city", "--as-of", "4", *ada).stdout == "Lisbon\n"
+    assert filled.json("rm", "profile.city", *ada) == [{"removed": 1}]
+    for command in ("tree", "get"):
+        filled(command, "profile.city", *ada, code=3)
+
+
+VALUES = [
+    *("Lisbon", "", "42", "true", "null", '"quoted"', "{", "-3", "-x", "--text", "a\nb", "end\n"),
+    *("\x1b[31m", "\x9b", "[1", "1e999", "[" * 200, "Jürgen 東京", "NaN", " a "),
+    *(None, True, False, 0, -3, 2**200, -(2**70), 1.0, -0.5, 1e300, -math.inf, b"", b"\xff" * 99),
+    *([], {}, [1, [None, "x"]], {"a": {"b": [b"x", math.inf]}}, {"$bytes": "not", "$x": 1}),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_get_undoes_set(tmp_path, value, options):
+    """What get prints, as a shell passes it on, makes set store the same value of the same type."""
+    shell = Shell(tmp_path / "app.db")
+    with Memory.open(shell.db, embedder="words") as memory:
+        memory.key("ada").short_term.set("x", value)
+    printed = shell("get", "x", "-k", "ada", *options).stdout.rstrip("\n")
+    assert plain(printed) == printed
+    shell("set", "x", printed, "-k", "bob")
+    with Memory.open(shell.db) as memory:
+        found = memory.key("bob").short_term.get("x")
+        assert (type(found), repr(found)) == (type(value), repr(value))
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "Lisbon", "{", "'a'", "-", ""])
 def test_what_is_not_json_is_text(shell, text):
     """A value that only Python's JSON would take is the text it looks like."""
-    shell("set", "ada", "x", "--", text, "--embedder", "words", code=2)
-    shell("set", "--embedder", "words", "ada", "x", "--", text)
-    assert shell.json("tree", "ada", "x") == [text]
+    shell("set", "x", "--", text, "--embedder", "words", "-k", "ada", code=2)
+    shell("set", "--embedder", "words", "-k", "ada", "x", "--", text)
+    assert shell.json("get", "x", "-k", "ada") == [text]
 
 
 def test_options_stand_before_or_after_the_command(filled, tmp_path):
@@ -215,9 +249,9 @@ def test_options_stand_before_or_after_the_command(filled, tmp_path):
     assert json.loads(result.stdout) == {"key": "ada"}
     wrong = {"FORNIX_DB": str(tmp_path / "wrong.db")}
     result = CliRunner().invoke(fornix, ["--db", str(filled.db), "keys"], env=wrong)
-    assert result.stdout == "ada\n"
+    assert result.stdout == "key\nada\n"
     result = CliRunner().invoke(fornix, ["keys", "--db", str(filled.db)], env=wrong)
-    assert result.stdout == "ada\n"
+    assert result.stdout == "key\nada\n"
 
 
 def test_spaces_are_apart(filled):
@@ -229,7 +263,7 @@ def test_spaces_are_apart(filled):
 
 def test_lists_of_what_is_there(filled):
     """Keys, sets, stats and version, for people and for programs."""
-    assert filled("keys").stdout == "ada\n"
+    assert filled("keys").stdout == "key\nada\n"
     found = filled.json("sets")
     assert [(s["key"], s["set"], s["items"]) for s in found] == [
         ("ada", "default", 2),
@@ -249,7 +283,7 @@ def test_lists_of_what_is_there(filled):
 def test_quiet_and_verbose(filled):
     """--quiet leaves results and errors, --verbose names the file."""
     assert str(filled.db) in filled("keys", "--verbose").stderr
-    assert filled("set", "ada", "x", "1", "--quiet").stdout == ""
+    assert filled("set", "x", "1", "-k", "ada", "--quiet").stdout == ""
     nothing = filled("search", "x", "-k", "nobody", "--quiet", code=3)
     assert nothing.output == ""
 
@@ -346,8 +380,9 @@ def test_a_dry_run_says_what_would_be_imported(shell, tmp_path):
         "49 items of 25 keys; 1 left out: each has no text",
         "key 'u-1', set 'facts'",
         "and 5 more",
-        "  Fact 1.  [m-1]",
-        "[m-3]",
+        "id   time  text",
+        "m-1        Fact 1.",
+        "m-3 ",
     ):
         assert told in dry.stdout  # fmt: skip
     (fields,) = shell.json(*words, "--dry-run", "--format", "mem0")
@@ -578,29 +613,77 @@ def test_another_embedder(filled):
     filled("reindex", "--embedder", "nonsense", code=1)
 
 
+# --- lists ------------------------------------------------------------------------------------
+
+HEADERS = {
+    "keys": "key",
+    "sets": "key          set       items  capacity  size",
+    "list -k ada": "id  time              text",
+    "recent -k ada": "id  time              text",
+    "search seats -k ada": "score  set      id  time              text",
+    "runs list": "run  status  agent  key  number  accepted  error",
+    "receipts": "id  time  kind  state  erased",
+    "quarantine list -k ada": "id  set  held since  rule  reason",
+}
+
+
+@pytest.mark.parametrize("words", HEADERS)
+def test_every_list_has_a_header(filled, words):
+    """Also an empty one; --quiet leaves it out, for programs that want the cells."""
+    lines = filled(*words.split()).stdout.splitlines()
+    assert lines[0] == HEADERS[words]
+    assert filled(*words.split(), "--quiet").stdout.splitlines() == lines[1:]
+
+
+def test_an_id_that_is_shown_is_accepted(filled):
+    """Whatever set it is in, and as SET/ID; an id in two sets has to be told apart."""
+    filled("add", "Likes window boxes.", "-k", "ada", "-s", "notes", "--id", "n/1")
+    shown = filled.json("search", "window", "-k", "ada")[0]["hits"]
+    for item in (hit["item"] for hit in shown):
+        for item_id in (item["id"], f"{item['set']}/{item['id']}"):
+            assert filled.json("show", item_id, "-k", "ada") == [item]
+            filled("lineage", item_id, "-k", "ada")
+    filled("add", "Another.", "-k", "ada", "-s", "notes", "--id", "a")
+    said = filled("show", "a", "-k", "ada", code=1).stderr
+    assert "several sets have an item 'a': default, notes; name one: --set" in said
+    assert filled.json("show", "a", "-k", "ada", "-s", "notes")[0]["value"] == "Another."
+    assert filled.json("delete", "default/a", "b", "n/1", "-k", "ada") == [{"removed": 3}]
+    filled("delete", "b", "-k", "ada", code=3)
+    assert "was deleted; --history" in filled("show", "b", "-k", "ada", code=3).stderr
+    assert filled.json("show", "b", "-k", "ada", "--history")[0]["retired"]
+    assert filled.json("show", "b", "-k", "ada", "--as-of", "2")[0]["id"] == "b"
+
+
 # --- mistakes ----------------------------------------------------------------------------------
 
 USES = {
     "add": ["x", "-k", "ada"],
     "search": ["x", "-k", "ada"],
-    "get": ["x", "-k", "ada"],
+    "show": ["x", "-k", "ada"],
+    "delete": ["x", "-k", "ada"],
     "list": ["-k", "ada"],
     "recent": ["-k", "ada"],
-    "tree": ["ada"],
-    "set": ["ada", "x", "1"],
-    "rm": ["ada", "x"],
+    "tree": ["-k", "ada"],
+    "get": ["profile.city", "-k", "ada"],
+    "set": ["x", "1", "-k", "ada"],
+    "rm": ["x", "-k", "ada"],
     "sets": [],
     "keys": [],
     "export": [],
     "stats": [],
     "doctor": [],
-    "diff": ["ada", "0"],
+    "diff": ["0", "-k", "ada"],
     "prune-history": ["--before", "2025-01-01T00:00:00Z"],
     "compact": [],
     "compactions": ["-k", "ada"],
     "undo": ["1", "-k", "ada"],
     "lineage": ["x", "-k", "ada"],
     "backup": ["copy.db"],
+    "restore": ["backup.db", "--yes"],
+    "import": ["in.jsonl"],
+    "demo": ["--fast"],
+    "version": [],
+    "completion": ["bash"],
     "reindex": ["--embedder", "words"],
     "run": ["cli_agent:Counter", "--input", "-"],
     "recover": ["cli_agent:Counter"],
@@ -609,39 +692,76 @@ USES = {
     "runs retry": ["1"],
     "runs discard": ["1"],
     "replay": ["1"],
-    "context": ["ada", "x"],
+    "context": ["x", "-k", "ada"],
     "chat": ["-k", "ada"],
     "quarantine list": ["-k", "ada"],
     "quarantine show": ["x", "-k", "ada"],
     "quarantine release": ["x", "-k", "ada"],
     "quarantine discard": ["x", "-k", "ada"],
-    "forget": ["ada", "--yes"],
+    "forget": ["-k", "ada", "--yes"],
     "scrub": [],
     "shrink": [],
     "receipts": [],
 }
-MAKE = {"add", "set", "run", "chat"}
+MAKE = {"add", "set", "run", "chat", "import", "restore", "demo"}
+NO_MEMORY = {"version", "completion"}
 
 
-def test_every_command_that_opens_a_memory_is_tried():
+@pytest.fixture
+def beside(tmp_path_factory, monkeypatch):
+    """The working directory, with the files that commands are given."""
+    folder = tmp_path_factory.mktemp("beside")
+    monkeypatch.chdir(folder)
+    with Memory.open("original.db", embedder="words") as memory:
+        memory.key("ada").add("x")
+        memory.backup("backup.db")
+    assert run("export", "in.jsonl", "--quiet", db=folder / "original.db")[0] == 0
+
+
+def test_every_command_is_tried():
     """A new command has to join the tests of mistakes."""
-    assert set(COMMANDS) - set(USES) == {"import", "restore", "demo", "version", "completion"}
+    assert set(COMMANDS) == set(USES)
 
 
-@pytest.mark.parametrize("command", sorted(set(USES) - MAKE))
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_memory_that_is_not_there_is_not_made(shell, command):
-    """A reader with a wrong --db makes nothing and says so."""
-    result = shell(*command.split(), *USES[command], code=1)
-    assert "here" in result.output
+    """A reader with a wrong --db makes nothing and says so; nor does a writer that fails."""
+    if command in NO_MEMORY:
+        shell(*command.split(), *USES[command])
+    elif command in MAKE:
+        shell(*command.split(), *USES[command], "--embedder", "nonsense", code=1, stdin="")
+    else:
+        assert "here" in shell(*command.split(), *USES[command], code=1).output
     assert list(shell.db.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", sorted(set(USES) - {"chat"}))
-def test_every_command_names_its_file(filled, command, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("set", "a..x", "1", "-k", "ada"),
+        ("set", "x", "1", "-k", ""),
+        ("add", "x", "-k", "ada", "--importance", "7"),
+        ("add", "x", "-k", "ada", "--set", ""),
+        ("add", "x", "--knowledge", ""),
+        ("add", "x", "-k", "ada", "--space", ""),
+        ("chat", "-k", "ada", "--name", ""),
+        ("chat", "-k", ""),
+        ("import", "in.jsonl", "--space", ""),
+        ("run", "cli_agent:Counter", "-i", "-", "--knowledge", ""),
+    ],
+)
+def test_what_fails_makes_no_file(shell, beside, words):
+    """A first write is tried in RAM before its file is made."""
+    shell(*words, "--embedder", "words", code=1, stdin="")
+    assert list(shell.db.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_names_its_file(filled, command, beside):
     """The file is on stderr once; not with --quiet, and with --json only if --verbose asks."""
     words = [*command.split(), *USES[command], "--db", str(filled.db)]
     line = f"fornix: using {filled.db}, space 'default'\n"
-    monkeypatch.chdir(tmp_path)
+    uses = command not in {*NO_MEMORY, "demo"}  # demo refuses a file that exists
     for options, times in (
         (["--dry-run"] if command == "forget" else [], 1),
         (["--quiet"], 0),
@@ -650,36 +770,38 @@ def test_every_command_names_its_file(filled, command, tmp_path, monkeypatch):
     ):
         Path("copy.db").unlink(missing_ok=True)
         result = CliRunner().invoke(fornix, [*words, *options], input="")
-        assert result.stderr.count(line) == times, (options, result.stderr)
+        assert result.stderr.count(line) == times * uses, (options, result.stderr)
         assert line not in result.stdout
 
 
-@pytest.mark.parametrize("command", sorted(USES))
-def test_every_error_is_one_json_object(tmp_path, command):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_error_is_one_json_object(tmp_path, command, beside):
     """With --json an error is one line on stderr: its class, its message and its facts."""
     (tmp_path / "file.db").write_text("dear diary\n" * 500)
     shell = Shell(tmp_path / "file.db")
-    result = shell(*command.split(), *USES[command], "--json", code=1)
+    wrong = ["--bogus"] if command in NO_MEMORY else []
+    result = shell(*command.split(), *USES[command], *wrong, "--json", code=2 if wrong else 1)
     if command == "doctor":
         return  # it is what finds errors: they are its result
     (line,) = result.stderr.splitlines()
     error = json.loads(line)["error"]
-    assert error["type"] == "NotAStore"
-    assert str(shell.db) in error["message"]
-    assert error["facts"]["path"] == str(shell.db)
+    kinds = {"demo": "InvalidInput", "version": "NoSuchOption", "completion": "NoSuchOption"}
+    assert error["type"] == kinds.get(command, "NotAStore")
+    assert wrong or str(shell.db) in error["message"]
+    assert command in kinds or error["facts"]["path"] == str(shell.db)
 
 
-@pytest.mark.parametrize("command", sorted(MAKE - {"chat"}))
-def test_no_command_makes_a_file_in_silence(shell, command):
+@pytest.mark.parametrize("command", sorted(MAKE))
+def test_no_command_makes_a_file_in_silence(shell, command, beside):
     """A command that writes says that it made the file; the next one uses it."""
     words = [*command.split(), *USES[command], "--embedder", "words"]
     assert f"fornix: made {shell.db}, space 'default'\n" in shell(*words, stdin="").stderr
     assert f"fornix: using {shell.db}" in shell("stats").stderr
 
 
-@pytest.mark.parametrize("command", sorted(USES))
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - NO_MEMORY))
 @pytest.mark.parametrize("kind", ["folder", "text", "other", "newer"])
-def test_a_file_that_is_no_memory_is_said_to_be_none(tmp_path, command, kind):
+def test_a_file_that_is_no_memory_is_said_to_be_none(tmp_path, command, kind, beside):
     """A folder, a text, another SQLite file, a newer memory: exit 1, a message, no harm."""
     db = tmp_path / "file.db"
     if kind == "folder":
@@ -760,41 +882,42 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         (["search", "x\udcff", "-k", "ada"], 1),
         (["search", "x", "-k", "ada", "-s", "nope"], 3),
         (["search", "x", "-k", "nobody"], 3),
-        (["context", "ada", "x", "--budget", "0"], 2),
-        (["context", "ada", "x", "--budget", "1"], 1),
-        (["context", "ada", "x", "--recent", "-1"], 2),
-        (["context", "ada", "x", "--where", "topic"], 2),
-        (["context", "ada", "x", "--as-of", "then"], 2),
-        (["context", "ada", "x", "-s", "nope"], 3),
-        (["context", "", "x"], 1),
-        (["context", "ada", "x\udcff"], 1),
-        (["get", "nope", "-k", "ada"], 3),
-        (["get", "a", "-k", "ada", "-s", "nope"], 3),
-        (["get", "a", "-k", "ada", "--as-of", "0"], 3),
-        (["get", "", "-k", "ada"], 1),
+        (["context", "x", "--budget", "0", "-k", "ada"], 2),
+        (["context", "x", "--budget", "1", "-k", "ada"], 1),
+        (["context", "x", "--recent", "-1", "-k", "ada"], 2),
+        (["context", "x", "--where", "topic", "-k", "ada"], 2),
+        (["context", "x", "--as-of", "then", "-k", "ada"], 2),
+        (["context", "x", "-s", "nope", "-k", "ada"], 3),
+        (["context", "x", "-k", ""], 1),
+        (["context", "x\udcff", "-k", "ada"], 1),
+        (["show", "nope", "-k", "ada"], 3),
+        (["show", "a", "-k", "ada", "-s", "nope"], 3),
+        (["show", "a", "-k", "ada", "--as-of", "0"], 3),
+        (["show", "", "-k", "ada"], 1),
         (["list", "-k", "nobody"], 3),
         (["list", "-k", "ada", "-n", "99999999999999999999"], 0),
         (["recent", "-k", "ada", "-n", "9223372036854775807"], 0),
-        (["tree", "nobody"], 3),
-        (["tree", "ada", "nope"], 3),
-        (["tree", "ada", "a..b"], 1),
-        (["tree", "ada", "[1]"], 2),
-        (["tree", ""], 1),
-        (["set", "ada", "", "x"], 1),
-        (["set", "ada", "profile", "x"], 1),
-        (["set", "ada", "profile.city.x", "x"], 1),
-        (["set", "ada", "x", "1", "--ttl", "soon"], 2),
-        (["set", "ada", "x", "1", "--ttl", "0s"], 2),
-        (["set", "ada", "x", "1", "--ttl", "999999999999w"], 2),
-        (["set", "ada", "x", "1" * 5000], 2),
-        (["set", "ada", "x", '{"$float": "many"}'], 2),
-        (["set", "ada", "x", "1", "--ttl", "9" * 400 + "d"], 2),
-        (["set", "ada", "x", "1", "--ttl", "3000000d"], 2),
-        (["set", "ada", "x", "[" * 100_000], 2),
-        (["set", "ada", "x", "[" * 100_000 + "]" * 100_000], 2),
-        (["set", "ada", "x", "[" * 150 + "]" * 150], 1),
-        (["set", "ada", "x", "1e999"], 2),
-        (["set", "ada", "x", '{"a": [-1e999]}'], 2),
+        (["tree", "-k", "nobody"], 3),
+        (["tree", "nope", "-k", "ada"], 3),
+        (["tree", "a..b", "-k", "ada"], 1),
+        (["tree", "[1]", "-k", "ada"], 2),
+        (["tree", "-k", ""], 1),
+        (["set", "", "x", "-k", "ada"], 1),
+        (["set", "profile", "x", "-k", "ada"], 1),
+        (["set", "profile.city.x", "x", "-k", "ada"], 1),
+        (["set", "x", "1", "--ttl", "soon", "-k", "ada"], 2),
+        (["set", "x", "1", "--ttl", "0s", "-k", "ada"], 2),
+        (["set", "x", "1", "--ttl", "999999999999w", "-k", "ada"], 2),
+        (["set", "x", "1" * 5000, "-k", "ada"], 2),
+        (["set", "x", '{"$float": "many"}', "-k", "ada"], 2),
+        (["set", "x", "1", "--ttl", "9" * 400 + "d", "-k", "ada"], 2),
+        (["set", "x", "1", "--ttl", "3000000d", "-k", "ada"], 2),
+        (["set", "x", "[" * 100_000, "-k", "ada"], 2),
+        (["set", "x", "[" * 100_000 + "]" * 100_000, "-k", "ada"], 2),
+        (["set", "x", "[" * 150 + "]" * 150, "-k", "ada"], 1),
+        (["set", "x", "1e999", "-k", "ada"], 2),
+        (["set", "x", '{"$a": 1, "$$a": 2}', "-k", "ada"], 2),
+        (["set", "x", '{"a": [-1e999]}', "-k", "ada"], 2),
         (["add", "", "-k", "ada"], 2),
         (["add", " \n", "-k", "ada"], 2),
         (["add", "-", "-k", "ada"], 2),
@@ -808,14 +931,21 @@ def test_a_memory_that_cannot_be_written_can_be_read():
         (["export", ""], 2),
         (["backup", ""], 2),
         (["restore", ""], 2),
-        (["set", "ada", "x", "\udcff"], 1),
-        (["rm"], 2),
-        (["rm", "ada"], 2),
-        (["rm", "ada", "x", "--item", "a"], 2),
-        (["rm", "ada", "x", "-k", "ada"], 2),
-        (["rm", "--item", "a"], 2),
-        (["rm", "ada", "nope"], 3),
-        (["rm", "-k", "ada", "--item", "nope"], 3),
+        (["set", "x", "\udcff", "-k", "ada"], 1),
+        (["rm", "-k", "ada"], 2),
+        (["rm", "x"], 2),
+        (["rm", "ada", "x"], 2),
+        (["rm", "nope", "-k", "ada"], 3),
+        (["rm", "x", "--knowledge", "k", "-k", "ada"], 2),
+        (["get", "-k", "ada"], 2),
+        (["get", "x"], 2),
+        (["get", "nope", "-k", "ada"], 3),
+        (["get", "profile", "-k", "ada"], 1),
+        (["get", "", "-k", "ada"], 1),
+        (["delete", "-k", "ada"], 2),
+        (["delete", "a"], 2),
+        (["delete", "nope", "-k", "ada"], 3),
+        (["delete", "a", "nope", "-k", "ada"], 3),
         (["import", "nope.jsonl"], 1),
         (["import", "."], 1),
         (["import", "-", "--on-existing", "never"], 2),
@@ -873,15 +1003,24 @@ def test_messages_say_what_to_do(filled, tmp_path):
     """Where, what, and the next step."""
     for words, says in {
         ("keys", "--db", ""): "'--db': it is empty; name a file",
-        ("set", "ada", "x", "1", "--ttl", "3000000d"): "'3000000d' is longer than 1,000 years",
-        ("set", "ada", "x", "1e999"): "1e999 is beyond what a float holds",
         (
             "set",
+            "x",
+            "1",
+            "-k",
             "ada",
+            "--ttl",
+            "3000000d",
+        ): "'3000000d' is longer than 1,000 years",
+        ("set", "x", "1e999", "-k", "ada"): "1e999 is beyond what a float holds",
+        (
+            "set",
             "x",
             "[" * 100_000 + "]" * 100_000,
+            "-k",
+            "ada",
         ): "deeper than 100 levels; --text stores it",
-        ("set", "ada", "x", "[" * 150 + "]" * 150): "…: is nested deeper than 100 levels",
+        ("set", "x", "[" * 150 + "]" * 150, "-k", "ada"): "…: is nested deeper than 100 levels",
         ("add", "", "-k", "ada"): "TEXT is empty",
         ("add", "-", "-k", "ada"): "what stdin says is empty",
         ("add", "x", "-k", "ada", "--metadata", "["): "is not JSON; quote it for the shell",
@@ -945,18 +1084,18 @@ def test_names_are_completed_from_the_memory(filled):
     for beside in ("-wal", "-shm"):
         Path(f"{filled.db}{beside}").unlink(missing_ok=True)
     before = sorted(filled.db.parent.iterdir())
-    assert complete("tree", "ad", db=filled.db) == ["ada", "adele"]
+    assert complete("tree", "-k", "ad", db=filled.db) == ["ada", "adele"]
     assert complete("list", "--key", "adele", "--set", "n", db=filled.db) == ["notes"]
-    assert complete("set", "ada", "profile.", db=filled.db) == ["profile.city"]
+    assert complete("set", "-k", "ada", "profile.", db=filled.db) == ["profile.city"]
     assert complete("sea", db=filled.db) == ["search"]
     assert sorted(filled.db.parent.iterdir()) == before
 
 
 def test_completion_is_never_in_the_way(tmp_path):
     """No memory, or something else: no names, no error, no file."""
-    assert complete("tree", "a", db=tmp_path / "none.db") == []
+    assert complete("tree", "-k", "a", db=tmp_path / "none.db") == []
     (tmp_path / "text.db").write_text("dear diary")
-    assert complete("tree", "a", db=tmp_path / "text.db") == []
+    assert complete("tree", "-k", "a", db=tmp_path / "text.db") == []
     assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
 
 
@@ -968,6 +1107,17 @@ def test_every_command_has_help():
     for name in (*COMMANDS, *BY_NAME):
         result = CliRunner().invoke(fornix, [*name.split(), "--help"])
         assert result.exit_code == 0
+    for name in COMMANDS:
+        shown = CliRunner().invoke(fornix, [*name.split(), "--help"]).stdout
+        (example,) = re.findall(r"^  Example: fornix (.*)$", shown, re.MULTILINE)
+        words = shlex.split(example)[len(name.split()) :]
+        assert example.startswith(name)
+        command: click.Command | None = fornix
+        for word in name.split():
+            assert isinstance(command, click.Group)
+            command = command.get_command(click.Context(command), word)
+        assert command is not None
+        assert command.make_context(name, words), "the example can be typed"
     assert "Exit codes" in CliRunner().invoke(fornix, ["-h"]).stdout
 
 

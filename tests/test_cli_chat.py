@@ -65,7 +65,7 @@ def test_what_was_said_is_in_the_next_prompt_also_of_the_next_start(shell: Shell
 def test_a_prompt_has_what_the_key_remembers_within_the_budget(shell: Shell) -> None:
     """Items and named exact values are recalled; /why tells scores; the budget holds."""
     shell("add", "Prefers window seats.", "-k", "ada", *STATIC)
-    shell("set", "ada", "profile.city", "Lisbon")
+    shell("set", "profile.city", "Lisbon", "-k", "ada")
     with ChatServer(["At the window."]) as server:
         found = shell(*words(server), "--budget", "300", stdin="Which seat?\n/why\n")
         assert "Prefers window seats." in server.asked[0].body["messages"][0]["content"]
@@ -84,18 +84,18 @@ def test_a_prompt_has_what_the_key_remembers_within_the_budget(shell: Shell) -> 
 def test_why_is_told_after_a_restart(shell: Shell) -> None:
     """The prompt of the last answer is made again of memory as it was; what is gone stays gone."""
     shell("add", "Prefers window seats.", "-k", "ada", "--id", "seat", *STATIC)
-    shell("set", "ada", "profile.city", "Lisbon")
+    shell("set", "profile.city", "Lisbon", "-k", "ada")
     with ChatServer(["At the window."]) as server:
         (_, then) = shell.json(*words(server), "-b", "300", stdin="Which seat?\n/why\n")
         shell("add", "Likes seats at the aisle.", "-k", "ada", *STATIC)
-        shell("set", "ada", "profile.city", "Porto")
+        shell("set", "profile.city", "Porto", "-k", "ada")
         (why,) = shell.json(*words(), stdin="/why\n")
         assert why["messages"] == then["messages"]
         assert why["budget_tokens"] == 300
         told = shell(*words(server), stdin="/why\n")
         assert "as it was when you said: Which seat?" in told.stderr
         assert "seat" in told.stdout.partition("score")[2]
-        shell("forget", "ada", "--id", "seat", "--yes")
+        shell("forget", "-k", "ada", "--id", "seat", "--yes")
         assert "window seats" not in shell(*words(server), stdin="/why\n").stdout
         shell(*words(server), "--budget", "1", stdin="Another?\n", code=1)
         assert "when you said: Which seat?" in shell(*words(server), stdin="/why\n").stderr
@@ -153,7 +153,7 @@ def test_without_a_model_memory_alone_answers_and_says_so(shell: Shell) -> None:
     assert "memory holds nothing" in first["answer"]
     assert second["answer"].splitlines()[1:] == ["- My cat is called Momo."]
     assert second["model"] is None
-    shell("set", "ada", "profile.city", "Lisbon")
+    shell("set", "profile.city", "Lisbon", "-k", "ada")
     (third,) = shell.json(*words(), stdin="Which city?\n")
     assert "Lisbon" not in third["answer"]
     (third,) = shell.json(*words(), "--exact", "profile", stdin="Which city is it?\n")
@@ -198,7 +198,7 @@ def test_the_best_that_memory_finds_is_told_exact_values_first(shell: Shell) -> 
     for n in range(7):
         shell("add", f"The cat number {n} sleeps{' a lot' * n}.", "-k", "ada", *STATIC)
     shell("add", "Where is the cat?! In the attic.", "-k", "ada", *STATIC)
-    shell("set", "ada", "pets.cat", "Momo")
+    shell("set", "pets.cat", "Momo", "-k", "ada")
     asked = "Where is the cat\n/why\n"
     (turn, why) = shell.json(*words(), "--exact", "pets", stdin=asked)
     head, *told = turn["answer"].splitlines()

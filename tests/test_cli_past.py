@@ -52,7 +52,7 @@ def run(path: Path, *words: str) -> Result:
 def test_diff_shows_what_changed(path: Path) -> None:
     """A line for a value, three for an item; by commit and by time."""
     for since in ("3", "2025-01-02T00:00:00Z"):
-        answer = run(path, "diff", "ada", since)
+        answer = run(path, "diff", since, "-k", "ada")
         assert answer.exit_code == 0
         assert answer.stdout.splitlines() == [
             '- ["a.b"]: [1]',
@@ -69,24 +69,26 @@ def test_diff_shows_what_changed(path: Path) -> None:
 
 def test_diff_shows_what_it_is_asked_for(path: Path) -> None:
     """One set, exact memory alone, or a span of commits; nothing changed: exit code 3."""
-    assert run(path, "diff", "ada", "3", "--set", "notes").stdout.splitlines()[0] == "set notes"
-    assert "set" not in run(path, "diff", "ada", "3", "--tree").stdout
-    assert run(path, "diff", "ada", "1", "2").stdout.splitlines() == ['+ ["a.b"]: [1]']
-    same = run(path, "diff", "ada", "3", "3")
+    assert (
+        run(path, "diff", "3", "-k", "ada", "--set", "notes").stdout.splitlines()[0] == "set notes"
+    )
+    assert "set" not in run(path, "diff", "3", "-k", "ada", "--tree").stdout
+    assert run(path, "diff", "1", "2", "-k", "ada").stdout.splitlines() == ['+ ["a.b"]: [1]']
+    same = run(path, "diff", "3", "3", "-k", "ada")
     assert same.exit_code == 3
     assert "is the same after commits 3 and 3" in same.stderr
 
 
 def test_diff_of_a_key_that_is_not_there(path: Path) -> None:
     """A key that was mistyped is not called unchanged."""
-    answer = run(path, "diff", "adda", "3")
+    answer = run(path, "diff", "3", "-k", "adda")
     assert answer.exit_code == 3
     assert "nothing is kept under key 'adda'" in answer.output
 
 
 def test_diff_as_json(path: Path) -> None:
     """One document, with whole items."""
-    found = json.loads(run(path, "diff", "ada", "3", "--json").stdout)
+    found = json.loads(run(path, "diff", "3", "-k", "ada", "--json").stdout)
     assert (found["key"], found["since"], found["until"]) == ("ada", 3, 7)
     assert found["tree"] == [
         {"kind": "removed", "path": ["a.b"], "before": [1], "after": None},
@@ -109,7 +111,7 @@ def test_prune_history_lets_go_of_the_past(path: Path) -> None:
     assert "set the clock right" in answer.stderr
     answer = run(path, "prune-history", "--before", "2025-01-13T00:00:00Z")
     assert answer.stdout.strip() == "removed 2 versions"
-    refused = run(path, "diff", "ada", "3")
+    refused = run(path, "diff", "3", "-k", "ada")
     assert refused.exit_code == 1
     assert "its history is complete from commit 5 on" in refused.stderr
 

@@ -49,7 +49,7 @@ def told(shell: Shell, *words: str) -> str:
 
 
 def count(shell: Shell, key: str) -> int:
-    return shell.json("tree", key, "count")[0]
+    return shell.json("get", "count", "-k", key)[0]
 
 
 # --- run ----------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ def test_a_run_is_shown(parked):
 
 def test_a_run_is_tried_again_where_it_stopped(parked):
     """What was committed stands: its first action is not run a second time."""
-    parked("set", "bob", "mended", "true")
+    parked("set", "mended", "true", "-k", "bob")
     assert parked.json("runs", "retry", "2") == [{"run": 2, "status": "waiting", "by": 2}]
     parked("runs", "retry", "2", code=1)
     (told,) = parked.json("recover", f"{AGENT}Counter")
@@ -405,7 +405,7 @@ def test_a_run_is_tried_again_where_it_stopped(parked):
 def test_the_same_inputs_try_again_where_it_is_asked_for(parked, tmp_path):
     """Without --retry-parked the error stands, and no run is added; with it, all are done."""
     words = ("run", f"{AGENT}Counter", "-i", str(tmp_path / "in.jsonl"), *WORDS)
-    parked("set", "bob", "mended", "true")
+    parked("set", "mended", "true", "-k", "bob")
     assert "correct the cause and retry the run" in parked(*words, code=1).stderr
     found = parked.json(*words, "--retry-parked")
     assert [(line["run"], line["outputs"]) for line in found] == [
@@ -438,7 +438,7 @@ def test_a_run_that_others_overtook_is_run_behind_them(shell, tmp_path):
     """With on_failed="next" a retry is a new run; run 2 says so, and stays what it was."""
     file = write(tmp_path, *inputs(("bob", 0), ("bob", "fail"), ("bob", 2)))
     shell("run", f"{AGENT}Next", "-i", file, *WORDS, code=1)
-    shell("set", "bob", "mended", "true")
+    shell("set", "mended", "true", "-k", "bob")
     assert shell.json("runs", "retry", "2") == [{"run": 2, "status": "retried", "by": 4}]
     shell("recover", f"{AGENT}Next")
     (told,) = shell.json("runs", "show", "4")

@@ -502,34 +502,36 @@ def shell(tmp_path):
 
 def test_the_command_asks_before(shell):
     """Without a terminal it needs --yes; a dry run needs nothing."""
-    assert "--yes" in shell("forget", "ada", code=2).stderr
-    assert "2 items" in shell("forget", "ada", "--dry-run").stdout
-    shell("get", "-k", "ada", "a")
+    assert "--yes" in shell("forget", "-k", "ada", code=2).stderr
+    assert "2 items" in shell("forget", "-k", "ada", "--dry-run").stdout
+    shell("show", "-k", "ada", "a")
 
 
 def test_the_command_forgets_a_key(shell):
     """And prints the receipt, which stays in the list."""
-    printed = json.loads(shell("forget", "ada", "--yes", "--json").stdout)
+    printed = json.loads(shell("forget", "-k", "ada", "--yes", "--json").stdout)
     assert (printed["state"], printed["counts"]["items"]) == ("scrubbed", 2)
     listed = [json.loads(line) for line in shell("receipts", "--json").stdout.splitlines()]
     assert [one["id"] for one in listed] == [printed["id"]]
     assert json.loads(shell("receipts", printed["id"], "--json").stdout) == printed
     assert shell("receipts", printed["id"]).stdout.startswith("erased ")
-    assert shell("keys").stdout == ""
-    assert json.loads(shell("forget", "ada", "--yes", "--json", code=3).stdout)["commit"] is None
+    assert shell("keys", "--quiet").stdout == ""
+    assert (
+        json.loads(shell("forget", "-k", "ada", "--yes", "--json", code=3).stdout)["commit"] is None
+    )
     assert "no receipt" in shell("receipts", "nobody", code=1).stderr
 
 
 def test_the_command_forgets_items(shell):
     """By id and by where, of a key and of knowledge."""
-    shell("forget", "ada", "--id", "a", "--yes")
-    shell("get", "-k", "ada", "a", code=3)
+    shell("forget", "-k", "ada", "--id", "a", "--yes")
+    shell("show", "-k", "ada", "a", code=3)
     shell("forget", "--knowledge", "default", "-s", "book", "--where", "{}", "--yes")
     assert json.loads(shell("stats", "--json").stdout)["items"] == 1
     for wrong in (
         ("forget",),
-        ("forget", "ada", "-s", "default"),
-        ("forget", "ada", "--id", "a", "--where", "{}"),
+        ("forget", "-k", "ada", "-s", "default"),
+        ("forget", "-k", "ada", "--id", "a", "--where", "{}"),
         ("forget", "--knowledge", "default"),
         ("forget", "--knowledge", "default", "--id", "r"),
     ):
@@ -538,7 +540,7 @@ def test_the_command_forgets_items(shell):
 
 def test_the_command_scrubs(shell):
     """What forget left to it."""
-    assert "still in the files" in shell("forget", "ada", "--yes", "--later").stdout
+    assert "still in the files" in shell("forget", "-k", "ada", "--yes", "--later").stdout
     assert "1 receipts are complete" in shell("scrub").stdout
     assert json.loads(shell("scrub", "--json").stdout) == {"scrubbed": [], "pending": []}
 

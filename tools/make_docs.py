@@ -32,13 +32,27 @@ INTRO = """\
 `fornix` works on one memory, a file.
 `--db PATH` or the environment variable `FORNIX_DB` names it.
 Without either, it is `fornix.db` in the working directory if that file exists, else `fornix/fornix.db` in `$XDG_DATA_HOME` (by default `~/.local/share`).
-The first `fornix add`, `fornix set`, `fornix chat` or `fornix import` makes that file.
+The first `fornix add`, `fornix set`, `fornix chat`, `fornix import` or `fornix run` makes that file; a command that fails on a wrong name, value or option makes none.
 A command says on stderr which file it uses, as `fornix: using app.db, space 'default'`, or `fornix: made app.db, …` if it made the file.
 `--quiet` and `--json` leave that line out; `--json --verbose` prints it.
 A command that only reads makes no file: it fails if there is none.
 `python -m fornix` is the same program.
 
-A rule to remember: exact memory takes the key as a word (`fornix set ada profile.city Lisbon`), items take it as an option (`fornix add --key ada "Prefers window seats."`).
+## One grammar
+
+A key is always the option `--key` (`-k`), and knowledge is `--knowledge`; the words after a command are a path, a value, a text, a question, an id or a file.
+
+| exact memory | items |
+|---|---|
+| `fornix set profile.city Lisbon --key ada` | `fornix add "Prefers window seats." --key ada` |
+| `fornix get profile.city --key ada` | `fornix show ID --key ada` |
+| `fornix tree --key ada` | `fornix list --key ada`, `fornix search "which seat?" --key ada` |
+| `fornix rm profile.city --key ada` | `fornix delete ID --key ada` |
+
+- What `get` prints restores the value: `fornix set PATH "$(fornix get PATH --key ada)" --key ada`, whatever its type, with and without `--json`.
+- Every id that a command prints is accepted where a command takes an `ID`: `show`, `delete` and `lineage` look through all sets of the key, and also take `SET/ID`. If several sets have the id, name one with `--set`.
+- Every list is a table with a header; `--quiet` leaves the header out, and `--json` prints a line per row.
+- A span of time is written `20ms`, `90s`, `10m`, `12h`, `7d` or `2w`; a time has a zone, as `2025-01-31T12:00:00Z`.
 
 ## Exit codes
 
@@ -53,9 +67,9 @@ A rule to remember: exact memory takes the key as a word (`fornix set ada profil
 
 ## JSON
 
-With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets`, `get --history`, `chat`, `run`, `replay`, `runs list` and `receipts`, a line per result.
+With `--json` results are JSON in UTF-8 on stdout: one document, or, for `list`, `recent`, `keys`, `sets`, `show --history`, `compactions`, `quarantine list`, `chat`, `run`, `replay`, `runs list` and `receipts`, a line per result.
 Fields are only ever added.
-Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`.
+Stored values travel in the wire form: bytes as `{"$bytes": "base64"}`, NaN and infinities as `{"$float": "nan"}`, very large integers as `{"$int": "hex"}`, and a field of yours that begins with `$` with a second `$`; commands read the same forms.
 Times are ISO 8601 in UTC.
 An item has `id set value text metadata importance speaker role session time created updated accessed sources compacted version retired`.
 An error is one line on stderr, `{"error": {"type": …, "message": …, "facts": {…}}}`: the class of the error, its message, and its attributes.

@@ -23,13 +23,17 @@ SHELLS = ("bash", "zsh", "fish")
 
 @command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
-def completion(_session: Session, *, shell: str) -> None:
+def completion_command(_session: Session, *, shell: str) -> None:
     """Print the completion script of a shell.
+
+    It offers commands, options, and the keys, sets and paths of the memory.
 
     \b
       bash   eval "$(fornix completion bash)"   in ~/.bashrc
       zsh    eval "$(fornix completion zsh)"    in ~/.zshrc, after compinit
       fish   fornix completion fish > ~/.config/fish/completions/fornix.fish
+
+    Example: fornix completion bash
     """  # noqa: D301 - click reads the \\b: do not wrap
     root = click.get_current_context().find_root().command
     kind = get_completion_class(shell)
@@ -42,35 +46,38 @@ FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 HELP = """Memory for AI agents, on the command line.
 
-A memory has two halves. Exact memory is a tree of values per key:
+Exact memory is a tree of values per key:
 
 \b
-  fornix set ada profile.city Lisbon     fornix tree ada     fornix rm ada profile.city
+  fornix set profile.city Lisbon --key ada
+  fornix get profile.city --key ada
+  fornix tree --key ada                   fornix rm profile.city --key ada
 
 Items are searched by meaning, in sets of a key, or of knowledge that all keys share:
 
 \b
-  fornix add --key ada "Prefers window seats."
-  fornix search --key ada "which seat?"
-  fornix get --key ada ID                fornix rm --key ada --item ID
+  fornix add "Prefers window seats." --key ada
+  fornix search "which seat?" --key ada
+  fornix show ID --key ada                fornix delete ID --key ada
 
-What of both matters to a question, as a prompt that fits:
+A prompt contains what both hold about a question, within a budget of tokens:
 
 \b
-  fornix context ada "which seat?" --budget 1000
+  fornix context "which seat?" --key ada --budget 1000
 
 A chat in the terminal remembers what was said:
 
 \b
-  fornix chat --key ada --model gpt-4o   fornix chat --key ada
+  fornix chat --key ada --model gpt-4o    fornix chat --key ada
 
-Agents are run on a memory, each input once, also after a crash:
+Agents run on a memory, each input once, also after a crash:
 
 \b
   fornix run my_agent.py:Shop --input events.jsonl
-  fornix runs list --status parked       fornix recover my_agent.py:Shop
+  fornix runs list --status parked        fornix recover my_agent.py:Shop
 
-The options below may stand before or after a command's name.
+A key is always the option --key, and the options below may stand before or after a command's
+name.
 
 Exit codes: 0 done, 1 an error of fornix, 2 wrong usage, 3 nothing found, 130 interrupted.
 """

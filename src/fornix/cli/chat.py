@@ -15,8 +15,8 @@ import click
 
 from fornix.cli import output
 from fornix.cli.forgetting import show_receipt
-from fornix.cli.options import Whole, command, key_option
-from fornix.cli.prompts import context_fields, exact_option
+from fornix.cli.options import command, key_option, model_options
+from fornix.cli.prompts import budget_option, context_fields, exact_option
 from fornix.cli.session import Session
 from fornix.conversation import ConversationMemory
 from fornix.errors import FornixError, InvalidInput
@@ -60,50 +60,41 @@ A line that begins with a space is said, whatever it begins with then."""
 
 
 @command("chat")
-@key_option
-@click.option("--model", metavar="NAME", help="A language model. Default: memory alone answers.")
-@click.option(
-    "--base-url",
-    metavar="URL",
-    help="Where the model is, of the OpenAI protocol. Default: as OPENAI_BASE_URL says.",
-)
-@click.option(
-    "--budget",
-    "-b",
-    type=Whole(min=1),
-    default=BUDGET,
-    show_default=True,
-    help="Most tokens of a prompt.",
-)
+@key_option(required=True)
+@model_options
+@budget_option(BUDGET)
 @exact_option
 @click.option("--name", metavar="NAME", default=NAME, show_default=True, help="The conversation.")
-def chat(  # noqa: PLR0913 - an option each, as click passes them
+def chat_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
-    key: str | None,
+    key: str,
     model: str | None,
     base_url: str | None,
     budget: int,
     exact: tuple[str, ...],
     name: str,
 ) -> None:
-    """Talk with a model that remembers: fornix chat --key ada --model gpt-4o.
+    """Talk with a model that remembers.
 
-    Each line is kept in the conversation NAME of the key before the model is asked, with what the
-    key's memory holds on it, and the answer once it is whole. Ctrl-C stops an answer, Ctrl-D ends.
-    What was stopped, failed or was killed stays as a request without an answer; the next start
-    shows it, and Enter or /again answers it. /help lists the commands.
+    Each line is stored in the conversation before the model is asked; the prompt contains what the
+    key's memory holds about it, and the answer is stored once it is complete. Ctrl-C stops an
+    answer, Ctrl-D ends. A request whose answer was stopped, failed or was killed is kept; the next
+    start shows it, and Enter or /again answers it. /help lists the commands.
 
-    Without --model, answers tell what a search of the memory finds, and say so.
+    Without --model, answers are what a search of the memory finds.
     Lines may be piped in, a turn each. With --json a line per turn: {"id": …, "request": …,
     "answer": …, "model": …, "tokens": …, "stopped": …}, or "error" if it failed; tokens are those
     of the prompt. Exit code 1 if a request failed and has no answer at the end.
+
+    Example: fornix chat --key ada --model gpt-4o
     """
-    if key is None:
-        raise click.UsageError("name a key: --key KEY (fornix keys lists them)")
     with ExitStack() as stack:
         asked = None if model is None else stack.enter_context(OpenAIChat(model, base_url=base_url))
-        own = stack.enter_context(session.open(make=True)).key(key)
+        memory = stack.enter_context(
+            session.open(make=lambda memory: memory.key(key).conversation(name))
+        )
+        own = memory.key(key)
         talking = Chat(session, own, _conversation(own, name), asked, budget, exact)
         talking.greet()
         for line in _lines(session):

@@ -11,82 +11,69 @@ from types import FrameType
 import click
 
 from fornix.cli import output
-from fornix.cli.options import command, key_option, knowledge_option, set_option
+from fornix.cli.options import (
+    command,
+    item_argument,
+    key_option,
+    limit_option,
+    model_options,
+    one_set_option,
+    only_set_option,
+    owner_options,
+    parsed,
+    set_option,
+    span_option,
+)
 from fornix.cli.session import Owner, Session
 from fornix.compaction.lineage import CompactionInfo, Lineage
 from fornix.errors import InvalidInput
 from fornix.llm import OpenAIChat
-from fornix.memory.compactor import MOST_EVERY, Compactor, Look, are_hours
+from fornix.memory.compactor import Compactor, Look, are_hours
 from fornix.memory.memory import Memory
 from fornix.sets import MemorySet
+from fornix.store import SetInfo
 from fornix.values.times import stamp
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
-
-def _duration(_ctx: click.Context, _param: click.Parameter, text: str) -> timedelta:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text.strip())
-    seconds = 0.0 if found is None else float(found[1]) * _UNITS[found[2] or "s"]
-    if not _UNITS["ms"] <= seconds <= MOST_EVERY.total_seconds():
-        problem = f"{text!r} is no time from 1ms to a year; write one such as 30s, 5m or 0.5s"
-        raise click.BadParameter(problem)
-    return timedelta(seconds=seconds)
-
-
-def _share(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
+def _read_share(text: str) -> float:
+    """Return the share of a whole that *text*, such as 80%, is."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)%", text.strip())
     if found is None or not 0 < float(found[1]) <= 100:  # noqa: PLR2004 - percent
-        problem = f"{text!r} is no share; write one such as 80%"
-        raise click.BadParameter(problem)
+        raise InvalidInput(f"{text!r} is no share; write one such as 80%")
     return float(found[1]) / 100
 
 
-def _hours(
-    _ctx: click.Context, _param: click.Parameter, text: str | None
-) -> tuple[int, int] | None:
-    if text is None:
-        return None
+def _read_hours(text: str) -> tuple[int, int]:
+    """Return the hours of the day that *text*, such as 1-5 or 22-4, is."""
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text.strip())
     hours = (0, 0) if found is None else (int(found[1]), int(found[2]))
     if not are_hours(hours):
-        problem = f"{text!r} are no hours; write them such as 1-5 or 22-4"
-        raise click.BadParameter(problem)
+        raise InvalidInput(f"{text!r} are no hours; write them such as 1-5 or 22-4")
     return hours
 
 
 @command("compact")
-@click.option("--watch", is_flag=True, help="Go on until it is stopped, and follow what is added.")
-@click.option(
-    "--every",
-    default="30s",
-    show_default=True,
-    callback=_duration,
-    metavar="TIME",
-    help="With --watch: how long to wait between two looks.",
-)
+@click.option("--watch", is_flag=True, help="Go on until it is stopped, and follow new items.")
+@span_option("--every", "With --watch: look this often.", default="30s")
 @click.option(
     "--at",
-    callback=_share,
+    callback=parsed(_read_share),
     metavar="PERCENT",
-    help="Compact sets that hold more than this of a capacity. Default: each set's own mark.",
+    help="Compact sets that exceed this share of a capacity.  [default: each set's own mark]",
 )
 @click.option(
-    "--hours", callback=_hours, metavar="FROM-TO", help="Only in these hours, by local time: 1-5."
+    "--hours",
+    callback=parsed(_read_hours),
+    metavar="FROM-TO",
+    help="Work in these hours of local time only: 1-5.",
 )
-@key_option
-@click.option("--set", "-s", "set_name", metavar="NAME", help="Only sets of this name.")
-@click.option("--all", "everything", is_flag=True, help="Not only sets of execution 'external'.")
-@click.option("--model", metavar="NAME", help="A language model, for summaries.")
-@click.option(
-    "--base-url",
-    metavar="URL",
-    help="Where the model is, of the OpenAI protocol. Default: as OPENAI_BASE_URL says.",
-)
-@click.option("--progress", "shown", is_flag=True, help="Say what is done, a line each.")
-@click.option("--dry-run", is_flag=True, help="Only say which sets are due.")
-def compact(  # noqa: PLR0913 - a command's options
+@key_option("Only sets of this key.")
+@only_set_option
+@click.option("--all", "everything", is_flag=True, help="Also sets that are not 'external'.")
+@model_options
+@click.option("--progress", "shown", is_flag=True, help="Print a line per step.")
+@click.option("--dry-run", is_flag=True, help="Only list the sets that are due.")
+def compact_command(  # noqa: PLR0913 - a command's options
     session: Session,
     *,
     watch: bool,
@@ -101,12 +88,14 @@ def compact(  # noqa: PLR0913 - a command's options
     shown: bool,
     dry_run: bool,
 ) -> None:
-    """Compact the sets of the space that are at their mark.
+    """Compact the sets that have reached their mark.
 
-    Those whose execution is "external"; with --all, others too. It may be killed at any time, and
-    run several times side by side: each step of each set is one commit, and a set is compacted by
-    one at a time. Without --model, summaries are chosen sentences.
-    With --json: {"compactions": …}, with --dry-run a line for each set that is due.
+    Compacts sets whose execution is "external"; with --all, all sets. Without --model, summaries
+    are made of chosen sentences. The command may be killed at any time and run several times side
+    by side: each step of each set is one commit.
+    With --json: {"compactions": …}; with --dry-run a line for each set that is due.
+
+    Example: fornix compact --watch --every 5m
     """
     chat = None if model is None else OpenAIChat(model, base_url=base_url)
     with session.open(model=chat) as memory:
@@ -154,56 +143,63 @@ class _Teller:
 
 def _show_due(session: Session, compactor: Compactor) -> None:
     found = list(compactor.due())
-    for info in found:
-        key, name = info.ref.scope.key or "", info.ref.name
-        if session.json:
-            output.document(
-                {
-                    "key": key,
-                    "set": name,
-                    "items": info.items,
-                    "tokens": info.tokens,
-                    "bytes": info.bytes,
-                    "capacity": info.definition.capacity,
-                }
-            )
-        else:
-            session.say(f"key {key!r}, set {name!r}: {info.items:,} items")
     if not found:
         session.nothing("no set is due")
+    session.listing(("key", "set", "items", "capacity"), found, row=_due_row, fields=_due_fields)
 
 
-def _set_of(session: Session, memory: Memory, key: str | None, name: str) -> MemorySet:
-    if key is None:
-        problem = "name a key: --key KEY; fornix keys lists them; knowledge is never compacted"
-        raise click.UsageError(problem)
+def _due_row(info: SetInfo) -> tuple[str, ...]:
+    capacity = info.definition.capacity
+    most = "" if capacity is None else f"{capacity:,}"
+    return info.ref.scope.key or "", info.ref.name, f"{info.items:,}", most
+
+
+def _due_fields(info: SetInfo) -> output.Json:
+    return {
+        "key": info.ref.scope.key or "",
+        "set": info.ref.name,
+        "items": info.items,
+        "tokens": info.tokens,
+        "bytes": info.bytes,
+        "capacity": info.definition.capacity,
+    }
+
+
+def _set_of(session: Session, memory: Memory, key: str, name: str) -> MemorySet:
     Owner(key).require(session, memory, (name,))
     return memory.key(key).set(name)
 
 
 @command("compactions")
-@key_option
+@key_option(required=True)
 @set_option
-@click.option("--limit", "-n", type=click.IntRange(1, 1000), default=20, show_default=True)
-def compactions(session: Session, *, key: str | None, set_name: str, limit: int) -> None:
+@limit_option(20, 1000)
+def compactions_command(session: Session, *, key: str, set_name: str, limit: int) -> None:
     """List the compactions of a set, the latest first.
 
     With --json: a line for each: {"id": …, "time": …, "strategy": …, "by": …, "retired": …,
     "added": […], "erased": …, "undone": …}.
+
+    Example: fornix compactions --key ada --set notes
     """
     with session.open(mode="ro") as memory:
         found = _set_of(session, memory, key, set_name).compactions(limit=limit)
     if not found:
         session.nothing(f"set {set_name!r} was never compacted")
-    for done in found:
-        if session.json:
-            output.document(_fields(done))
-        else:
-            undone = "" if done.undone is None else f", undone by commit {done.undone}"
-            click.echo(
-                f"{done.id}  {stamp(done.time)}  {done.strategy.get('name')} by {done.by}: "
-                f"{done.retired:,} items, {len(done.added):,} in their place{undone}"
-            )
+    columns = ("id", "time", "strategy", "by", "retired", "added", "undone")
+    session.listing(columns, found, row=_row, fields=_fields)
+
+
+def _row(done: CompactionInfo) -> tuple[str, ...]:
+    return (
+        str(done.id),
+        stamp(done.time),
+        str(done.strategy.get("name")),
+        done.by,
+        f"{done.retired:,}",
+        f"{len(done.added):,}",
+        "" if done.undone is None else f"by commit {done.undone}",
+    )
 
 
 def _fields(done: CompactionInfo) -> dict[str, output.Json]:
@@ -222,14 +218,16 @@ def _fields(done: CompactionInfo) -> dict[str, output.Json]:
 
 
 @command("undo")
-@click.argument("compaction", type=int)
-@key_option
+@click.argument("compaction", metavar="ID", type=int)
+@key_option(required=True)
 @set_option
-def undo(session: Session, *, compaction: int, key: str | None, set_name: str) -> None:
-    """Undo a compaction: bring back what it retired, remove what it put in its place.
+def undo_command(session: Session, *, compaction: int, key: str, set_name: str) -> None:
+    """Undo a compaction.
 
-    fornix compactions lists them with their ids.
-    With --json: {"restored": […], "removed": […], "missing": […], "erased": …}.
+    Brings back the items that it retired, and removes those that it added. fornix compactions
+    lists the ids. With --json: {"restored": […], "removed": […], "missing": […], "erased": …}.
+
+    Example: fornix undo 3 --key ada --set notes
     """
     with session.open() as memory:
         done = _set_of(session, memory, key, set_name).undo(compaction)
@@ -247,25 +245,21 @@ def undo(session: Session, *, compaction: int, key: str | None, set_name: str) -
 
 
 @command("lineage")
-@click.argument("item_id", metavar="ID")
-@key_option
-@knowledge_option
-@set_option
-def lineage(
-    session: Session, *, item_id: str, key: str | None, knowledge: str | None, set_name: str
-) -> None:
-    """Draw what an item was derived from, to any depth, as a tree.
+@item_argument
+@owner_options
+@one_set_option
+def lineage_command(session: Session, *, item_id: str, owner: Owner, set_name: str | None) -> None:
+    """Draw what an item was derived from, as a tree.
 
     With --json: {"nodes": [{"id": …, "version": …, "text": …, "depth": …, "compacted": …,
     "retired": …, "erased": …}], "edges": [[…, …]], "cut": …}; edges are places in nodes: what was
     derived, what from.
+
+    Example: fornix lineage 0193a5c2 --key ada
     """
-    if not item_id:
-        raise InvalidInput("name an item by its id; fornix list shows them")
-    owner = Owner(key, knowledge)
-    with session.open(knowledge=knowledge, mode="ro") as memory:
-        owner.require(session, memory, (set_name,))
-        found = owner.of(memory).set(set_name).lineage(item_id)
+    with session.open(knowledge=owner.knowledge, mode="ro") as memory:
+        chosen, item_id = owner.find(session, memory, item_id, set_name)
+        found = chosen.lineage(item_id)
     if session.json:
         output.document(_graph(found))
     else:

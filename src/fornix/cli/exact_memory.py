@@ -1,57 +1,65 @@
-"""Exact memory: tree, set, rm; and items that rm retires."""
+"""Exact memory: tree, get, set, rm."""
 
 from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
 from rich.text import Text
 from rich.tree import Tree
 
-from fornix.cli import completion_names, output, tables
+from fornix.cli import output, tables
 from fornix.cli.options import (
+    as_of_option,
     command,
     key_option,
-    knowledge_option,
-    parsed,
-    read_path,
+    path_argument,
     read_value,
-    set_option,
+    span_option,
 )
-from fornix.cli.session import Owner, Session
+from fornix.cli.session import Session
+from fornix.errors import InvalidInput
 from fornix.memory.memory import Memory
 from fornix.state import MISSING, MemoryKind, MemoryObject, MemoryRef
+from fornix.state.paths import Spelling, names_of, spelled
 from fornix.store import Node, Scope
 from fornix.transfer import walk_tree
 from fornix.values.storable import Path, Value
-from fornix.values.times import read_span
 
-KEY = click.argument("key", shell_complete=completion_names.keys)
-WIDEST = 200
-"""Characters of a value that a tree shows."""
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+def _shown(path: Spelling) -> str:
+    """Return a path as these commands take it."""
+    names = names_of(path)
+    text = spelled(names)
+    if isinstance(text, str) and not text.startswith("["):
+        return text
+    return output.inline(list(names))
 
 
 @command("tree")
-@KEY
-@click.argument(
-    "path", callback=parsed(read_path), default="", shell_complete=completion_names.paths
-)
-def tree(session: Session, *, key: str, path: str | tuple[str, ...]) -> None:
-    """Show the exact memory of KEY, or what is at PATH in it.
+@path_argument(required=False)
+@key_option(required=True)
+def tree_command(session: Session, *, path: Spelling, key: str) -> None:
+    """Show the exact memory of a key, or a part of it.
 
     PATH is dotted, such as profile.city; where a name holds a dot, a JSON list: '["a.b", "c"]'.
-    With --json: the value, an object as a JSON object.
+    With --json: the value at PATH; an object is a JSON object.
+
+    Example: fornix tree profile --key ada
     """
     with session.open(mode="ro") as memory:
         found = cast("object", memory.key(key).short_term.get(path, MISSING))
         if found is MISSING:
-            session.nothing(f"key {key!r} has nothing at {path!r}; fornix tree {key} shows it all")
+            _nothing(session, key, path)
         if not isinstance(found, MemoryObject):
-            _show_value(session, cast("Value", found))
+            _print_value(session, cast("Value", found))
         elif not path and not len(found):
-            says = f"key {key!r} has no exact memory; fornix set {key} PATH VALUE makes it"
+            says = f"key {key!r} has no exact memory; fornix set PATH VALUE --key {key} makes it"
             session.nothing(says, {})
         elif session.json:
             output.document(output.wired(found.to_dict()))
@@ -59,20 +67,63 @@ def tree(session: Session, *, key: str, path: str | tuple[str, ...]) -> None:
             tables.console().print(drawn(memory, key, path), soft_wrap=True)
 
 
-def _show_value(session: Session, value: Value) -> None:
+def _nothing(session: Session, key: str, path: Spelling) -> NoReturn:
+    known = f"fornix tree --key {key} shows what is there"
+    session.nothing(f"key {key!r} has nothing at {_shown(path)!r}; {known}")
+
+
+@command("get")
+@path_argument()
+@key_option(required=True)
+@as_of_option
+def get_command(
+    session: Session, *, path: Spelling, key: str, as_of: int | datetime | None
+) -> None:
+    """Print one value of exact memory.
+
+    Text is printed as it is; other values, and text that reads as one, as JSON. What is printed
+    restores the value: fornix set PATH "$(fornix get PATH --key ada)" --key ada.
+    An object has no value of its own: fornix tree shows its fields. fornix show shows an item.
+    With --json: the value.
+
+    Example: fornix get profile.city --key ada
+    """
+    with session.open(mode="ro") as memory:
+        exact = memory.key(key).short_term
+        found = cast("object", (exact if as_of is None else exact.at(as_of)).get(path, MISSING))
+    if found is MISSING:
+        _nothing(session, key, path)
+    if isinstance(found, MemoryObject):
+        where = f"{_shown(path)!r} of key {key!r}" if path else f"the exact memory of key {key!r}"
+        raise InvalidInput(f"{where} is an object, not a value; fornix tree shows its fields")
+    _print_value(session, cast("Value", found))
+
+
+def _print_value(session: Session, value: Value) -> None:
+    """Print a value such that `read_value` reads it back."""
     if session.json:
         output.document(output.wired(value))
+    elif isinstance(value, str) and _reads_as_itself(value):
+        click.echo(value)
     else:
-        click.echo(
-            output.plain(value) if isinstance(value, str) else output.inline(output.wired(value))
-        )
+        click.echo(output.inline(output.wired(value)))
 
 
-def drawn(memory: Memory, key: str, path: str | tuple[str, ...]) -> Tree:
+def _reads_as_itself(text: str) -> bool:
+    """Return whether `fornix set`, and a shell on the way to it, take *text* for this text."""
+    if text != output.plain(text) or text.startswith("-") or text.endswith("\n"):
+        return False
+    try:
+        return read_value(text) == text
+    except click.UsageError:
+        return False
+
+
+def drawn(memory: Memory, key: str, path: Spelling) -> Tree:
     """Return the exact tree of *key*, from *path* down, as it is drawn."""
     start = MemoryRef(MemoryKind.SHORT_TERM, path).names if path else ()
     now = time.time_ns() // 1000
-    top = Tree(Text(output.one_line(".".join((key, *start)) if start else key), style="bold"))
+    top = Tree(Text(output.one_line(".".join((key, *start))), style="bold"))
     drawn: dict[Path, Tree] = {start: top}
     nodes = walk_tree(memory.store, Scope(memory.space, key), at=None, now=now, start=start)
     for place, node in nodes:
@@ -83,9 +134,8 @@ def drawn(memory: Memory, key: str, path: str | tuple[str, ...]) -> Tree:
 def _label(name: str, node: Node, now: int) -> Text:
     label = Text(output.one_line(name), style="bold" if node.is_object else "")
     if not node.is_object:
-        value = output.one_line(output.inline(output.wired(node.value)))
         label.append(": ", style="dim")
-        label.append(value if len(value) <= WIDEST else value[:WIDEST] + " …", style="cyan")
+        label.append(output.short(output.inline(output.wired(node.value))), style="cyan")
     if node.expires is not None:
         left = timedelta(seconds=round((node.expires - now) / 1e6))
         label.append(f"  ({left} left)", style="dim")
@@ -93,81 +143,53 @@ def _label(name: str, node: Node, now: int) -> Text:
 
 
 @command("set")
-@KEY
-@click.argument("path", callback=parsed(read_path), shell_complete=completion_names.paths)
+@path_argument()
 @click.argument("value")
-@click.option(
-    "--ttl", metavar="SPAN", callback=parsed(read_span), help="Forget it after 90s 10m 12h 7d 2w."
-)
-@click.option(
-    "--text", "as_text", is_flag=True, help="Store VALUE as the text it is, also 42 or true."
-)
-def set_value(
+@key_option(required=True)
+@span_option("--ttl", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.")
+@click.option("--text", "as_text", is_flag=True, help="Store VALUE as text, even if it is JSON.")
+def set_command(
     session: Session,
     *,
-    key: str,
-    path: str | tuple[str, ...],
+    path: Spelling,
     value: str,
+    key: str,
     ttl: timedelta | None,
     as_text: bool,
 ) -> None:
-    """Set VALUE at PATH in the exact memory of KEY.
+    """Set one value of exact memory.
 
-    VALUE is read as JSON; what is not JSON is text. Objects on the way are made.
-    A negative number needs "--" before it: fornix set ada balance -- -3.
+    VALUE is read as JSON; what is not JSON is text. Objects on the way to PATH are made, and so
+    is the memory if there is none. fornix get prints what restores the value.
     With --json: {"key": …, "path": […], "value": …}.
+
+    Example: fornix set profile.city Lisbon --key ada
     """
     found = value if as_text else read_value(value)
-    with session.open(make=True) as memory:
-        ref = memory.key(key).short_term.set(path, found, ttl=ttl)
-    fields: dict[str, output.Json] = {
-        "key": key,
-        "path": list(ref.names),
-        "value": output.wired(found),
-    }
-    session.done(f"{key} {'.'.join(ref.names)} = {output.inline(output.wired(found))}", fields)
+
+    def change(memory: Memory) -> MemoryRef:
+        return memory.key(key).short_term.set(path, found, ttl=ttl)
+
+    with session.open(make=change) as memory:
+        names = change(memory).names
+    wired = output.wired(found)
+    says = f"{key} {_shown(path)} = {output.inline(wired)}"
+    session.done(says, {"key": key, "path": list(names), "value": wired})
 
 
 @command("rm")
-@click.argument("words", metavar="[KEY PATH]", nargs=-1, shell_complete=completion_names.keys)
-@key_option
-@knowledge_option
-@set_option
-@click.option(
-    "--item", "item_ids", metavar="ID", multiple=True, help="An item to delete; may be repeated."
-)
-def remove(
-    session: Session,
-    *,
-    words: tuple[str, ...],
-    key: str | None,
-    knowledge: str | None,
-    set_name: str,
-    item_ids: tuple[str, ...],
-) -> None:
-    """Remove what is at PATH in the exact memory of KEY; or items, with --key and --item.
+@path_argument()
+@key_option(required=True)
+def rm_command(session: Session, *, path: Spelling, key: str) -> None:
+    """Remove a value or an object from exact memory.
 
-    Items are retired: gone from every read of the present, kept in their history.
+    Removing an object removes everything below it. fornix delete deletes items.
     With --json: {"removed": count}.
+
+    Example: fornix rm profile.city --key ada
     """
-    if bool(words) == bool(item_ids):
-        raise click.UsageError("write KEY PATH for exact memory, or --key KEY --item ID for items")
-    if item_ids:
-        removed = _remove_items(session, Owner(key, knowledge), set_name, item_ids)
-    elif key is not None or knowledge is not None or len(words) != 2:  # noqa: PLR2004 - KEY PATH
-        raise click.UsageError("exact memory is named by KEY PATH: fornix rm ada profile.city")
-    else:
-        removed = _remove_path(session, *words)
+    with session.open() as memory:
+        removed = int(memory.key(key).short_term.delete(path))
     if not removed:
         session.nothing("nothing was there to remove", {"removed": 0})
-    session.done(f"removed {removed}", {"removed": removed})
-
-
-def _remove_items(session: Session, owner: Owner, set_name: str, ids: tuple[str, ...]) -> int:
-    with session.open(knowledge=owner.knowledge) as memory:
-        return owner.of(memory).set(set_name).delete(ids)
-
-
-def _remove_path(session: Session, key: str, words: str) -> int:
-    with session.open() as memory:
-        return int(memory.key(key).short_term.delete(read_path(words)))
+    session.done(f"removed {_shown(path)} of key {key!r}", {"removed": removed})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 
 import click
 
-from fornix.cli import completion_names, output
-from fornix.cli.items import where_option
-from fornix.cli.options import command, knowledge_option
-from fornix.cli.progress import progress
+from fornix.cli import output
+from fornix.cli.options import command, only_set_option, owner_options, where_option, yes_option
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
 from fornix.sets import MemorySet
@@ -34,19 +32,17 @@ WORDS = {
 
 
 @command("forget")
-@click.argument("key", required=False, shell_complete=completion_names.keys)
-@knowledge_option
-@click.option("--set", "-s", "set_name", metavar="NAME", help="Only of this set.")
+@owner_options
+@only_set_option
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only this item; may be repeated.")
 @where_option
 @click.option("--later", is_flag=True, help="Leave what is in the files to fornix scrub.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def forget(  # noqa: PLR0913 - an option each, as click passes them
+@yes_option
+def forget_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
-    key: str | None,
-    knowledge: str | None,
+    owner: Owner,
     set_name: str | None,
     ids: tuple[str, ...],
     where: dict[str, Value] | None,
@@ -54,24 +50,26 @@ def forget(  # noqa: PLR0913 - an option each, as click passes them
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Erase all of KEY, or items of it, for good; print the receipt.
+    """Erase a key, or items of it, for good.
 
-    Without options the whole key goes, with its name, runs and events. Backups keep what they
-    hold. Asks before, unless --yes. Exit code 3: nothing was there.
+    --key alone erases the whole key, with its name, runs and events; --set, --id and --where
+    narrow that. Asks before, unless --yes is given, and prints a receipt. Backups keep what they
+    hold. Exit code 3: nothing was there.
     With --json: {"id": …, "time": …, "commit": …, "asked": …, "counts": {…}, "derived": …,
     "restored": …, "lost": …, "unread": …, "state": "scrubbed" | "pending", "held": […],
     "open": […], "out_of_reach": […]}.
+
+    Example: fornix forget --key ada --where '{"topic": "travel"}'
     """
-    owner = Owner(key, knowledge)
     asked = _ForgetRequest(owner, set_name, list(ids), where)
-    with session.open(knowledge=knowledge) as memory:
+    with session.open(knowledge=owner.knowledge) as memory:
         counted = asked.forget(memory, dry_run=True)
         if dry_run:
             session.done(f"would erase {_counts(counted)}", _fields(counted))
             return
-        if counted.counts and not yes:
-            _ask(f"Erase {asked.name} for good: {_counts(counted)}?")
-        with progress(session, "forgetting", total=None):
+        if counted.counts:
+            session.confirm(f"Erase {asked.name} for good: {_counts(counted)}?", yes=yes)
+        with session.progress("forgetting"):
             receipt = asked.forget(memory, later=later)
         if not receipt.changed:
             session.nothing(f"nothing of {asked.name} is there", _fields(receipt))
@@ -116,12 +114,6 @@ class _ForgetRequest:
         return found.forget(self._ids or None, where=self._where, scrub=scrub, dry_run=dry_run)
 
 
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError("this erases for good; add --yes to do it without being asked")
-    click.confirm(question, abort=True, err=True)
-
-
 def _counts(receipt: Receipt) -> str:
     """Return what is erased, most of it first."""
     counts = sorted(receipt.counts.items(), key=lambda pair: -pair[1])
@@ -155,14 +147,16 @@ def show_receipt(session: Session, receipt: Receipt) -> None:
 
 
 @command("scrub")
-def scrub(session: Session) -> None:
-    """Remove from the files what was erased: rewrites the memory.
+def scrub_command(session: Session) -> None:
+    """Remove what was erased from the files of the memory.
 
-    Takes time in proportion to its size, and writers wait meanwhile. Exit code 1 if something is
-    in the way: run it again once that is gone.
+    Rewrites the memory: takes time in proportion to its size, and writers wait meanwhile. Exit
+    code 1 if something holds it up: run it again once that has ended.
     With --json: {"scrubbed": [receipt ids], "pending": [{"receipt": …, "held": […]}]}.
+
+    Example: fornix scrub
     """
-    with session.open() as memory, progress(session, "scrubbing", total=None):
+    with session.open() as memory, session.progress("scrubbing"):
         receipts = memory.scrub()
     done = [receipt for receipt in receipts if receipt.state == "scrubbed"]
     left = [receipt for receipt in receipts if receipt.state == "pending"]
@@ -179,26 +173,29 @@ def scrub(session: Session) -> None:
 
 @command("receipts")
 @click.argument("receipt_id", metavar="[ID]", required=False)
-def receipts(session: Session, *, receipt_id: str | None) -> None:
-    """List what was forgotten, the latest first; or show the receipt ID.
+def receipts_command(session: Session, *, receipt_id: str | None) -> None:
+    """List what was forgotten, or show one receipt.
 
-    With --json a receipt per line, as forget prints it.
+    The latest is listed first. With --json a receipt per line, as forget prints it.
+
+    Example: fornix receipts
     """
     with session.open(mode="ro") as memory:
         if receipt_id is not None:
             show_receipt(session, memory.receipt(receipt_id))
             return
-        before: int | None = None
-        while page := memory.receipts(before=before):
-            for receipt in page:
-                _list(session, receipt)
-            before = page[-1].commit
+        session.listing(
+            ("id", "time", "kind", "state", "erased"), _all(memory), row=_row, fields=_fields
+        )
 
 
-def _list(session: Session, receipt: Receipt) -> None:
-    if session.json:
-        output.document(_fields(receipt))
-        return
+def _all(memory: Memory) -> Iterator[Receipt]:
+    before: int | None = None
+    while page := memory.receipts(before=before):
+        yield from page
+        before = page[-1].commit
+
+
+def _row(receipt: Receipt) -> tuple[str, ...]:
     time = receipt.time.isoformat(timespec="seconds")
-    kind = receipt.asked.get("kind")
-    click.echo(f"{receipt.id}  {time}  {kind}  {receipt.state}  {_counts(receipt)}")
+    return receipt.id, time, str(receipt.asked.get("kind")), receipt.state, _counts(receipt)

@@ -8,48 +8,53 @@ from datetime import datetime
 import click
 from rich.text import Text
 
-from fornix.cli import completion_names, output, tables
-from fornix.cli.options import command, parsed, read_moment
-from fornix.cli.progress import progress
+from fornix.cli import output, tables
+from fornix.cli.options import (
+    command,
+    key_option,
+    parsed,
+    read_moment,
+    sets_option,
+    time_option,
+)
 from fornix.cli.session import Session
 from fornix.memory.differences import ChangedItem, ChangedValue, Difference
 from fornix.store.items import Item
 from fornix.values.storable import Value
-from fornix.values.times import read_time
-
-WIDEST = 200
-"""Characters of a value or text that a line shows."""
 
 _MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
 
 @command("diff")
-@click.argument("key", shell_complete=completion_names.keys)
-@click.argument("a", metavar="A", callback=parsed(read_moment))
-@click.argument("b", metavar="[B]", callback=parsed(read_moment), required=False)
-@click.option("--set", "-s", "set_names", metavar="NAME", multiple=True, help="Only this set.")
+@click.argument("since", callback=parsed(read_moment))
+@click.argument("until", metavar="[UNTIL]", callback=parsed(read_moment), required=False)
+@key_option(required=True)
+@sets_option
 @click.option("--tree", is_flag=True, help="Only exact memory.")
-def diff(
+def diff_command(
     session: Session,
     *,
+    since: int | datetime,
+    until: int | datetime | None,
     key: str,
-    a: int | datetime,
-    b: int | datetime | None,
     set_names: tuple[str, ...],
     tree: bool,
 ) -> None:
-    """Show what changed in the memory of KEY from A to B: commits, or times; without B to now.
+    """Show what changed in a key's memory between two moments.
 
-    Exact memory and all sets, unless --tree or --set names what to look at; --set may be repeated.
+    SINCE and UNTIL are commit numbers or times; without UNTIL it is now. Compares exact memory and
+    all sets, unless --tree or --set names what to compare.
     With --json: {"key": …, "since": …, "until": …, "tree": [{"kind": "added" | "removed" |
     "changed", "path": …, "before": …, "after": …}], "items": [{"kind": …, "set": …, "id": …,
     "before": …, "after": …}]}.
+
+    Example: fornix diff 2025-01-01T00:00:00Z --key ada
     """
     with session.open(mode="ro") as memory:
         found = memory.diff(
             key,
-            a,
-            b,
+            since,
+            until,
             sets=list(set_names) if set_names or tree else None,
             tree="skip" if set_names and not tree else "show",
         )
@@ -123,15 +128,11 @@ def _item_lines(change: ChangedItem) -> Iterator[Text]:
 
 
 def _said(item: Item) -> str:
-    return _short(output.one_line(item.text or output.inline(output.wired(item.value))))
+    return output.short(item.text or output.inline(output.wired(item.value)))
 
 
 def _value(value: Value) -> str:
-    return _short(output.one_line(output.inline(output.wired(value))))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= WIDEST else f"{text[:WIDEST]} …"
+    return output.short(output.inline(output.wired(value)))
 
 
 def _marked(kind: str, text: str) -> Text:
@@ -140,19 +141,15 @@ def _marked(kind: str, text: str) -> Text:
 
 
 @command("prune-history")
-@click.option(
-    "--before",
-    metavar="TIME",
-    required=True,
-    callback=parsed(read_time),
-    help="What exact memory was before this time is let go.",
-)
-def prune_history(session: Session, *, before: datetime) -> None:
-    """Remove what exact memory was before a time, for good, of all keys.
+@time_option("--before", "Remove values that were replaced before this time.", required=True)
+def prune_history_command(session: Session, *, before: datetime) -> None:
+    """Remove what exact memory was before a time, for good.
 
-    What it is now stays, and so does the last day. Reads of an earlier moment are an error from
-    then on. Sets are pruned by their retention. With --json: {"removed": …}.
+    Applies to all keys. Present values and those of the last day stay. Reads of an earlier moment
+    fail from then on. Sets are pruned by their own retention. With --json: {"removed": …}.
+
+    Example: fornix prune-history --before 2025-01-01T00:00:00Z
     """
-    with session.open() as memory, progress(session, "pruning", total=None) as advance:
+    with session.open() as memory, session.progress("pruning") as advance:
         removed = memory.prune_history(before=before, progress=advance)
     session.done(f"removed {removed:,} versions", {"removed": removed})

@@ -12,19 +12,22 @@ from typing import cast
 
 import click
 
-from fornix.cli import completion_names, output
+from fornix.cli import output
 from fornix.cli.options import (
     FileName,
     command,
+    force_option,
     key_option,
+    keys_option,
     knowledge_option,
+    no_wait_option,
+    on_existing_option,
     parsed,
     read_zone,
     set_option,
     sets_option,
 )
-from fornix.cli.output_files import sink
-from fornix.cli.progress import progress, settle
+from fornix.cli.output import sink
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
 from fornix.sets import OnExisting
@@ -53,13 +56,11 @@ BLOCK = 1 << 20
 SHOWN = 20
 """Keys and sets that a dry run names."""
 
-FILE = click.argument("file", type=FileName(allow_dash=True))
-
 
 @command("import")
-@FILE
-@key_option
-@knowledge_option
+@click.argument("file", type=FileName(allow_dash=True))
+@key_option()
+@knowledge_option()
 @set_option
 @click.option(
     "--format",
@@ -67,28 +68,23 @@ FILE = click.argument("file", type=FileName(allow_dash=True))
     type=click.Choice(["auto", *LAYOUTS]),
     default="auto",
     show_default=True,
-    help="What the file is.",
+    metavar="FORMAT",
+    help=f"The format of FILE: auto, {', '.join(LAYOUTS)}.",
 )
-@click.option("--key-from", metavar="FIELD", help="The field that names the key, as user_id.")
+@click.option("--key-from", metavar="FIELD", help="The field that names the key, such as user_id.")
 @click.option("--set-from", metavar="FIELD", help="The field that names the set.")
-@click.option("--time-from", metavar="FIELD", help="The field that says when it happened.")
-@click.option("--text-from", metavar="FIELD", help="The field that search reads.")
+@click.option("--time-from", metavar="FIELD", help="The field with the time of an item.")
+@click.option("--text-from", metavar="FIELD", help="The field with the text that search reads.")
 @click.option(
     "--zone",
     metavar="ZONE",
     callback=parsed(read_zone),
-    help="Of times that say none: UTC, +01:00, Europe/Lisbon.",
+    help="For times without a zone: UTC, +01:00, Europe/Lisbon.",
 )
-@click.option(
-    "--on-existing",
-    type=click.Choice(["keep", "update", "error"]),
-    default="keep",
-    show_default=True,
-    help="What to do with an item or a value that is there already.",
-)
+@on_existing_option("keep", "What to do with an item or a value that exists.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
-@click.option("--no-wait", is_flag=True, help="Do not wait until all is found by meaning.")
-def import_file(  # noqa: PLR0913 - an option each, as click passes them
+@no_wait_option
+def import_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
     file: str,
@@ -105,12 +101,15 @@ def import_file(  # noqa: PLR0913 - an option each, as click passes them
     dry_run: bool,
     no_wait: bool,
 ) -> None:
-    """Import FILE ("-": stdin): what export wrote, or chats or the memories of another system.
+    """Import an export, chats, or another system's memories.
 
-    The whole file is read and checked before anything is written. Interrupted, the same command
-    goes on where it was and adds nothing twice. All formats but the one of export need --key,
-    --key-from or --knowledge. A FIELD is a dotted path: user_id, metadata.customer, namespace.1.
-    See docs/import-export.md. With --json: the counts of what was added, kept, updated, skipped.
+    FILE "-" is stdin. The whole file is checked before anything is written, and a memory that does
+    not exist is made. If the command is interrupted, repeat it: it continues where it was and adds
+    nothing twice. All formats but that of export need --key, --key-from or --knowledge. A FIELD is
+    a dotted path: user_id, metadata.customer, namespace.1. See docs/import-export.md.
+    With --json: the counts of what was added, kept, updated, skipped.
+
+    Example: fornix import chat.jsonl --key ada --set chat
     """
     target = Target(
         key, set_name, key_from=key_from, set_from=set_from,
@@ -121,17 +120,17 @@ def import_file(  # noqa: PLR0913 - an option each, as click passes them
         if layout == "auto" and chosen != "fornix":
             session.note(f"{source.name} is read as {chosen}")
         _check_target(chosen, target, knowledge)
-        with progress(session, "checking", total=None) as advance:
+        with session.progress("checking") as advance:
             found = survey(source, chosen, target, progress=advance)
         if dry_run:
             _show(session, found)
             return
-        with session.open(knowledge=knowledge, make=True) as memory:
+        with session.open(knowledge=knowledge, make=Memory.stats) as memory:
             load = Load(memory, on_existing=on_existing)
-            with progress(session, "importing", total=found.entries) as advance:
+            with session.progress("importing", total=found.entries) as advance:
                 done = load.run(source, chosen, target, progress=advance)
             if not no_wait:
-                settle(session, memory)
+                session.settle(memory)
     if done.unlinked:
         session.note(
             f"{done.unlinked:,} items were made of something that is not there: they keep its id "
@@ -181,7 +180,8 @@ def _show(session: Session, found: Survey) -> None:
     if len(found.items) > SHOWN:
         session.say(f"  and {len(found.items) - SHOWN:,} more (--json lists all)")
     if not session.quiet:
-        output.items(_sample(line) for line in found.sample)
+        rows = (output.item_row(_sample(line)) for line in found.sample)
+        output.table(output.ITEM_COLUMNS, rows, header=True)
 
 
 def _sample(line: ItemLine) -> Item:
@@ -231,15 +231,12 @@ def _source(file: str) -> Generator[Source]:
 
 @command("export")
 @click.argument("file", type=FileName(allow_dash=True), default="-")
-@click.option(
-    "--key", "-k", "keys", metavar="KEY", multiple=True, shell_complete=completion_names.keys,
-    help="Only this key; may be repeated. Default: all keys, and the knowledge.",
-)  # fmt: skip
-@knowledge_option
+@keys_option
+@knowledge_option("Only the sets of this knowledge.")
 @sets_option
-@click.option("--history", is_flag=True, help="Export every commit, not only what is there now.")
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-def export_file(  # noqa: PLR0913 - an option each, as click passes them
+@click.option("--history", is_flag=True, help="Export every commit, not only the present state.")
+@force_option
+def export_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
     file: str,
@@ -249,11 +246,14 @@ def export_file(  # noqa: PLR0913 - an option each, as click passes them
     history: bool,
     force: bool,
 ) -> None:
-    """Write the memory to FILE (by default to stdout) as JSON lines, which import reads.
+    """Write the memory as JSON lines, which import reads.
 
-    All keys, sets and exact trees of the space, and the knowledge of its name: one unmoving state.
-    With --history all commits: earlier versions, retired items, compactions and their lineage;
-    import does them again in a new store. Runs and outputs are kept by fornix backup alone.
+    Writes to stdout unless FILE is named. Without options: all keys with their sets and exact
+    trees, and the knowledge of the space, all at one moment. With --history: all commits, so with
+    earlier versions, retired items, compactions and lineage; import repeats them in a new store.
+    Runs and outputs are kept by fornix backup alone.
+
+    Example: fornix export ada.jsonl --key ada
     """
     selection = Selection(
         keys=keys or (() if knowledge is not None else None),
@@ -265,7 +265,7 @@ def export_file(  # noqa: PLR0913 - an option each, as click passes them
         total = None if history else exported_items(memory, selection)
         found = (history_lines if history else export_lines)(memory, selection)
         lines = 0
-        with progress(session, "exporting", total=total) as advance:
+        with session.progress("exporting", total=total) as advance:
             for line in found:
                 write(line.encode() + b"\n")
                 lines += 1

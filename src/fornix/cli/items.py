@@ -1,276 +1,203 @@
-"""Items of sets: add, search, get, list, recent."""
+"""Items of sets: add, show, delete, list, recent, search."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TypedDict, Unpack
 
 import click
 
 from fornix.cli import output
 from fornix.cli.options import (
-    Whole,
+    as_of_option,
     command,
-    key_option,
-    knowledge_option,
+    item_argument,
+    limit_option,
+    no_wait_option,
+    on_existing_option,
+    one_set_option,
+    owner_options,
     parsed,
-    read_moment,
     read_object,
     set_option,
     sets_option,
+    span_option,
+    time_option,
+    valid_at_option,
+    where_option,
 )
-from fornix.cli.progress import settle
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
-from fornix.sets import MemorySet, OnExisting
+from fornix.sets import OnExisting
+from fornix.sets.set_options import ItemFields
 from fornix.store.as_of import ValidAt
-from fornix.store.items import Hits, Item
+from fornix.store.items import Hit, Hits, Item
 from fornix.values.storable import Value
-from fornix.values.times import read_span, read_time
-
-where_option = click.option(
-    "--where",
-    metavar="JSON",
-    callback=parsed(read_object),
-    help='Only items like this: \'{"topic": "travel"}\'.',
-)
-as_of_option = click.option(
-    "--as-of",
-    metavar="MOMENT",
-    callback=parsed(read_moment),
-    help="As it was: a commit number, or a time.",
-)
 
 
-def _read_valid(text: str) -> ValidAt:
-    """Return the time, or the word "any", that *text* is."""
-    return "any" if text == "any" else read_time(text)
+class AddOptions(ItemFields, total=False):
+    """What an item is added with."""
 
-
-valid_at_option = click.option(
-    "--valid-at",
-    metavar="TIME",
-    callback=parsed(_read_valid),
-    help='Facts that hold then, or "any".  [default: now]',
-)
-limit_option = click.option("--limit", "-n", type=Whole(min=1), help="At most so many.")
-
-PAGE = 500
+    on_existing: OnExisting
+    idempotency_key: str | None
 
 
 @command("add")
-@click.argument("text")
-@key_option
-@knowledge_option
+@click.argument("words", metavar="TEXT")
+@owner_options
 @set_option
-@click.option("--id", "item_id", metavar="ID", help="Its id; made up where none is given.")
+@click.option("--id", metavar="ID", help="The id of the item.  [default: a new one]")
 @click.option(
     "--metadata", metavar="JSON", callback=parsed(read_object), help="Facts to filter by."
 )
-@click.option("--importance", type=float, default=0.0, help="0 to 1.")
+@click.option("--importance", metavar="NUMBER", type=float, default=0.0, help="From 0 to 1.")
 @click.option("--speaker", metavar="NAME", help="Who said it.")
 @click.option("--role", metavar="NAME", help="Such as user or assistant.")
-@click.option("--session", "session_name", metavar="NAME", help="The conversation it belongs to.")
-@click.option(
-    "--time", metavar="TIME", callback=parsed(read_time), help="When it happened.  [default: now]"
-)
-@click.option(
-    "--expire-at", metavar="TIME", callback=parsed(read_time), help="It is gone from then on."
-)
-@click.option("--ttl", metavar="SPAN", callback=parsed(read_span), help="Or after 90s 10m 12h 7d.")
-@click.option(
-    "--valid-from", metavar="TIME", callback=parsed(read_time), help="When it begins to hold."
-)
-@click.option(
-    "--valid-to", metavar="TIME", callback=parsed(read_time), help="When it ends to hold."
-)
-@click.option(
-    "--on-existing",
-    type=click.Choice(["error", "keep", "update"]),
-    default="error",
-    show_default=True,
-    help="What to do if the id is taken.",
-)
-@click.option("--idempotency-key", metavar="KEY", help="The same add again changes nothing.")
-@click.option("--no-wait", is_flag=True, help="Do not wait until it is found by meaning.")
-def add(  # noqa: PLR0913 - an option each, as click passes them
+@click.option("--session", metavar="NAME", help="The conversation it belongs to.")
+@time_option("--time", "When it happened.  [default: now]")
+@time_option("--expire-at", "Remove it at this time.")
+@span_option("--ttl", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.")
+@time_option("--valid-from", "The fact holds from this time on.")
+@time_option("--valid-to", "The fact holds until this time.")
+@on_existing_option("error", "What to do if the id is taken.")
+@click.option("--idempotency-key", metavar="NAME", help="A second add of this name adds nothing.")
+@no_wait_option
+def add_command(
     session: Session,
+    /,
     *,
-    text: str,
-    key: str | None,
-    knowledge: str | None,
+    words: str,
+    owner: Owner,
     set_name: str,
-    item_id: str | None,
-    metadata: dict[str, Value] | None,
-    importance: float,
-    speaker: str | None,
-    role: str | None,
-    session_name: str | None,
-    time: datetime | None,
-    expire_at: datetime | None,
-    ttl: timedelta | None,
-    valid_from: datetime | None,
-    valid_to: datetime | None,
-    on_existing: OnExisting,
-    idempotency_key: str | None,
     no_wait: bool,
+    **fields: Unpack[AddOptions],
 ) -> None:
-    """Add an item: TEXT, or what stdin says if TEXT is "-".
+    """Add an item to a set.
 
-    Prints its id. It is durable when the command ends. A memory that does not exist yet is made.
-    With --json: {"id": …, "set": …}.
+    TEXT is what search reads; "-" reads it from stdin. Prints the id of the item, which is durable
+    when the command ends. A memory that does not exist is made. With --json: {"id": …, "set": …}.
+
+    Example: fornix add "Prefers window seats." --key ada
     """
-    owner = Owner(key, knowledge)
-    what, text = ("what stdin says", sys.stdin.read()) if text == "-" else ("TEXT", text)
+    what, text = ("what stdin says", sys.stdin.read()) if words == "-" else ("TEXT", words)
     if not text.strip():
         raise click.UsageError(f"{what} is empty, and could not be found again; write a text")
-    with session.open(knowledge=knowledge, make=True) as memory:
-        chosen = owner.of(memory).set(set_name)
-        made = chosen.add(
-            text,
-            id=item_id,
-            metadata=metadata,
-            importance=importance,
-            speaker=speaker,
-            role=role,
-            session=session_name,
-            time=time,
-            expire_at=expire_at,
-            ttl=ttl,
-            valid_from=valid_from,
-            valid_to=valid_to,
-            on_existing=on_existing,
-            idempotency_key=idempotency_key,
-        )
+
+    def change(memory: Memory) -> str:
+        return owner.of(memory).set(set_name).add(text, **fields)
+
+    with session.open(knowledge=owner.knowledge, make=change) as memory:
+        made = change(memory)
         session.done(made, {"id": made, "set": set_name})
+        chosen = owner.of(memory).set(set_name)
         if chosen.definition.admission and chosen.quarantine.get(made) is not None:
-            session.note("fornix: a rule holds it in quarantine: fornix quarantine show ID")
+            session.note(f"fornix: a rule holds it in quarantine: fornix quarantine show {made}")
         if not no_wait:
-            settle(session, memory)
+            session.settle(memory)
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    owner: Owner
-    sets: tuple[str, ...]
-    text: str
+class SearchFilters(TypedDict):
+    """What a search looks at."""
+
     limit: int
     where: dict[str, Value] | None
     as_of: int | datetime | None
     valid_at: ValidAt | None
 
-    def ask(self, memory: Memory) -> Hits:
-        return self.owner.of(memory).search(
-            self.text,
-            sets=self.sets or None,
-            limit=self.limit,
-            where=self.where,
-            as_of=self.as_of,
-            valid_at=self.valid_at,
-        )
-
 
 @command("search")
 @click.argument("query")
-@key_option
-@knowledge_option
+@owner_options
 @sets_option
-@click.option(
-    "--limit",
-    "-n",
-    type=Whole(1, 1000),
-    default=10,
-    show_default=True,
-    help="At most so many.",
-)
+@limit_option(10, 1000)
 @where_option
 @as_of_option
 @valid_at_option
 @click.option("--explain", is_flag=True, help="Show what each score is made of.")
-def search(  # noqa: PLR0913 - an option each, as click passes them
+def search_command(
     session: Session,
     *,
     query: str,
-    key: str | None,
-    knowledge: str | None,
+    owner: Owner,
     set_names: tuple[str, ...],
-    limit: int,
-    where: dict[str, Value] | None,
-    as_of: int | datetime | None,
-    valid_at: ValidAt | None,
     explain: bool,
+    **filters: Unpack[SearchFilters],
 ) -> None:
-    """Find the items that answer QUERY best, by words and meaning.
+    """Find the items that answer a question best.
 
-    Prints a line per hit: score, time, who and what, id. Scores compare within one search only.
+    Searches all sets of the key by words and meaning, and lists the best hit first. Compare scores
+    within one search only.
     With --json: {"partial": …, "hits": [{"score": …, "parts": {…}, "item": {…}}, …]}.
+
+    Example: fornix search "which seat?" --key ada
     """
-    owner = Owner(key, knowledge)
-    question = _Question(owner, set_names, query, limit, where, as_of, valid_at)
-    with session.open(knowledge=knowledge, mode="ro") as memory:
-        question.owner.require(session, memory, set_names)
-        hits = question.ask(memory)
-    if hits.partial and os.access(session.file, os.W_OK):
-        with session.open(knowledge=knowledge) as memory:
-            settle(session, memory)
-            hits = question.ask(memory)
+
+    def question(memory: Memory) -> Hits:
+        owner.require(session, memory, set_names)
+        return owner.of(memory).search(query, sets=set_names or None, **filters)
+
+    hits = session.ask(question, lambda hits: hits.partial, owner.knowledge)
     if hits.partial:
         session.note("fornix: some items were searched by their words only: not embedded yet")
-    if not hits:
-        session.nothing(f"nothing of {question.owner.name} answers that", output.hits_fields(hits))
     if session.json:
         output.document(output.hits_fields(hits))
-    elif explain:
+    elif explain and hits:
         from fornix.cli import tables
 
         tables.console().print(tables.explained(hits))
-    else:
-        output.hits(hits)
+    elif hits:
+        output.table(
+            ("score", "set", *output.ITEM_COLUMNS), map(_hit_row, hits), header=not session.quiet
+        )
+    if not hits:
+        session.nothing(f"nothing of {owner.name} answers that")
 
 
-@command("get")
-@click.argument("item_id", metavar="ID")
-@key_option
-@knowledge_option
-@set_option
+def _hit_row(hit: Hit) -> tuple[str, ...]:
+    return (f"{hit.score:5.2f}", hit.item.set_name or "", *output.item_row(hit.item))
+
+
+@command("show")
+@item_argument
+@owner_options
+@one_set_option
 @as_of_option
-@click.option("--history", is_flag=True, help="Every version of it, oldest first.")
-def get(  # noqa: PLR0913 - an option each, as click passes them
+@click.option("--history", is_flag=True, help="Show every version, the oldest first.")
+def show_command(
     session: Session,
     *,
     item_id: str,
-    key: str | None,
-    knowledge: str | None,
-    set_name: str,
+    owner: Owner,
+    set_name: str | None,
     as_of: int | datetime | None,
     history: bool,
 ) -> None:
-    """Show the item ID with all that is known of it.
+    """Show an item with everything that is known of it.
 
-    Exact memory is read by fornix tree. With --json: the item; with --history a line per version.
+    ID may be any id that search, list or lineage shows; all sets are looked through. fornix get
+    prints values of exact memory. With --json: the item; with --history a line per version.
+
+    Example: fornix show 0193a5c2 --key ada
     """
-    owner = Owner(key, knowledge)
-    with session.open(knowledge=knowledge, mode="ro") as memory:
-        chosen = owner.of(memory).set(set_name)
+    with session.open(knowledge=owner.knowledge, mode="ro") as memory:
+        chosen, item_id = owner.find(session, memory, item_id, set_name)
         if history:
             found = chosen.history(item_id)
         else:
             one = chosen.get(item_id, as_of=as_of)
             found = [] if one is None else [one]
-        if not found:
-            owner.require(session, memory, (set_name,))
     if not found:
-        session.nothing(f"set {set_name!r} of {owner.name} has no item {item_id!r}")
+        when = "was deleted" if as_of is None else "was not there then"
+        session.nothing(f"item {item_id!r} {when}; --history shows its versions")
     for number, item in enumerate(found):
         if session.json:
             output.document(output.item_fields(item))
-        else:
-            if number:
-                click.echo()
-            output.facts(_facts(item))
+            continue
+        if number:
+            click.echo()
+        output.facts(_facts(item))
 
 
 def _facts(item: Item) -> Iterable[tuple[str, str]]:
@@ -279,80 +206,100 @@ def _facts(item: Item) -> Iterable[tuple[str, str]]:
             yield name, fact if isinstance(fact, str) else output.inline(fact)
 
 
+@command("delete")
+@click.argument("item_ids", metavar="ID…", nargs=-1, required=True)
+@owner_options
+@one_set_option
+def delete_command(
+    session: Session, *, item_ids: tuple[str, ...], owner: Owner, set_name: str | None
+) -> None:
+    """Delete items; their history is kept.
+
+    No read of the present finds them; fornix show --history and --as-of do. Items of one set are
+    deleted in one commit. fornix forget erases items for good. With --json: {"removed": count}.
+
+    Example: fornix delete 0193a5c2 --key ada
+    """
+    with session.open(knowledge=owner.knowledge) as memory:
+        by_set: dict[str, list[str]] = {}
+        for each in item_ids:
+            chosen, item_id = owner.find(session, memory, each, set_name)
+            by_set.setdefault(chosen.name, []).append(item_id)
+        removed = sum(owner.of(memory).set(name).delete(ids) for name, ids in by_set.items())
+    if not removed:
+        session.nothing("nothing was there to delete", {"removed": 0})
+    session.done(f"deleted {removed:,} items", {"removed": removed})
+
+
 @command("list")
-@key_option
-@knowledge_option
+@owner_options
 @set_option
 @where_option
-@limit_option
+@limit_option()
 @click.option("--newest-first", is_flag=True, help="Begin with the latest.")
 @as_of_option
-def list_items(  # noqa: PLR0913 - an option each, as click passes them
+def list_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
-    key: str | None,
-    knowledge: str | None,
+    owner: Owner,
     set_name: str,
-    where: dict[str, Value] | None,
     limit: int | None,
+    where: dict[str, Value] | None,
     newest_first: bool,
     as_of: int | datetime | None,
 ) -> None:
-    """List the items of a set by time, all of them.
+    """List the items of a set by time.
 
     With --json: a line per item.
+
+    Example: fornix list --key ada --set notes --limit 20
     """
-    owner = Owner(key, knowledge)
-    with session.open(knowledge=knowledge, mode="ro") as memory:
+    with session.open(knowledge=owner.knowledge, mode="ro") as memory:
         owner.require(session, memory, (set_name,))
         chosen = owner.of(memory).set(set_name)
-        after: str | None = None
-        left = limit
-        while left is None or left > 0:
-            page = chosen.list(
-                where=where,
-                limit=PAGE if left is None else min(PAGE, left),
-                after=after,
-                newest_first=newest_first,
-                as_of=as_of,
-            )
-            _print(session, page)
-            if len(page) < PAGE:
-                break
-            after, left = page[-1].id, None if left is None else left - len(page)
+
+        def items() -> Iterator[Item]:
+            after: str | None = None
+            left = limit
+            while left is None or left > 0:
+                size = output.PAGE if left is None else min(output.PAGE, left)
+                page = chosen.list(
+                    where=where, limit=size, after=after, newest_first=newest_first, as_of=as_of
+                )
+                yield from page
+                if len(page) < output.PAGE:
+                    return
+                after, left = page[-1].id, None if left is None else left - len(page)
+
+        _list(session, items())
 
 
-def _print(session: Session, found: Iterable[Item]) -> None:
-    if session.json:
-        for item in found:
-            output.document(output.item_fields(item))
-    else:
-        output.items(found)
+def _list(session: Session, items: Iterable[Item]) -> None:
+    session.listing(output.ITEM_COLUMNS, items, row=output.item_row, fields=output.item_fields)
 
 
 @command("recent")
-@key_option
-@knowledge_option
+@owner_options
 @set_option
-@click.option("--limit", "-n", type=Whole(min=1), default=10, show_default=True, help="How many.")
+@limit_option(10)
 @as_of_option
 @valid_at_option
-def recent(  # noqa: PLR0913 - an option each, as click passes them
+def recent_command(
     session: Session,
     *,
-    key: str | None,
-    knowledge: str | None,
+    owner: Owner,
     set_name: str,
     limit: int,
     as_of: int | datetime | None,
     valid_at: ValidAt | None,
 ) -> None:
-    """Show the last items of a set, the latest at the end.
+    """List the last items of a set, the latest at the end.
 
     With --json: a line per item.
+
+    Example: fornix recent --key ada --limit 5
     """
-    owner = Owner(key, knowledge)
-    with session.open(knowledge=knowledge, mode="ro") as memory:
+    with session.open(knowledge=owner.knowledge, mode="ro") as memory:
         owner.require(session, memory, (set_name,))
-        chosen: MemorySet = owner.of(memory).set(set_name)
-        _print(session, chosen.recent(limit, as_of=as_of, valid_at=valid_at))
+        found = owner.of(memory).set(set_name).recent(limit, as_of=as_of, valid_at=valid_at)
+    _list(session, found)

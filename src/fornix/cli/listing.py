@@ -6,7 +6,6 @@ import platform
 from collections.abc import Iterator
 
 import apsw
-import click
 import numpy as np
 
 from fornix import __version__
@@ -20,35 +19,35 @@ from fornix.store.scope import is_hidden
 
 
 @command("keys")
-def keys(session: Session) -> None:
-    """List the keys of the space, a line each.
+def keys_command(session: Session) -> None:
+    """List the keys of the space.
 
     With --json: {"key": …} per line.
+
+    Example: fornix keys
     """
     with session.open(mode="ro") as memory:
-        for key in iter(memory.keys()):
-            if session.json:
-                output.document({"key": key})
-            else:
-                click.echo(output.plain(key))
+        session.listing(
+            ("key",), memory.keys(), row=lambda key: (key,), fields=lambda key: {"key": key}
+        )
 
 
 @command("sets")
-@key_option
-@knowledge_option
-def sets(session: Session, *, key: str | None, knowledge: str | None) -> None:
-    """List the sets of a key, of knowledge, or of all keys of the space.
+@key_option()
+@knowledge_option()
+def sets_command(session: Session, *, key: str | None, knowledge: str | None) -> None:
+    """List the sets of a key, of knowledge, or of the space.
 
     With --json: {"key": …, "set": …, "items": …, "bytes": …, "capacity": …, "compaction": …}
     per line; the key of a set of knowledge is null.
+
+    Example: fornix sets --key ada
     """
     with session.open(mode="ro", knowledge=knowledge) as memory:
-        infos = _infos(memory, key, knowledge)
-        for info in (info for info in infos if not is_hidden(info.ref)):
-            if session.json:
-                output.document(_fields(info))
-            else:
-                click.echo(_line(info))
+        infos = (info for info in _infos(memory, key, knowledge) if not is_hidden(info.ref))
+        session.listing(
+            ("key", "set", "items", "capacity", "size"), infos, row=_row, fields=_fields
+        )
 
 
 def _infos(memory: Memory, key: str | None, knowledge: str | None) -> Iterator[SetInfo]:
@@ -73,20 +72,25 @@ def _fields(info: SetInfo) -> dict[str, output.Json]:
     }
 
 
-def _line(info: SetInfo) -> str:
+def _row(info: SetInfo) -> tuple[str, ...]:
     owner = "(knowledge)" if info.ref.scope.key is None else info.ref.scope.key
     most = info.definition.capacity
-    held = f"{info.items:,}" if most is None else f"{info.items:,} of {most:,}"
     return (
-        output.one_line(f"{owner}  {info.ref.name}") + f"  {held} items  {output.size(info.bytes)}"
+        owner,
+        info.ref.name,
+        f"{info.items:,}",
+        "" if most is None else f"{most:,}",
+        output.size(info.bytes),
     )
 
 
 @command("stats")
-def stats(session: Session) -> None:
-    """Show how much there is, what waits, and who is at work.
+def stats_command(session: Session) -> None:
+    """Show the size of the memory and the work that is pending.
 
     With --json: one object with these figures.
+
+    Example: fornix stats
     """
     with session.open(mode="ro") as memory:
         found = memory.stats()
@@ -148,10 +152,12 @@ def versions() -> dict[str, str]:
 
 
 @command("version")
-def version(session: Session) -> None:
-    """Show the versions of fornix, its store schema, SQLite, numpy and Python.
+def version_command(session: Session) -> None:
+    """Show the versions of fornix and its dependencies.
 
     With --json: one object.
+
+    Example: fornix version
     """
     if session.json:
         output.document(versions())

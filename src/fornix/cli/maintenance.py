@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import stat
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,9 +15,8 @@ import click
 
 from fornix.cli import output
 from fornix.cli.listing import versions
-from fornix.cli.options import FileName, command
-from fornix.cli.progress import progress, settle
-from fornix.cli.session import Session, no_memory
+from fornix.cli.options import FileName, command, knowledge_option, yes_option
+from fornix.cli.session import Session
 from fornix.compaction import compactor_notes
 from fornix.compaction.executor import due
 from fornix.compaction.set_snapshot import living
@@ -77,18 +75,19 @@ class Examined(Protocol):
 
 
 @command("doctor")
-@click.option("--repair", is_flag=True, help="First make again what follows from the rest.")
-@click.option("--deep", is_flag=True, help="Read every page and every text of the file, too.")
-def doctor(session: Session, *, repair: bool, deep: bool) -> None:
-    """Look at the memory and its surroundings; say what is wrong and what to do.
+@click.option("--repair", is_flag=True, help="First rebuild what can be derived from the rest.")
+@click.option("--deep", is_flag=True, help="Also read every page and every text of the file.")
+def doctor_command(session: Session, *, repair: bool, deep: bool) -> None:
+    """Check the memory; say what is wrong and what to do.
 
-    Reads only, unless --repair is given: then what search reads, vectors, counts of sets and the
-    files beside the memory are made again where they are missing or wrong, while no other program
-    has the memory open, and a file without checksums gets them. Items, exact memory, runs and
-    history are never touched; if the file itself is damaged, nothing is. With --deep every page is
-    compared with its checksum, used or not, and every text is read. Exit code 1 if something is
-    wrong.
+    Only reads, unless --repair is given: then search features, vectors, counts of sets and the
+    files beside the memory are rebuilt where they are missing or wrong, and a file without
+    checksums gets them; no other program may have the memory open. Items, exact memory, runs and
+    history are never changed, and a damaged file is not changed at all. With --deep every page is
+    compared with its checksum, and every text is read. Exit code 1 if something is wrong.
     With --json: {"ok": …, "findings": [{"name": …, "says": …, "state": "ok" | "note" | "wrong"}]}.
+
+    Example: fornix doctor --deep
     """
     repaired = list(_repaired(session)) if repair else []
     findings = [*repaired, *_surroundings(), *_examined(session, deep=deep)]
@@ -106,15 +105,14 @@ def doctor(session: Session, *, repair: bool, deep: bool) -> None:
 
 def _repaired(session: Session) -> Iterator[Finding]:
     """Make again what can be; tell what was done."""
-    if not session.file.is_file():
-        raise no_memory(session.file)
-    with progress(session, "repairing", total=None) as advance:
+    file = session.existing_file()
+    with session.progress("repairing") as advance:
         session.name_file("using")
-        done = Memory.repair(session.file, progress=advance)
+        done = Memory.repair(file, progress=advance)
     for what in done or ["nothing had to be"]:
         yield Finding("repair", what)
     with session.open() as memory:
-        settle(session, memory)
+        session.settle(memory)
 
 
 def _surroundings() -> Iterator[Finding]:
@@ -294,16 +292,18 @@ def _access(file: Path) -> Iterator[Finding]:
 
 
 @command("shrink")
-def shrink(session: Session) -> None:
-    """Give free room back to the disk, and first remove what is kept no longer.
+def shrink_command(session: Session) -> None:
+    """Give free space in the file back to the disk.
 
-    In short steps: others go on reading and writing. Interrupted, it can be done again at any
-    time. A file that an earlier fornix made is rewritten once, and writers wait meanwhile.
-    With --json: {"freed": bytes, "file_bytes": …}.
+    First removes versions that are no longer kept. Works in short steps: others go on reading and
+    writing, and it may be interrupted at any time. A file that an earlier fornix made is rewritten
+    once, and writers wait meanwhile. With --json: {"freed": bytes, "file_bytes": …}.
+
+    Example: fornix shrink
     """
     with session.open() as memory:
         free = memory.stats().store.free_bytes
-        with progress(session, "giving back", total=free or None) as advance:
+        with session.progress("giving back", total=free or None) as advance:
             freed = memory.shrink(progress=advance)
         left = memory.stats().store.file_bytes
     says = f"{output.size(freed)} given back; the file has {output.size(left)}"
@@ -312,13 +312,15 @@ def shrink(session: Session) -> None:
 
 @command("backup")
 @click.argument("target", type=FileName())
-def backup(session: Session, *, target: str) -> None:
-    """Write a copy of the memory, as it is now, to TARGET.
+def backup_command(session: Session, *, target: str) -> None:
+    """Write a copy of the memory to a file.
 
-    Others may go on writing meanwhile. The copy appears whole, or not at all; it is a memory of
-    its own, with all history. With --json: {"file": …, "bytes": …}.
+    TARGET must not exist. It appears when it is complete, and is a memory of its own, with all
+    history. Others may go on writing meanwhile. With --json: {"file": …, "bytes": …}.
+
+    Example: fornix backup monday.db
     """
-    with session.open(mode="ro") as memory, progress(session, "copying", total=None):
+    with session.open(mode="ro") as memory, session.progress("copying"):
         if not Path(target).absolute().parent.is_dir():
             raise InvalidInput(f"{Path(target).parent} is no folder; make it first")
         memory.backup(target)
@@ -328,12 +330,14 @@ def backup(session: Session, *, target: str) -> None:
 
 @command("restore")
 @click.argument("backup_file", metavar="BACKUP", type=FileName())
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def restore(session: Session, *, backup_file: str, yes: bool) -> None:
-    """Replace the whole memory by what BACKUP holds.
+@yes_option
+def restore_command(session: Session, *, backup_file: str, yes: bool) -> None:
+    """Replace the memory by a backup.
 
-    Everything added since the backup is gone. No other program may have the memory open.
-    With --json: {"file": …, "items": …}.
+    Everything that was added since the backup is lost. No other program may have the memory open.
+    A memory that does not exist is made. With --json: {"file": …, "items": …}.
+
+    Example: fornix restore monday.db
     """
     file = session.file
     if not Path(backup_file).is_file():
@@ -343,10 +347,11 @@ def restore(session: Session, *, backup_file: str, yes: bool) -> None:
     with Memory.open(backup_file, mode="ro") as memory:
         kept = memory.stats().store
     existed = file.exists()
-    if existed and not yes:
-        _ask(f"Replace {file} by {backup_file}, which has {kept.items:,} items?")
+    if existed:
+        question = f"Replace {file} by {backup_file}, which has {kept.items:,} items?"
+        session.confirm(question, yes=yes)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with progress(session, "restoring", total=None):
+    with session.progress("restoring"):
         try:
             Memory.restore(file, backup_file)
         except NotAStore as error:
@@ -357,27 +362,23 @@ def restore(session: Session, *, backup_file: str, yes: bool) -> None:
     session.done(says, {"file": str(file), "items": kept.items})
 
 
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError("this replaces a memory; add --yes to do it without being asked")
-    click.confirm(question, abort=True, err=True)
-
-
 @command("reindex")
-@click.option("--knowledge", metavar="NAME", help="The knowledge that goes with the space.")
-def reindex(session: Session, *, knowledge: str | None) -> None:
-    """Give the space another embedder: fornix reindex --embedder NAME.
+@knowledge_option("The knowledge of the space.  [default: the space's own]")
+def reindex_command(session: Session, *, knowledge: str | None) -> None:
+    """Change the embedder of the space.
 
-    Everything is embedded anew, and searched by the old vectors until all is done. Interrupted,
-    the same command goes on where it was. With --json: {"embedder": …, "embedded": …}.
+    Embeds every text with the new embedder; searches use the old vectors until that is complete.
+    If the command is interrupted, repeat it: it continues where it was.
+    With --json: {"embedder": …, "embedded": …}.
+
+    Example: fornix reindex --embedder static
     """
     if session.embedder is None:
         raise click.UsageError("name the new embedder: --embedder minilm, static or words")
-    if not session.file.is_file():
-        raise no_memory(session.file)
+    file = session.existing_file()
     session.name_file("using")
     last = 0
-    with progress(session, "embedding", total=None) as advance:
+    with session.progress("embedding") as advance:
 
         def tell(done: int, _total: int) -> None:
             nonlocal last
@@ -385,7 +386,7 @@ def reindex(session: Session, *, knowledge: str | None) -> None:
             last = done
 
         count = Memory.reindex(
-            session.file,
+            file,
             embedder=session.embedder,
             space=session.space,
             knowledge=knowledge,

@@ -1,4 +1,4 @@
-"""The options and arguments that commands share, and how what is written there is read."""
+"""The options and arguments of commands, each spelled once, and how their text is read."""
 
 from __future__ import annotations
 
@@ -8,23 +8,36 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import update_wrapper
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
+from click.shell_completion import CompletionItem
 
-from fornix.cli import completion_names
-from fornix.cli.session import Session, remember_option, session_of
-from fornix.errors import InvalidInput
+import fornix
+from fornix.cli.session import Owner, Session, remember_option, session_of
+from fornix.errors import FornixError, InvalidInput
 from fornix.values import wire
-from fornix.values.storable import MAX_DEPTH, Value
-from fornix.values.times import read_time
+from fornix.values.storable import MAX_DEPTH, Value, checked_name
+from fornix.values.times import read_span, read_time
+from fornix.values.urls import STILL
+
+if TYPE_CHECKING:
+    from fornix import Memory
+    from fornix.store.as_of import ValidAt
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Decorator = Callable[[T], T]
 
 CUT = 40
 """Characters of an argument that a message repeats."""
+
+MOST_NAMES = 200
+"""Names that shell completion offers at once."""
+
+NEGATIVE = re.compile(r"-(\d|\.\d|Infinity)")
 
 
 class FileName(click.Path):
@@ -95,11 +108,29 @@ def shared(*, hidden: bool) -> list[click.Parameter]:
 
 
 class Command(click.Command):
-    """A command that takes the shared options too."""
+    """A command that takes the shared options too, and negative numbers as words."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return its own options and the shared ones."""
         return [*super().get_params(ctx), *shared(hidden=True)]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; a word such as -3 is a number, and no option."""
+        takes_value = {
+            name
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and not param.is_flag
+            for name in param.opts
+        }
+        numbers = [
+            place
+            for place, (before, word) in enumerate(zip(["", *args], args, strict=False))
+            if "--" not in args and NEGATIVE.match(word) and before not in takes_value
+        ]
+        if numbers:
+            rest = [word for place, word in enumerate(args) if place not in numbers]
+            args = [*rest, "--", *(args[place] for place in numbers)]
+        return super().parse_args(ctx, args)
 
 
 def command(name: str) -> Callable[[Callable[Concatenate[Session, P], None]], click.Command]:
@@ -114,40 +145,50 @@ def command(name: str) -> Callable[[Callable[Concatenate[Session, P], None]], cl
     return make
 
 
-# --- options ----------------------------------------------------------------------------------
+# --- shell completion -------------------------------------------------------------------------
 
-key_option = click.option(
-    "--key",
-    "-k",
-    metavar="KEY",
-    shell_complete=completion_names.keys,
-    help="The user, session or device.",
-)
-knowledge_option = click.option(
-    "--knowledge", metavar="NAME", help="Work on the sets of this knowledge instead of a key's."
-)
-set_option = click.option(
-    "--set",
-    "-s",
-    "set_name",
-    metavar="NAME",
-    default="default",
-    show_default=True,
-    shell_complete=completion_names.sets,
-    help="The set.",
-)
-sets_option = click.option(
-    "--set",
-    "-s",
-    "set_names",
-    metavar="NAME",
-    multiple=True,
-    shell_complete=completion_names.sets,
-    help="Only this set; may be repeated. Default: all of them.",
-)
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-# --- what is written there --------------------------------------------------------------------
+def _complete(names: Callable[[Memory, click.Context, str], list[str]]) -> Complete:
+    """Make what reads names from the memory a completion: quick, and never in the way."""
+
+    def complete(
+        ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        session = session_of(ctx)
+        try:
+            if not session.file.is_file():
+                return []
+            knowledge = ctx.params.get("knowledge")
+            url = f"sqlite:///{session.file.resolve()}{STILL}"  # so that no file is made
+            opened = fornix.Memory.open(url, space=session.space, knowledge=knowledge, mode="ro")
+            with opened as memory:
+                found = [n for n in names(memory, ctx, incomplete) if n.startswith(incomplete)]
+        except (FornixError, click.UsageError, OSError):  # a shell cannot show errors
+            return []
+        return [CompletionItem(name) for name in found[:MOST_NAMES]]
+
+    return complete
+
+
+def _keys(memory: Memory, _ctx: click.Context, _begun: str) -> list[str]:
+    return list(islice(memory.keys(), 100 * MOST_NAMES))
+
+
+def _sets(memory: Memory, ctx: click.Context, _begun: str) -> list[str]:
+    key = ctx.params.get("key")
+    return memory.key(key).sets() if key else memory.knowledge.sets()
+
+
+def _paths(memory: Memory, ctx: click.Context, begun: str) -> list[str]:
+    """Return the fields of the exact tree that a path can go on with."""
+    start, dot, _ = begun.rpartition(".")
+    found = memory.key(ctx.params.get("key") or "").short_term.get_object(start)
+    return [f"{start}{dot}{name}" for name in found.get_field_names() if "." not in name]
+
+
+# --- how text is read -------------------------------------------------------------------------
 
 
 def parsed(
@@ -162,6 +203,25 @@ def parsed(
             raise click.BadParameter(str(error), ctx, param) from error
 
     return callback
+
+
+def _named(what: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return what checks a name, or names, before a file is opened."""
+
+    def callback(_ctx: click.Context, _param: click.Parameter, given: Any) -> Any:  # noqa: ANN401 - one name, several, or none
+        names: list[object] = [*given] if isinstance(given, tuple) else [given]
+        for name in names:
+            if name is not None:
+                checked_name(name, what)
+        return cast("Any", given)
+
+    return callback
+
+
+def _required_key(_ctx: click.Context, _param: click.Parameter, key: str | None) -> str:
+    if key is None:
+        raise click.UsageError("name a key: --key KEY (fornix keys lists them)")
+    return checked_name(key, "a key")
 
 
 def read_object(text: str) -> dict[str, Value]:
@@ -250,3 +310,160 @@ def _unusable(error: Exception) -> click.UsageError:
     deep = f"it is nested deeper than {MAX_DEPTH} levels"
     problem = deep if isinstance(error, RecursionError) else error
     return click.UsageError(f"VALUE cannot be stored: {problem}; --text stores it as it is written")
+
+
+def _read_valid(text: str) -> ValidAt:
+    """Return the time, or the word "any", that *text* is."""
+    return "any" if text == "any" else read_time(text)
+
+
+# --- options and arguments --------------------------------------------------------------------
+
+
+def key_option(
+    help: str = "The user, session or device.",  # noqa: A002 - as click calls it
+    *,
+    required: bool = False,
+) -> Decorator[Any]:
+    """Return the option that names a key."""
+    return click.option(
+        "--key",
+        "-k",
+        metavar="KEY",
+        callback=_required_key if required else _named("a key"),
+        shell_complete=_complete(_keys),
+        help=f"{help}  [required]" if required else help,
+    )
+
+
+keys_option = click.option(
+    "--key",
+    "-k",
+    "keys",
+    metavar="KEY",
+    multiple=True,
+    callback=_named("a key"),
+    shell_complete=_complete(_keys),
+    help="Only this key; may be repeated.",
+)
+
+
+def knowledge_option(
+    help: str = "Work on the sets of this knowledge instead of a key's.",  # noqa: A002 - the same
+) -> Decorator[Any]:
+    """Return the option that names knowledge."""
+    return click.option("--knowledge", metavar="NAME", callback=_named("knowledge"), help=help)
+
+
+def owner_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --key and --knowledge, and its function the `Owner` that they name."""
+
+    def call(*args: object, key: str | None, knowledge: str | None, **kwargs: object) -> None:
+        function(*args, owner=Owner(key, knowledge), **kwargs)
+
+    return key_option()(knowledge_option()(update_wrapper(call, function)))
+
+
+def _option_of_sets(name: str, help: str, **more: Any) -> Decorator[Any]:  # noqa: A002, ANN401 - click's
+    return click.option(
+        "--set",
+        "-s",
+        name,
+        metavar="NAME",
+        callback=_named("a set"),
+        shell_complete=_complete(_sets),
+        help=help,
+        **more,
+    )
+
+
+set_option = _option_of_sets("set_name", "The set.", default="default", show_default=True)
+one_set_option = _option_of_sets("set_name", "The set.  [default: the one that has the item]")
+only_set_option = _option_of_sets("set_name", "Only this set.")
+sets_option = _option_of_sets("set_names", "Only this set; may be repeated.", multiple=True)
+item_argument = click.argument("item_id", metavar="ID")
+where_option = click.option(
+    "--where",
+    metavar="JSON",
+    callback=parsed(read_object),
+    help='Only items that match: \'{"topic": "travel"}\'.',
+)
+as_of_option = click.option(
+    "--as-of",
+    metavar="MOMENT",
+    callback=parsed(read_moment),
+    help="Read the past: at a commit number, or at a time.",
+)
+valid_at_option = click.option(
+    "--valid-at",
+    metavar="TIME",
+    callback=parsed(_read_valid),
+    help='Only facts that hold at TIME; "any": all.  [default: now]',
+)
+no_wait_option = click.option(
+    "--no-wait", is_flag=True, help="Do not wait for vectors; until then words find it."
+)
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+force_option = click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+
+
+def path_argument(*, required: bool = True) -> Decorator[Any]:
+    """Return the argument that is a path in an exact tree; its root if it may be left out."""
+    read, complete = parsed(read_path), _complete(_paths)
+    if required:
+        return click.argument("path", callback=read, shell_complete=complete)
+    return click.argument("path", callback=read, shell_complete=complete, default="")
+
+
+def limit_option(default: int | None = None, most: int | None = None) -> Decorator[Any]:
+    """Return the option that bounds a list."""
+    return click.option(
+        "--limit",
+        "-n",
+        metavar="COUNT",
+        type=Whole(1, most),
+        default=default,
+        show_default=default is not None,
+        help="List at most COUNT.",
+    )
+
+
+def time_option(name: str, help: str, *, required: bool = False) -> Decorator[Any]:  # noqa: A002 - click's
+    """Return an option that takes a time with its zone."""
+    return click.option(
+        name, metavar="TIME", required=required, callback=parsed(read_time), help=help
+    )
+
+
+def span_option(name: str, help: str, *, default: str | None = None) -> Decorator[Any]:  # noqa: A002 - click's
+    """Return an option that takes a span of time: 90s, 10m, 12h, 7d, 2w."""
+    return click.option(
+        name,
+        metavar="SPAN",
+        default=default,
+        show_default=default is not None,
+        callback=parsed(read_span),
+        help=help,
+    )
+
+
+def on_existing_option(default: str, help: str) -> Decorator[Any]:  # noqa: A002 - click's
+    """Return the option that says what becomes of what is there already."""
+    return click.option(
+        "--on-existing",
+        type=click.Choice(["error", "keep", "update"]),
+        default=default,
+        show_default=True,
+        help=help,
+    )
+
+
+def model_options(function: T) -> T:
+    """Give a command --model and --base-url."""
+    model = click.option("--model", metavar="NAME", help="Ask this language model.")
+    url = click.option(
+        "--base-url",
+        metavar="URL",
+        help="A server of the OpenAI protocol.  [default: $OPENAI_BASE_URL]",
+    )
+    return cast("T", model(url(cast("Any", function))))

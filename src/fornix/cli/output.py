@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import click
 
 from fornix.errors import InvalidInput
+from fornix.store.fsync import sync_folder
 from fornix.values import wire
 from fornix.values.storable import Value
 from fornix.values.times import stamp
@@ -19,10 +24,17 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
+PAGE = 500
+"""Rows that are read together."""
+
+WIDEST = 200
+"""Characters of a value or a text that one line shows."""
+
 BAR = 12
 """Columns of the bar of the best hit."""
 
 _CONTROL = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))}
+_ESCAPED = {number: f"\\u{number:04x}" for number in range(127, 160)}
 _KEPT = {ord("\n"): "\n", ord("\t"): "\t"}
 
 
@@ -59,8 +71,8 @@ def _fact(fact: object) -> Json:
 
 
 def inline(value: Json) -> str:
-    """Return *value* as JSON on one line."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    """Return *value* as JSON on one line, such that printing it cannot steer a terminal."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPED)
 
 
 def wired(value: Value) -> Json:
@@ -113,31 +125,40 @@ def hits_fields(hits: Hits) -> dict[str, Json]:
 # --- for people -------------------------------------------------------------------------------
 
 
-def items(found: Iterable[Item]) -> None:
-    """Print items, a line each: when, who, what, and the id."""
-    for item in found:
-        click.echo(f"{_when(item)}  {_said(item)}  {_ident(item)}")
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, header: bool) -> None:
+    """Print rows, a line each, below the names of their columns.
+
+    Rows are printed as they come: the first `PAGE` of them set the widths.
+    """
+    left = iter(rows)
+    first = [[one_line(cell) for cell in row] for row in islice(left, PAGE)]
+    widths = [max(map(len, cells)) for cells in zip(columns, *first, strict=True)]
+    if header:
+        click.echo(click.style(_aligned(columns, widths), bold=True))
+    for row in chain(first, left):
+        click.echo(_aligned([one_line(cell) for cell in row], widths))
 
 
-def _when(item: Item) -> str:
-    return "" if item.time is None else f"{item.time.astimezone(UTC):%Y-%m-%d %H:%M}"
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths, strict=False)]
+    return "  ".join([*padded, cells[-1]]).rstrip()
 
 
-def _ident(item: Item) -> str:
-    return click.style(f"[{plain(item.id or '')}]", dim=True)
+ITEM_COLUMNS = ("id", "time", "text")
 
 
-def _said(item: Item) -> str:
+def item_row(item: Item) -> tuple[str, str, str]:
+    """Return the cells of an item: its id, when, who and what."""
+    time = "" if item.time is None else f"{item.time.astimezone(UTC):%Y-%m-%d %H:%M}"
     who = item.speaker or item.role
-    text = one_line(item.text or inline(wired(item.value)))
-    return text if who is None else f"{click.style(one_line(who), bold=True)}: {text}"
+    text = item.text or inline(wired(item.value))
+    return item.id or "", time, text if who is None else f"{who}: {text}"
 
 
-def hits(found: Hits) -> None:
-    """Print hits, a line each, best first."""
-    for hit in found:
-        item = hit.item
-        click.echo(f"{hit.score:5.2f}  {_when(item)}  {_said(item)}  {_ident(item)}")
+def short(text: str) -> str:
+    """Return the first `WIDEST` characters of a text, on one line."""
+    text = one_line(text)
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]} …"
 
 
 def bar(amount: float, most: float, *, columns: int = BAR) -> str:
@@ -170,3 +191,28 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in listed), default=0)
     for name, fact in listed:
         click.echo(f"{click.style(name.ljust(width), dim=True)}  {plain(fact)}".rstrip())
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
+    """Give what writes to a file that appears whole, or not at all; or to stdout."""
+    if file == "-":
+        yield lambda line: click.echo(line, nl=False)
+        return
+    path = Path(file)
+    if path.exists() and not force:
+        raise InvalidInput(f"{plain(file)} exists; name another file, or add --force")
+    part = path.with_name(f"{path.name}.part")
+    handle = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            yield out.write
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(path)
+        sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime
+from typing import Any
 
 import click
 
 from fornix.cli import output
-from fornix.cli.exact_memory import KEY
-from fornix.cli.items import as_of_option, valid_at_option, where_option
-from fornix.cli.options import Whole, command, sets_option
-from fornix.cli.progress import settle
+from fornix.cli.options import (
+    Decorator,
+    Whole,
+    as_of_option,
+    command,
+    key_option,
+    sets_option,
+    valid_at_option,
+    where_option,
+)
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
 from fornix.memory.prompt import ALL, NEWEST, Context, Piece
@@ -20,34 +26,48 @@ from fornix.values.storable import Value
 from fornix.values.times import stamp
 
 exact_option = click.option(
-    "exact",
     "--exact",
     metavar="PATH",
     multiple=True,
-    help='Exact values at and below PATH are in the prompt; "": all of them. May be repeated.',
+    help='Include exact values at and below PATH; "": all of them. May be repeated.',
 )
+
+
+def budget_option(default: int | None = None) -> Decorator[Any]:
+    """Return the option that bounds a prompt."""
+    return click.option(
+        "--budget",
+        "-b",
+        metavar="TOKENS",
+        type=Whole(min=1),
+        default=default,
+        show_default=default is not None,
+        help="Keep the prompt within TOKENS." + ("" if default else "  [default: no limit]"),
+    )
 
 
 @command("context")
-@KEY
 @click.argument("query")
-@click.option("--budget", "-b", type=Whole(min=1), help="Most tokens.  [default: any number]")
-@click.option("--system", metavar="TEXT", help="Instructions; they come first.")
+@key_option(required=True)
+@budget_option()
+@click.option("--system", metavar="TEXT", help="Begin with these instructions.")
 @click.option(
-    "--messages", metavar="SET", help="The set of the conversation.  [default: the newest]"
+    "--messages", metavar="SET", help="Take the conversation from SET.  [default: the newest]"
 )
-@click.option("--recent", type=Whole(min=0), help="Most exchanges of it.")
+@click.option(
+    "--recent", metavar="COUNT", type=Whole(min=0), help="Take at most COUNT exchanges of it."
+)
 @exact_option
-@click.option("--show-secrets", is_flag=True, help="Show secrets in memory; else they are masked.")
+@click.option("--show-secrets", is_flag=True, help="Do not mask secrets.")
 @sets_option
 @where_option
 @as_of_option
 @valid_at_option
-def context(  # noqa: PLR0913 - an option each, as click passes them
+def context_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
-    key: str,
     query: str,
+    key: str,
     budget: int | None,
     system: str | None,
     messages: str | None,
@@ -59,14 +79,18 @@ def context(  # noqa: PLR0913 - an option each, as click passes them
     as_of: int | datetime | None,
     valid_at: ValidAt | None,
 ) -> None:
-    """Make a prompt for QUERY from the memory of KEY, within a budget of tokens.
+    """Make a prompt for a question, within a budget of tokens.
 
-    Prints the prompt as a text, and on stderr a table of its pieces and of what was left out, with
-    the reasons. With --json: {"messages": […], "text": …, "tokens": …, "budget_tokens": …,
-    "partial": …, "more": …, "why": […]}.
+    Prints the prompt as text on stdout. A table on stderr gives a reason for each piece of memory
+    that is in it or was left out.
+    With --json: {"messages": […], "text": …, "tokens": …, "budget_tokens": …, "partial": …,
+    "more": …, "why": […]}.
+
+    Example: fornix context "which seat?" --key ada --budget 1000
     """
 
     def made(memory: Memory) -> Context:
+        Owner(key).require(session, memory, set_names)
         return memory.context(
             query,
             key=key,
@@ -82,14 +106,7 @@ def context(  # noqa: PLR0913 - an option each, as click passes them
             secrets="show" if show_secrets else "mask",
         )
 
-    with session.open(mode="ro") as memory:
-        if set_names:
-            Owner(key).require(session, memory, set_names)
-        found = made(memory)
-    if found.partial and os.access(session.file, os.W_OK):
-        with session.open() as memory:
-            settle(session, memory)
-            found = made(memory)
+    found = session.ask(made, lambda context: context.partial, None)
     if session.json:
         output.document(context_fields(found))
     else:

@@ -6,28 +6,19 @@ from collections.abc import Callable
 
 import click
 
-from fornix.cli import completion_names, output
-from fornix.cli.options import command, key_option, knowledge_option, shared
+from fornix.cli import output
+from fornix.cli.options import command, item_argument, only_set_option, owner_options, shared
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
 from fornix.sets.admission import Quarantine, Quarantined
 from fornix.values.times import stamp
 
-_set_option = click.option(
-    "--set",
-    "-s",
-    "set_name",
-    metavar="NAME",
-    shell_complete=completion_names.sets,
-    help="Only what was meant for this set.",
-)
-
 
 @click.group("quarantine", params=shared(hidden=True))
-def quarantine() -> None:
-    """Look at what rules of admission hold, and decide.
+def quarantine_command() -> None:
+    """Review the items that rules of admission held back.
 
-    It is in no search until it is released.
+    No search finds an item in quarantine until it is released.
     """
 
 
@@ -37,49 +28,45 @@ def _of(memory: Memory, owner: Owner, set_name: str | None) -> Quarantine:
 
 
 @command("list")
-@key_option
-@knowledge_option
-@_set_option
-def list_held(
-    session: Session, *, key: str | None, knowledge: str | None, set_name: str | None
-) -> None:
-    """List what is held, by set and time: id, set, when, rule, reason.
+@owner_options
+@only_set_option
+def list_held(session: Session, *, owner: Owner, set_name: str | None) -> None:
+    """List the items in quarantine, by set and time.
 
     With --json: a line per item, as show prints it.
+
+    Example: fornix quarantine list --key ada
     """
-    owner = Owner(key, knowledge)
-    with session.open(knowledge=knowledge, mode="ro") as memory:
+    with session.open(knowledge=owner.knowledge, mode="ro") as memory:
         found = _of(memory, owner, set_name).list()
-    for held in found:
-        if session.json:
-            output.document(_fields(held))
-        else:
-            head = f"{held.id}  {held.set_name}  {stamp(held.since)}  {held.rule}"
-            click.echo(output.one_line(f"{head}  {held.reason}"))
+    session.listing(("id", "set", "held since", "rule", "reason"), found, row=_row, fields=_fields)
+
+
+def _row(held: Quarantined) -> tuple[str, ...]:
+    return held.id, held.set_name, stamp(held.since), held.rule, held.reason
 
 
 @command("show")
-@click.argument("held_id", metavar="ID")
-@key_option
-@knowledge_option
-@_set_option
+@item_argument
+@owner_options
+@only_set_option
 def show_held(
     session: Session,
     *,
-    held_id: str,
-    key: str | None,
-    knowledge: str | None,
+    item_id: str,
+    owner: Owner,
     set_name: str | None,
 ) -> None:
-    """Show what is held under ID: why, since when, and the item itself.
+    """Show an item in quarantine, and why it was held back.
 
     With --json: {"id": …, "set": …, "rule": …, "reason": …, "since": …, "item": {…}}.
+
+    Example: fornix quarantine show 0193a5c2 --key ada
     """
-    owner = Owner(key, knowledge)
-    with session.open(knowledge=knowledge, mode="ro") as memory:
-        held = _of(memory, owner, set_name).get(held_id)
+    with session.open(knowledge=owner.knowledge, mode="ro") as memory:
+        held = _of(memory, owner, set_name).get(item_id)
     if held is None:
-        session.nothing(f"nothing of {owner.name} is held under the id {held_id!r}")
+        session.nothing(f"nothing of {owner.name} is held under the id {item_id!r}")
     if session.json:
         output.document(_fields(held))
         return
@@ -97,55 +84,55 @@ def show_held(
 
 
 @command("release")
-@click.argument("held_id", metavar="ID")
-@key_option
-@knowledge_option
-@_set_option
+@item_argument
+@owner_options
+@only_set_option
 @click.option("--by", metavar="NAME", help="Who decided; kept in the item's metadata.")
 def release(
     session: Session,
     *,
-    held_id: str,
-    key: str | None,
-    knowledge: str | None,
+    item_id: str,
+    owner: Owner,
     set_name: str | None,
     by: str | None,
 ) -> None:
-    """Move what is held under ID into its set; no rule is asked again.
+    """Move an item from quarantine into its set; no rule checks it again.
 
-    Prints its id there. With --json: {"id": …}.
+    Prints its id in the set. With --json: {"id": …}.
+
+    Example: fornix quarantine release 0193a5c2 --key ada --by Grace
     """
 
     def decide(held: Quarantine) -> str:
-        return held.release(held_id, by=by)
+        return held.release(item_id, by=by)
 
-    made = _decided(session, Owner(key, knowledge), set_name, decide)
+    made = _decided(session, owner, set_name, decide)
     session.done(made, {"id": made})
 
 
 @command("discard")
-@click.argument("held_id", metavar="ID")
-@key_option
-@knowledge_option
-@_set_option
+@item_argument
+@owner_options
+@only_set_option
 def discard(
     session: Session,
     *,
-    held_id: str,
-    key: str | None,
-    knowledge: str | None,
+    item_id: str,
+    owner: Owner,
     set_name: str | None,
 ) -> None:
-    """Retire what is held under ID.
+    """Discard an item in quarantine.
 
     Its text stays in the history of the file until its key is forgotten. With --json: {"id": …}.
+
+    Example: fornix quarantine discard 0193a5c2 --key ada
     """
 
     def decide(held: Quarantine) -> str:
-        held.discard(held_id)
-        return held_id
+        held.discard(item_id)
+        return item_id
 
-    made = _decided(session, Owner(key, knowledge), set_name, decide)
+    made = _decided(session, owner, set_name, decide)
     session.done(f"discarded {made}", {"id": made})
 
 
@@ -168,4 +155,4 @@ def _fields(held: Quarantined) -> dict[str, output.Json]:
 
 
 for _command in (list_held, show_held, release, discard):
-    quarantine.add_command(_command)
+    quarantine_command.add_command(_command)

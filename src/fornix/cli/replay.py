@@ -15,13 +15,15 @@ from fornix.cli.trace import Fields, Trace, TraceStep, input_of
 
 @command("replay")
 @RUN
-def replay(session: Session, *, number: int) -> None:
-    """Show what each action of a run read, wrote and sent. Nothing is run again.
+def replay_command(session: Session, *, number: int) -> None:
+    """Show what each action of a run read, wrote and sent.
 
-    Reads show values and items as they were then. Sensory memory is gone when a run is over; until
-    then its values are shown too. With --json a line per step: {"step": …, "action": …,
+    Nothing is run again. Values and items are shown as they were then; values of sensory memory
+    only until the run is done. With --json a line per step: {"step": …, "action": …,
     "commit": …, "time": …, "skipped": …, "read": {…}, "wrote": {…}, "calls": […], "sent": […],
     "outputs": […]}.
+
+    Example: fornix replay 17
     """
     with session.open(mode="ro") as memory:
         row = require(session, memory, number)

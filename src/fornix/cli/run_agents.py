@@ -18,9 +18,8 @@ import click
 from fornix.cli import output as show
 from fornix.cli.agent_import import AGENT, load
 from fornix.cli.input_files import Line, Lines, batches_of_stdin, count
-from fornix.cli.options import Whole, command
-from fornix.cli.output_files import sink
-from fornix.cli.progress import progress
+from fornix.cli.options import Whole, command, force_option, knowledge_option
+from fornix.cli.output import sink
 from fornix.cli.session import Session
 from fornix.errors import FornixError, InvalidInput, NotFound, RunFailed, RunParked
 from fornix.memory.memory import Memory
@@ -39,17 +38,18 @@ POLL_S = 0.2
 PAGE = 1000
 
 name_option = click.option(
-    "--name", metavar="NAME", help="The name of the runner: of its inbox. Default: the agent's."
+    "--name", metavar="NAME", help="The name of the runner and its inbox.  [default: the agent's]"
 )
 concurrency_option = click.option(
     "--concurrency",
     type=Whole(1, 1000),
+    metavar="COUNT",
     default=CONCURRENCY,
     show_default=True,
-    help="Keys at work at once.",
+    help="Run COUNT keys at once.",
 )
-knowledge_option = click.option(
-    "--knowledge", metavar="NAME", help="The knowledge its actions see. Default: the space's."
+actions_knowledge_option = knowledge_option(
+    "The knowledge for its actions.  [default: the space's]"
 )
 
 
@@ -57,30 +57,30 @@ knowledge_option = click.option(
 @AGENT
 @click.option(
     "--input", "-i", "file", metavar="FILE", type=click.Path(allow_dash=True),
-    help='The inputs, a line each; "-" is stdin.',
+    help='Read inputs from FILE, a line each; "-": from stdin.',
 )  # fmt: skip
 @click.option(
     "--output", "-o", metavar="FILE", type=click.Path(),
-    help="Write the outputs to FILE, as --json prints them; it appears when all is done.",
+    help="Write outputs to FILE, as --json prints them; it appears when all inputs are done.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace the output FILE if it is there.")
+@force_option
 @click.option(
     "--again", metavar="WORD", default="",
-    help="Run lines without ids once more: another WORD makes them other inputs.",
+    help="Run lines without ids once more: with another WORD they are other inputs.",
 )  # fmt: skip
 @click.option(
     "--retry-parked", is_flag=True,
-    help="Let runs of these inputs that are parked try again, after their cause was corrected.",
+    help="Retry runs of these inputs that are parked, after their cause was corrected.",
 )  # fmt: skip
-@click.option("--serve", is_flag=True, help="Then go on with whatever comes into the inbox.")
+@click.option("--serve", is_flag=True, help="Then go on with what arrives in the inbox.")
 @click.option(
     "--consumer", metavar="NAME",
-    help="With --serve: print the outputs of the agent, from where this consumer has read to.",
+    help="With --serve: print outputs of the agent that this consumer has not read.",
 )  # fmt: skip
 @name_option
 @concurrency_option
-@knowledge_option
-def run(  # noqa: PLR0913 - an option each, as click passes them
+@actions_knowledge_option
+def run_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
     agent: str,
@@ -95,24 +95,25 @@ def run(  # noqa: PLR0913 - an option each, as click passes them
     concurrency: int,
     knowledge: str | None,
 ) -> None:
-    """Run an agent on inputs: fornix run my_agent.py:Shop --input events.jsonl.
+    """Run an agent on inputs, each input once.
 
     AGENT is FILE.py:NAME or MODULE:NAME. Each line of the input is
-    {"key": "ada", "value": …, "id": "…"}; the id may be left out. Runs of a key go one after the
-    other, in the order of the lines; different keys go side by side.
+    {"key": "ada", "value": …, "id": "…"}; the id may be left out. Inputs of one key run one after
+    the other, in the order of the lines; different keys run side by side.
 
-    Every input is run once. Stopped in any way, by Ctrl-C or a kill, the same command goes on
-    where it was and adds nothing twice: what was done is not run again, and gives its first
-    outputs. A line without an id gets one from its text, its place and the lines before it, so
-    lines may be put behind those that were run, but not between them. To run the same lines once
-    more on purpose, add --again WORD.
+    If the command is stopped by Ctrl-C or a kill, repeat it: it continues where it was. Inputs
+    that were done are not run again, and give their first outputs. A line without an id gets one
+    from its text, its place and the lines before it, so lines may be appended to the file, but not
+    inserted. To run the same lines once more on purpose, add --again WORD.
 
     With --json a line per input, in their order: {"line": …, "key": …, "id": …, "run": …,
     "number": …, "repeated": …, "outputs": […]}, or with "error" instead of "outputs".
-    Exit code 1 if a run failed: it is parked, and what follows of its key waits; see fornix runs.
-    Once its cause is corrected, the same command with --retry-parked lets it try again.
+    Exit code 1 if a run failed: it is parked, and later inputs of its key wait; see fornix runs.
+    After its cause was corrected, repeat the command with --retry-parked.
 
     --serve works until SIGTERM (exit code 0) or Ctrl-C (130); unfinished runs stay in the inbox.
+
+    Example: fornix run my_agent.py:Shop --input events.jsonl
     """
     if file is None and not serve:
         raise click.UsageError("name the inputs: --input FILE, or wait for them with --serve")
@@ -125,7 +126,7 @@ def run(  # noqa: PLR0913 - an option each, as click passes them
     plan = load(agent, name=name)
     with ExitStack() as stack:
         feed = None if file is None else stack.enter_context(_feed(file, again))
-        memory = stack.enter_context(session.open(make=True, knowledge=knowledge))
+        memory = stack.enter_context(session.open(knowledge=knowledge, make=Memory.stats))
         runner = LocalRunner(plan.agent, memory, name=plan.name, concurrency=concurrency)
         stack.enter_context(runner)
         if feed is not None:
@@ -202,7 +203,7 @@ def _run(
     """Run what is fed in, tell what comes of it, and count that."""
     tally = InputTally()
     try:
-        with progress(session, "running", total=feed.total) as advance:
+        with session.progress("running", total=feed.total) as advance:
             for line, outcome in _outcomes(runner, feed, retry_parked=retry_parked):
                 _count(tally, line, outcome)
                 _tell(session, line, outcome, write)
@@ -342,22 +343,24 @@ def _print(session: Session, output: Output) -> None:
 @AGENT
 @name_option
 @concurrency_option
-@knowledge_option
-def recover(
+@actions_knowledge_option
+def recover_command(
     session: Session, *, agent: str, name: str | None, concurrency: int, knowledge: str | None
 ) -> None:
-    """Take up what a crash left: fornix recover my_agent.py:Shop.
+    """Finish the runs that a crash left.
 
-    Runs every input that waits, unfinished runs from where their commits end, until nothing is
-    left that can be done. Runs that are parked stay so: fornix runs retry lets them try again.
-    With --json: {"resumed": …, "begun": …, "done": …, "parked": …, "waiting": …}; resumed had
-    begun before, begun had not. Exit code 1 if one of them is parked now, or waits behind one.
+    Runs every input that waits, and resumes unfinished runs after their last commit. Parked runs
+    stay parked: see fornix runs retry.
+    With --json: {"resumed": …, "begun": …, "done": …, "parked": …, "waiting": …}; resumed runs
+    had begun before. Exit code 1 if one of them is parked now, or waits behind one.
+
+    Example: fornix recover my_agent.py:Shop
     """
     plan = load(agent, name=name)
     with session.open(knowledge=knowledge) as memory:
         were_open = list(_waiting(memory, plan.name))
         runner = LocalRunner(plan.agent, memory, name=plan.name, concurrency=concurrency)
-        with runner, progress(session, "recovering", total=None):
+        with runner, session.progress("recovering"):
             runner.run_until_idle()
         _told(session, memory, were_open, plan.name)
 

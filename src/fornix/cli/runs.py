@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import click
 
-from fornix.cli import completion_names, output
-from fornix.cli.options import Whole, command, shared
+from fornix.cli import output
+from fornix.cli.options import Whole, command, key_option, limit_option, shared
 from fornix.cli.session import Session
 from fornix.cli.trace import Trace, TraceStep, input_of
 from fornix.errors import StaleRun
@@ -23,30 +23,22 @@ from fornix.values.times import stamp
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 
-PAGE = 500
-
 RUN = click.argument("number", metavar="RUN", type=Whole(1, LARGEST))
 RUNS = click.argument("numbers", metavar="RUN…", nargs=-1, type=Whole(1, LARGEST))
 
 agent_option = click.option("--agent", "-a", metavar="NAME", help="Only runs of this agent.")
-key_option = click.option(
-    "--key",
-    "-k",
-    metavar="KEY",
-    shell_complete=completion_names.keys,
-    help="Only runs of this key.",
-)
+runs_key_option = key_option("Only runs of this key.")
 all_option = click.option(
-    "--all", "every", is_flag=True, help="All that are parked, by the filters."
+    "--all", "every", is_flag=True, help="All parked runs that the filters leave."
 )
 
 
 @click.group("runs", params=shared(hidden=True))
-def runs() -> None:
-    """Look at runs, and decide what becomes of those that failed.
+def runs_command() -> None:
+    """Look at runs; retry or discard those that failed.
 
-    A run is what an agent does with one input. It waits until it is done; if an action fails it is
-    parked, and later inputs of its key wait behind it (unless the agent says on_failed="next").
+    A run is the work of an agent on one input. If an action fails, the run is parked, and later
+    inputs of its key wait behind it (unless the agent has on_failed="next").
     """
 
 
@@ -55,27 +47,24 @@ def runs() -> None:
 
 @command("list")
 @agent_option
-@key_option
-@click.option("--status", "-s", type=click.Choice(STATUSES), help="Only runs that are so.")
-@click.option(
-    "--limit", "-n", type=Whole(1, 1_000_000), default=100, show_default=True,
-    help="Most runs shown.",
-)  # fmt: skip
+@runs_key_option
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs of this status.")
+@limit_option(100, 1_000_000)
 def list_runs(
     session: Session, *, agent: str | None, key: str | None, status: RunStatus | None, limit: int
 ) -> None:
-    """List runs, the latest first: number, status, agent, key, age, and what parked it.
+    """List runs, the latest first.
 
     With --json a line per run: {"run": …, "agent": …, "key": …, "number": …, "status": …,
     "accepted": …, "begun": …, "ended": …, "origin": …, "error": {"action": …, "type": …,
     "message": …}}; error is null where nothing parked it.
+
+    Example: fornix runs list --status parked
     """
     with session.open(mode="ro") as memory:
-        for row in _found(memory, agent, key, status, limit):
-            if session.json:
-                output.document(_fields(row))
-            else:
-                click.echo(_line(row))
+        columns = ("run", "status", "agent", "key", "number", "accepted", "error")
+        found = _found(memory, agent, key, status, limit)
+        session.listing(columns, found, row=_row, fields=_fields)
 
 
 def _found(
@@ -89,10 +78,10 @@ def _found(
             key=key,
             status=status,
             before=before,
-            limit=min(limit, PAGE),
+            limit=min(limit, output.PAGE),
         )
         yield from rows
-        if len(rows) < PAGE:
+        if len(rows) < output.PAGE:
             return
         before, limit = rows[-1].id, limit - len(rows)
 
@@ -118,24 +107,24 @@ def _fields(row: Run) -> dict[str, output.Json]:
     }
 
 
-def _line(row: Run) -> str:
+def _row(row: Run) -> tuple[str, ...]:
     age = output.span(max(0.0, time.time() - row.accepted / 1e6))
-    words = [row.agent, str(row.scope.key), f"#{row.number}", f"{age} ago"]
     error = error_of(row)
-    if error is not None:
-        words.append(f"{error['action']}: {error['type']}: {error['message']}")
-    return f"{row.id:>6}  {row.status:<9}  " + "  ".join(map(output.one_line, words))
+    why = "" if error is None else f"{error['action']}: {error['type']}: {error['message']}"
+    key = str(row.scope.key)
+    return str(row.id), row.status, row.agent, key, str(row.number), f"{age} ago", why
 
 
 @command("show")
 @RUN
 def show_run(session: Session, *, number: int) -> None:
-    """Show a run: its input, what was done so far, and the error that parked it.
+    """Show a run: its input, its steps so far, and the error that parked it.
 
-    The error comes with its traceback.
     With --json one object: what list prints, and {"input": …, "steps": […], "open": …,
     "outputs": […]}; steps and open as fornix replay prints them, and the error has its
     "traceback".
+
+    Example: fornix runs show 17
     """
     with session.open(mode="ro") as memory:
         row = require(session, memory, number)
@@ -200,17 +189,18 @@ def _brief(step: TraceStep) -> str:
 @RUNS
 @all_option
 @agent_option
-@key_option
+@runs_key_option
 def retry(
     session: Session, *, numbers: Sequence[int], every: bool, agent: str | None, key: str | None
 ) -> None:
-    """Let parked runs try again: fornix runs retry 17 18, or --all.
+    """Retry parked runs.
 
-    A run goes on at the action that failed; what was committed before stands, and so do its
-    durable calls that returned. If later runs of its key went on meanwhile, its input is run
-    again behind them, as a new run. Whoever runs the agent takes it up: a process that serves, or
-    fornix recover. With --json a line per run: {"run": …, "status": …, "by": …}; by is the run
-    that has its input now.
+    A run resumes at the action that failed; earlier commits and durable calls that returned are
+    kept. If later runs of its key were done meanwhile, its input is run again behind them, as a
+    new run. A process that serves the agent executes it, or fornix recover. With --json a line
+    per run: {"run": …, "status": …, "by": …}; by is the run that has its input now.
+
+    Example: fornix runs retry 17 18
     """
     with session.open() as memory:
         rows = _chosen(session, memory, numbers, agent, key, every=every)
@@ -232,15 +222,17 @@ def retry(
 @RUNS
 @all_option
 @agent_option
-@key_option
+@runs_key_option
 def discard(
     session: Session, *, numbers: Sequence[int], every: bool, agent: str | None, key: str | None
 ) -> None:
-    """Give runs up: fornix runs discard 17 18, or --all that are parked.
+    """Discard runs that will not be finished.
 
-    What their finished actions committed stands; what is left is never done, and what waits behind
-    them goes on. One that is named may also wait, or be under way: its action commits nothing.
+    What their finished actions committed is kept; the rest is never done, and the runs behind them
+    go on. A run that is named may also be waiting or active: its current action commits nothing.
     With --json a line per run: {"run": …, "status": "discarded"}.
+
+    Example: fornix runs discard --all --agent Shop
     """
     with session.open() as memory:
         rows = _chosen(session, memory, numbers, agent, key, every=every)
@@ -278,4 +270,4 @@ def require(session: Session, memory: Memory, number: int) -> Run:
 
 
 for _command in (list_runs, show_run, retry, discard):
-    runs.add_command(_command)
+    runs_command.add_command(_command)

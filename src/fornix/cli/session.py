@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 import click
 
 import fornix
 from fornix.cli import output
 from fornix.errors import InvalidInput, NotFound
-from fornix.values.storable import DEFAULT_SPACE
+from fornix.values.storable import DEFAULT_SPACE, checked_name
 
 if TYPE_CHECKING:
-    from fornix import ChatModel, KeyMemory, KnowledgeMemory, Memory
+    from fornix import ChatModel, KeyMemory, KnowledgeMemory, Memory, MemorySet
+
+T = TypeVar("T")
 
 NOTHING_FOUND = 3
 """Exit code: what was asked for is not there."""
@@ -38,13 +44,6 @@ def default_file() -> Path:
     return Path(home) / "fornix" / LOCAL_DB
 
 
-def no_memory(file: Path) -> NotFound:
-    """Return the error for a file that is not there."""
-    return NotFound(
-        f"{file}: there is no memory here; fornix add makes it, --db names another file"
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
     """The options that every command takes, and what follows from them."""
@@ -56,6 +55,8 @@ class Session:
     quiet: bool = False
     verbose: bool = False
 
+    # --- the memory ---------------------------------------------------------------------------
+
     @property
     def file(self) -> Path:
         """The file to work on."""
@@ -66,41 +67,69 @@ class Session:
             raise click.UsageError(problem)
         return Path(self.db.removeprefix("sqlite:///"))
 
+    def existing_file(self) -> Path:
+        """Return the file to work on, which is there.
+
+        Raises:
+            NotFound: It is not.
+        """
+        file = self.file
+        if not file.exists():
+            problem = f"{file}: there is no memory here; fornix add makes it, --db names another"
+            raise NotFound(problem)
+        if file.is_dir():
+            raise InvalidInput(f"{file} is a folder; name a file in it")
+        return file
+
     def open(
         self,
         *,
         mode: Literal["rw", "ro"] = "rw",
         knowledge: str | None = None,
-        make: bool = False,
+        make: Callable[[Memory], object] | None = None,
         model: ChatModel | None = None,
     ) -> Memory:
         """Open the memory.
 
         Args:
-            make: Make its file if there is none; else that is an error.
+            make: Make its file if there is none, after this change of an empty memory in RAM
+                went well; without it, that there is no file is an error.
             model: A language model, for summaries.
 
         Raises:
             NotFound: There is none.
         """
         file = self.file
-        if file.is_dir():
-            raise InvalidInput(f"{file} is a folder; name a file in it")
         existed = file.exists()
-        if not existed and not make:
-            raise no_memory(file)
-        if self.db is None and make:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        memory = fornix.Memory.open(
-            file,
+        opened = partial(
+            fornix.Memory.open,
             space=self.space,
             knowledge=knowledge,
             embedder=self.embedder,
             model=model,
-            mode=mode,
         )
+        if existed or make is None:
+            self.existing_file()
+        else:
+            with opened() as rehearsal:
+                make(rehearsal)
+            if self.db is None:
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        memory = opened(file, mode=mode)
         self.name_file("using" if existed else "made")
         return memory
+
+    def ask(
+        self, question: Callable[[Memory], T], waits: Callable[[T], bool], knowledge: str | None
+    ) -> T:
+        """Ask a memory; where vectors are missing, wait for them and ask again, if that may be."""
+        with self.open(knowledge=knowledge, mode="ro") as memory:
+            found = question(memory)
+        if waits(found) and os.access(self.file, os.W_OK):
+            with self.open(knowledge=knowledge) as memory:
+                self.settle(memory)
+                return question(memory)
+        return found
 
     def name_file(self, verb: str) -> None:
         """Say on stderr which file the command works on, once per command.
@@ -113,24 +142,69 @@ class Session:
             name = click.format_filename(self.file)
             self.note(f"fornix: {verb} {name}, space {self.space!r}")
 
+    # --- work that takes time -----------------------------------------------------------------
+
+    @contextmanager
+    def progress(self, what: str, *, total: int | None = None) -> Generator[Callable[[int], None]]:
+        """Show a bar for a block, on a terminal alone; give what moves it on by so many."""
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda _count: None
+            return
+        from fornix.cli.tables import progress_bar
+
+        with progress_bar() as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda count: bar.update(task, advance=count)
+
+    def settle(self, memory: Memory) -> None:
+        """Wait, with a bar, until every item has its vectors."""
+        pending = memory.stats().pending
+        if pending:
+            with self.progress("embedding", total=pending) as advance:
+                memory.settle(progress=advance)
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before something that cannot be undone, unless *yes*."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            problem = f"{question} Nobody can be asked here; add --yes to do it"
+            raise click.UsageError(problem)
+        click.confirm(question, abort=True, err=True)
+
     # --- what is printed ----------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Say something by the way, on stderr, unless it is to be quiet."""
+        """Print something beside the result, on stderr, unless it is to be quiet."""
         if not self.quiet:
             click.echo(output.plain(text), err=True)
 
     def say(self, text: str) -> None:
-        """Say what was done, on stdout, unless it is to be quiet."""
+        """Print what was done, on stdout, unless it is to be quiet."""
         if not self.quiet:
             click.echo(output.plain(text))
 
     def done(self, text: str, fields: dict[str, output.Json]) -> None:
-        """Say what was done: in words, or as a JSON document."""
+        """Print what was done: in words, or as a JSON document."""
         if self.json:
             output.document(fields)
         else:
             self.say(text)
+
+    def listing(
+        self,
+        columns: Sequence[str],
+        found: Iterable[T],
+        *,
+        row: Callable[[T], Sequence[str]],
+        fields: Callable[[T], output.Json],
+    ) -> None:
+        """Print a list: a table with a header, or with --json a document for each."""
+        if not self.json:
+            output.table(columns, map(row, found), header=not self.quiet)
+            return
+        for each in found:
+            output.document(fields(each))
 
     def nothing(self, text: str, fields: output.Json | None = None) -> NoReturn:
         """End the command, because what was asked for is not there.
@@ -187,10 +261,43 @@ class Owner:
         """Return its memory."""
         return memory.knowledge if self.key is None else memory.key(self.key)
 
-    def require(self, session: Session, memory: Memory, sets: tuple[str, ...]) -> None:
+    def require(self, session: Session, memory: Memory, sets: Sequence[str]) -> None:
         """End the command if it has none of these sets, or no set at all."""
         there = self.of(memory).sets()
         missing = [name for name in sets if name not in there]
         if missing:
             known = ", ".join(there[:20]) or "none"
             session.nothing(f"{self.name} has no set {missing[0]!r}; its sets: {known}")
+
+    def find(
+        self, session: Session, memory: Memory, item_id: str, set_name: str | None
+    ) -> tuple[MemorySet, str]:
+        """Return the set of an item, and the item's id in it; end the command if there is none.
+
+        Args:
+            item_id: Its id, or ``SET/ID`` as `context` and `replay` print it.
+            set_name: The set; None: the one set of the owner that has the item.
+
+        Raises:
+            InvalidInput: Several sets have an item of this id.
+        """
+        checked_name(item_id, "an item's id")
+        own = self.of(memory)
+        names = own.sets()
+        if set_name is not None:
+            self.require(session, memory, (set_name,))
+            names = [set_name]
+        places = [(own.set(name), item_id) for name in names]
+        for name in names:
+            short = item_id.removeprefix(f"{name}/")
+            if short and short != item_id:
+                places.append((own.set(name), short))
+        now = [(found, one) for found, one in places if found.get(one) is not None]
+        found = now or [(found, one) for found, one in places if found.history(one)]
+        if not found:
+            where = self.name if set_name is None else f"set {set_name!r} of {self.name}"
+            session.nothing(f"{where} has no item {item_id!r}")
+        if len(found) > 1:
+            several = ", ".join(each.name for each, _ in found)
+            raise InvalidInput(f"several sets have an item {item_id!r}: {several}; name one: --set")
+        return found[0]

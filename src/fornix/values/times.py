@@ -36,7 +36,14 @@ def read_time(text: object, zone: tzinfo | None = None) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=zone)
 
 
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_UNITS = {
+    "ms": "milliseconds",
+    "s": "seconds",
+    "m": "minutes",
+    "h": "hours",
+    "d": "days",
+    "w": "weeks",
+}
 
 
 def read_span(given: object, name: str = "") -> timedelta:
@@ -50,9 +57,8 @@ def read_span(given: object, name: str = "") -> timedelta:
     """
     what = f"{name}: {given!r:.40}" if name else f"{given!r:.40}"
     span = given if isinstance(given, timedelta) else timedelta(0)
-    found = (
-        re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw])", given) if isinstance(given, str) else None
-    )
+    text = given if isinstance(given, str) else ""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])", text)
     if found:
         try:
             span = timedelta(**{_UNITS[found[2]]: float(found[1])})

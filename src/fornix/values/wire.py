@@ -161,13 +161,13 @@ def _own_name(name: str) -> str:
 
 
 def plain(text: str) -> Value:
-    """Return what JSON written by a user means: names are theirs, whatever they start with.
+    """Return what JSON written by a user means; what `encode` writes is read as `parse` reads it.
 
     An object that is just ``{"$bytes": …}``, ``{"$float": …}`` or ``{"$int": …}`` is special here
-    too.
+    too. A name may begin with one ``$``; two stand for one.
 
     Raises:
-        InvalidInput: A number is beyond what a float holds.
+        InvalidInput: A number is beyond what a float holds, or two names of an object mean one.
         ValueError: It is no JSON, or no value.
         RecursionError: It is nested very deeply.
     """
@@ -193,7 +193,10 @@ def _marked(value: Value) -> Value:
         ((name, inner),) = value.items()
         if isinstance(inner, str) and name in _SPECIAL:
             return _SPECIAL[name](inner)
-    return {k: _marked(v) for k, v in value.items()}
+    named = {k[1:] if k.startswith("$$") else k: _marked(v) for k, v in value.items()}
+    if len(named) < len(value):
+        raise InvalidInput("an object has a name that begins with $, and the same one with $$")
+    return named
 
 
 def _hexadecimal(text: str) -> int:

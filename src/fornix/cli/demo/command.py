@@ -21,7 +21,6 @@ from fornix.cli import output, tables
 from fornix.cli.demo import kill_proof, sample_conversation
 from fornix.cli.exact_memory import drawn
 from fornix.cli.options import command
-from fornix.cli.progress import progress, settle
 from fornix.cli.session import Session
 from fornix.errors import InvalidInput
 from fornix.memory.keys import KeyMemory
@@ -37,12 +36,15 @@ COLUMNS = 40
 
 
 @command("demo")
-@click.option("--fast", is_flag=True, help="Use the static embedder: quicker, a little less sharp.")
-def demo(session: Session, *, fast: bool) -> None:
-    """Show what fornix does, in a minute: recall, scores, exact memory, a kill, figures.
+@click.option("--fast", is_flag=True, help="Use the static embedder, which is quicker.")
+def demo_command(session: Session, *, fast: bool) -> None:
+    """Show in a minute what fornix does.
 
-    Works in a temporary folder that is removed at the end; with --db in that file, which must be
-    new, and is kept. Needs no network.
+    Shows recall, scores, exact memory, a process that is killed, and figures. Works in a temporary
+    folder, which is removed; with --db in that file, which must not exist and is kept. Needs no
+    network.
+
+    Example: fornix demo --fast
     """
     if session.db is not None and session.file.exists():
         raise InvalidInput(f"{session.file} exists; name a new file for the demo")
@@ -50,6 +52,9 @@ def demo(session: Session, *, fast: bool) -> None:
     folder = tempfile.TemporaryDirectory() if session.db is None else nullcontext()
     with folder as temporary:
         place = session.file if temporary is None else Path(temporary) / "demo.db"
+        Memory.open(embedder=embedder).close()  # a wrong name is an error before a file is made
+        if temporary is None:
+            session.name_file("made")
         holds = _Demo(session, tables.console(), place, embedder).run()
     if not holds:
         click.get_current_context().exit(1)
@@ -91,10 +96,10 @@ class _Demo:
         start = time.perf_counter()
         with sample_conversation.source() as source:
             total = survey(source, "conversation", target).entries
-            with progress(self.session, "adding", total=total) as advance:
+            with self.session.progress("adding", total=total) as advance:
                 Load(memory).run(source, "conversation", target, progress=advance)
         durable = time.perf_counter() - start
-        settle(self.session, memory)
+        self.session.settle(memory)
         embedded = time.perf_counter() - start
         self._say(
             f"{total} messages of 24 conversations: durable after {durable:.2f} s, "
@@ -129,13 +134,13 @@ class _Demo:
 
     def _kill(self) -> bool:
         self._head("4  Kill: a process that writes is killed in the middle (SIGKILL)")
-        with progress(self.session, "writing until killed", total=STEPS) as advance:
+        with self.session.progress("writing until killed", total=STEPS) as advance:
             said = self._write(KILL_AFTER, advance)
         first = kill_proof.examine(self.place, acknowledged=said)
         self._say(f"Killed after it had acknowledged {said} of {STEPS} commits. Opened again:")
         self._proof(first)
         self._say("\nStarted again, it repeats all steps from the first. When it is done:")
-        with progress(self.session, "writing again", total=STEPS) as advance:
+        with self.session.progress("writing again", total=STEPS) as advance:
             said = self._write(None, advance)
         second = kill_proof.examine(self.place, acknowledged=said)
         self._proof(second)
@@ -184,7 +189,7 @@ class _Demo:
         db = "" if self.session.db is None else f" --db {self.place}"
         if db:
             self._say(f'  {fornix} search{db} --key ines "how is the dog?" --explain')
-            self._say(f"  {fornix} tree{db} ines")
+            self._say(f"  {fornix} tree{db} --key ines")
         else:
             self._say(f"  {fornix} demo --db demo.db        keeps the memory, to play with")
         self._say(f'  {fornix} add --key me "Prefers window seats."')
