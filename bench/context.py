@@ -51,10 +51,10 @@ WINDOWS: Mapping[str, tuple[Sequence[int], Mapping[str, int]]] = {
     "Stream": ([MANY], {}),
     "Priority": ([MANY], {}),
     "Importance": ([MANY], {}),
-    "Hybrid": ([], {"important": MANY}),
-    "Semantic": ([TOP], {"cap": MANY}),
+    "Hybrid": ([MANY], {}),
+    "Semantic": ([MANY], {"top_k": TOP}),
     "Hierarchical": ([10, MANY], {}),
-    "Linked": ([TOP], {"cap": MANY}),
+    "Linked": ([MANY], {"top_k": TOP}),
 }
 """Windows that are measured, if fornix has them, and what they are made with."""
 

@@ -30,14 +30,14 @@ class TestHybrid(ContextContract):
     shows, budget, seconds = 20, Budget(400), SHARED_S
 
     def make(self):
-        return Hybrid(20, 0.5, "Be kind.", budget_tokens=self.budget)
+        return Hybrid(70, "Be kind.", budget_tokens=self.budget)
 
 
 class TestSemantic(ContextContract):
     shows, budget, seconds = 21, Budget(400), SHARED_S
 
     def make(self):
-        return Semantic(20, cap=21, embedder="static", budget_tokens=self.budget)
+        return Semantic(top_k=20, cap=21, embedder="static", budget_tokens=self.budget)
 
 
 class TestDurableSemantic(Durable):
@@ -46,7 +46,7 @@ class TestDurableSemantic(Durable):
     shows = 21
 
     def make(self):
-        return Semantic(20, cap=21, memory=self.key, budget_tokens=self.budget)
+        return Semantic(top_k=20, cap=21, memory=self.key, budget_tokens=self.budget)
 
 
 class TestHierarchical(ContextContract):
@@ -61,7 +61,7 @@ class TestLinked(ContextContract):
     shows, budget, seconds = 21, Budget(400), SHARED_S
 
     def make(self):
-        return Linked(20, cap=21, embedder="static", budget_tokens=self.budget)
+        return Linked(top_k=20, cap=21, embedder="static", budget_tokens=self.budget)
 
 
 class TestReflectingStream(Durable):

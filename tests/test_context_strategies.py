@@ -46,13 +46,13 @@ class Letters:
 
 
 WINDOWS = {
-    "hybrid": lambda **k: Hybrid(3, 0.5, important=2, **k),
-    "semantic": lambda **k: Semantic(3, cap=8, embedder=Letters(), **k),
-    "searching": lambda **k: Semantic(3, cap=8, **k),
+    "hybrid": lambda **k: Hybrid(5, keep_recent=3, **k),
+    "semantic": lambda **k: Semantic(top_k=3, cap=8, embedder=Letters(), **k),
+    "searching": lambda **k: Semantic(top_k=3, cap=8, **k),
     "hierarchical": lambda **k: Hierarchical(
         Layer(2, 30), Layer(3, evict="least important"), 4, **k
     ),
-    "linked": lambda **k: Linked(2, cap=8, hops=2, embedder=Letters(), **k),
+    "linked": lambda **k: Linked(top_k=2, cap=8, hops=2, embedder=Letters(), **k),
 }
 
 
@@ -260,7 +260,7 @@ def test_threads_share_a_window(kind, memory):
 )
 def test_hybrid_keeps_recent_and_important(importance, recent, important):
     """The newest, and of the others those above the threshold: the best, of equals the newest."""
-    window = Hybrid(recent, 0.5, important=important)
+    window = Hybrid(recent + important, keep_recent=recent)
     model: list[tuple[float, int]] = []
     for number, value in enumerate(importance):
         gone = window.commit(cycle(str(number), value))
@@ -275,7 +275,7 @@ def test_hybrid_keeps_recent_and_important(importance, recent, important):
 
 def test_recent_and_important_take_turns():
     """Where there is no room for all: the newest, the most important, the next newest, …"""
-    window = Hybrid(3, 0.5)
+    window = Hybrid(keep_recent=3)
     for name, importance in (("A", 0.6), ("B", 0.9), ("C", 0.7), ("D", 0), ("E", 0), ("F", 0)):
         window.commit(cycle(name, importance))
     budget = Budget(1, counter=lambda text: 1, message_tokens=0)
@@ -293,7 +293,7 @@ def test_recent_and_important_take_turns():
 
 def test_the_nearer_side_counts():
     """What was asked and what was answered are compared each for itself."""
-    window = Semantic(1, embedder=Letters())
+    window = Semantic(top_k=1, embedder=Letters())
     for query, reply in (("Apple", "Xenon"), ("Xerxes", "Bean"), ("Cake", "Cake"), ("Z", "Z")):
         window.commit(Observation(query, reply))
     assert shown(window, "Apricot") == ["Apple", "Z", "Apricot"]
@@ -303,7 +303,7 @@ def test_the_nearer_side_counts():
 def test_relevance_that_is_assigned_is_used():
     """A vector that an observation brings is not made again, and is kept."""
     embedder = Letters()
-    window = Semantic(1, embedder=embedder)
+    window = Semantic(top_k=1, embedder=embedder)
     (like_q,) = embedder.embed(["Q"])
     given = Observation(
         Input(Message("Apple"), like_q), Reply(Message("Bean", "assistant"), like_q)
@@ -322,7 +322,7 @@ def test_relevance_that_is_assigned_is_used():
 def test_an_embedder_that_fails_loses_nothing(caplog):
     """The observation is kept without vectors, which are made when the embedder is back."""
     embedder = Letters()
-    window = Semantic(1, embedder=embedder)
+    window = Semantic(top_k=1, embedder=embedder)
     embedder.fails = ConnectionError("no route to host")
     filled(window, ["Apple", "Bean", "Z"])
     assert "without vectors" in caplog.text
@@ -338,7 +338,7 @@ def test_an_embedder_that_fails_loses_nothing(caplog):
 
 def test_relevance_may_be_a_list():
     """Whatever NumPy makes a row of is a vector."""
-    window = Semantic(1, embedder=Letters())
+    window = Semantic(top_k=1, embedder=Letters())
     row = cast("Any", [1.0] + [0.0] * 25)
     window.commit(Observation(Input(Message("Quince"), row), "q"))
     filled(window, ["Bean", "Z"])
@@ -387,7 +387,7 @@ def test_vectors_of_another_embedder_are_refused(memory):
 
 def test_search_finds_by_words_and_meaning(memory):
     """Without an embedder of its own a window has the set's search."""
-    window = Semantic(1, memory=memory.key("ada"))
+    window = Semantic(top_k=1, memory=memory.key("ada"))
     for query, reply in (
         ("What do I drink?", "Green tea."),
         ("Where do I live?", "In Lisbon."),
@@ -400,7 +400,7 @@ def test_search_finds_by_words_and_meaning(memory):
 
 def test_a_blank_observation_has_no_meaning():
     """Nothing to read: it is near nothing, and shown where there is nothing better."""
-    window = Semantic(1, embedder="static")
+    window = Semantic(top_k=1, embedder="static")
     for text in ("", "green tea", "rain"):
         window.commit(Observation(text, ""))
     assert shown(window, "which tea?") == ["green tea", "rain", "which tea?"]
@@ -488,7 +488,7 @@ def test_layers_of_one_kind_are_two():
 
 @pytest.fixture
 def linked(memory):
-    return Linked(1, memory=memory.key("ada"), embedder=Letters(), hops=2)
+    return Linked(top_k=1, memory=memory.key("ada"), embedder=Letters(), hops=2)
 
 
 def test_links_go_both_ways_and_in_circles(linked):
@@ -531,7 +531,7 @@ def test_links_to_the_forgotten_lead_nowhere(linked, memory):
 
 def test_kinds_of_links(memory):
     """A link has a kind, which may change; a window may follow some kinds only."""
-    window = Linked(1, memory=memory.key("ada"), embedder=Letters(), follow=["caused"])
+    window = Linked(top_k=1, memory=memory.key("ada"), embedder=Letters(), follow=["caused"])
     a, b, c, _ = filled(window, "ABCZ")
     window.link(a, b, "caused")
     window.link(a, c, "before")
@@ -548,12 +548,12 @@ def test_kinds_of_links(memory):
 
 def test_the_best_links_are_shown_first(memory):
     """No more than are asked for: those nearest to a hit, of equals the newest."""
-    window = Linked(1, memory=memory.key("ada"), embedder=Letters(), hops=2, linked=2)
+    window = Linked(top_k=1, memory=memory.key("ada"), embedder=Letters(), hops=2, linked=2)
     a, *others, _ = filled(window, "ABCDZ")
     for one in others:
         window.link(a, one)
     assert shown(window, "A") == [*"ACDZ", "A"]
-    none = Linked(1, memory=memory.key("ada"), embedder=Letters(), decay=0)
+    none = Linked(top_k=1, memory=memory.key("ada"), embedder=Letters(), decay=0)
     assert shown(none, "A") == [*"AZ", "A"]
 
 
@@ -579,15 +579,15 @@ def test_an_observation_is_not_linked_to_itself(linked):
     [
         lambda: Hybrid(0),
         lambda: Hybrid(cast("Any", 1.5)),
-        lambda: Hybrid(2, math.nan),
-        lambda: Hybrid(2, 1.5),
-        lambda: Hybrid(2, important=-1),
-        lambda: Hybrid(keep_recent=1),
+        lambda: Hybrid(2, threshold=math.nan),
+        lambda: Hybrid(2, threshold=1.5),
+        lambda: Hybrid(2, keep_recent=-1),
+        lambda: Hybrid(2, keep_recent=3),
         lambda: Hybrid(profile="thinker"),
         lambda: Hierarchical(2, evict="oldest"),
         lambda: Linked(profile="thinker"),
-        lambda: Semantic(0),
-        lambda: Semantic(201),
+        lambda: Semantic(top_k=0),
+        lambda: Semantic(top_k=201),
         lambda: Semantic(embedder="words"),
         lambda: Semantic(embedder="none"),
         lambda: Semantic(embedder=cast("Any", 3)),

@@ -456,7 +456,7 @@ def test_t29_important_and_recent():
 
     fornix: A, C, prompt. In both B is let go, whose importance is the threshold itself.
     """
-    window = Hybrid(1, 0.5)
+    window = Hybrid(keep_recent=1)
     gone = [window.commit(cycle(n, i)) for n, i in (("A", 0.9), ("B", 0.5), ("C", 0.2))]
     assert shown(window) == ["A", "C", "p"]
     assert [names(one) for one in gone] == [[], [], ["B"]]
@@ -467,7 +467,7 @@ def test_t30_important_while_recent():
 
     fornix: A, B, prompt.
     """
-    window = Hybrid(2, 0.5)
+    window = Hybrid(keep_recent=2)
     for name, importance in (("A", 0.9), ("B", 0.2)):
         window.commit(cycle(name, importance))
     assert shown(window) == ["A", "B", "p"]
@@ -476,7 +476,7 @@ def test_t30_important_while_recent():
 @pytest.mark.parametrize("embedder", [None, Letters()])
 def test_t31_fewer_than_asked_for(embedder):
     """Both: of three observations a search for five finds three; in fornix in order of time."""
-    window = Semantic(5, embedder=embedder)
+    window = Semantic(top_k=5, embedder=embedder)
     for name in ("C", "A", "B"):
         window.commit(cycle(name))
     assert shown(window, "A") == ["C", "A", "B", "A"]
@@ -536,7 +536,7 @@ def test_t35_a_link_is_followed():
     links = {"A": ["B"], "B": ["A", "C"], "C": ["B"]}
     found = expanded({"A": 1.0}, links.__getitem__, hops=1, decay=0.5, cap=1)
     assert found == {"A": 1.0, "B": 0.5}
-    window = Linked(1, hops=1, decay=0.5, linked=1, embedder=Letters())
+    window = Linked(top_k=1, hops=1, decay=0.5, linked=1, embedder=Letters())
     a, b = cycle("A"), cycle("B")
     for one in (a, b, cycle("C"), cycle("Z")):
         window.commit(one)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fornix.agents.windows.observation import Observation, Stamp
 from fornix.agents.windows.observation_items import RELATED, ObservationHeader, with_metadata
-from fornix.agents.windows.semantic import HELD, MOST, Semantic
+from fornix.agents.windows.semantic import MOST_FOUND, SEMANTIC_CAP, Semantic
 from fornix.agents.windows.window import Settings, WindowRequest
 from fornix.agents.windows.window_contents import Column, WindowIndex
 from fornix.embed import Embedder
@@ -72,13 +72,14 @@ class Linked(Semantic):
     is a hit as well. Links to what is not held lead nowhere.
 
     Args:
-        top_k: How many units it finds besides the newest.
+        cap: How many units it holds; None: any number.
         stratum: What each context begins with; "": nothing.
+        top_k: How many units it finds besides the newest.
         hops: How far links are followed.
         decay: What a hop leaves of what a hit is worth.
         linked: How many observations it shows for their links, the best.
         follow: The kinds of links that are followed; None: all.
-        cap, embedder: See `Semantic`.
+        embedder: See `Semantic`.
         settings: What every window takes but for profile; see `Window`.
     """
 
@@ -86,25 +87,25 @@ class Linked(Semantic):
 
     def __init__(  # noqa: PLR0913 - all but two by name
         self,
-        top_k: int = 5,
+        cap: int | None = SEMANTIC_CAP,
         stratum: str | Message | None = "",
         *,
+        top_k: int = 5,
         hops: int = 1,
         decay: float = 0.5,
         linked: int = 5,
         follow: Sequence[str] | None = None,
-        cap: int | None = HELD,
         embedder: str | Embedder | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         self._hops = counted(hops, "hops", least=0, most=HOPS)
         self._decay = in_span(decay, "decay", least=0, most=1)
-        self._most_linked = counted(linked, "linked", least=0, most=MOST)
+        self._most_linked = counted(linked, "linked", least=0, most=MOST_FOUND)
         if isinstance(follow, str):
             raise InvalidInput(f"follow is a list of kinds of links, not {follow!r}")
         kinds = [checked_name(kind, "a kind of links") for kind in follow or ()]
         self._follow = None if follow is None else frozenset(kinds)
-        super().__init__(top_k, stratum, cap=cap, embedder=embedder, **settings)
+        super().__init__(cap, stratum, top_k=top_k, embedder=embedder, **settings)
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
         """Return how near hits are, and what is left of that for what is linked to them."""

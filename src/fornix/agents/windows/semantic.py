@@ -34,7 +34,7 @@ from fornix.text.messages import Message
 from fornix.values.storable import counted
 
 SIDES = 2
-"""Vectors of an observation: of what was request, and of what was answered."""
+"""Vectors of an observation: of what was asked, and of what was answered."""
 
 BLOCK = 512
 """Slots compared at once: their float32 rows fit a processor's cache."""
@@ -101,10 +101,10 @@ class Rows:
             self._first = np.concatenate((self._first, np.full(more, -1)))
 
 
-HELD = 10_000
+SEMANTIC_CAP = 10_000
 """Units that a window by meaning holds, unless it is told otherwise."""
 
-MOST = 200
+MOST_FOUND = 200
 """Units that it shows at most."""
 
 HITS = 4
@@ -138,12 +138,12 @@ class Semantic(Window):
     the embedder of the memory. With one, what was asked and what was answered have a vector each,
     made as they are committed unless the observation brings it (`relevance`), and the one that is
     nearer to the prompt counts. Where that embedder fails, the observation is kept, and embedded
-    when the window is request. Without a prompt it shows the newest units.
+    when the window is asked for a context. Without a prompt it shows the newest units.
 
     Args:
-        top_k: How many units it shows besides the newest.
-        stratum: What each context begins with; "": nothing.
         cap: How many units it holds; None: any number.
+        stratum: What each context begins with; "": nothing.
+        top_k: How many units it shows besides the newest.
         embedder: Makes the vectors; a bundled one by name, or another. None: the memory's own; in
             RAM the default one.
         settings: What every window takes but for profile; see `Window`.
@@ -153,15 +153,15 @@ class Semantic(Window):
 
     def __init__(
         self,
-        top_k: int = 5,
+        cap: int | None = SEMANTIC_CAP,
         stratum: str | Message | None = "",
         *,
-        cap: int | None = HELD,
+        top_k: int = 5,
         embedder: str | Embedder | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         check_settings(self, settings, "profile")
-        self._top_k = counted(top_k, "top_k", most=MOST)
+        self._top_k = counted(top_k, "top_k", most=MOST_FOUND)
         self._embedder = None if embedder is None else open_embedder(embedder)
         if self._embedder is not None:
             self._near, self._rows = Nearness(self._embedder), Rows(self._embedder.dimensions)

@@ -14,6 +14,7 @@ from fornix.agents.windows.observation_items import ObservationHeader, observati
 from fornix.agents.windows.scorers import Explicit, Fading, Length
 from fornix.agents.windows.window import (
     CAP,
+    CAP_OF_WINDOW,
     ContextMemory,
     Evict,
     Settings,
@@ -30,7 +31,7 @@ from fornix.text.messages import Message
 from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import counted, in_span, microseconds
 
-RECENT, IMPORTANT, THRESHOLD = 20, 50, 0.5
+HYBRID_CAP, RECENT, THRESHOLD = 70, 20, 0.5
 
 TICKS_PER_HOUR = ticks_of(3_600_000_000)
 
@@ -83,7 +84,7 @@ class Priority(Window):
     equals the older is let go. Under a budget the most important are shown.
 
     Args:
-        max_size: How many units it holds; None: any number.
+        cap: How many units it holds; None: any number.
         stratum: What each context begins with; "": nothing.
         settings: What every window takes; see `Window`.
     """
@@ -93,13 +94,13 @@ class Priority(Window):
 
     def __init__(
         self,
-        max_size: int | None = CAP,
+        cap: int | None = CAP,
         stratum: str | Message | None = "",
         **settings: Unpack[Settings],
     ) -> None:
         check_settings(self, settings)
         settings.setdefault("scorer", Explicit(Length()))
-        super().__init__(max_size, stratum, **settings)
+        super().__init__(cap, stratum, **settings)
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
         """Return how much each observation matters now."""
@@ -114,7 +115,7 @@ class Importance(Priority):
     is what the decoder said, or else how long the reply is, on a logarithmic scale.
 
     Args:
-        max_size: How many units it holds; None: any number.
+        cap: How many units it holds; None: any number.
         stratum: What each context begins with; "": nothing.
         hours: After which importance counts half.
         settings: What every window takes; see `Window`.
@@ -124,14 +125,14 @@ class Importance(Priority):
 
     def __init__(
         self,
-        max_size: int | None = CAP,
+        cap: int | None = CAP,
         stratum: str | Message | None = "",
         *,
         hours: float = 1.0,
         **settings: Unpack[Settings],
     ) -> None:
         settings.setdefault("scorer", Explicit(Fading()))
-        super().__init__(max_size, stratum, **settings)
+        super().__init__(cap, stratum, **settings)
         self._hours = in_span(hours, "hours", least=1e-6, most=1e9)
 
     def importance(self, index: WindowIndex, request: WindowRequest) -> Column:
@@ -154,28 +155,28 @@ class Hybrid(Window):
     the most important, the next newest, and so on.
 
     Args:
-        recent: How many of the newest units it holds.
-        threshold: Importance above which an older one stays.
+        cap: How many units it holds in all; None: any number that are important.
         stratum: What each context begins with; "": nothing.
-        important: How many of the older units it holds.
-        settings: What every window takes but for evict, keep_recent and profile; see `Window`.
+        threshold: Importance above which an older one stays.
+        settings: What every window takes but for evict and profile; see `Window`. `keep_recent`
+            is 20 unless it is given, or the cap if that is smaller.
     """
 
     kind: ClassVar[str] = "hybrid"
 
     def __init__(
         self,
-        recent: int = RECENT,
-        threshold: float = THRESHOLD,
+        cap: int | None = HYBRID_CAP,
         stratum: str | Message | None = "",
         *,
-        important: int = IMPORTANT,
+        threshold: float = THRESHOLD,
         **settings: Unpack[Settings],
     ) -> None:
-        check_settings(self, settings, "evict", "keep_recent", "profile")
+        check_settings(self, settings, "evict", "profile")
         self._threshold = in_span(threshold, "threshold", least=0, most=1)
-        cap = counted(recent, "recent") + counted(important, "important", least=0)
-        settings |= {"evict": "least important", "keep_recent": recent}
+        settings["evict"] = "least important"
+        most = RECENT if cap is None else counted(cap, CAP_OF_WINDOW)
+        settings.setdefault("keep_recent", min(RECENT, most))
         super().__init__(cap, stratum, **settings)
 
     def lasting(self, index: WindowIndex, request: WindowRequest) -> Column:

@@ -81,6 +81,8 @@ ATTEMPTS = 100
 CAP = 100
 """Units that a window holds, unless it is told otherwise."""
 
+CAP_OF_WINDOW = "the cap of a window (None: no limit)"
+
 Evict: TypeAlias = Literal["oldest", "least important", "least recently used"]
 """What a full window lets go first."""
 
@@ -303,7 +305,7 @@ class Window(ContextMemory):
     def _checked_cap(self, cap: object) -> int | None:
         if cap is None or (self._as_thinker and type(cap) is int and cap <= 0):
             return None
-        return counted(cap, "the cap of a window (None: no limit)")
+        return counted(cap, CAP_OF_WINDOW)
 
     def _checked_recent(self, units: int) -> int:
         return counted(units, "keep_recent", least=0, most=self._cap)
