@@ -45,7 +45,6 @@ from fornix.transfer import (
     export_lines,
     exported_items,
     history_lines,
-    item_fields,
     layout_of,
     opened,
     survey,
@@ -168,7 +167,7 @@ def _show(session: Session, found: Survey) -> None:
         places: list[output.Json] = [
             {"key": key, "set": name, "items": count} for (key, name), count in found.items.items()
         ]
-        sample = [output.wired(item_fields(_sample(line), key=line.key)) for line in found.sample]
+        sample = [output.wired(line.fields()) for line in found.sample]
         output.document(_audit(found) | {"dry_run": True, "places": places, "sample": sample})
         return
     session.say(f"nothing is written; it would be {_amount(found)}")

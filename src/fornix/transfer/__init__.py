@@ -9,12 +9,11 @@ from fornix.transfer.export import (
     Selection,
     export_lines,
     exported_items,
-    item_fields,
     walk_tree,
 )
 from fornix.transfer.foreign_formats import Target
+from fornix.transfer.fornix_format import ItemLine
 from fornix.transfer.history_export import history_lines
-from fornix.transfer.import_entries import ItemLine
 from fornix.transfer.import_formats import LAYOUTS, Layout, entries, layout_of
 from fornix.transfer.import_source import Source
 from fornix.transfer.importing import (
@@ -47,7 +46,6 @@ __all__ = [
     "exported_items",
     "history_lines",
     "import_file",
-    "item_fields",
     "layout_of",
     "opened",
     "survey",

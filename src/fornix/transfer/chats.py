@@ -14,16 +14,10 @@ from typing import cast
 
 from fornix.errors import InvalidInput
 from fornix.store.items import Item
-from fornix.transfer.foreign_formats import (
-    TIMES,
-    Reader,
-    inside,
-    label_of,
-    metadata_of,
-    name_of,
-)
-from fornix.transfer.import_entries import ItemLine, Skipped, objects_of
+from fornix.transfer.foreign_formats import TIMES, Reader, Skipped
+from fornix.transfer.fornix_format import ItemLine
 from fornix.transfer.import_source import JsonRecord
+from fornix.transfer.record_fields import inside, label_of, metadata_of, name_of, objects_of
 from fornix.values.storable import Value
 
 FIELDS = {"id", "role", "content", "speaker", "session", "metadata", "importance"}

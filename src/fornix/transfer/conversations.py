@@ -9,9 +9,10 @@ from typing import ClassVar
 
 from fornix.errors import InvalidInput
 from fornix.store.items import Item
-from fornix.transfer.foreign_formats import Reader, inside, name_of
-from fornix.transfer.import_entries import ItemLine, Skipped, objects_of, time_of
+from fornix.transfer.foreign_formats import Reader, Skipped
+from fornix.transfer.fornix_format import ItemLine
 from fornix.transfer.import_source import JsonRecord
+from fornix.transfer.record_fields import inside, name_of, objects_of, time_of
 from fornix.values.storable import Value, checked_name
 from fornix.values.words import MONTHS
 

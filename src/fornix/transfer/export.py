@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fornix.memory.memory import Memory
 from fornix.store import Node, Scope, SetInfo, SetRef, Store, StoredItem
-from fornix.store.items import Item, text_of
 from fornix.store.records import item_of
 from fornix.store.scope import is_hidden
+from fornix.transfer.fornix_format import FORMAT, ItemLine, ItemLocation, NodeLine, SetLine
 from fornix.values import wire
-from fornix.values.storable import Path, Value, checked_name, moment
-from fornix.values.times import stamp
-
-FORMAT = 1
-"""The version of the format that `export_lines` writes."""
+from fornix.values.storable import Path, Value, checked_name
 
 PAGE = 256
 
 LAST = (1 << 62) - 1
 """A time past every commit, in microseconds."""
 
-LABELS = ("speaker", "role", "session")
-TIMES = ("until", "expire_at", "valid_from", "valid_to")
-"""Times of an item that most have not."""
+
+def scope_of(memory: Memory, key: str | None) -> Scope:
+    """Return the scope of a key, or that of the memory's knowledge for None."""
+    return Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +38,39 @@ class Selection:
     knowledge: bool = True
     trees: bool = True
 
+    def scopes(self, memory: Memory) -> Iterator[Scope]:
+        """Yield the selected keys, and the knowledge last."""
+        for key in memory.keys() if self.keys is None else self.keys:
+            yield scope_of(memory, checked_name(key, "a key"))
+        if self.knowledge:
+            yield scope_of(memory, None)
 
-def scope_of(memory: Memory, key: str | None) -> Scope:
-    """Return the scope of a key, or that of the memory's knowledge for None."""
-    return Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
+    def includes(self, memory: Memory, scope: Scope) -> bool:
+        """Return whether a scope is selected."""
+        if scope.key is None:
+            return self.knowledge and scope == scope_of(memory, None)
+        return scope.space == memory.space and (self.keys is None or scope.key in self.keys)
+
+    def includes_set(self, memory: Memory, ref: SetRef) -> bool:
+        """Return whether a set is selected."""
+        return (self.sets is None or ref.name in self.sets) and self.includes(memory, ref.scope)
 
 
 def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator[str]:
     """Yield the lines of an export, without line ends: one unmoving state of the memory.
 
-    The same memory gives the same lines, byte for byte, also after a trip through an import.
+    The same memory gives the same lines, byte for byte, also after an export and an import.
     """
-    store = memory.store
-    at, now = store.commit_at(LAST), memory.engine.clock()
-    view = _View(at, now, _wants(memory, selection))
+    export = _Export(memory, selection, memory.store.commit_at(LAST), memory.engine.clock())
     yield wire.encode({"type": "fornix", "format": FORMAT})
-    for key in memory.keys() if selection.keys is None else selection.keys:
-        scope = Scope(memory.space, checked_name(key, "a key"))
-        yield from _set_lines(store, scope, selection, view)
-        if selection.trees:
-            for path, node in walk_tree(store, scope, at=at, now=now):
-                yield wire.encode(node_fields(key, path, node))
-    if selection.knowledge:
-        knowledge = Scope(memory.knowledge.name, None)
-        yield from _set_lines(store, knowledge, selection, view)
+    for fields in export.lines():
+        yield wire.encode(fields)
 
 
 def exported_items(memory: Memory, selection: Selection) -> int:
-    """Return how many items `export_lines` writes at most: those that expired stay out of it."""
-    keys = memory.keys() if selection.keys is None else selection.keys
-    scopes = [Scope(memory.space, key) for key in keys]
-    if selection.knowledge:
-        scopes.append(Scope(memory.knowledge.name, None))
-    return sum(info.items for scope in scopes for info in _infos(memory.store, scope, selection))
+    """Return how many items `export_lines` writes at most: expired items are left out."""
+    scopes = selection.scopes(memory)
+    return sum(info.items for scope in scopes for info in _set_infos(memory, scope, selection))
 
 
 def walk_tree(
@@ -87,88 +84,8 @@ def walk_tree(
             yield from walk_tree(store, scope, at=at, now=now, start=path)
 
 
-def _infos(store: Store, scope: Scope, selection: Selection) -> list[SetInfo]:
-    wanted = selection.sets
-    there = [info for info in store.set_infos(scope) if not is_hidden(info.ref)]
-    return [info for info in there if wanted is None or info.ref.name in wanted]
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """The state that is exported, and what of it.
-
-    Attributes:
-        at: The commit after which it is read.
-        now: What has expired by then is not in it, in microseconds.
-        wants: Whether a set is.
-    """
-
-    at: int
-    now: int
-    wants: Callable[[SetRef], bool]
-
-    def shows(self, item: StoredItem) -> bool:
-        """Return whether a live item has not expired."""
-        return item.record.expires is None or item.record.expires > self.now
-
-
-def _wants(memory: Memory, selection: Selection) -> Callable[[SetRef], bool]:
-    """Return what tells whether a set is exported."""
-    keys, sets = selection.keys, selection.sets
-
-    def wants(ref: SetRef) -> bool:
-        space, key = ref.scope
-        if is_hidden(ref) or (sets is not None and ref.name not in sets):
-            return False
-        if key is None:
-            return selection.knowledge and space == memory.knowledge.name
-        return space == memory.space and (keys is None or key in keys)
-
-    return wants
-
-
-def _set_lines(store: Store, scope: Scope, selection: Selection, view: _View) -> Iterator[str]:
-    for info in _infos(store, scope, selection):
-        yield wire.encode(set_fields(info))
-        for page in _pages(store, info.ref, at=view.at):
-            there = [stored for stored in page if view.shows(stored)]
-            sources = _sources(store, there, view)
-            for stored in there:
-                fields = item_fields(item_of(stored), key=scope.key)
-                linked = sources.get(stored.row, [])
-                if linked or stored.record.sources:
-                    fields["linked"] = linked
-                yield wire.encode(fields)
-
-
-def _sources(store: Store, page: Sequence[StoredItem], view: _View) -> dict[int, list[Value]]:
-    """Return which live items, of sets that are exported, versions were derived from, by row."""
-    pairs = store.links([item.row for item in page])
-    stored = {version.row: version for version in store.stored(sorted({s for _, s in pairs}))}
-    there = {row for row, v in stored.items() if view.wants(v.set) and _lives(store, v, view)}
-    found: dict[int, list[Value]] = {}
-    for row, source in pairs:
-        if source in there:
-            ref = stored[source].set
-            place: Value = [ref.scope.key, ref.name, stored[source].record.id]
-            places = found.setdefault(row, [])
-            places.extend([] if place in places else [place])
-    return {row: sorted(places, key=wire.encode) for row, places in found.items()}
-
-
-def _lives(store: Store, version: StoredItem, view: _View) -> bool:
-    """Return whether the item of a version is exported, in whatever version."""
-    (live,) = store.get(version.set, [version.record.id], at=view.at)
-    return live is not None and live.first == version.first and view.shows(live)
-
-
-def set_items(store: Store, ref: SetRef, *, at: int) -> Iterator[StoredItem]:
-    """Yield the items of a set in order, as after commit *at*."""
-    for page in _pages(store, ref, at=at):
-        yield from page
-
-
-def _pages(store: Store, ref: SetRef, *, at: int) -> Iterator[list[StoredItem]]:
+def set_pages(store: Store, ref: SetRef, *, at: int) -> Iterator[list[StoredItem]]:
+    """Yield the items of a set in order, as after commit *at*, a page at a time."""
     after: tuple[int, int] | None = None
     while page := store.page(ref, after=after, limit=PAGE, at=at):
         yield page
@@ -176,37 +93,68 @@ def _pages(store: Store, ref: SetRef, *, at: int) -> Iterator[list[StoredItem]]:
         after = (page[-1].updated if time is None else time, page[-1].first)
 
 
-def set_fields(info: SetInfo) -> dict[str, Value]:
-    """Return a set and its definition as an export writes them."""
-    fields: dict[str, Value] = {"type": "set", "key": info.ref.scope.key, "set": info.ref.name}
-    return fields | info.definition.to_json()
+def _set_infos(memory: Memory, scope: Scope, selection: Selection) -> list[SetInfo]:
+    infos = memory.store.set_infos(scope)
+    return [i for i in infos if not is_hidden(i.ref) and selection.includes_set(memory, i.ref)]
 
 
-def item_fields(item: Item, *, key: str | None) -> dict[str, Value]:
-    """Return an item as an export writes it: what is as always, or follows, is left out."""
-    fields: dict[str, Value] = {"type": "item", "key": key, "set": item.set_name, "id": item.id}
-    if item.time is not None:
-        fields["time"] = stamp(item.time)
-    fields |= {n: getattr(item, n) for n in LABELS if getattr(item, n) is not None}
-    fields["value"] = item.value
-    if item.text != text_of(item.value):
-        fields["text"] = item.text
-    others: dict[str, Value] = {
-        "metadata": dict(item.metadata),
-        "importance": item.importance,
-        "sources": list(item.sources),
-        "compacted": item.compacted,
-    }
-    fields |= {name: value for name, value in others.items() if value}
-    return fields | {n: stamp(getattr(item, n)) for n in TIMES if getattr(item, n) is not None}
+@dataclass(frozen=True, slots=True)
+class _Export:
+    """One export.
 
+    Attributes:
+        at: The commit after which the memory is read.
+        now: Items that expired by then are left out, in microseconds.
+    """
 
-def node_fields(key: str, path: Path, node: Node) -> dict[str, Value]:
-    """Return a node of exact memory as an export writes it."""
-    kind = "object" if node.is_object else "value"
-    fields: dict[str, Value] = {"type": kind, "key": key, "path": list(path)}
-    if not node.is_object:
-        fields["value"] = node.value
-    if node.expires is not None:
-        fields["expires"] = stamp(moment(node.expires))
-    return fields
+    memory: Memory
+    selection: Selection
+    at: int
+    now: int
+
+    def lines(self) -> Iterator[dict[str, Value]]:
+        store = self.memory.store
+        for scope in self.selection.scopes(self.memory):
+            for info in _set_infos(self.memory, scope, self.selection):
+                yield SetLine(scope.key, info.ref.name, info.definition).fields()
+                for page in set_pages(store, info.ref, at=self.at):
+                    yield from self._items(page)
+            if self.selection.trees and scope.key is not None:
+                for path, node in walk_tree(store, scope, at=self.at, now=self.now):
+                    yield NodeLine(scope.key, path, node).fields()
+
+    def _items(self, page: Sequence[StoredItem]) -> Iterator[dict[str, Value]]:
+        live = [item for item in page if not self._expired(item)]
+        sources = self._sources(live)
+        for stored in live:
+            linked = sources.get(stored.row, [])
+            has_sources = bool(linked or stored.record.sources)
+            key, name = stored.set.scope.key, stored.set.name
+            yield ItemLine(key, name, item_of(stored), linked if has_sources else None).fields()
+
+    def _expired(self, item: StoredItem) -> bool:
+        return item.record.expires is not None and item.record.expires <= self.now
+
+    def _sources(self, page: Sequence[StoredItem]) -> dict[int, list[ItemLocation]]:
+        """Return the exported items that versions were derived from, by row."""
+        store = self.memory.store
+        pairs = store.links([item.row for item in page])
+        versions = store.stored(sorted({source for _, source in pairs}))
+        exported = {version.row: version for version in versions if self._is_exported(version)}
+        locations: dict[int, set[ItemLocation]] = {}
+        for row, source in pairs:
+            if source in exported:
+                ref = exported[source].set
+                location = ItemLocation(ref.scope.key, ref.name, exported[source].record.id)
+                locations.setdefault(row, set()).add(location)
+        return {
+            row: sorted(found, key=lambda location: wire.encode(list(location)))
+            for row, found in locations.items()
+        }
+
+    def _is_exported(self, version: StoredItem) -> bool:
+        """Return whether the item of a version is exported, in whatever version."""
+        if is_hidden(version.set) or not self.selection.includes_set(self.memory, version.set):
+            return False
+        (live,) = self.memory.store.get(version.set, [version.record.id], at=self.at)
+        return live is not None and live.first == version.first and not self._expired(live)

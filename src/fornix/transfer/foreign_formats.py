@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from typing import ClassVar
 
-from fornix.errors import FornixError, InvalidInput
+from fornix.errors import InvalidInput
 from fornix.store.items import Item, text_of
-from fornix.transfer.import_entries import Ids, ItemLine, Skipped, checked_item, object_of, time_of
+from fornix.transfer.fornix_format import ItemLine, checked_item
 from fornix.transfer.import_source import JsonRecord
+from fornix.transfer.record_fields import Ids, time_of, value_at
 from fornix.values.storable import Value, checked_name
 
 NO_TEXT = "has no text"
@@ -22,7 +21,12 @@ NO_TEXT = "has no text"
 TIMES = ("time", "timestamp", "created_at")
 """The fields in which a message says when it was sent."""
 
-_NUMBER = re.compile(r"-?[0-9]{1,6}")
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that is left out on purpose, and why."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,26 +155,6 @@ class Reader(ABC):
         return time_of(value, zone)
 
 
-def value_at(path: str, records: Iterable[Value]) -> Value:
-    """Return the value at a dotted path in the first of *records* that has one; else None."""
-    for record in records:
-        value = record
-        for name in path.split("."):
-            value = _child(value, name)
-        if value is not None:
-            return value
-    return None
-
-
-def _child(value: Value, name: str) -> Value:
-    if isinstance(value, dict):
-        return value.get(name)
-    if isinstance(value, list) and _NUMBER.fullmatch(name):
-        index = int(name)
-        return value[index] if -len(value) <= index < len(value) else None
-    return None
-
-
 def _name_at(path: str | None, records: Iterable[Value]) -> str | None:
     """Return the name of a key or set at a dotted path; None without a path or a value."""
     value = None if path is None else value_at(path, records)
@@ -179,32 +163,3 @@ def _name_at(path: str | None, records: Iterable[Value]) -> str | None:
     if not isinstance(value, (str, int)) or isinstance(value, bool):
         raise InvalidInput(f"{path!r} is {value!r:.40}, which names no key or set; name a text")
     return str(value)
-
-
-def name_of(fields: dict[str, Value], *names: str) -> str | None:
-    """Return the first of these fields that is a text or a whole number, as a text."""
-    values = (fields.get(name) for name in names)
-    names_only = (value for value in values if isinstance(value, (str, int)) and value != "")
-    return next((str(value) for value in names_only if not isinstance(value, bool)), None)
-
-
-def label_of(fields: dict[str, Value], name: str) -> str | None:
-    """Return a speaker, role or session; None if it is missing or empty."""
-    value = fields.get(name)
-    if value is not None and not isinstance(value, str):
-        raise InvalidInput(f'"{name}" must be a text, not {value!r:.40}')
-    return value or None
-
-
-def metadata_of(fields: dict[str, Value]) -> dict[str, Value]:
-    """Return the metadata of a record; none if it is missing or null."""
-    return {} if fields.get("metadata") is None else object_of(fields, "metadata")
-
-
-@contextmanager
-def inside(what: str) -> Generator[None]:
-    """Name the part of a record in errors about it."""
-    try:
-        yield
-    except FornixError as error:
-        raise InvalidInput(f"{what}: {error}") from error

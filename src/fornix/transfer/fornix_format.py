@@ -1,12 +1,12 @@
-"""The lines of an export of fornix."""
+"""The format of an export: a line for each set, item and node of exact memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
-from dataclasses import replace
 from datetime import timedelta
-from typing import cast
+from typing import NamedTuple, TypeAlias, cast
 
 from fornix.compaction.strategies import OWN, restored
 from fornix.errors import InvalidInput, RuleFailed
@@ -16,88 +16,46 @@ from fornix.sets.set_options import definition
 from fornix.state import MemoryKind, MemoryRef
 from fornix.store import Definition, Node
 from fornix.store.definition import HIGH_WATER, IN_THE_COMMIT, Plan
-from fornix.store.items import Item
+from fornix.store.items import Item, text_of
+from fornix.store.records import as_passed
 from fornix.store.scope import HIDDEN
-from fornix.transfer.export import FORMAT
-from fornix.transfer.import_entries import (
-    Entry,
-    Ids,
-    ItemLine,
-    ItemLocation,
-    NodeLine,
-    SetLine,
-    checked_item,
-    object_of,
-    texts_of,
-    time_of,
-)
-from fornix.values.storable import Value, checked, checked_name, microseconds
+from fornix.transfer.record_fields import Ids, object_of, only, owner_of, texts_of, time_of
+from fornix.values.storable import Path, Value, checked, checked_name, microseconds, moment
+from fornix.values.times import stamp
 
-SETTINGS = tuple(one.name for one in fields_of(Definition))
-"""What a "set" line says of a set, besides whose it is."""
+FORMAT = 1
+"""The version of the format."""
 
 KINDS = ("fornix", "set", "item", "object", "value")
-"""What the lines of an export are of."""
+"""The types of lines."""
 
-OWNER = ("type", "key", "set")
-"""What a set's line has before its definition."""
+SETTINGS = tuple(one.name for one in fields_of(Definition))
+"""The fields of a "set" line after its key and set."""
 
-
-def only(fields: dict[str, Value], known: str) -> None:
-    """Refuse fields that a line of such a type has not."""
-    unknown = sorted(set(fields).difference(known.split()))
-    if unknown:
-        raise InvalidInput(f"unknown fields {unknown}: a {fields['type']!r} line has {known}")
-
-
-def owner_of(fields: dict[str, Value]) -> tuple[str | None, str]:
-    """Return the key (None: knowledge) and the set that a line names."""
-    if "key" not in fields:
-        raise InvalidInput('"key" is missing; it is null for knowledge')
-    key = fields["key"]
-    name = checked_name(fields.get("set"), '"set"')
-    return (None if key is None else checked_name(key, '"key"')), name
+ITEM_FIELDS = (
+    "type key set id time speaker role session value text metadata importance sources "
+    "compacted until expire_at valid_from valid_to"
+)
+LABELS = ("speaker", "role", "session")
+TIMES = ("until", "expire_at", "valid_from", "valid_to")
+"""Times of an item that most items do not have."""
 
 
-class FornixLines:
-    """Reads the lines of an export."""
+@dataclass(frozen=True, slots=True)
+class SetLine:
+    """A set and its definition; the key None is knowledge."""
 
-    def __init__(self) -> None:
-        self._ids = Ids()
+    key: str | None
+    set: str
+    definition: Definition
 
-    def line(self, fields: dict[str, Value]) -> Iterator[Entry]:
-        """Yield what a line says.
+    def fields(self) -> dict[str, Value]:
+        """Return the line."""
+        fields: dict[str, Value] = {"type": "set", "key": self.key, "set": self.set}
+        return fields | self.definition.to_json()
 
-        Raises:
-            InvalidInput: It cannot be used.
-        """
-        kind = fields.get("type")
-        if str(fields.get("set")).startswith(HIDDEN):
-            raise InvalidInput(f'"set" must not begin with {HIDDEN!r}')
-        if kind == "fornix":
-            self.header(fields)
-        elif kind == "set":
-            yield self.set(fields)
-        elif kind == "item":
-            yield self._derived(fields)
-        elif kind in ("object", "value"):
-            yield self.node(fields)
-        else:
-            raise InvalidInput(f'"type" is {kind!r}; it is fornix, set, item, object or value')
-
-    def end(self) -> Iterator[Entry]:
-        """Yield what the end of the file says: nothing."""
-        yield from ()
-
-    def header(self, fields: dict[str, Value]) -> None:
-        """Refuse the first line of a format that this fornix does not read."""
-        if fields.get("format") != FORMAT:
-            raise InvalidInput(
-                f"the format is {fields.get('format')!r}, this fornix reads {FORMAT}; "
-                "upgrade fornix, or export it again with this one"
-            )
-
-    def set(self, fields: dict[str, Value]) -> SetLine:
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value]) -> SetLine:
         """Return the set that a line defines."""
         only(fields, f"type key set {' '.join(SETTINGS)}")
         key, name = owner_of(fields)
@@ -106,19 +64,60 @@ class FornixLines:
             raise InvalidInput("a set of knowledge has no capacity, compaction or signals")
         return SetLine(key, name, made)
 
-    def item(self, fields: dict[str, Value]) -> ItemLine:
-        """Return the item that a line is."""
-        only(
-            fields,
-            "type key set id time speaker role session value text metadata importance sources "
-            "compacted until expire_at valid_from valid_to",
-        )
+
+class ItemLocation(NamedTuple):
+    """Where an item is; the key None is knowledge."""
+
+    key: str | None
+    set: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemLine:
+    """An item of a set.
+
+    Attributes:
+        linked: Its sources; None: the items of its own set that it names as `sources`.
+    """
+
+    key: str | None
+    set: str
+    item: Item
+    linked: Sequence[ItemLocation] | None = None
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line, without what is the default or follows from the value."""
+        item = self.item
+        fields: dict[str, Value] = {"type": "item", "key": self.key, "set": self.set, "id": item.id}
+        if item.time is not None:
+            fields["time"] = stamp(item.time)
+        fields |= {n: getattr(item, n) for n in LABELS if getattr(item, n) is not None}
+        fields["value"] = item.value
+        if item.text is not None and item.text != text_of(item.value):
+            fields["text"] = item.text
+        others: dict[str, Value] = {
+            "metadata": dict(item.metadata),
+            "importance": item.importance,
+            "sources": list(item.sources),
+            "compacted": item.compacted,
+        }
+        fields |= {name: value for name, value in others.items() if value}
+        fields |= {n: stamp(getattr(item, n)) for n in TIMES if getattr(item, n) is not None}
+        if self.linked is not None:
+            fields["linked"] = [list(location) for location in self.linked]
+        return fields
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value], ids: Ids) -> ItemLine:
+        """Return the item of a line; one without an id gets one of *ids*."""
+        only(fields, f"{ITEM_FIELDS} linked")
         key, name = owner_of(fields)
         if "value" not in fields:
             raise InvalidInput('"value" is missing')
         item = Item(
             value=fields["value"],
-            id=cast("str", fields["id"]) if "id" in fields else self._ids.make(fields),
+            id=cast("str", fields["id"]) if "id" in fields else ids.make(fields),
             text=cast("str | None", fields.get("text")),
             metadata=object_of(fields, "metadata"),
             importance=cast("float", fields.get("importance", 0.0)),
@@ -133,20 +132,33 @@ class FornixLines:
             valid_from=time_of(fields.get("valid_from")),
             valid_to=time_of(fields.get("valid_to")),
         )
-        return ItemLine(key, name, checked_item(item))
+        linked = _locations(fields["linked"]) if "linked" in fields else None
+        return ItemLine(key, name, checked_item(item), linked)
 
-    def _derived(self, fields: dict[str, Value]) -> ItemLine:
-        """Return an item, with the places of what it was made of."""
-        line = self.item({name: value for name, value in fields.items() if name != "linked"})
-        return replace(line, sources=_places(fields["linked"]) if "linked" in fields else None)
 
-    def node(self, fields: dict[str, Value]) -> NodeLine:
-        """Return the node of exact memory that a line is."""
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """A node of the exact tree of a key."""
+
+    key: str
+    path: Path
+    node: Node
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line."""
+        kind = "object" if self.node.is_object else "value"
+        fields: dict[str, Value] = {"type": kind, "key": self.key, "path": list(self.path)}
+        if not self.node.is_object:
+            fields["value"] = self.node.value
+        if self.node.expires is not None:
+            fields["expires"] = stamp(moment(self.node.expires))
+        return fields
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value]) -> NodeLine:
+        """Return the node of a line."""
         only(fields, "type key path value expires")
-        key, path = checked_name(fields.get("key"), '"key"'), texts_of(fields, "path")
-        MemoryRef(MemoryKind.SHORT_TERM, path)
-        if not path:
-            raise InvalidInput('"path" is empty; name at least one field')
+        key, path = checked_name(fields.get("key"), '"key"'), checked_path(fields.get("path", []))
         is_object = fields["type"] == "object"
         if is_object == ("value" in fields):
             raise InvalidInput('a "value" line has a "value", an "object" line has none')
@@ -155,42 +167,109 @@ class FornixLines:
         return NodeLine(key, path, Node(is_object, value, expires and microseconds(expires)))
 
 
+ExportLine: TypeAlias = SetLine | ItemLine | NodeLine
+
+
+class FornixLines:
+    """Reads the lines of an export."""
+
+    def __init__(self) -> None:
+        self._ids = Ids()
+
+    def line(self, fields: dict[str, Value]) -> Iterator[ExportLine]:
+        """Yield the contents of a line.
+
+        Raises:
+            InvalidInput: The line cannot be imported.
+        """
+        kind = fields.get("type")
+        if str(fields.get("set")).startswith(HIDDEN):
+            raise InvalidInput(f'"set" must not begin with {HIDDEN!r}')
+        if kind == "fornix":
+            check_header(fields)
+        elif kind == "set":
+            yield SetLine.from_fields(fields)
+        elif kind == "item":
+            yield ItemLine.from_fields(fields, self._ids)
+        elif kind in ("object", "value"):
+            yield NodeLine.from_fields(fields)
+        else:
+            raise InvalidInput(f'"type" is {kind!r}; it is fornix, set, item, object or value')
+
+
+def check_header(fields: dict[str, Value]) -> None:
+    """Refuse a file of a format that this version of fornix does not read."""
+    if fields.get("format") != FORMAT:
+        raise InvalidInput(
+            f"the format is {fields.get('format')!r}, this fornix reads {FORMAT}; "
+            "upgrade fornix, or export it again with this one"
+        )
+
+
+def checked_path(value: Value) -> Path:
+    """Return the path that a line about a node names."""
+    path = texts_of({"path": value}, "path")
+    MemoryRef(MemoryKind.SHORT_TERM, path)
+    if not path:
+        raise InvalidInput('"path" is empty; name at least one field')
+    return path
+
+
+def checked_item(item: Item) -> Item:
+    """Return *item* if every part of it can be stored; a store would refuse it later."""
+    checked_name(item.id, "an item's id")
+    as_passed(item)
+    if item.time is not None:
+        microseconds(item.time)
+    for name in LABELS:
+        if getattr(item, name) is not None:
+            checked_name(getattr(item, name), name)
+    if type(item.importance) not in (int, float) or not 0 <= item.importance <= 1:
+        raise InvalidInput(f"importance must be a number from 0 to 1, not {item.importance!r}")
+    if item.text is None and text_of(item.value) is None:
+        raise InvalidInput('the value has no text that search could read: add "text" ("" for none)')
+    return item
+
+
+def differs(item: Item, stored: Item) -> bool:
+    """Return whether the item of a file differs from the stored one; a missing time does not."""
+    timed = replace(item, time=item.time or stored.time)
+    return ItemLine(None, "", timed).fields() != ItemLine(None, "", stored).fields()
+
+
+def _locations(linked: Value) -> list[ItemLocation]:
+    """Return the sources of an item."""
+    locations: list[ItemLocation] = []
+    for location in linked if isinstance(linked, list) else [None]:
+        if not isinstance(location, list) or len(location) != len(ItemLocation._fields):
+            raise InvalidInput(f'"linked" must be a list of [key, set, id], not {linked!r}')
+        key, name, item_id = location
+        owner = None if key is None else checked_name(key, 'a key of "linked"')
+        where = checked_name(name, 'a set of "linked"'), checked_name(item_id, 'an id of "linked"')
+        locations.append(ItemLocation(owner, *where))
+    return locations
+
+
 def _definition(given: dict[str, Value]) -> Definition:
     """Return a definition, checked as a set's arguments are."""
-    asked: dict[str, object] = {"high_water": HIGH_WATER, **given}
+    options: dict[str, object] = {"high_water": HIGH_WATER, **given}
     for name in ("capacity", "capacity_tokens", "capacity_bytes", "retention"):
-        most = asked.get(name, 1)
-        if not isinstance(most, str) and (type(most) is not int or most < 1):
-            raise InvalidInput(f'"{name}" must be a whole number from 1, not {most!r}')
-    if isinstance(asked.get("retention"), int):
-        asked["retention"] = timedelta(microseconds=cast("int", asked["retention"]))
+        limit = options.get(name, 1)
+        if not isinstance(limit, str) and (type(limit) is not int or limit < 1):
+            raise InvalidInput(f'"{name}" must be a whole number from 1, not {limit!r}')
+    if isinstance(options.get("retention"), int):
+        options["retention"] = timedelta(microseconds=cast("int", options["retention"]))
     if (plan := given.get("compaction")) is not None:
         _check_compaction(plan)
     if (weights := given.get("signals")) is not None:
         if not isinstance(weights, dict):
             raise InvalidInput(f'"signals" must be an object, not {weights!r}')
-        asked["signals"] = Signals.from_json(cast("dict[str, float]", weights))
+        options["signals"] = Signals.from_json(cast("dict[str, float]", weights))
     if "item_type" in given:
         checked_name(given["item_type"], '"item_type"')
     if "admission" in given:
-        asked["admission"] = _admission(given["admission"])
-    return definition({name: value for name, value in asked.items() if value is not None})
-
-
-def _places(found: Value) -> list[ItemLocation]:
-    """Return the items that an item was made of."""
-    lists = [one for one in found if isinstance(one, list)] if isinstance(found, list) else None
-    if lists is None or len(lists) != len(cast("list[Value]", found)):
-        raise InvalidInput(f'"linked" must be a list of [key, set, id], not {found!r}')
-    places: list[ItemLocation] = []
-    for place in lists:
-        if len(place) != len(ItemLocation._fields):
-            raise InvalidInput(f'"linked" must be a list of [key, set, id], not {found!r}')
-        key, name, item_id = place
-        owner = None if key is None else checked_name(key, 'a key of "linked"')
-        where = checked_name(name, 'a set of "linked"'), checked_name(item_id, 'an id of "linked"')
-        places.append(ItemLocation(owner, *where))
-    return places
+        options["admission"] = _admission(given["admission"])
+    return definition({name: value for name, value in options.items() if value is not None})
 
 
 def _check_compaction(plan: Value) -> None:
@@ -198,7 +277,7 @@ def _check_compaction(plan: Value) -> None:
         return
     if not isinstance(plan, dict):
         raise InvalidInput(f'"compaction" must be "trim", "reject" or a strategy, not {plan!r}')
-    if plan.get("name") != OWN:  # one of the user's is looked for when the set is compacted
+    if plan.get("name") != OWN:  # a user's strategy is looked up when the set is compacted
         restored(plan, {})
 
 
@@ -208,9 +287,9 @@ def _admission(rules: Value) -> list[Plan] | None:
         return None
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise InvalidInput(f'"admission" must be a list of objects, not {rules!r}')
-    kept = cast("list[Plan]", rules)
+    plans = cast("list[Plan]", rules)
     try:
-        rules_of(kept)
+        rules_of(plans)
     except RuleFailed as error:
         raise InvalidInput(f'"admission": {error}') from error
-    return kept
+    return plans

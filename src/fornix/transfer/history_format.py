@@ -1,233 +1,421 @@
-"""The lines of an export of history: commits, each with all that it did."""
+"""The format of an export of history: commits, each followed by what it did, a line each.
+
+Numbers of commits differ from store to store; in the lines they count from 1. A version of an item
+or a compaction is named by its commit and its place in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, replace
+from dataclasses import fields as fields_of
 from hashlib import blake2b
-from typing import cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from fornix.errors import InvalidInput
-from fornix.store import Node
-from fornix.store.checks import GONE, ROW_BITS
-from fornix.transfer.fornix_format import FornixLines, only, owner_of
-from fornix.transfer.import_entries import (
-    AccessedLine,
-    Begun,
-    CommitLine,
-    Ended,
-    Entry,
-    HistoryStart,
-    ImportedCompaction,
-    ImportedSource,
-    ImportedUndo,
-    Name,
+from fornix.store.checks import ROW_BITS
+from fornix.transfer.fornix_format import (
+    ITEM_FIELDS,
+    ItemLine,
     NodeLine,
-    Part,
-    Removed,
-    texts_of,
-    time_of,
+    SetLine,
+    check_header,
+    checked_path,
 )
+from fornix.transfer.record_fields import Ids, only, time_of
 from fornix.values import wire
-from fornix.values.storable import Value, checked_name, counted, microseconds
+from fornix.values.storable import Path, Value, checked_name, counted, microseconds, moment
+from fornix.values.times import stamp
 
 VERSION = ("place", "version", "first", "created", "updated", "links")
-"""What a version has beside what an item has."""
+"""Fields of a version in addition to those of an item."""
+
+_TIMES = ("created", "updated", "time")
+
+
+class RowName(NamedTuple):
+    """The name of a version or compaction: its commit, and its place in it."""
+
+    commit: int
+    place: int
+
+
+def _read_time(value: Value, name: str, _commits: int) -> int:
+    time = time_of(value)
+    if time is None:
+        raise InvalidInput(f'"{name}" is missing')
+    return microseconds(time)
+
+
+def _read_row(value: Value, name: str, commits: int) -> RowName:
+    if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - commit, place
+        raise InvalidInput(f'"{name}" must be a commit and a place in it, not {value!r}')
+    commit = counted(value[0], f'the commit of "{name}"', most=max(1, commits))
+    return RowName(commit, _read_place(value[1], name, commits))
+
+
+def _read_rows(value: Value, name: str, commits: int) -> tuple[RowName, ...]:
+    if not isinstance(value, list):
+        raise InvalidInput(f'"{name}" must be a list, not {value!r}')
+    return tuple(_read_row(row, name, commits) for row in value)
+
+
+def _read_place(value: Value, _name: str, _commits: int) -> int:
+    return counted(value, "a place in a commit", least=0, most=(1 << ROW_BITS) - 1)
+
+
+def _read_text(value: Value, name: str, _commits: int) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f'"{name}" must be a text, not {value!r}')
+    return value
+
+
+def _read_number(value: Value, name: str, _commits: int) -> int:
+    return counted(value, f'"{name}"', least=0, most=1 << 40)
+
+
+_READ: Mapping[str, Callable[[Value, str, int], Any]] = {
+    "key": lambda value, name, _: None if value is None else checked_name(value, f'"{name}"'),
+    "set": lambda value, name, _: checked_name(value, f'"{name}"'),
+    "path": lambda value, _name, _: checked_path(value),
+    "time": _read_time,
+    "created": _read_time,
+    "updated": _read_time,
+    "row": _read_row,
+    "source": _read_row,
+    "compaction": _read_row,
+    "first": _read_row,
+    "retired": _read_rows,
+    "added": _read_rows,
+    "links": _read_rows,
+    "place": _read_place,
+    "how": _read_text,
+    "version": lambda value, name, _: counted(value, f'"{name}"'),
+    "commit": _read_number,
+    "erased": _read_number,
+    "purged": lambda value, _name, _: value is True,
+}
+"""How each field of the format is read: from its JSON, its name, and the commits so far."""
+
+
+def _to_json(name: str, value: Any) -> Value:  # noqa: ANN401 - a field of any of the classes
+    if name in _TIMES:
+        return stamp(moment(value))
+    if isinstance(value, (tuple, list)):
+        return [_to_json("", one) for one in cast("Sequence[Any]", value)]
+    return value
+
+
+class _HistoryLine:
+    """A line of the history. Its dataclass fields are the fields of the line.
+
+    A field with a default is left out of the line if it has that value.
+    """
+
+    __slots__ = ()
+    KIND: ClassVar[str]
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line."""
+        return {"type": self.KIND} | self._own_fields()
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value], commits: int) -> Self:
+        """Return what a line says that follows so many commits.
+
+        Raises:
+            InvalidInput: A field is missing, unknown, or has no such value.
+        """
+        only(fields, " ".join(["type", *(field.name for field in fields_of(cast("Any", cls)))]))
+        if "key" not in fields:
+            raise InvalidInput('"key" is missing; it is null for knowledge')
+        if fields["key"] is None and "set" not in fields:
+            raise InvalidInput('"set" is missing; knowledge has sets alone')
+        return cls(**cls._read(fields, commits))
+
+    def _own_fields(self) -> dict[str, Value]:
+        values = {field: getattr(self, field.name) for field in fields_of(cast("Any", self))}
+        return {
+            field.name: _to_json(field.name, value)
+            for field, value in values.items()
+            if field.name in _READ and value != field.default
+        }
+
+    @classmethod
+    def _read(cls, fields: dict[str, Value], commits: int) -> dict[str, Any]:
+        return {
+            field.name: _READ[field.name](fields.get(field.name), field.name, commits)
+            for field in fields_of(cast("Any", cls))
+            if field.name in _READ and (field.name in fields or field.default is MISSING)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ItemBegun(_HistoryLine):
+    """A version of an item as a commit began it.
+
+    Attributes:
+        first: The item's first version; None: this one.
+        created, updated: In microseconds; None: the time of the commit.
+        links: The versions that it was derived from.
+    """
+
+    KIND = "item"
+    line: ItemLine
+    place: int
+    version: int = 1
+    first: RowName | None = None
+    created: int | None = None
+    updated: int | None = None
+    links: Sequence[RowName] = ()
+
+    @property
+    def key(self) -> str | None:
+        """The key of the item."""
+        return self.line.key
+
+    @property
+    def set(self) -> str:
+        """The set of the item."""
+        return self.line.set
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line."""
+        return self.line.fields() | self._own_fields()
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value], commits: int) -> ItemBegun:
+        """Return the version that a line begins."""
+        only(fields, f"{ITEM_FIELDS} {' '.join(VERSION)}")
+        plain = {name: value for name, value in fields.items() if name not in VERSION}
+        line = ItemLine.from_fields(plain, Ids())
+        if line.item.time is None:
+            raise InvalidInput('"time" is missing; a version has the time of its item')
+        return cls(line, **cls._read(fields, commits))
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEnded(_HistoryLine):
+    """A version that a commit ended."""
+
+    KIND = "ended"
+    key: str | None
+    set: str
+    row: RowName
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAdded(_HistoryLine):
+    """A source that a version of an earlier commit received."""
+
+    KIND = "link"
+    key: str | None
+    set: str
+    row: RowName
+    source: RowName
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionDone(_HistoryLine):
+    """A compaction that a commit did; *erased*: how many of its versions are no longer kept."""
+
+    KIND = "compaction"
+    key: str | None
+    set: str
+    place: int
+    how: str
+    retired: Sequence[RowName]
+    added: Sequence[RowName]
+    erased: int = 0
+    purged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionUndone(_HistoryLine):
+    """A compaction that a commit undid."""
+
+    KIND = "undone"
+    key: str | None
+    set: str
+    compaction: RowName
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved(_HistoryLine):
+    """A node that a commit removed."""
+
+    KIND = "removed"
+    key: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone(_HistoryLine):
+    """A node that is no longer kept, but has a place among others."""
+
+    KIND = "gone"
+    key: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStart(_HistoryLine):
+    """From which commit and time on the past of a set is complete; *set*: None for exact memory.
+
+    The commit 0: from the first; *time* in microseconds.
+    """
+
+    KIND = "floor"
+    key: str | None
+    set: str | None = None
+    commit: int = 0
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AccessedLine(_HistoryLine):
+    """When an item was last read; *row*: its first version."""
+
+    KIND = "accessed"
+    key: str | None
+    set: str
+    row: RowName
+    time: int
+
+
+SetPart: TypeAlias = ItemBegun | ItemEnded | SourceAdded | CompactionDone | CompactionUndone
+"""What a commit did to the items of a set."""
+
+CommitPart: TypeAlias = SetPart | SetLine | NodeLine | NodeRemoved | NodeGone | HistoryStart
+"""What a commit did, a line each."""
+
+PARTS: Mapping[str, Callable[[dict[str, Value], int], CommitPart]] = {
+    "item": ItemBegun.from_fields,
+    "ended": ItemEnded.from_fields,
+    "link": SourceAdded.from_fields,
+    "compaction": CompactionDone.from_fields,
+    "undone": CompactionUndone.from_fields,
+    "removed": NodeRemoved.from_fields,
+    "object": lambda fields, _commits: NodeLine.from_fields(fields),
+    "value": lambda fields, _commits: NodeLine.from_fields(fields),
+    "gone": NodeGone.from_fields,
+    "floor": HistoryStart.from_fields,
+}
+"""How the lines after a commit are read, by their type."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLine:
+    """A commit, and all that it did.
+
+    Attributes:
+        number: From 1 in the file, without gaps.
+        time: In microseconds.
+        key: The key whose commit it is; None: of knowledge.
+        digest: Of the lines of the file up to its end.
+    """
+
+    number: int
+    time: int
+    key: str | None
+    parts: Sequence[CommitPart] = ()
+    digest: str = ""
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line, without what the commit did."""
+        time = _to_json("time", self.time)
+        return {"type": "commit", "commit": self.number, "time": time, "key": self.key}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value], last: CommitLine | None) -> CommitLine:
+        """Return the commit that a line begins, after the *last* one."""
+        only(fields, "type commit time key")
+        before, since = (0, 0) if last is None else (last.number, last.time)
+        if fields.get("commit") != before + 1:
+            raise InvalidInput(
+                f'"commit" is {fields.get("commit")!r}, after {before}; a line is missing'
+            )
+        time, key = _read_time(fields.get("time"), "time", before), fields.get("key")
+        if time < since:
+            raise InvalidInput('"time" is before the one of the commit before')
+        return cls(before + 1, time, None if key is None else checked_name(key, '"key"'))
 
 
 class HistoryLines:
-    """Reads the lines of an export of history."""
+    """Reads the lines of an export of history.
+
+    Attributes:
+        ended: Whether its last line was read; without it, the file was cut off.
+    """
 
     def __init__(self) -> None:
-        self._plain = FornixLines()
         self._digest = blake2b(digest_size=16)
-        self._commit: CommitLine | None = None
-        self._number = self._time = 0
-        self._parts: list[Part] = []
-        self._ended = False
-        self._kinds: Mapping[str, Callable[[dict[str, Value]], Part]] = {
-            "item": self._item,
-            "ended": self._ends,
-            "link": self._link,
-            "compaction": self._compaction,
-            "undone": self._undone,
-            "removed": self._removed,
-            "object": self._plain.node,
-            "value": self._plain.node,
-            "gone": self._gone,
-            "floor": self._floor,
-        }
+        self._last: CommitLine | None = None
+        self._open = False
+        self._parts: list[CommitPart] = []
+        self.ended = False
 
-    def line(self, fields: dict[str, Value]) -> Iterator[Entry]:
-        """Yield what is complete by a line: the commit before it, or when an item was read.
+    @property
+    def _commits(self) -> int:
+        return 0 if self._last is None else self._last.number
+
+    def line(self, fields: dict[str, Value]) -> Iterator[CommitLine | AccessedLine]:
+        """Yield what a line completes: the commit before it, or when an item was read.
 
         Raises:
-            InvalidInput: It cannot be used, or not here.
+            InvalidInput: The line cannot be imported, or is out of place.
         """
         kind = fields.get("type")
-        if self._ended:
+        if self.ended:
             raise InvalidInput("a line follows the end of the history")
-        if kind == "fornix":
-            self._plain.header(fields)
-        elif kind == "set":
-            yield from self._whole()
-            self._part(self._plain.set(fields), fields)
-        elif kind == "commit":
-            yield from self._whole()
-            self._begin(fields)
-        elif kind == "accessed":
-            yield from self._whole()
-            yield self._accessed(fields)
-        elif kind == "end":
-            yield from self._whole()
-            self._end(fields)
-        elif str(kind) in self._kinds and self._commit is not None:
-            self._part(self._kinds[str(kind)](fields), fields)
-        else:
-            raise self._out_of_place(kind)
+        if kind in ("set", "commit", "accessed", "end"):
+            yield from self._completed()
+        match kind:
+            case "fornix":
+                check_header(fields)
+            case "set":
+                self._add_part(SetLine.from_fields(fields), fields)
+            case "commit":
+                self._last = CommitLine.from_fields(fields, self._last)
+                self._open = True
+                self._digest.update(wire.encode(fields).encode())
+            case "accessed":
+                yield AccessedLine.from_fields(fields, self._commits)
+            case "end":
+                self._read_end(fields)
+            case _:
+                self._add_part(self._part(fields), fields)
 
-    def end(self) -> Iterator[Entry]:
-        """Refuse a file that was cut off."""
-        if not self._ended:
-            raise InvalidInput("the file breaks off: a history ends with a line of type end")
-        yield from ()
+    def _part(self, fields: dict[str, Value]) -> CommitPart:
+        kind = str(fields.get("type"))
+        if kind not in PARTS:
+            known = ", ".join(["commit", "set", *PARTS, "accessed", "end"])
+            raise InvalidInput(f'"type" is {kind!r}; after a commit it is one of {known}')
+        if not self._open:
+            raise InvalidInput(f'a line is missing: "type" is {kind!r}, but no commit is before it')
+        return PARTS[kind](fields, self._commits)
 
-    def _out_of_place(self, kind: Value) -> InvalidInput:
-        if str(kind) in self._kinds:
-            return InvalidInput(
-                f'a line is missing: "type" is {kind!r}, but no commit is before it'
-            )
-        known = ", ".join(["commit", "set", *self._kinds, "accessed", "end"])
-        return InvalidInput(f'"type" is {kind!r}; after a commit it is one of {known}')
-
-    # --- commits
-
-    def _part(self, part: Part, fields: dict[str, Value]) -> None:
+    def _add_part(self, part: CommitPart, fields: dict[str, Value]) -> None:
         self._digest.update(wire.encode(fields).encode())
         self._parts.append(part)
 
-    def _begin(self, fields: dict[str, Value]) -> None:
-        only(fields, "type commit time key")
-        if fields.get("commit") != self._number + 1:
-            raise InvalidInput(
-                f'"commit" is {fields.get("commit")!r}, after {self._number}; a line is missing'
-            )
-        time, key = _time(fields, "time"), fields.get("key")
-        if time is None or time < self._time:
-            raise InvalidInput('"time" is missing, or before the one of the commit before')
-        if key is not None:
-            checked_name(key, '"key"')
-        self._number, self._time = self._number + 1, time
-        self._digest.update(wire.encode(fields).encode())
-        self._commit = CommitLine(self._number, time, cast("str | None", key), (), "")
-
-    def _whole(self) -> Iterator[CommitLine]:
-        """Yield the commit whose last line was read."""
-        found = self._commit
-        if found is None:
+    def _completed(self) -> Iterator[CommitLine]:
+        """Yield the commit whose last line was read, if there is one."""
+        if self._last is None or not self._open:
             return
-        self._commit, parts = None, tuple(self._parts)
-        self._parts = []
+        commit, parts = self._last, tuple(self._parts)
+        self._open, self._parts = False, []
         for part in parts:
-            owner = part.line.key if isinstance(part, Begun) else part.key
-            if owner not in (None, found.key):
-                raise InvalidInput(f"commit {found.number} of key {found.key!r} reaches {owner!r}")
-        yield CommitLine(found.number, found.time, found.key, parts, self._digest.hexdigest())
+            if part.key not in (None, commit.key):
+                raise InvalidInput(
+                    f"commit {commit.number} of key {commit.key!r} reaches {part.key!r}"
+                )
+        yield replace(commit, parts=parts, digest=self._digest.hexdigest())
 
-    def _end(self, fields: dict[str, Value]) -> None:
+    def _read_end(self, fields: dict[str, Value]) -> None:
         only(fields, "type commits")
-        if fields.get("commits") != self._number or self._parts:
+        if fields.get("commits") != self._commits or self._parts:
             raise InvalidInput(
-                f'"commits" is {fields.get("commits")!r}, but {self._number} were there'
+                f'"commits" is {fields.get("commits")!r}, but {self._commits} were there'
             )
-        self._ended = True
-
-    # --- what they did
-
-    def _gone(self, fields: dict[str, Value]) -> NodeLine:
-        only(fields, "type key path")
-        line = self._plain.node({**fields, "type": "value", "value": None})
-        return NodeLine(line.key, line.path, Node(is_object=False, expires=GONE))
-
-    def _removed(self, fields: dict[str, Value]) -> Removed:
-        only(fields, "type key path")
-        key = checked_name(fields.get("key"), '"key"')
-        return Removed(key, texts_of(fields, "path"))
-
-    def _floor(self, fields: dict[str, Value]) -> HistoryStart:
-        only(fields, "type key set commit time")
-        key, name = owner_of({"set": "-", **fields})
-        if key is None and "set" not in fields:
-            raise InvalidInput('"set" is missing; knowledge has sets alone')
-        commit = counted(fields.get("commit", 0), '"commit"', least=0, most=1 << 40)
-        set_name = name if "set" in fields else None
-        return HistoryStart(key, set_name, commit, _time(fields, "time") or 0)
-
-    def _item(self, fields: dict[str, Value]) -> Begun:
-        line = self._plain.item({n: v for n, v in fields.items() if n not in VERSION})
-        if line.item.time is None:
-            raise InvalidInput('"time" is missing; a version has the time of its item')
-        return Begun(
-            line,
-            _place(fields.get("place")),
-            counted(fields.get("version", 1), '"version"'),
-            self._name(fields["first"], "first") if "first" in fields else None,
-            _time(fields, "created"),
-            _time(fields, "updated"),
-            self._names(fields, "links"),
-        )
-
-    def _ends(self, fields: dict[str, Value]) -> Ended:
-        only(fields, "type key set row")
-        return Ended(*owner_of(fields), self._name(fields.get("row"), "row"))
-
-    def _link(self, fields: dict[str, Value]) -> ImportedSource:
-        only(fields, "type key set row source")
-        row, source = (self._name(fields.get(name), name) for name in ("row", "source"))
-        return ImportedSource(*owner_of(fields), row, source)
-
-    def _compaction(self, fields: dict[str, Value]) -> ImportedCompaction:
-        only(fields, "type key set place how retired added erased purged")
-        how = fields.get("how")
-        if not isinstance(how, str):
-            raise InvalidInput(f'"how" must be a text, not {how!r}')
-        return ImportedCompaction(
-            *owner_of(fields),
-            _place(fields.get("place")),
-            how,
-            self._names(fields, "retired"),
-            self._names(fields, "added"),
-            counted(fields.get("erased", 0), '"erased"', least=0, most=1 << ROW_BITS),
-            purged=fields.get("purged") is True,
-        )
-
-    def _undone(self, fields: dict[str, Value]) -> ImportedUndo:
-        only(fields, "type key set compaction")
-        return ImportedUndo(*owner_of(fields), self._name(fields.get("compaction"), "compaction"))
-
-    def _accessed(self, fields: dict[str, Value]) -> AccessedLine:
-        only(fields, "type key set row time")
-        time = _time(fields, "time")
-        if time is None:
-            raise InvalidInput('"time" is missing')
-        return AccessedLine(*owner_of(fields), self._name(fields.get("row"), "row"), time)
-
-    def _name(self, found: Value, what: str) -> Name:
-        if not isinstance(found, list) or len(found) != 2:  # noqa: PLR2004 - commit, place
-            raise InvalidInput(f'"{what}" must be a commit and a place in it, not {found!r}')
-        commit = counted(found[0], f'the commit of "{what}"', most=max(1, self._number))
-        return Name(commit, _place(found[1]))
-
-    def _names(self, fields: dict[str, Value], what: str) -> tuple[Name, ...]:
-        found = fields.get(what, [])
-        if not isinstance(found, list):
-            raise InvalidInput(f'"{what}" must be a list, not {found!r}')
-        return tuple(self._name(one, what) for one in found)
-
-
-def _place(found: Value) -> int:
-    return counted(found, "a place in a commit", least=0, most=(1 << ROW_BITS) - 1)
-
-
-def _time(fields: dict[str, Value], name: str) -> int | None:
-    found = time_of(fields.get(name))
-    return None if found is None else microseconds(found)
+        self.ended = True

@@ -1,4 +1,4 @@
-"""Import of history: the commits of another store, done again in this one."""
+"""Import of history: the commits of another store, repeated in this one."""
 
 from __future__ import annotations
 
@@ -22,37 +22,43 @@ from fornix.store import (
     StoredItem,
     TreeDelta,
 )
-from fornix.store.checks import ROW_BITS
+from fornix.store.checks import GONE, ROW_BITS
 from fornix.transfer.export import LAST, scope_of
-from fornix.transfer.import_entries import (
+from fornix.transfer.fornix_format import NodeLine, SetLine
+from fornix.transfer.history_format import (
     AccessedLine,
-    Begun,
     CommitLine,
-    Ended,
+    CommitPart,
+    CompactionDone,
+    CompactionUndone,
     HistoryStart,
-    ImportedCompaction,
-    ImportedSource,
-    ImportedUndo,
-    Name,
-    NodeLine,
-    Part,
-    Removed,
-    SetLine,
+    ItemBegun,
+    ItemEnded,
+    NodeGone,
+    NodeRemoved,
+    RowName,
+    SetPart,
+    SourceAdded,
 )
 from fornix.transfer.import_formats import entries
 from fornix.transfer.import_source import Source
 from fornix.values.retries import call_again
 
 TOGETHER = 200
-"""Commits that are done in one transaction."""
+"""Commits that are repeated in one transaction."""
 
 MARK = "history"
-"""Field of the result of a replayed commit: the digest of the file up to it."""
+"""The field of a repeated commit's result that holds the digest of the file up to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What an import of history did: commits and versions that were written here, and not."""
+    """What an import of history did.
+
+    Attributes:
+        commits, versions: The commits and versions that this import wrote.
+        kept: The commits that an earlier import had written.
+    """
 
     commits: int
     versions: int
@@ -60,10 +66,10 @@ class Replayed:
 
 
 class Replay:
-    """An import of history into one memory; `run` may be repeated, and does no commit twice.
+    """An import of history into one memory; `run` may be called again, and repeats no commit twice.
 
-    A commit is done only where the one before it in the file is the last of the store, so that no
-    other can come between: what was done is told by the results of the commits themselves.
+    A commit is repeated only where the one before it in the file is the last one of the store, so
+    that no other comes between. The results of the commits say how far an import has come.
     """
 
     def __init__(
@@ -75,10 +81,10 @@ class Replay:
         self._commits = self._versions = 0
 
     def run(self) -> Replayed:
-        """Do every commit of the file that was not done yet.
+        """Repeat every commit of the file that was not repeated yet.
 
         Raises:
-            Conflict: The store has other commits that are later; none was done since.
+            Conflict: The store has other, later commits; nothing was written since.
         """
         kept = self._done()
         call_again(lambda: self._rest(self._done()), on=StaleRun)
@@ -92,23 +98,23 @@ class Replay:
     def _done(self) -> int:
         """Return how many commits of the file the store ends with."""
         last = self._store.commit_at(LAST)
-        found = self._store.effects(last)
-        if found is None:
+        effects = self._store.effects(last)
+        if effects is None:
             self._base = 0
             return 0
-        result = found.commit.result
+        result = effects.commit.result
         if isinstance(result, dict) and isinstance(result.get("commit"), int):
             done = int(str(result["commit"]))
             line = next(islice(self._lines(), done - 1, None), None)
             if line is not None and line.digest == result.get(MARK):
                 self._base = last - done
                 return done
-        self._refuse_later(found.commit.time)
+        self._refuse_later(effects.commit.time)
         self._base = last
         return 0
 
     def _refuse_later(self, time: int) -> None:
-        """Refuse a store whose commits the history would have to come before, or among."""
+        """Refuse a store with commits that the history would have to precede."""
         for line in self._lines():
             if line.time <= time:
                 raise Conflict(
@@ -116,26 +122,24 @@ class Replay:
                     "import a history into a new store, or one last written before it began"
                 )
             for part in line.parts:
-                owner = part.line if isinstance(part, Begun) else part
-                if isinstance(owner, (NodeLine, Removed)) or owner.set is None:
-                    if self._store.head(self._scope(owner.key)):
-                        raise Conflict(_there(f"exact memory of key {owner.key!r}"))
-                elif self._store.set_info(self._ref(owner.key, owner.set)) is not None:
-                    raise Conflict(_there(f"set {owner.set!r} of key {owner.key!r}"))
+                if isinstance(part, (NodeLine, NodeRemoved, NodeGone)) or part.set is None:
+                    if self._store.head(scope_of(self._memory, part.key)):
+                        raise Conflict(_exists(f"exact memory of key {part.key!r}"))
+                elif self._store.set_info(self._ref(part.key, part.set)) is not None:
+                    raise Conflict(_exists(f"set {part.set!r} of key {part.key!r}"))
 
     def _number(self, ordinal: int) -> int:
         return self._base + ordinal
 
-    def _row(self, name: Name) -> int:
+    def _row(self, name: RowName) -> int:
         return (self._number(name.commit) << ROW_BITS) + name.place
 
     # --- the rest of it
 
     def _rest(self, done: int) -> None:
-        found = entries(self._source, "fornix", None)
-        lines = islice(
-            (e for _, e in found if isinstance(e, (CommitLine, AccessedLine))), done, None
-        )
+        numbered = entries(self._source, "fornix", None)
+        history = (e for _, e in numbered if isinstance(e, (CommitLine, AccessedLine)))
+        lines = islice(history, done, None)
         while chunk := list(islice(lines, TOGETHER)):
             self._commit([line for line in chunk if isinstance(line, CommitLine)])
             for line in chunk:
@@ -155,11 +159,11 @@ class Replay:
             if isinstance(answer, FornixError):
                 raise answer
             self._commits += 1
-            self._versions += sum(isinstance(part, Begun) for part in line.parts)
+            self._versions += sum(isinstance(part, ItemBegun) for part in line.parts)
             self._memory.engine.written(batch.items, answer)
 
     def _batch(self, line: CommitLine, heads: dict[Scope, int]) -> Batch:
-        scope = self._scope(line.key)
+        scope = scope_of(self._memory, line.key)
         state = [delta for part in line.parts for delta in _deltas(part)]
         base = (heads.get(scope) or self._store.head(scope)) if state else None
         return Batch(
@@ -180,62 +184,59 @@ class Replay:
         )
 
     def _floor(self, line: CommitLine) -> tuple[int, int]:
-        """Return from when on the past of the tree is whole."""
+        """Return from which commit and time on the past of the tree is complete."""
         for part in line.parts:
             if isinstance(part, HistoryStart) and part.set is None:
-                return self._number(part.commit) if part.commit else 0, part.since
+                return self._number(part.commit) if part.commit else 0, part.time
         return 0, 0
 
-    def _scope(self, key: str | None) -> Scope:
-        return scope_of(self._memory, key)
-
     def _ref(self, key: str | None, name: str) -> SetRef:
-        return SetRef(self._scope(key), name)
+        return SetRef(scope_of(self._memory, key), name)
 
     def _pasts(self, line: CommitLine) -> list[Past]:
-        begun = [part for part in line.parts if isinstance(part, Begun)]
+        begun = [part for part in line.parts if isinstance(part, ItemBegun)]
         pairs = [(part.line.item.id or "", part.line.item) for part in begun]
         recorder = self._memory.engine.recorder
         made = recorder.records(pairs, now=line.time) if pairs else []
         records = {part.place: record for part, record in zip(begun, made, strict=True)}
-        pasts: dict[SetRef, _Gathered] = {}
+        changes: dict[SetRef, _SetChanges] = {}
         for part in line.parts:
-            if isinstance(part, HistoryStart):
-                if part.set is not None:
-                    ref = self._ref(part.key, part.set)
-                    pasts.setdefault(ref, _Gathered()).floor = self._number(part.commit)
-            elif not isinstance(part, (SetLine, NodeLine, Removed)):
-                owner = part.line if isinstance(part, Begun) else part
-                ref = self._ref(owner.key, owner.set)
-                self._take(part, ref, pasts.setdefault(ref, _Gathered()), line, records)
-        changed = [gathered.past(ref) for ref, gathered in pasts.items()]
-        links = [Past(ref, links=gathered.links) for ref, gathered in pasts.items()]
-        return [*changed, *(past for past in links if past.links)]  # of one set to another too
+            if isinstance(part, HistoryStart) and part.set is not None:
+                ref = self._ref(part.key, part.set)
+                changes.setdefault(ref, _SetChanges()).floor = self._number(part.commit)
+            elif isinstance(part, SetPart):
+                ref = self._ref(part.key, part.set)
+                self._apply(part, ref, changes.setdefault(ref, _SetChanges()), line, records)
+        pasts = [change.past(ref) for ref, change in changes.items()]
+        links = [Past(ref, links=change.links) for ref, change in changes.items()]
+        return [*pasts, *(past for past in links if past.links)]  # of one set to another too
 
-    def _take(
+    def _apply(
         self,
-        part: Begun | Ended | ImportedSource | ImportedCompaction | ImportedUndo,
+        part: SetPart,
         ref: SetRef,
-        past: _Gathered,
+        changes: _SetChanges,
         line: CommitLine,
         records: Mapping[int, ItemRecord],
     ) -> None:
         match part:
-            case Begun():
+            case ItemBegun():
                 item = self._stored(part, ref, line, records[part.place])
-                past.begun.append(item)
-                past.links += [(item.row, self._row(source)) for source in part.links]
-            case Ended(row=row):
-                past.ended.append(self._row(row))
-            case ImportedSource(row=row, source=source):
-                past.links.append((self._row(row), self._row(source)))
-            case ImportedCompaction():
-                past.compactions.append(self._compaction(part, ref, line))
-            case ImportedUndo(compaction=name):
-                past.undone.append(self._row(name))
+                changes.begun.append(item)
+                changes.links += [(item.row, self._row(source)) for source in part.links]
+            case ItemEnded(row=row):
+                changes.ended.append(self._row(row))
+            case SourceAdded(row=row, source=source):
+                changes.links.append((self._row(row), self._row(source)))
+            case CompactionDone():
+                changes.compactions.append(self._compaction(part, ref, line))
+            case CompactionUndone(compaction=name):
+                changes.undone.append(self._row(name))
 
-    def _stored(self, part: Begun, ref: SetRef, line: CommitLine, record: ItemRecord) -> StoredItem:
-        row = self._row(Name(line.number, part.place))
+    def _stored(
+        self, part: ItemBegun, ref: SetRef, line: CommitLine, record: ItemRecord
+    ) -> StoredItem:
+        row = self._row(RowName(line.number, part.place))
         return StoredItem(
             row=row,
             first=row if part.first is None else self._row(part.first),
@@ -249,9 +250,9 @@ class Replay:
             record=record,
         )
 
-    def _compaction(self, part: ImportedCompaction, ref: SetRef, line: CommitLine) -> Compaction:
+    def _compaction(self, part: CompactionDone, ref: SetRef, line: CommitLine) -> Compaction:
         return Compaction(
-            id=self._row(Name(line.number, part.place)),
+            id=self._row(RowName(line.number, part.place)),
             set=ref,
             commit=self._number(line.number),
             time=line.time,
@@ -264,12 +265,12 @@ class Replay:
         )
 
 
-def _there(what: str) -> str:
-    return f"{what} is there already; import its history into a store without it"
+def _exists(what: str) -> str:
+    return f"{what} exists already; import its history into a store without it"
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _SetChanges:
     """What a commit did to one set."""
 
     begun: list[StoredItem] = field(default_factory=list[StoredItem])
@@ -283,13 +284,16 @@ class _Gathered:
         return Past(ref, self.begun, self.ended, (), self.compactions, self.undone, self.floor)
 
 
-def _deltas(part: Part) -> Iterator[TreeDelta]:
+def _deltas(part: CommitPart) -> Iterator[TreeDelta]:
     """Yield what brings a node of exact memory where a commit had it."""
-    if isinstance(part, Removed):
-        yield Delete(part.path)
-    elif isinstance(part, NodeLine):
-        node = part.node
-        if node.is_object:
-            yield Create(part.path, node.expires)
-        else:
-            yield Put(part.path, node.value, node.expires)
+    match part:
+        case NodeRemoved(path=path):
+            yield Delete(path)
+        case NodeGone(path=path):
+            yield Put(path, None, GONE)
+        case NodeLine(path=path, node=node) if node.is_object:
+            yield Create(path, node.expires)
+        case NodeLine(path=path, node=node):
+            yield Put(path, node.value, node.expires)
+        case _:
+            pass

@@ -9,10 +9,9 @@ from fornix.errors import FornixError, InvalidInput
 from fornix.store.records import as_passed
 from fornix.transfer.chats import ChatReader
 from fornix.transfer.conversations import ConversationReader, LocomoReader
-from fornix.transfer.foreign_formats import Reader, Target
-from fornix.transfer.fornix_format import KINDS, FornixLines
-from fornix.transfer.history_format import HistoryLines
-from fornix.transfer.import_entries import Entry, ItemLine, Skipped
+from fornix.transfer.foreign_formats import Reader, Skipped, Target
+from fornix.transfer.fornix_format import KINDS, ExportLine, FornixLines, ItemLine
+from fornix.transfer.history_format import AccessedLine, CommitLine, HistoryLines
 from fornix.transfer.import_source import JsonRecord, Source
 from fornix.transfer.langgraph import LangGraphFile, LangGraphReader
 from fornix.transfer.mcp_memory import McpMemoryReader
@@ -24,6 +23,9 @@ Layout: TypeAlias = Literal[
     "fornix", "chat", "conversation", "locomo", "mem0", "langgraph", "mcp-memory"
 ]
 """What a file is: see docs/import-export.md."""
+
+Entry: TypeAlias = ExportLine | CommitLine | AccessedLine
+"""What an import writes."""
 
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
@@ -106,16 +108,15 @@ def entries(
 
 def _lines(source: Source) -> Iterator[tuple[int, Entry]]:
     reader = HistoryLines() if has_history(source) else FornixLines()
-    number = 0
+    number, remedy = 0, "correct the line and import again"
     for number, fields in source.objects():
         try:
             yield from ((number, entry) for entry in reader.line(fields))
         except FornixError as error:
-            raise source.wrong(number, str(error), "correct the line and import again") from error
-    try:
-        yield from ((number, entry) for entry in reader.end())
-    except FornixError as error:
-        raise source.wrong(number, str(error), "get the whole file and import again") from error
+            raise source.wrong(number, str(error), remedy) from error
+    if isinstance(reader, HistoryLines) and not reader.ended:
+        problem = "the file breaks off: a history ends with a line of type end"
+        raise source.wrong(number, problem, "get the whole file and import again")
 
 
 def has_history(source: Source) -> bool:

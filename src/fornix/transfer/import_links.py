@@ -11,7 +11,7 @@ from fornix.memory.memory import Memory
 from fornix.store import Batch, ItemChange, Past, Scope, SetRef
 from fornix.store.records import item_of
 from fornix.transfer.export import scope_of
-from fornix.transfer.import_entries import ItemLine, ItemLocation, differs
+from fornix.transfer.fornix_format import ItemLine, ItemLocation, differs
 from fornix.transfer.import_formats import entries
 from fornix.transfer.import_source import Source
 from fornix.values.retries import TRIES
@@ -22,7 +22,7 @@ CHUNK = 500
 
 def is_derived(line: ItemLine) -> bool:
     """Return whether an item names its sources."""
-    return bool(line.sources or line.item.sources)
+    return bool(line.linked or line.item.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Linking:
 def _source_locations(line: ItemLine) -> list[ItemLocation]:
     """Return the sources of an item but itself: as the file says, else items of its own set."""
     ids = dict.fromkeys(line.item.sources)
-    locations = line.sources
+    locations = line.linked
     if locations is None:
         locations = [ItemLocation(line.key, line.set, source) for source in ids]
     itself = ItemLocation(line.key, line.set, line.item.id or "")

@@ -19,20 +19,11 @@ from fornix.store import Batch, Define, SetRef
 from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.transfer.export import scope_of
-from fornix.transfer.foreign_formats import Target
+from fornix.transfer.foreign_formats import Skipped, Target
+from fornix.transfer.fornix_format import ItemLine, NodeLine, SetLine, differs
+from fornix.transfer.history_format import AccessedLine, CommitLine, ItemBegun
 from fornix.transfer.history_import import Replay
-from fornix.transfer.import_entries import (
-    AccessedLine,
-    Begun,
-    CommitLine,
-    Entry,
-    ItemLine,
-    NodeLine,
-    SetLine,
-    Skipped,
-    differs,
-)
-from fornix.transfer.import_formats import Layout, entries, has_history, layout_of
+from fornix.transfer.import_formats import Entry, Layout, entries, has_history, layout_of
 from fornix.transfer.import_links import Linking, is_derived
 from fornix.transfer.import_source import Source
 from fornix.transfer.langgraph import is_sqlite, langgraph_file
@@ -154,7 +145,7 @@ def _identity(entry: Entry) -> tuple[object, ...]:
 
 def _items(entry: Entry) -> list[ItemLine]:
     if isinstance(entry, CommitLine):
-        return [part.line for part in entry.parts if isinstance(part, Begun)]
+        return [part.line for part in entry.parts if isinstance(part, ItemBegun)]
     return [entry] if isinstance(entry, ItemLine) else []
 
 

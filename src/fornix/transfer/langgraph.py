@@ -15,9 +15,10 @@ import apsw
 
 from fornix.errors import InvalidInput, StoreBusy
 from fornix.store.items import Item, text_of
-from fornix.transfer.foreign_formats import Reader, label_of
-from fornix.transfer.import_entries import ItemLine, Skipped, texts_of
+from fornix.transfer.foreign_formats import Reader, Skipped
+from fornix.transfer.fornix_format import ItemLine
 from fornix.transfer.import_source import JsonRecord, Source
+from fornix.transfer.record_fields import label_of, texts_of
 from fornix.values.forks import FORKS
 from fornix.values.storable import Value, checked_name
 

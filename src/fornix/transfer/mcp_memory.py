@@ -8,9 +8,10 @@ from typing import ClassVar, cast
 
 from fornix.errors import InvalidInput
 from fornix.store.items import Item
-from fornix.transfer.foreign_formats import Reader, Target, inside
-from fornix.transfer.import_entries import ItemLine, Skipped, texts_of
+from fornix.transfer.foreign_formats import Reader, Skipped, Target
+from fornix.transfer.fornix_format import ItemLine
 from fornix.transfer.import_source import JsonRecord
+from fornix.transfer.record_fields import inside, texts_of
 from fornix.values.storable import Value, checked_name
 
 UNKNOWN = "is a relation of an entity that is not there"

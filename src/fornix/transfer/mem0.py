@@ -7,9 +7,10 @@ from typing import ClassVar, cast
 
 from fornix.errors import InvalidInput
 from fornix.store.items import Item
-from fornix.transfer.foreign_formats import Reader, label_of, metadata_of, name_of
-from fornix.transfer.import_entries import ItemLine, Skipped
+from fornix.transfer.foreign_formats import Reader, Skipped
+from fornix.transfer.fornix_format import ItemLine
 from fornix.transfer.import_source import JsonRecord
+from fornix.transfer.record_fields import label_of, metadata_of, name_of
 from fornix.values.storable import Value
 
 FIELDS = {"id", "memory", "content", "metadata", "created_at", "hash", "score", "category_ids"}
