@@ -140,19 +140,27 @@ def check_keywords(
 def on_part(
     part: Callable[[W], S], method: Callable[Concatenate[S, P], R]
 ) -> Callable[Concatenate[W, P], R]:
-    """Return a method of a whole that calls *method* of a *part* of it.
+    """Return a method of a whole that calls *method* of a *part* of it, or its override there.
 
     It has the same signature and docstring; a wrong keyword is answered with the whole's class.
     """
+    name = method.__name__
 
     @wraps(method)
     def call(self: W, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return method(part(self), *args, **kwargs)
+            return getattr(part(self), name)(*args, **kwargs)
         except UnknownKeyword as error:
-            raise error.called_on(self, method.__name__) from None
+            raise error.called_on(self, name) from None
 
-    return call
+    @wraps(method)
+    async def call_async(self: W, *args: P.args, **kwargs: P.kwargs) -> object:
+        try:
+            return await getattr(part(self), name)(*args, **kwargs)
+        except UnknownKeyword as error:
+            raise error.called_on(self, name) from None
+
+    return cast("Callable[Concatenate[W, P], R]", call_async) if _is_async(method) else call
 
 
 def _called(name: str, owner: object) -> str:

@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+import inspect
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from fornix.agents.layers.buffers import ShortTermMemory
 from fornix.agents.layers.fragment_items import FragmentEntry
 from fornix.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, WriteOperation
 from fornix.agents.layers.gpts_memory import GptsMemory, GptsMessageMemory, GptsPlansMemory
-from fornix.agents.layers.importance import ImportanceScorer, Profile
+from fornix.agents.layers.importance import ImportanceScorer
 from fornix.agents.layers.insight_extractors import InsightExtractor
 from fornix.agents.layers.layer import LayerMemory
-from fornix.agents.layers.layer_plans import LayerSettings, Move
-from fornix.agents.layers.layer_results import DiscardedMemoryFragments, Insights
-from fornix.agents.storage import FairLock, LayerStorage, Now
+from fornix.agents.layers.layer_plans import Move
+from fornix.agents.storage import Now
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets
+from fornix.values.keywords import on_part
 
 T = TypeVar("T", bound=MemoryFragment)
+C = TypeVar("C", bound=type)
+
+FORWARDED = (
+    "storage", "profile", "label", "settings", "set_name", "real_memory_fragment_class", "parts",
+    "move_to", "close", "write", "write_batch", "live_entry", "score_memory_importance",
+    "get_insights", "reflect", "handle_duplicated", "handle_overflow",
+)  # fmt: skip
+"""What an agent memory asks its layers for, as they define or override it."""
 
 
+def forward_to_layers(made: C) -> C:
+    """Return a class of memories whose `FORWARDED` attributes are those of their layers."""
+    for name in FORWARDED:
+        published = inspect.getattr_static(LayerMemory, name)
+        if isinstance(published, property):
+            forwarded: object = property(attrgetter(f"memory.{name}"), doc=published.__doc__)
+        else:
+            forwarded = on_part(attrgetter("memory"), published)
+        setattr(made, name, forwarded)
+    return made
+
+
+@forward_to_layers
 class AgentMemory(LayerMemory[T]):
-    """A memory of fragments, and a log of messages and plans.
+    """A memory of fragments, and a log of messages and plans, which stays when that is cleared.
 
     It is a memory itself: whatever a `LayerMemory` does, the layers do that it is made of.
 
@@ -66,45 +87,6 @@ class AgentMemory(LayerMemory[T]):
         self.insight_extractor = inner.insight_extractor
         self._fragment_class = cast("type[T] | None", inner.settings.fragment_class)
 
-    # --- where it is --------------------------------------------------------------------------
-
-    @property
-    def storage(self) -> LayerStorage:
-        """Where the layers are kept."""
-        return self.memory.storage
-
-    @property
-    def profile(self) -> Profile:
-        """Whose numbers the layers count by."""
-        return self.memory.profile
-
-    @property
-    def label(self) -> str:
-        """What goes before the names of their sets."""
-        return self.memory.label
-
-    @property
-    def settings(self) -> LayerSettings:
-        """See `LayerMemory.settings`."""
-        return self.memory.settings
-
-    @property
-    def set_name(self) -> str:
-        """See `LayerMemory.set_name`."""
-        return self.memory.set_name
-
-    def parts(self) -> Sequence[LayerMemory[T]]:
-        """Return the layers."""
-        return self.memory.parts()
-
-    def move_to(self, storage: LayerStorage, lock: FairLock) -> None:
-        """See `LayerMemory.move_to`."""
-        self.memory.move_to(storage, lock)
-
-    def close(self) -> None:
-        """Free the RAM of the layers; see `LayerMemory.close`. The log stays."""
-        self.memory.close()
-
     # --- how it is set up ---------------------------------------------------------------------
 
     def initialize(
@@ -127,11 +109,6 @@ class AgentMemory(LayerMemory[T]):
         )
         self._show_settings()
 
-    @property
-    def real_memory_fragment_class(self) -> type[T]:
-        """See `LayerMemory.real_memory_fragment_class`."""
-        return self.memory.real_memory_fragment_class
-
     def copy_from(self, memory: LayerMemory[T]) -> None:
         """See `LayerMemory.copy_from`."""
         self.memory.copy_from(memory)
@@ -144,32 +121,11 @@ class AgentMemory(LayerMemory[T]):
         inner = self.memory.structure_clone(now, label=label, memory=memory)
         return AgentMemory(inner, self._scorer, self._extractor, self.gpts_memory)
 
-    # --- writing ------------------------------------------------------------------------------
-
-    async def write(
-        self,
-        memory_fragment: T,
-        now: datetime | None = None,
-        op: WriteOperation = WriteOperation.ADD,
-    ) -> DiscardedMemoryFragments[T] | None:
-        """Write a fragment; see `LayerMemory.write`."""
-        return await self.memory.write(memory_fragment, now, op)
-
-    async def write_batch(
-        self, memory_fragments: Sequence[T], now: datetime | None = None
-    ) -> DiscardedMemoryFragments[T] | None:
-        """Write fragments in one commit; see `LayerMemory.write_batch`."""
-        return await self.memory.write_batch(memory_fragments, now)
+    # --- what a layer has to say itself; the rest is forwarded --------------------------------
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """See `LayerMemory.take`."""
         return self.memory.take(move, entry, op)
-
-    def live_entry(self, move: Move, entry_id: str) -> FragmentEntry | None:
-        """See `LayerMemory.live_entry`."""
-        return self.memory.live_entry(move, entry_id)
-
-    # --- reading ------------------------------------------------------------------------------
 
     async def read(
         self,
@@ -184,30 +140,6 @@ class AgentMemory(LayerMemory[T]):
     async def clear(self) -> list[T]:
         """Empty the memory; return what it held. The log stays."""
         return await self.memory.clear()
-
-    # --- models -------------------------------------------------------------------------------
-
-    async def score_memory_importance(self, memory_fragments: Sequence[T]) -> list[float]:
-        """Return how important fragments are; see `LayerMemory.score_memory_importance`."""
-        return await self.memory.score_memory_importance(memory_fragments)
-
-    async def get_insights(self, memory_fragments: Sequence[T]) -> Insights[T]:
-        """Return what can be inferred from each fragment; see `LayerMemory.get_insights`."""
-        return await self.memory.get_insights(memory_fragments)
-
-    async def reflect(self, memory_fragments: Sequence[T]) -> list[T]:
-        """Return the fragments, and what is inferred from all of them; see `Memory.reflect`."""
-        return await self.memory.reflect(memory_fragments)
-
-    async def handle_duplicated(
-        self, memory_fragments: Sequence[T], new_memory_fragments: Sequence[T]
-    ) -> list[T]:
-        """Return both lists as one, without duplicates; see `LayerMemory.handle_duplicated`."""
-        return await self.memory.handle_duplicated(memory_fragments, new_memory_fragments)
-
-    async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:
-        """Return what stays of fragments, and what is too much; see `Memory.handle_overflow`."""
-        return await self.memory.handle_overflow(memory_fragments)
 
     # --- the log ------------------------------------------------------------------------------
 
