@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from fornix.conversation import message_items
 from fornix.conversation.message_items import COMPRESSED, MARKS, SUMMARY, Said
@@ -40,12 +40,11 @@ from fornix.text import Summariser, Summary
 from fornix.text.budget import Budget
 from fornix.text.messages import MESSAGES, Message
 from fornix.values.keywords import suggest_names_in
+from fornix.values.retries import TRIES, call_again
 from fornix.values.storable import Value, counted, moment
 
-R = TypeVar("R")
-
-TRIES = 20
-"""How often a call starts over because others changed what it had read."""
+MOVED = (StaleItem, DuplicateItem)
+"""What a change raises if others changed what it had read; it starts over."""
 
 REACH = 256
 """Messages that are searched for the tool call that an answer belongs to."""
@@ -320,20 +319,23 @@ class ConversationMemory:
             raise InvalidInput("give a new_mark to set, an old_mark to take off, or both")
         ids = None if msg_ids is None else message_ids(msg_ids)
 
-        def plan(_new_id: NewId) -> PlannedWrite:
-            pairs: list[tuple[StoredItem, list[str]]] = []
-            for stored in self._newest() if ids is None else self._messages.get(ids):
-                before = message_items.marks_of(stored)
-                if stored.record.id != SUMMARY and (old is None or old in before):
-                    marks = [new if mark == old else mark for mark in before]
-                    marks = [mark for mark in dict.fromkeys([*marks, new]) if mark is not None]
-                    pairs += [(stored, marks)] if marks != before else []
-            changes = self._marked(pairs)
-            if pairs and old == COMPRESSED != new:
-                changes += self._unbounded()
-            return self._messages.plan(changes, len(pairs))
-
+        plan = partial(self._marks_changed, new, old, ids)
         return self._messages.commit("mark", [new, old, None if ids is None else [*ids]], plan)
+
+    def _marks_changed(
+        self, new: str | None, old: str | None, ids: Sequence[str] | None, _new_id: NewId
+    ) -> PlannedWrite:
+        pairs: list[tuple[StoredItem, list[str]]] = []
+        for stored in self._newest() if ids is None else self._messages.get(ids):
+            before = message_items.marks_of(stored)
+            if stored.record.id != SUMMARY and (old is None or old in before):
+                marks = [new if mark == old else mark for mark in before]
+                marks = [mark for mark in dict.fromkeys([*marks, new]) if mark is not None]
+                pairs += [(stored, marks)] if marks != before else []
+        changes = self._marked(pairs)
+        if pairs and old == COMPRESSED != new:
+            changes += self._unbounded()
+        return self._messages.plan(changes, len(pairs))
 
     def _marked(self, pairs: Sequence[tuple[StoredItem, Sequence[str]]]) -> list[ItemChange]:
         return self._messages.replaced(
@@ -380,14 +382,7 @@ class ConversationMemory:
             self._sum_up(before, chosen, {"content": summary}, upto=None)
             return len(new)
 
-        return self._tried(work)
-
-    def _tried(self, work: Callable[[], R]) -> R:
-        """Return what *work* does, again and again while others change what it reads."""
-        for _ in range(TRIES - 1):
-            with suppress(StaleItem, DuplicateItem):
-                return work()
-        return work()
+        return call_again(work, on=MOVED)
 
     def _sum_up(
         self,
@@ -431,19 +426,15 @@ class ConversationMemory:
         ids: list[Value] = [stored.record.id for stored, _ in pairs]
         arguments: list[Value] = [cast("Value", value and dict(value)), ids]
 
-        def plan(_new_id: NewId) -> PlannedWrite:
-            changes = [*retired, *self._marked(pairs)]
-            if value is not None:
-                record = self._writer.records([(SUMMARY, summary_item(value, time))])[0]
-                earlier = [] if before is None else [Link(self._ref, SUMMARY)]
-                changes.append(Add(self._ref, record, links=(*earlier, *links)))
-            return messages.plan(changes, retry=False)
-
+        changes = self._marked(pairs)
+        if value is not None:
+            record = self._writer.records([(SUMMARY, summary_item(value, time))])[0]
+            earlier = [] if before is None else [Link(self._ref, SUMMARY)]
+            changes.append(Add(self._ref, record, links=(*earlier, *links)))
         if retired and isinstance(self._writer, Draft):  # which takes an id once per call
-            first = messages.plan(retired, retry=False)
-            messages.commit("summary", arguments, lambda _: first)
+            messages.change("summary", arguments, retired)
             retired = []
-        messages.commit("summary", arguments, plan)
+        messages.change("summary", arguments, [*retired, *changes])
 
     # --- compression --------------------------------------------------------------------------
 
@@ -489,7 +480,7 @@ class ConversationMemory:
         def work() -> None:
             self._sum_up_all(keeping, summing, steps)
 
-        self._tried(work)
+        call_again(work, on=MOVED)
         left = self._open()
         size = budget.size([message_items.model_message(stored) for stored in left])
         summary = self.summary
@@ -549,7 +540,7 @@ class ConversationMemory:
             NotFound: There is no summary.
             Unusable: In a batch that made it.
         """
-        return self._tried(self._undone)
+        return call_again(self._undone, on=MOVED)
 
     def _undone(self) -> int:
         now = self._summary()
@@ -612,15 +603,7 @@ class ConversationMemory:
         if summary:
             items.append(replace(summary_item(value, None), id=SUMMARY))
 
-        def plan(new_id: NewId) -> PlannedWrite:
-            adds = [(item.id or new_id(), item) for item in items]
-            retired = self._messages.retired(self._messages.items())
-            added = [Add(self._ref, record) for record in self._writer.records(adds)]
-            return self._messages.plan([*retired, *added])
-
-        if isinstance(self._writer, Draft):  # which takes an id once per call
-            self.clear()
-        self._messages.commit("load", [len(items)], plan)
+        self._messages.replace_all("load", [len(items)], items, is_judged=False)
 
 
 def noted(summary: StoredItem | None) -> Mapping[str, Any]:

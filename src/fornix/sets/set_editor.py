@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
+from fornix.errors import Rejected
+from fornix.sets.admission.barrier import Barrier
+from fornix.sets.batch import Draft
 from fornix.sets.writer import PlannedWrite, WriteCall, Writer
 from fornix.store import (
+    Add,
     Define,
     Definition,
     ItemChange,
+    ItemRecord,
     Replace,
     Retire,
     Screened,
@@ -25,6 +31,9 @@ PAGE = 256
 """Items that are read at a time."""
 
 NewId: TypeAlias = Callable[[], str]
+
+JudgeItems: TypeAlias = Callable[[Sequence[Item], Sequence[ItemRecord]], list[Screened]]
+"""Returns what rules of admission let in of items, which go by their records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +119,50 @@ class SetEditor:
                 waits, or the plan is not to be retried.
         """
         return self.writer.write(WriteCall(name, lambda: [self.ref.name, *arguments]), plan)
+
+    def change(self, name: str, arguments: Sequence[Value], changes: Sequence[ItemChange]) -> None:
+        """Commit changes that are never planned again; see `commit`.
+
+        Raises:
+            StaleItem, DuplicateItem: Others changed what they rest on; nothing was changed.
+        """
+        planned = self.plan(changes, retry=False)
+        self.commit(name, arguments, lambda _: planned)
+
+    def replace_all(
+        self, name: str, arguments: Sequence[Value], items: Sequence[Item], *, is_judged: bool
+    ) -> list[str]:
+        """Commit *items* in place of all that the set holds; return their ids, in order.
+
+        A batch takes an id once per call: there the earlier items go by a call of its own.
+
+        Args:
+            is_judged: Whether the set's rules of admission are asked. Items that were in a set
+                before have passed them.
+
+        Raises:
+            Rejected: A rule keeps an item out; nothing was changed.
+        """
+        if isinstance(self.writer, Draft):
+            self.change(f"{name}: clear", [], self.retired(self.items()))
+        judge = self._judged if is_judged else None
+        return self.commit(name, arguments, partial(self._all_replaced, items, judge))
+
+    def _all_replaced(
+        self, items: Sequence[Item], judge: JudgeItems | None, new_id: NewId
+    ) -> PlannedWrite:
+        records = self.writer.records([(item.id or new_id(), item) for item in items])
+        screened = None if judge is None else judge(items, records)
+        changes = [*self.retired(self.items()), *(Add(self.ref, record) for record in records)]
+        return self.plan(changes, [record.id for record in records], screened=screened)
+
+    def _judged(self, items: Sequence[Item], records: Sequence[ItemRecord]) -> list[Screened]:
+        """Return what the rules of the set let in."""
+        ruled = self.writer.rules(self.ref, None)
+        if ruled is None:
+            return []
+        barrier = Barrier(self.writer, self.ref, ruled)
+        for at, verdict in enumerate(barrier.judge(list(zip(items, records, strict=True)))):
+            if verdict.outcome in ("reject", "quarantine"):
+                raise Rejected(self.ref.name, rule=verdict.rule, reason=verdict.reason, position=at)
+        return [barrier.screened]

@@ -72,9 +72,12 @@ class Retry:
 ONCE = Retry(attempts=1)
 
 
-def call_again(change: Callable[[], T], *, on: type[FornixError]) -> T:
+def call_again(
+    change: Callable[[], T], *, on: type[FornixError] | tuple[type[FornixError], ...]
+) -> T:
     """Return what *change* returns; while it raises *on*, call it again, `TRIES` times in all."""
+    caught = on if isinstance(on, tuple) else (on,)
     for _ in range(TRIES - 1):
-        with suppress(on):
+        with suppress(*caught):
             return change()
     return change()

@@ -261,12 +261,12 @@ class HybridMemory(LayerMemory[T]):
 
     async def clear(self) -> list[T]:
         """Empty all layers; return what they held, long-term memory first, oldest first."""
+        return cast("list[T]", await self._moved(self.emptied, "clear layers", self.label))
 
-        def plan(move: Move) -> list[MemoryFragment]:
-            layers = (self._long, self._short, self._sensory)
-            return [fragment for layer in layers for fragment in layer.emptied(move)]
-
-        return cast("list[T]", await self._moved(plan, "clear layers", self.label))
+    def emptied(self, move: Move) -> list[MemoryFragment]:
+        """Empty all layers as part of a move; return what they held."""
+        layers = (self._long, self._short, self._sensory)
+        return [fragment for layer in layers for fragment in layer.emptied(move)]
 
     async def fade(self, below: float | None = None) -> DiscardedMemoryFragments[T]:
         """Let go of what faded in long-term memory; see `LongTermMemory.fade`."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypedDict, TypeVar, cast
 
 from fornix.agents.layers.fragment_items import FragmentEntry, entry_of, item_id, labels_of
@@ -281,20 +282,22 @@ class LayerMemory(ABC, Generic[T]):
             self._profile.check(fragment.importance, "the importance of a fragment")
         if not fragments:
             return None
-
-        def plan(move: Move) -> DiscardedMemoryFragments[MemoryFragment]:
-            if now is not None:
-                move.now = aware(now)
-            for fragment in fragments:
-                entry = FragmentEntry(fragment.copy())
-                if op is WriteOperation.ADD and self._is_out(move, entry):
-                    continue
-                self._hand_on(move, self.take(move, entry, op))
-            return move.discarded
-
+        plan = partial(self._written, fragments, now, op)
         given: list[Value] = [[f.raw_observation, f.importance, f.metadata] for f in fragments]
         discarded = await self._moved(plan, "write to a layer", self.set_name, op.value, given)
         return cast("DiscardedMemoryFragments[T]", discarded) or None
+
+    def _written(
+        self, fragments: Sequence[T], now: datetime | None, op: WriteOperation, move: Move
+    ) -> DiscardedMemoryFragments[MemoryFragment]:
+        if now is not None:
+            move.now = aware(now)
+        for fragment in fragments:
+            entry = FragmentEntry(fragment.copy())
+            if op is WriteOperation.ADD and self._is_out(move, entry):
+                continue
+            self._hand_on(move, self.take(move, entry, op))
+        return move.discarded
 
     async def _moved(self, plan: Callable[[Move], R], name: str, *arguments: Value) -> R:
         return await moved(self.storage, self._lock, plan, name, *arguments)

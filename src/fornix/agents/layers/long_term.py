@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from fornix.agents.layers.fragment_items import (
@@ -354,16 +355,16 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         if mark not in ("forget", "merge", None):
             raise InvalidInput(f"a mark is 'forget', 'merge' or None, not {mark!r}")
         names = _names(ids)
-
-        def plan(move: Move) -> int:
-            found = move.fragments(self.settings).get(names)
-            for stored in found:
-                entry = entry_of(stored, self._fragment_class)
-                entry.extra["mark"] = mark
-                move.changed(self.settings)[entry.id] = entry
-            return len(found)
-
+        plan = partial(self._marked, names, mark)
         return await self._moved(plan, "mark fragments", [*names], mark)
+
+    def _marked(self, names: Sequence[str], mark: Mark | None, move: Move) -> int:
+        found = move.fragments(self.settings).get(names)
+        for stored in found:
+            entry = entry_of(stored, self._fragment_class)
+            entry.extra["mark"] = mark
+            move.changed(self.settings)[entry.id] = entry
+        return len(found)
 
     async def fade(self, below: float = FADED) -> DiscardedMemoryFragments[T]:
         """Let go of what is neither important nor recent; return it, as dropped.
@@ -372,20 +373,20 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         their metadata stay. What is gone can be brought back by `recover`.
         """
         least = finite(below, "below")
-
-        def plan(move: Move) -> DiscardedMemoryFragments[MemoryFragment]:
-            fragments = move.fragments(self.settings)
-            for stored in fragments.items():
-                fragment = entry_of(stored, self._fragment_class).fragment
-                accessed = aware(fragment.last_accessed_time or move.now)
-                strength = unit(fragment.importance) * recency(accessed, move.now)
-                if strength < least and not fragment.metadata.get("pinned"):
-                    move.drop(fragment, f"it faded: {strength:.3g} is below {least:.3g}")
-                    move.change(fragments.retired([stored]))
-            return move.discarded
-
+        plan = partial(self._faded, least)
         discarded = await self._moved(plan, "let fragments fade", least)
         return cast("DiscardedMemoryFragments[T]", discarded)
+
+    def _faded(self, least: float, move: Move) -> DiscardedMemoryFragments[MemoryFragment]:
+        fragments = move.fragments(self.settings)
+        for stored in fragments.items():
+            fragment = entry_of(stored, self._fragment_class).fragment
+            accessed = aware(fragment.last_accessed_time or move.now)
+            strength = unit(fragment.importance) * recency(accessed, move.now)
+            if strength < least and not fragment.metadata.get("pinned"):
+                move.drop(fragment, f"it faded: {strength:.3g} is below {least:.3g}")
+                move.change(fragments.retired([stored]))
+        return move.discarded
 
     async def recover(self, ids: Sequence[FragmentId]) -> list[T]:
         """Bring back fragments that faded or were cleared; return those that were brought back.
@@ -393,19 +394,19 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         Those whose text was written again since are joined to that.
         """
         names = _names(ids)
-
-        def plan(move: Move) -> list[MemoryFragment]:
-            fragments = move.fragments(self.settings)
-            back: list[MemoryFragment] = []
-            for name in names:
-                past = move.storage.engine.store.versions(fragments.ref, name)
-                if past and fragments.one(name) is None:
-                    entry = entry_of(past[-1], self._fragment_class)
-                    if self._settled(move, replace(entry, stored=None)):
-                        back.append(entry.fragment)
-            return back
-
+        plan = partial(self._recovered, names)
         return cast("list[T]", await self._moved(plan, "recover", [*names]))
+
+    def _recovered(self, names: Sequence[str], move: Move) -> list[MemoryFragment]:
+        fragments = move.fragments(self.settings)
+        back: list[MemoryFragment] = []
+        for name in names:
+            past = move.storage.engine.store.versions(fragments.ref, name)
+            if past and fragments.one(name) is None:
+                entry = entry_of(past[-1], self._fragment_class)
+                if self._settled(move, replace(entry, stored=None)):
+                    back.append(entry.fragment)
+        return back
 
     async def clear(self) -> list[T]:
         """Empty it, for all conversations; return what it held, oldest first."""

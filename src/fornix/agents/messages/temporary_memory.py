@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -25,14 +26,12 @@ from fornix.agents.messages.message import (
 )
 from fornix.agents.storage import LayerStorage, Now
 from fornix.conversation.message_items import whole_text
-from fornix.errors import EmbedderMissing, InvalidInput, InvalidValue, Rejected
+from fornix.errors import EmbedderMissing, InvalidInput, InvalidValue
 from fornix.memory.keys import KeySets
 from fornix.sets import MemorySet
-from fornix.sets.admission.barrier import Barrier
-from fornix.sets.batch import Draft
 from fornix.sets.set_editor import NewId, SetEditor
 from fornix.sets.writer import PlannedWrite
-from fornix.store import Add, ItemRecord, Screened, StoredItem
+from fornix.store import StoredItem
 from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.text.messages import MESSAGES
@@ -221,15 +220,14 @@ class TemporaryMemory(MemoryBase):
         Places where no message is are named in a warning, and passed over.
         """
         places = _places(index)
+        return self._editor.commit("delete", [*places], partial(self._deleted, places))
 
-        def plan(_new_id: NewId) -> PlannedWrite:
-            messages = list(self._editor.items()) if places else []
-            if outside := [place for place in places if not 0 <= place < len(messages)]:
-                _LOG.warning("there are %d messages, and none at %s", len(messages), outside)
-            chosen = [messages[place] for place in places if 0 <= place < len(messages)]
-            return self._editor.plan(self._editor.retired(chosen), len(chosen))
-
-        return self._editor.commit("delete", [*places], plan)
+    def _deleted(self, places: Sequence[int], _new_id: NewId) -> PlannedWrite:
+        messages = list(self._editor.items()) if places else []
+        if outside := [place for place in places if not 0 <= place < len(messages)]:
+            _LOG.warning("there are %d messages, and none at %s", len(messages), outside)
+        chosen = [messages[place] for place in places if 0 <= place < len(messages)]
+        return self._editor.plan(self._editor.retired(chosen), len(chosen))
 
     def load(self, memories: Any, overwrite: bool = False) -> list[str]:  # noqa: ANN401, FBT001, FBT002 - as AgentScope has it
         """Add messages from a file, from JSON, from a list, or one; return the ids of new ones.
@@ -276,43 +274,13 @@ class TemporaryMemory(MemoryBase):
             named.setdefault(place if one is None else one, _item(one, value))
         items = list(named.values())
         editor = self._editor
-        if overwrite and not isinstance(editor.writer, Draft):
-            return self._exchange(name, items)
-        if overwrite:  # a batch takes an id once per call
-            self.clear()
+        if overwrite:
+            arguments: list[Value] = [[item.value for item in items]]
+            return editor.replace_all(name, arguments, items, is_judged=True)
         if not items:
             return []
         there = {s.record.id for s in editor.get([i.id for i in items if i.id is not None])}
         return [i for i in self._set.add_many(items, on_existing="keep") if i not in there]
-
-    def _exchange(self, name: str, items: Sequence[Item]) -> list[str]:
-        """Replace all messages by *items*, in one commit; return their ids."""
-        editor = self._editor
-
-        def plan(new_id: NewId) -> PlannedWrite:
-            ids = [item.id or new_id() for item in items]
-            records = editor.writer.records(list(zip(ids, items, strict=True)))
-            screened = self._screened(list(zip(items, records, strict=True)))
-            adds = [Add(editor.ref, record) for record in records]
-            return editor.plan([*editor.retired(editor.items()), *adds], ids, screened=screened)
-
-        return editor.commit(name, [[item.value for item in items]], plan)
-
-    def _screened(self, pairs: Sequence[tuple[Item, ItemRecord]]) -> list[Screened]:
-        """Return what the rules of the set let in.
-
-        Raises:
-            Rejected: A rule keeps one out.
-        """
-        editor = self._editor
-        ruled = editor.writer.rules(editor.ref, None)
-        if ruled is None:
-            return []
-        barrier = Barrier(editor.writer, editor.ref, ruled)
-        for at, verdict in enumerate(barrier.judge(pairs)):
-            if verdict.outcome in ("reject", "quarantine"):
-                raise Rejected(self._name, rule=verdict.rule, reason=verdict.reason, position=at)
-        return [barrier.screened]
 
     def _id(self, value: dict[str, Value]) -> str | None:
         if self._dedupe == "content":
@@ -384,22 +352,18 @@ class TemporaryMemory(MemoryBase):
         made = self._embedded([units[place] for place in missing], model)
         for place, vector in zip(missing, made, strict=True):
             units[place]["embedding"] = vector
-        self._keep({items[place].id or "": units[place]["embedding"] for place in missing})
+        by_id = {items[place].id or "": units[place]["embedding"] for place in missing}
+        if by_id:
+            self._editor.commit("embed", [*by_id], partial(self._with_vectors, by_id))
         return units
 
-    def _keep(self, made: Mapping[str, list[float]]) -> None:
-        editor = self._editor
-
-        def plan(_new_id: NewId) -> PlannedWrite:
-            pairs: list[tuple[StoredItem, Item]] = []
-            for stored in editor.get([*made]):
-                item = item_of(stored)
-                embedding = {"embedding": made[stored.record.id]}
-                pairs.append((stored, replace(item, value=item.value | embedding)))
-            return editor.plan(editor.replaced(pairs))
-
-        if made:
-            editor.commit("embed", [*made], plan)
+    def _with_vectors(self, by_id: Mapping[str, list[float]], _new_id: NewId) -> PlannedWrite:
+        editor, pairs = self._editor, list[tuple[StoredItem, Item]]()
+        for stored in editor.get([*by_id]):
+            item = item_of(stored)
+            embedding = {"embedding": by_id[stored.record.id]}
+            pairs.append((stored, replace(item, value=item.value | embedding)))
+        return editor.plan(editor.replaced(pairs))
 
     @property
     def _editor(self) -> SetEditor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, Unpack
 
 import numpy as np
@@ -15,7 +16,7 @@ from fornix.agents.windows.window_contents import Column, WindowIndex
 from fornix.embed import Embedder
 from fornix.errors import InvalidInput, NotFound
 from fornix.sets.set_editor import SetEditor
-from fornix.sets.writer import PlannedWrite
+from fornix.sets.writer import PlannedWrite, Writer
 from fornix.store import ItemRecord, Replace
 from fornix.text.messages import Message
 from fornix.values.storable import checked_name, counted, in_span
@@ -168,23 +169,25 @@ class Linked(Semantic):
         first, second = ids
         if first == second:
             raise InvalidInput(f"an observation cannot be linked to itself: {first!r}")
-
-        def planned(index: WindowIndex) -> PlannedWrite:
-            self._check_there(index, first, second)
-            pairs = [(index[first], second), (index[second], first)]
-            linking = [(one, other) for one, other in pairs if other in one.links]
-            if kind is not None and not linking:
-                linking = pairs[:1]
-            stored = self._stored(writer, [entry for entry, _ in linking])
-            changes = [
-                Replace(one.set, one.version, _relinked(one.record, entry, other, kind))
-                for one, (entry, other) in zip(stored, linking, strict=True)
-            ]
-            return PlannedWrite(changes, None, retry=True)
-
+        plan = partial(self._relinked, writer, first, second, kind)
         with self._one_by_one():
             editor = SetEditor(writer, self._ref)
-            editor.commit(name, [first, second, kind], lambda _: self._read(writer, planned))
+            editor.commit(name, [first, second, kind], lambda _: self._read(writer, plan))
+
+    def _relinked(
+        self, writer: Writer, first: str, second: str, kind: str | None, index: WindowIndex
+    ) -> PlannedWrite:
+        self._check_there(index, first, second)
+        pairs = [(index[first], second), (index[second], first)]
+        linking = [(one, other) for one, other in pairs if other in one.links]
+        if kind is not None and not linking:
+            linking = pairs[:1]
+        stored = self._stored(writer, [entry for entry, _ in linking])
+        changes = [
+            Replace(one.set, one.version, _relinked(one.record, entry, other, kind))
+            for one, (entry, other) in zip(stored, linking, strict=True)
+        ]
+        return PlannedWrite(changes, None, retry=True)
 
     def _check_there(self, index: WindowIndex, *ids: str) -> None:
         for item_id in ids:

@@ -492,18 +492,16 @@ class Window(ContextMemory):
 
     def purge(self) -> None:
         """Forget every observation, in one commit; what it was stays in the history of the set."""
-        writer = self._storage.writer()
-        editor = SetEditor(writer, self._ref)
-
-        def plan(_new_id: NewId) -> PlannedWrite:
-            gone = self._read(writer, lambda index: self._stored(writer, index))
-            changes = editor.retired(gone)
-            if self._reflecting is not None:
-                changes += self._reflecting.cleared(writer)
-            return PlannedWrite(changes, None, retry=True)
-
+        editor = SetEditor(self._storage.writer(), self._ref)
         with self._one_by_one():
-            editor.commit("purge", [], plan)
+            editor.commit("purge", [], partial(self._purged, editor))
+
+    def _purged(self, editor: SetEditor, _new_id: NewId) -> PlannedWrite:
+        writer = editor.writer
+        changes = editor.retired(self._read(writer, lambda index: self._stored(writer, index)))
+        if self._reflecting is not None:
+            changes += self._reflecting.cleared(writer)
+        return PlannedWrite(changes, None, retry=True)
 
     def commit(self, observation: Observation) -> tuple[Observation, ...]:
         """Keep an observation as it is now; return what was let go for it, oldest first.
@@ -543,16 +541,15 @@ class Window(ContextMemory):
     ) -> tuple[Observation, ...]:
         item = item or self.item(observation)
         record = writer.records([(str(item.id), item)])[0]
-        new = _New(observation, record, writer, tuple(sources))
-
-        def plan(new_id: NewId) -> PlannedWrite:
-            change = self._read(writer, lambda index: self._planned(index, new, new_id))
-            return change if besides is None else besides(change, record)
-
+        plan = partial(self._planned, _New(observation, record, writer, tuple(sources), besides))
         with self._one_by_one():
             gone = SetEditor(writer, self._ref).commit("commit", [str(item.id)], plan)
         self._storage.changed()
         return gone
+
+    def _planned(self, new: _New, new_id: NewId) -> PlannedWrite:
+        planned = self._read(new.writer, lambda index: self._planned_on(index, new, new_id))
+        return planned if new.besides is None else new.besides(planned, new.record)
 
     def reflect(self) -> Observation | None:
         """Reflect on what has come since the last time, enough or not; return the insight.
@@ -572,7 +569,7 @@ class Window(ContextMemory):
         """Why the last reflection failed, which is tried again with the next commit."""
         return None if self._reflecting is None else self._reflecting.failure
 
-    def _planned(self, index: WindowIndex, new: _New, new_id: NewId) -> PlannedWrite:
+    def _planned_on(self, index: WindowIndex, new: _New, new_id: NewId) -> PlannedWrite:
         """Return what keeps an observation; its result is what goes for it. The window is locked.
 
         It is refused if somebody added to the window since it was read: without that, two that
@@ -736,12 +733,14 @@ class _New:
 
     Attributes:
         sources: What it was derived from.
+        besides: Adds what else the commit changes; None: nothing.
     """
 
     observation: Observation
     record: ItemRecord
     writer: Writer
-    sources: tuple[Link, ...] = ()
+    sources: tuple[Link, ...]
+    besides: Besides | None
 
 
 class Newest(Sequence[Observation]):
