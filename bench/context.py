@@ -4,12 +4,16 @@
     python bench/context.py --evidence locomo.jsonl            evidence that is in a context
     python bench/context.py --evidence locomo.jsonl --half even --log
     python bench/context.py --evidence locomo.jsonl --half odd --recent 0,0.1,0.2,0.4
+    python bench/context.py --evidence locomo.jsonl --store minilm.jsonl.db --prompts
+    python bench/context.py --answers                          the same of long answers, made up
 
 Measured are `Memory.context`, the windows of fornix.agents.windows, and for `--evidence` the last
-messages that fit. Evidence is the share of the turns that answer a question which are in the
-context that was made for it, whole. The shares of `Memory.context` were chosen on the odd
+messages that fit. `--prompts` measures `Memory.context` with and without a conversation, and beside
+it what a search finds as lines "Speaker: text", the best first. Evidence is the share of the turns
+that answer a question which are in the context that was made for it, whole; of long answers it is
+the share of the sentences that answer it. The shares of `Memory.context` were chosen on the odd
 conversations of a file, so that the even ones say what they are worth. The file's form is in
-conversations.py.
+conversations.py. `--store` is kept, and may be one that retrieval.py has made.
 """
 
 from __future__ import annotations
@@ -18,18 +22,17 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from bench import conversations, measure
+from bench import answers, conversations, measure, retrieval
 from bench.conversations import Conversation, Turn
 from bench.corpus import Corpus
 from bench.measure import Report, Result
-from bench.retrieval import item
 from fornix import Budget, Item, Memory, Shares
 from fornix.agents import windows
 from fornix.agents.windows import Observation, Stamp
@@ -61,12 +64,23 @@ WINDOWS: Mapping[str, tuple[Sequence[int], Mapping[str, int]]] = {
 Ask = Callable[[str, int], tuple[set[str], int]]
 """Asks a question under a budget: the turns that are in the context, and its tokens."""
 
+SEARCHED = 200
+"""Hits of a search whose lines are packed without `Memory.context`."""
+
+SMALL_TOKENS, SMALL_SHARE = 150, 8
+"""A small hit has at most so many tokens, or the budget's so-manyth part."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what *arguments* (default: the command line) ask for."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     asked = _parser().parse_args(arguments)
-    found = list(_speeds(asked) if asked.evidence is None else _evidence(asked))
+    if asked.answers:
+        found = list(_answered(asked))
+    elif asked.joined:
+        found = list(_joined(asked))
+    else:
+        found = list(_speeds(asked) if asked.evidence is None else _evidence(asked))
     where = measure.machine(Path.cwd())
     measure.show(found, title=f"contexts · {where.line()}")
     if asked.log:
@@ -142,29 +156,43 @@ def _speed(system: str, size: int, count: int, make: Callable[[int], object]) ->
 
 
 def _evidence(asked: argparse.Namespace) -> Iterator[Result]:
-    shares: dict[tuple[str, int], list[float]] = {}
-    sizes: dict[tuple[str, int], list[int]] = {}
+    scores = _Scores()
     excluded = set(filter(None, asked.exclude.split(",")))
-    with Memory.open(embedder=asked.embedder) as memory:
+    with Memory.open(asked.store, embedder=asked.embedder) as memory:
         for talk in islice(_half(asked), asked.conversations):
-            questions = [q for q in talk.questions if q.gold and q.category not in excluded]
+            questions = [
+                question
+                for question in talk.questions
+                if len(question.gold) >= asked.least_gold and question.category not in excluded
+            ]
             with measure.progress(talk.id, total=len(talk.turns) + len(questions)) as step:
-                systems = dict(_systems(memory, talk, asked))
-                step(talk.id, len(talk.turns))
+                systems = dict(_systems(memory, talk, asked, step))
                 for question in questions:
                     for name, ask in systems.items():
                         for tokens in asked.budgets:
                             shown, size = ask(question.text, tokens)
                             found = len(question.gold & shown) / len(question.gold)
-                            shares.setdefault((name, tokens), []).append(found)
-                            sizes.setdefault((name, tokens), []).append(size)
+                            scores.add(name, tokens, found, size)
                     step(talk.id)
-    for (name, tokens), found in sorted(shares.items(), key=lambda one: one[0][1]):
-        used = sum(sizes[name, tokens]) / len(found)
-        note = f"{len(found)} questions, {used:,.0f} tokens used"
-        value = 100 * sum(found) / len(found)
-        layout = f"{tokens:,} tokens"
-        yield Result(name, "evidence", len(found), layout, value=value, unit="%", note=note)
+    yield from scores.results()
+
+
+class _Scores:
+    """Shares of evidence, and tokens used, by system and budget."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, int], list[tuple[float, int]]] = {}
+
+    def add(self, system: str, budget: int, share: float, used: int) -> None:
+        self._found.setdefault((system, budget), []).append((share, used))
+
+    def results(self) -> Iterator[Result]:
+        for (system, budget), found in sorted(self._found.items(), key=lambda one: one[0][1]):
+            used = sum(size for _, size in found) / len(found)
+            note = f"{len(found)} questions, {used:,.0f} tokens used"
+            value = 100 * sum(share for share, _ in found) / len(found)
+            layout = f"{budget:,} tokens"
+            yield Result(system, "evidence", len(found), layout, value=value, unit="%", note=note)
 
 
 def _half(asked: argparse.Namespace) -> Iterator[Conversation]:
@@ -173,13 +201,16 @@ def _half(asked: argparse.Namespace) -> Iterator[Conversation]:
 
 
 def _systems(
-    memory: Memory, talk: Conversation, asked: argparse.Namespace
+    memory: Memory, talk: Conversation, asked: argparse.Namespace, step: Callable[..., None]
 ) -> Iterator[tuple[str, Ask]]:
     """Yield all that is measured, filled with a conversation."""
-    turns = memory.key(talk.id).set("turns")
-    for start in range(0, len(talk.turns), AT_ONCE):
-        turns.add_many([item(turn) for turn in talk.turns[start : start + AT_ONCE]])
-    memory.settle()
+    retrieval.fill(memory, talk, step)
+    if asked.prompts:
+        yield "search", _searched(memory, talk, is_small_first=False)
+        yield "search, small first", _searched(memory, talk, is_small_first=True)
+        yield "memory.context, no conversation", _prompt(memory, talk, None, messages=None)
+        yield "memory.context", _prompt(memory, talk, None)
+        return
     yield "the last messages", _last(talk.turns)
     for name, window in _windows(memory.key(f"{talk.id}, windows")):
         for observation in _observations(talk.turns):
@@ -188,7 +219,31 @@ def _systems(
         yield name, _window(window)
     for share in asked.recent:
         named = "memory.context" if share is None else f"memory.context, recent {share:g}"
-        yield named, _prompt(memory, talk.id, share)
+        yield named, _prompt(memory, talk, share)
+
+
+def _searched(memory: Memory, talk: Conversation, *, is_small_first: bool) -> Ask:
+    """Lines "Speaker: text" of a search, without what a prompt needs to keep them apart."""
+    budget, key = Budget().remembering(), memory.key(talk.id)
+    lines = {turn.id: budget.count(f"{turn.speaker}: {turn.text}\n") for turn in talk.turns}
+    hits: dict[str, list[str]] = {}
+
+    def ask(question: str, tokens: int) -> tuple[set[str], int]:
+        if question not in hits:
+            hits.clear()
+            hits[question] = [hit.item.id or "" for hit in key.search(question, limit=SEARCHED)]
+        small = max(SMALL_TOKENS, tokens // SMALL_SHARE)
+        ranked = hits[question]
+        if is_small_first:
+            ranked = sorted(ranked, key=lambda name: lines[name] > small)
+        size, shown = budget.size([Message(question)]), set[str]()
+        for name in ranked:
+            if size + lines[name] <= tokens:
+                shown.add(name)
+                size += lines[name]
+        return shown, size
+
+    return ask
 
 
 def _said(turn: Turn, role: Any = "user") -> Message:
@@ -229,17 +284,85 @@ def _window(window: Any) -> Ask:
     return ask
 
 
-def _prompt(memory: Memory, key: str, recent: float | None) -> Ask:
-    default = Shares()
-    shares = default if recent is None else Shares(recent=recent, items=1 - recent)
+def _prompt(
+    memory: Memory, talk: Conversation, recent: float | None, *, messages: str | None = "default"
+) -> Ask:
+    shares = Shares() if recent is None else Shares(recent=recent, items=1 - recent)
+    texts = {turn.id: turn.text for turn in talk.turns}
 
     def ask(question: str, tokens: int) -> tuple[set[str], int]:
         made = memory.context(
-            question, key=key, budget_tokens=tokens, messages="turns", shares=shares
+            question, key=talk.id, budget_tokens=tokens, messages=messages, shares=shares
         )
-        return {name for piece in made.why if piece.shown for name in piece.ids}, made.tokens
+        shown = {
+            name
+            for piece in made.why
+            if piece.shown
+            for name in piece.ids
+            if texts[name] in piece.text
+        }
+        return shown, made.tokens
 
     return ask
+
+
+# --- joined turns: long items -----------------------------------------------------------------
+
+
+def _joined(asked: argparse.Namespace) -> Iterator[Result]:
+    """Items of many turns each: whether the turns that answer are among what is shown of them."""
+    scores = _Scores()
+    excluded = set(filter(None, asked.exclude.split(",")))
+    with Memory.open(asked.store, embedder=asked.embedder) as memory:
+        for talk in islice(_half(asked), asked.conversations):
+            name = f"{talk.id}, {asked.joined} turns joined"
+            memory.key(name).add_many(list(_long_items(talk, asked.joined)), on_existing="keep")
+            memory.settle()
+            texts = {turn.id: turn.text for turn in talk.turns}
+            questions = [q for q in talk.questions if q.gold and q.category not in excluded]
+            with measure.progress(talk.id, total=len(questions)) as step:
+                for question in questions:
+                    for tokens in asked.budgets:
+                        text, size = answers.searched(memory, name, question.text, tokens)
+                        found = [texts[turn] in text for turn in question.gold]
+                        scores.add("search", tokens, sum(found) / len(found), size)
+                        made = memory.context(question.text, key=name, budget_tokens=tokens)
+                        said = "".join(piece.text for piece in made.why if piece.shown)
+                        found = [texts[turn] in said for turn in question.gold]
+                        scores.add("memory.context", tokens, sum(found) / len(found), made.tokens)
+                    step(talk.id)
+    yield from scores.results()
+
+
+def _long_items(talk: Conversation, size: int) -> Iterator[Item]:
+    for session, turns in groupby(talk.turns, key=lambda turn: turn.session):
+        said = list(turns)
+        for start in range(0, len(said), size):
+            part = said[start : start + size]
+            text = "\n".join(f"{turn.speaker}: {turn.text}" for turn in part)
+            yield Item(text, id=part[0].id, session=session, time=part[0].time)
+
+
+# --- long answers -----------------------------------------------------------------------------
+
+
+def _answered(asked: argparse.Namespace) -> Iterator[Result]:
+    """What is in a prompt where an assistant's answers are far longer than what answers."""
+    scores = _Scores()
+    with Memory.open(asked.store, embedder=asked.embedder) as memory:
+        for number in range(asked.conversations or answers.CHATS):
+            chat = answers.chat(number)
+            answers.fill(memory, chat)
+            with measure.progress(chat.id, total=len(chat.questions)) as step:
+                for question in chat.questions:
+                    for tokens in asked.budgets:
+                        text, size = answers.searched(memory, chat.id, question.text, tokens)
+                        scores.add("search", tokens, float(question.answer in text), size)
+                        made = memory.context(question.text, key=chat.id, budget_tokens=tokens)
+                        is_there = float(question.answer in made.text)
+                        scores.add("memory.context", tokens, is_there, made.tokens)
+                    step(chat.id)
+    yield from scores.results()
 
 
 def _numbers(text: str) -> list[int]:
@@ -249,6 +372,11 @@ def _numbers(text: str) -> list[int]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench/context.py", description="Measure contexts.")
     parser.add_argument("--evidence", type=Path, help="conversations with questions about them")
+    parser.add_argument("--answers", action="store_true", help="long answers, made up")
+    parser.add_argument("--store", type=Path, help="where items are kept; else in RAM")
+    parser.add_argument("--prompts", action="store_true", help="prompts and searches alone")
+    parser.add_argument("--least-gold", type=int, default=1, metavar="N", help="of a question")
+    parser.add_argument("--joined", type=int, metavar="N", help="so many turns are an item")
     parser.add_argument("--half", choices=["odd", "even", "all"], default="all")
     parser.add_argument("--conversations", type=int, help="only the first so many")
     parser.add_argument("--exclude", default="5,abstention", help="categories left out")

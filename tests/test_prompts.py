@@ -289,14 +289,17 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_an_item_says_stays_inside_its_quotation(memory: Memory, attack: str) -> None:
+@pytest.mark.parametrize("details", ["hide", "show"])
+def test_what_an_item_says_stays_inside_its_quotation(
+    memory: Memory, attack: str, details: Any
+) -> None:
     """One line each, which JSON reads back; no tag opens or closes; no other role speaks."""
     ada = memory.key("ada")
     ada.add(f"{attack} seat", id=attack, speaker=attack, metadata={"caption": [attack]})
     memory.knowledge.set(attack).add(f"{attack} seat", role=attack)
     ada.short_term.set((attack, "x.y"), attack)
     ada.short_term.set("seat", {attack: attack})
-    made = memory.context("seat", key="ada", exact=ALL, system="Be kind.")
+    made = memory.context("seat", key="ada", exact=ALL, system="Be kind.", details=details)
     assert [message["role"] for message in made.messages] == ["system", "user"]
     system = made.messages[0]["content"]
     assert system.startswith("Be kind.\n\n")
@@ -305,18 +308,18 @@ def test_what_an_item_says_stays_inside_its_quotation(memory: Memory, attack: st
     quotation = system[system.index("<memory>\n") + len("<memory>\n") : -len("\n</memory>")]
     assert not set(quotation) & set("<>\r\x85\x0b\x0c\x1e\u2028\u2029\u202e\u200b\U000e0041")
     lines = quotation.splitlines()
-    assert [line for line in lines if line.endswith(":")] == [
-        "exact values:",
-        "knowledge:",
-        "items:",
-    ]
-    assert len(lines) == len(made.why) + 1, "a line for each piece, but for system and query"
+    day = ["1 January 2026:"] if details == "hide" else []
+    headings = ["exact values:", "knowledge:", *day, "items:", *day]
+    assert [line for line in lines if line.endswith(":")] == headings
+    pieces = len(made.why) - 2
+    assert len(lines) == pieces + len(headings), "a line for each piece, but for system and query"
     for line in lines:
         outside, strings = _split(line)
         assert "obey" not in outside
         assert "Ignore" not in outside
         assert strings or line.endswith(":")
-    assert _split(lines[-1])[1] == [attack, attack, f"{attack} seat", attack]
+    named = [attack, attack] if details == "show" else [attack]
+    assert _split(lines[-1])[1] == [*named, f"{attack} seat", attack]
 
 
 def _split(line: str) -> tuple[str, list[str]]:
@@ -392,8 +395,8 @@ def test_all_parts_stand_in_their_order(memory: Memory) -> None:
     assert made.messages[0]["content"].endswith(
         "<memory>\n"
         'exact values:\nprofile.seat: "window"\n'
-        'knowledge:\nhandbook/k, 2026-01-01 00:00: "Seats cost 3."\n'
-        'items:\ndefault/p, 2025-12-31 00:00, Ada: "Prefers window seats."\n'
+        'knowledge:\n1 January 2026:\n"Seats cost 3."\n'
+        'items:\n31 December 2025:\nAda: "Prefers window seats."\n'
         "</memory>"
     )
     assert made.messages[1:] == [
@@ -408,7 +411,13 @@ def test_all_parts_stand_in_their_order(memory: Memory) -> None:
     assert (item.source, item.set_name, item.ids, item.rank) == ("default/p", "default", ("p",), 1)
     assert item.time == START - timedelta(days=1)
     assert item.score == pytest.approx(sum(item.parts.values()))
-    assert item.tokens == tokens('default/p, 2025-12-31 00:00, Ada: "Prefers window seats."')
+    assert item.tokens == tokens('Ada: "Prefers window seats."')
+    made = memory.context("Which seat?", key="ada", messages=None, details="show")
+    assert made.messages[0]["content"].endswith(
+        'knowledge:\nhandbook/k, 2026-01-01 00:00: "Seats cost 3."\n'
+        'items:\ndefault/p, 2025-12-31 00:00, Ada: "Prefers window seats."\n'
+        "</memory>"
+    )
 
 
 def test_a_model_takes_it_as_it_is(memory: Memory) -> None:
@@ -479,6 +488,57 @@ def test_nothing_is_said_twice(memory: Memory) -> None:
     assert reasons["same as a message"] == reasons["m0"]
     assert reasons.keys() & {"b", "c"}
     assert any("it says what default/" in reason for reason in reasons.values())
+
+
+LONG = " ".join(f"Sentence {number} is about the weather in Rome." for number in range(60))
+
+
+def test_a_long_item_shows_what_matches(memory: Memory) -> None:
+    """Its sentences with words of the query, under an eighth of the room; `why` says so."""
+    ada = memory.key("ada")
+    text = f"{LONG} The train to Porto leaves at nine. {LONG}"
+    ada.add(text, id="long", speaker="Ada")
+    ada.add("Ada likes Porto.", id="short")
+    made = memory.context("When does the train to Porto leave?", key="ada", budget_tokens=900)
+    shown = {piece.ids[0]: piece for piece in _in(made, "items")}
+    assert "The train to Porto leaves at nine." in shown["long"].text
+    assert shown["long"].text.startswith("Sentence 0 is about the weather in Rome.")
+    assert " … " in shown["long"].text
+    assert shown["long"].tokens <= 160
+    assert "only a part is shown" in shown["long"].reason
+    assert "only a part is shown" not in shown["short"].reason
+    assert f'Ada: "{shown["long"].text}"' in made.text
+    assert _texts(memory.context("Porto train", key="ada"), "items")[0] == text
+
+
+def test_long_messages_leave_room_for_what_matters(memory: Memory) -> None:
+    """Their beginning and end are shown; alone, or with room enough, the newest is whole."""
+    ada = memory.key("ada")
+    answer = f"Take the train. {LONG} Shall I book it?"
+    _chat(memory, "How do I get to Porto?", answer)
+    for number in range(80):
+        ada.add(f"Porto has {number} trains to town {number * 7}.")
+    for size in (700, 1_400):
+        made = memory.context("Which train?", key="ada", sets=["default"], budget_tokens=size)
+        question, said = (m["content"] for m in made.messages[1:3])
+        assert question == "How do I get to Porto?"
+        assert said.startswith("Take the train. Sentence 0")
+        assert said.endswith("Shall I book it?")
+        assert tokens(said) <= 180
+        assert len(_in(made, "items")) > 10
+    reason = _in(made, "recent")[0].reason
+    assert reason.startswith("one of the last exchanges; only a part is shown")
+    for options in ({"budget_tokens": 9_000}, {"budget_tokens": 1_400, "sets": None}, {}):
+        made = memory.context("Which train?", key="ada", **{"sets": ["default"]} | options)
+        assert made.messages[-2]["content"] == answer
+
+
+def test_an_answer_that_is_cut_may_be_found_by_search(memory: Memory) -> None:
+    """What of the newest exchange is not shown there is among what is remembered."""
+    _chat(memory, "Where to?", f"{LONG} Take the train to Porto. {LONG}")
+    made = memory.context("Which train to Porto?", key="ada", budget_tokens=700)
+    assert "train to Porto" not in made.messages[-2]["content"]
+    assert any("Take the train to Porto." in text for text in _texts(made, "items"))
 
 
 def test_a_query_that_was_kept_before_it_is_asked_is_shown_once(memory: Memory) -> None:
@@ -728,7 +788,7 @@ def test_an_id_that_was_made_up_is_shown_by_its_end(memory: Memory) -> None:
     ada = memory.key("ada")
     ids = ada.add("seat one"), ada.add("seat two", idempotency_key="two")
     ada.add("seat three", id="my-own-id-of-three")
-    shown = memory.context("seat", key="ada").text
+    shown = memory.context("seat", key="ada", details="show").text
     assert [name[-8:] in shown and name not in shown for name in ids] == [True, True]
     assert "default/my-own-id-of-three" in shown
 
@@ -858,6 +918,7 @@ def test_the_table_has_a_line_for_each_piece(memory: Memory) -> None:
         ({"exact": [3]}, InvalidInput),
         ({"exact": "a..b"}, InvalidInput),
         ({"secrets": "hide"}, InvalidInput),
+        ({"details": "mask"}, InvalidInput),
         ({"where": {"a": {"wat": 1}}}, InvalidFilter),
         ({"as_of": "yesterday"}, InvalidInput),
         ({"as_of": datetime(2026, 1, 1)}, InvalidTime),  # noqa: DTZ001 - wrong on purpose

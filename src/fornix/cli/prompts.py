@@ -59,6 +59,7 @@ def budget_option(default: int | None = None) -> Decorator[Any]:
 )
 @exact_option
 @click.option("--show-secrets", is_flag=True, help="Do not mask secrets.")
+@click.option("--details", is_flag=True, help="Name the set, id and time of each item.")
 @sets_option
 @where_option
 @as_of_option
@@ -74,6 +75,7 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
     recent: int | None,
     exact: tuple[str, ...],
     show_secrets: bool,
+    details: bool,
     set_names: tuple[str, ...],
     where: dict[str, Value] | None,
     as_of: int | datetime | None,
@@ -104,6 +106,7 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
             as_of=as_of,
             valid_at=valid_at,
             secrets="show" if show_secrets else "mask",
+            details="show" if details else "hide",
         )
 
     found = session.ask(made, lambda context: context.partial, None)

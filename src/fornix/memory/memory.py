@@ -36,6 +36,7 @@ from fornix.memory.prompt import (
     NEWEST,
     All,
     Context,
+    Details,
     ExactPaths,
     Newest,
     Secrecy,
@@ -346,6 +347,7 @@ class Memory(Maintenance):
         limit: int | None = None,
         shares: Shares = Shares(),  # noqa: B008 - frozen
         secrets: Secrecy = "mask",
+        details: Details = "hide",
     ) -> Context:
         """Return a prompt for *query* from the memory of a key; see `Prompts.context`."""
         return self.key(key).context(
@@ -364,6 +366,7 @@ class Memory(Maintenance):
             limit=limit,
             shares=shares,
             secrets=secrets,
+            details=details,
         )
 
     @property

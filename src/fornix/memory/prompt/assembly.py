@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -31,6 +31,12 @@ DIVIDED: tuple[Part, ...] = ("exact", "knowledge", "recent", "items")
 OFFERED: tuple[Part, ...] = ("recent", "items", "knowledge", "exact")
 """To whom what is left at the end is offered."""
 
+CUT_TOKENS, CUT_SHARE = 150, 8
+"""A piece with more tokens, and with more than this part of the room, is cut."""
+
+SMALLEST_LINE = 6
+"""Tokens below which no line is tried any more."""
+
 LEFT_OUT = 50
 """Pieces that were left out of which a context says why."""
 
@@ -39,10 +45,12 @@ ALIKE = 0.8
 
 _REASONS: Mapping[Part, str] = {
     "exact": "named by its path",
-    "knowledge": "candidate in knowledge",
+    "knowledge": "found in knowledge",
     "recent": "one of the last exchanges",
-    "items": "candidate in the key's sets",
+    "items": "found in the key's sets",
 }
+
+CUT_REASON = "; only a part is shown, since the whole is long"
 
 
 def assembled(sources: Sources, request: ContextRequest) -> Context:
@@ -100,11 +108,19 @@ class _Choice:
     ) -> None:
         self.request, self.wanted, self._tokens_left = request, wanted, room
         self.taken: list[PromptCandidate] = []
-        self.reasons: dict[int, str] = {}
+        self.reasons: dict[int, str] = {
+            id(candidate): candidate.left_out
+            for candidates in wanted.values()
+            for candidate in candidates
+            if candidate.left_out
+        }
         self._texts = TakenTexts()
+        self._days: set[tuple[Part, str]] = set()
+        self._most_of_one = max(CUT_TOKENS, (room or 0) // CUT_SHARE)
 
     def make(self) -> None:
         """Choose: the newest exchange, a share for each part, what is left for who can use it."""
+        self._cut_exchanges()
         self._take("recent", self.wanted["recent"][:1], self._tokens_left)
         frame = self._frame()
         if self._tokens_left is None:
@@ -116,8 +132,46 @@ class _Choice:
             if not any(candidate.line for candidate in self.taken):
                 self._tokens_left += frame
         self._each(("recent",))
+        self._show_whole_exchanges()
+        self._use_what_was_overestimated()
         while self.taken and not self._fits():
             self._drop(self.taken[-1], "there is no room for it, all taken together")
+
+    def _use_what_was_overestimated(self) -> None:
+        """Take more lines if all taken together have fewer tokens than their sum."""
+        if self._tokens_left is None or self.request.budget.tokens is None or not self._days:
+            return
+        self._tokens_left = max(self._tokens_left, self.request.budget.tokens - self._used())
+        self._each(("items", "knowledge", "exact"))
+
+    def _cut_exchanges(self) -> None:
+        """Cut long messages that would take the room of other parts.
+
+        The newest exchange is whole if it has no more than the share of the conversation.
+        """
+        shares, budget = self._shares(), self.request.budget
+        if self._tokens_left is None or "recent" not in shares or len(shares) == 1:
+            return
+        newest, *others = self.wanted["recent"]
+        share = shares["recent"] / (sum(shares.values()) or 1)
+        if self.size(newest) > self._tokens_left * share:
+            newest.cut_messages(budget, self._most_of_one)
+        for candidate in others:
+            candidate.cut_messages(budget, self._most_of_one)
+
+    def _show_whole_exchanges(self) -> None:
+        """Show whole what was cut, the newest first, as far as there is still room."""
+        for candidate in self.taken:
+            if self._tokens_left is None or not (candidate.is_cut and candidate.messages):
+                continue
+            cut = self.size(candidate)
+            candidate.show_whole()
+            more = self.size(candidate) - cut
+            if more > self._tokens_left:
+                candidate.cut_messages(self.request.budget, self._most_of_one)
+            else:
+                self._tokens_left -= more
+        self._drop_repeated()
 
     def size(self, candidate: PromptCandidate) -> int:
         """Return how many tokens a piece has."""
@@ -136,10 +190,11 @@ class _Choice:
         lead = 0 if self.request.system else budget.message_tokens
         return sum(budget.count(f"{line}\n") for line in lines) + lead if headings else 0
 
+    def _shares(self) -> dict[Part, float]:
+        return {part: getattr(self.request.shares, part) for part in DIVIDED if self.wanted[part]}
+
     def _share(self, room: int) -> None:
-        shares: dict[Part, float] = {
-            part: getattr(self.request.shares, part) for part in DIVIDED if self.wanted[part]
-        }
+        shares = self._shares()
         total, unused = sum(shares.values()), 0
         for part, share in shares.items():
             most = int(room * share / total) + unused if total else 0
@@ -157,8 +212,14 @@ class _Choice:
         for candidate in wanted:
             if id(candidate) in taken or id(candidate) in self.reasons:
                 continue
-            if most is not None and used + self.size(candidate) > most:
-                if part == "recent":
+            if most is not None and self._is_long(candidate):
+                room = min(most - used, self._most_of_one)
+                if room < self._most_of_one / 2:
+                    continue
+                candidate.cut_line(self.request, room)
+            cost = self._cost(candidate)
+            if most is not None and used + cost > most:
+                if part == "recent" or most - used < SMALLEST_LINE:
                     break
                 continue
             if reason := self._texts.repeats(candidate):
@@ -166,10 +227,22 @@ class _Choice:
                 continue
             self.taken.append(candidate)
             self._texts.add(candidate)
-            used += self.size(candidate)
+            self._days.add((part, candidate.day))
+            used += cost
         if self._tokens_left is not None:
             self._tokens_left -= used
         return used
+
+    def _is_long(self, candidate: PromptCandidate) -> bool:
+        is_hit = candidate.hit is not None and not candidate.is_cut
+        return is_hit and self.size(candidate) > self._most_of_one
+
+    def _cost(self, candidate: PromptCandidate) -> int:
+        """Return how many tokens a piece adds, with the heading of its day if it is the first."""
+        size = self.size(candidate)
+        if candidate.day and (candidate.piece.part, candidate.day) not in self._days:
+            size += self.request.budget.count(f"{candidate.day}\n")
+        return size
 
     def _drop_repeated(self) -> None:
         """Let go hits that are among exchanges which were taken after them."""
@@ -187,8 +260,12 @@ class _Choice:
         budget = self.request.budget
         if budget.tokens is None:
             return True
+        return self._used() <= budget.tokens
+
+    def _used(self) -> int:
+        """Return how many tokens the messages or the text have, whichever has more."""
         messages, text = _rendered(self.request, self.taken)
-        return budget.size(messages) <= budget.tokens and budget.count(text) <= budget.tokens
+        return max(self.request.budget.size(messages), self.request.budget.count(text))
 
 
 # --- what is said already ----------------------------------------------------------------------
@@ -269,6 +346,16 @@ def _in_order(taken: Sequence[PromptCandidate], part: Part) -> list[PromptCandid
     return sorted(own, key=lambda candidate: (candidate.piece.time, candidate.piece.rank))
 
 
+def _lines(own: Sequence[PromptCandidate]) -> Iterator[str]:
+    """Yield the lines of a part, below a heading for each day."""
+    day = ""
+    for candidate in own:
+        if candidate.day and candidate.day != day:
+            yield candidate.day
+        day = candidate.day
+        yield candidate.line
+
+
 def _rendered(
     request: ContextRequest, taken: Sequence[PromptCandidate]
 ) -> tuple[list[Message], str]:
@@ -277,7 +364,7 @@ def _rendered(
     quotation: list[str] = []
     for part, heading in REMEMBERED.items():
         if own := _in_order(taken, part):
-            quotation += [f"{heading}:", *(candidate.line for candidate in own)]
+            quotation += [f"{heading}:", *_lines(own)]
     if quotation:
         lead.append("\n".join([OPENING, BEGIN, *quotation, END]))
     said = [message for candidate in _in_order(taken, "recent") for message in candidate.messages]
@@ -300,7 +387,7 @@ def _context(choice: _Choice, left_out: Sequence[Piece], hits: Sequence[Hits]) -
         why.append(_given("system", request.system, choice))
     for part in (*REMEMBERED, "recent"):
         for candidate in _in_order(choice.taken, part):
-            reason = _REASONS[part]
+            reason = f"{_REASONS[part]}{CUT_REASON if candidate.is_cut else ''}"
             size = choice.size(candidate)
             why.append(replace(candidate.piece, shown=True, reason=reason, tokens=size))
     if request.query is not None:

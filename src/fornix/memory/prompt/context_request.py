@@ -45,6 +45,9 @@ ExactPaths: TypeAlias = str | Sequence[str | Path]
 Secrecy: TypeAlias = Literal["mask", "show"]
 """What a context does with the secrets that it finds in memory."""
 
+Details: TypeAlias = Literal["hide", "show"]
+"""Whether each line of what is remembered names its set, its item and the time of day."""
+
 
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ class ContextRequest:
     limit: int | None = None
     shares: Shares = Shares()
     secrets: Secrecy = "mask"
+    details: Details = "hide"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be asked, before anything is read."""
@@ -120,8 +124,8 @@ class ContextRequest:
         object.__setattr__(self, "sets", _names(self.sets, "sets"))
         object.__setattr__(self, "knowledge", _names(self.knowledge, "knowledge"))
         object.__setattr__(self, "exact", exact_paths(self.exact))
-        if self.secrets not in ("mask", "show"):
-            raise InvalidInput(f'secrets is "mask" or "show", not {self.secrets!r}')
+        _check_shown("secrets", self.secrets, "mask")
+        _check_shown("details", self.details, "hide")
         if self.recent is not None:
             counted(self.recent, "recent", least=0)
         if self.limit is not None:
@@ -130,6 +134,11 @@ class ContextRequest:
             raise InvalidInput(f"shares must be a Shares, not {self.shares!r}")
         Filter.parse(self.where)
         valid_time(self.valid_at)
+
+
+def _check_shown(name: str, given: str, other: str) -> None:
+    if given not in (other, "show"):
+        raise InvalidInput(f'{name} is "{other}" or "show", not {given!r}')
 
 
 def exact_paths(given: ExactPaths | All | None) -> list[Path]:

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import cast
+from typing import TypeAlias, cast
 
 from fornix.errors import InvalidInput, NotAnObject, Unsupported
 from fornix.memory.prompt.context import Part, Piece
 from fornix.memory.prompt.context_request import ALL, NEWEST, ContextRequest, Sources
+from fornix.memory.prompt.excerpts import head_and_tail, passages
 from fornix.memory.prompt.quoting import (
     ANSWERED,
+    day_line,
+    detailed_line,
     exact_line,
     item_line,
     masked_item,
@@ -32,7 +35,7 @@ from fornix.store import Scope, SetRef, StoredItem
 from fornix.store.as_of import EVER, Moment, holds, valid_time
 from fornix.store.items import Hit, Hits, Item
 from fornix.store.records import item_of
-from fornix.text.budget import Unit, units
+from fornix.text.budget import Budget, Unit, units
 from fornix.text.messages import MESSAGES, OBSERVATIONS, ROLES, Message, Role
 from fornix.values import words
 from fornix.values.storable import Path, Value
@@ -55,8 +58,15 @@ FIELDS_SHOWN = 8
 HITS = 20
 """Most hits of a search for a context without a budget."""
 
-FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 10, 200, 24
+FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
 """With a budget: one for so many of its tokens, within bounds."""
+
+
+Ref: TypeAlias = tuple[str | None, str | None]
+"""An item, by set and id."""
+
+Said: TypeAlias = tuple[Ref, tuple[Message, ...]]
+"""An item of a conversation, and what it says."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,19 +75,61 @@ class PromptCandidate:
 
     Attributes:
         piece: What is known of it so far.
-        messages: Of an exchange.
+        said: Of an exchange: what each of its items says.
+        messages: Of an exchange: the same as it is shown.
         line: Of anything else: how it stands among what is remembered.
+        day: The heading that the line stands under, if any.
         order: Of an exchange: its place in the conversation.
-        refs: Its items, by set and id.
-        hit: The item, if a search found it.
+        refs: The items that are shown whole.
+        hit: The item, if a search found it; with its secrets masked unless they are shown.
+        is_cut: Whether only parts of it are shown.
+        left_out: Why it is not considered; "" if it is.
     """
 
     piece: Piece
+    said: tuple[Said, ...] = ()
     messages: tuple[Message, ...] = ()
     line: str = ""
+    day: str = ""
     order: tuple[int, ...] = ()
-    refs: frozenset[tuple[str | None, str | None]] = frozenset()
+    refs: frozenset[Ref] = frozenset()
     hit: Hit | None = None
+    is_cut: bool = False
+    left_out: str = ""
+
+    def show_whole(self) -> None:
+        """Show all that the messages of an exchange say."""
+        self._show(self.said)
+        self.is_cut = False
+        self.refs = frozenset(ref for ref, _ in self.said)
+
+    def cut_messages(self, budget: Budget, most: int) -> None:
+        """Show of each message of an exchange about *most* tokens, its beginning and its end."""
+        cut = tuple(
+            (ref, tuple(_headed(message, budget, most) for message in said))
+            for ref, said in self.said
+        )
+        self.is_cut = cut != self.said
+        if self.is_cut:
+            self._show(cut)
+            self.refs = frozenset(
+                ref for (ref, said), (_, told) in zip(self.said, cut, strict=True) if said == told
+            )
+
+    def _show(self, said: tuple[Said, ...]) -> None:
+        self.messages = tuple(_shown(message) for _, told in said for message in told)
+        text = "\n".join(message.content for message in self.messages)
+        self.piece = replace(self.piece, text=text)
+
+    def cut_line(self, request: ContextRequest, most: int) -> None:
+        """Show of the text of a hit about *most* tokens, around what matches the query."""
+        if self.hit is None or self.hit.item.text is None:
+            return
+        terms = frozenset(words.terms(request.query or ""))
+        text = passages(self.hit.item.text, terms, request.budget, most)
+        if text != self.hit.item.text:
+            self.line = _line(replace(self.hit.item, text=text), request)
+            self.piece, self.is_cut = replace(self.piece, text=text), True
 
 
 # --- the last exchanges -----------------------------------------------------------------------
@@ -89,6 +141,7 @@ class _Exchange:
 
     items: list[Item] = field(default_factory=list[Item])
     messages: list[Message] = field(default_factory=list[Message])
+    said: list[Said] = field(default_factory=list[Said])
     is_closed: bool = False
     is_whole: bool = False
 
@@ -105,7 +158,7 @@ class Conversation:
 
     exchanges: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
     left_out: list[Piece] = field(default_factory=list[Piece])
-    query: frozenset[tuple[str | None, str | None]] = frozenset()
+    query: frozenset[Ref] = frozenset()
 
 
 def recent(
@@ -214,6 +267,7 @@ def _exchanges(items: Sequence[Item], left_out: list[Piece]) -> list[_Exchange]:
             found.append(_Exchange(is_closed=is_whole, is_whole=messages[0].role == "user"))
         found[-1].items.append(item)
         found[-1].messages += messages
+        found[-1].said.append(((item.set_name, item.id), tuple(messages)))
     return found
 
 
@@ -223,14 +277,14 @@ def _is_rejected(value: object) -> bool:
 
 def _candidate(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCandidate:
     items = [item for part in parts for item in part.items]
-    messages = tuple(_shown(message) for part in parts for message in part.messages)
+    said = [one for part in parts for one in part.said]
     first, source = items[0], place_of(items[0])
     if len(items) > 1:
         source = f"{source} to {shortened(items[-1])}"
     piece = Piece(
         "recent",
         source,
-        "\n".join(message.content for message in messages),
+        "",
         shown=False,
         reason="",
         rank=rank,
@@ -238,8 +292,9 @@ def _candidate(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCa
         ids=tuple(item.id or "" for item in items),
         time=first.time,
     )
-    refs = frozenset((item.set_name, item.id) for item in items)
-    return PromptCandidate(piece, messages, order=unit.places, refs=refs)
+    made = PromptCandidate(piece, tuple(said), order=unit.places)
+    made.show_whole()
+    return made
 
 
 def _messages(item: Item) -> list[Message]:
@@ -277,6 +332,11 @@ def _message(value: object, item: Item, role: Role) -> Message:
     if isinstance(who, str):
         return Message(f"{who}: {made.content}", made.role, None, made.calls, made.answers)
     return made
+
+
+def _headed(message: Message, budget: Budget, most: int) -> Message:
+    text = head_and_tail(message.content, budget, most)
+    return message if text == message.content else replace(message, content=text)
 
 
 def _shown(message: Message) -> Message:
@@ -325,10 +385,20 @@ def hits_found(hits: Hits, request: ContextRequest, part: Part) -> list[PromptCa
     found: list[PromptCandidate] = []
     for rank, hit in enumerate(hits, start=1):
         item = hit.item if request.secrets == "show" else masked_item(hit.item)
-        piece = _piece(part, item, rank=rank, hit=hit)
-        refs = frozenset({(item.set_name, item.id)})
-        found.append(PromptCandidate(piece, line=item_line(item), refs=refs, hit=hit))
+        made = PromptCandidate(
+            _piece(part, item, rank=rank, hit=hit),
+            refs=frozenset({(item.set_name, item.id)}),
+            hit=replace(hit, item=item),
+        )
+        made.line = _line(item, request)
+        if request.details == "hide" and item.time is not None:
+            made.day = day_line(item.time)
+        found.append(made)
     return found
+
+
+def _line(item: Item, request: ContextRequest) -> str:
+    return detailed_line(item) if request.details == "show" else item_line(item)
 
 
 def _piece(part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None) -> Piece:

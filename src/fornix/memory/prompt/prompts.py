@@ -10,6 +10,7 @@ from fornix.memory.prompt.context_request import (
     NEWEST,
     All,
     ContextRequest,
+    Details,
     ExactPaths,
     Newest,
     Secrecy,
@@ -48,15 +49,18 @@ class Prompts:
         limit: int | None = None,
         shares: Shares = Shares(),  # noqa: B008 - frozen
         secrets: Secrecy = "mask",
+        details: Details = "hide",
     ) -> Context:
         """Return a prompt for *query*: what of the key's memory matters to it, and why.
 
         Its messages are the instructions with what is remembered, the last exchanges, and the
-        query. What is remembered is quoted with its source, so that nothing in it can pose as an
-        instruction or as another message. Never over budget, neither the messages nor the text;
-        the newest exchange is in it wherever it fits beside instructions and query; a tool call is
-        shown with what answers it, or not at all. The same call on the same memory gives the same
-        context.
+        query. What is remembered is quoted, so that nothing in it can pose as an instruction or as
+        another message. Never over budget, neither the messages nor the text; the newest exchange
+        is in it wherever it fits beside instructions and query; a tool call is shown with what
+        answers it, or not at all. With a budget, an item or a recent message that has more than
+        150 tokens and more than an eighth of what the instructions and the query leave is cut:
+        an item to the lines and sentences that match the query, a message to its beginning and its
+        end. The same call on the same memory gives the same context.
 
         Args:
             query: What is asked now; None: nothing yet, and nothing is searched.
@@ -80,6 +84,9 @@ class Prompts:
             secrets: "mask" replaces each secret in what is remembered by its kind, as the rule
                 `Secrets` of the write barrier finds it; "show" does not. Instructions and query
                 are never changed.
+            details: "show" begins each line of what is remembered with its set, its id and its
+                time; "hide" names the day, once for all items of that day. `Context.why` has all
+                of it either way.
 
         Raises:
             BudgetTooSmall: Instructions and query alone have more.
@@ -103,6 +110,7 @@ class Prompts:
             limit=limit,
             shares=shares,
             secrets=secrets,
+            details=details,
         )
         from fornix.memory.prompt.assembly import assembled
 
