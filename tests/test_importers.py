@@ -666,7 +666,7 @@ def test_entities_are_items(memory, file):
     """What was observed is their text; where a relation leads is metadata."""
     found = bring(memory, file, Target(None, "graph"))
     assert found.layout == "mcp-memory"
-    assert found.skipped == {"is a relation of an entity that is not there": 1}
+    assert found.skipped == {"is a relation of an entity that is not in the file": 1}
     ada, acme = memory.knowledge.set("graph").list()
     assert (ada.id, ada.text) == ("Ada", "Ada (person)\nLikes tea.")
     assert ada.metadata == {
@@ -685,13 +685,11 @@ def test_entities_are_items(memory, file):
 
 def test_a_format_that_cannot_be_told_is_not_guessed():
     """None that fits, or more than one, is an error with the names to choose from."""
-    with pytest.raises(InvalidInput, match="cannot tell") as raised:
+    with pytest.raises(InvalidInput, match="cannot be told") as raised:
         layout_of(lines({"what": 1}))
     assert all(name in str(raised.value) for name in LAYOUTS)
     both = remembered(1, role="user", content="x")
-    with pytest.raises(
-        InvalidInput, match=r"could be of 2 formats; name a --format \(chat, mem0\)"
-    ):
+    with pytest.raises(InvalidInput, match=r"this fits 2 formats; name a --format \(chat, mem0\)"):
         layout_of(document([both]))
 
 

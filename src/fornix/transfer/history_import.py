@@ -198,7 +198,7 @@ class Replay:
         pairs = [(part.line.item.id or "", part.line.item) for part in begun]
         recorder = self._memory.engine.recorder
         made = recorder.records(pairs, now=line.time) if pairs else []
-        records = {part.place: record for part, record in zip(begun, made, strict=True)}
+        records = dict(zip((part.place for part in begun), made, strict=True))
         changes: dict[SetRef, _SetChanges] = {}
         for part in line.parts:
             if isinstance(part, HistoryStart) and part.set is not None:

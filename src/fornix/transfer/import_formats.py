@@ -1,4 +1,4 @@
-"""The formats that an import reads: which of them a file is, and what it says in it."""
+"""The formats that an import reads: how a file is recognised, and read."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ REMEDY = "correct it and import again"
 
 
 def layout_of(source: Source) -> Layout:
-    """Return what a file is, as its first record tells.
+    """Return the format of a file, by its first record.
 
     Raises:
-        InvalidInput: It is none of the formats, or could be several.
+        InvalidInput: It fits none of the formats, or several.
     """
     if isinstance(source, LangGraphFile):
         return "langgraph"
@@ -61,18 +61,17 @@ def layout_of(source: Source) -> Layout:
     fitting: list[Layout] = [layout for layout in READERS if _fits(source, layout, first)]
     if len(fitting) == 1:
         return fitting[0]
-    known = ", ".join(fitting or LAYOUTS)
-    problem = f"cannot tell what this is from its fields {sorted(first.fields)[:8]}"
+    problem = f"the format cannot be told from the fields {sorted(first.fields)[:8]}"
     if fitting:
-        problem = f"this could be of {len(fitting)} formats"
-    remedy = f"name a --format ({known}), see docs/import-export.md"
+        problem = f"this fits {len(fitting)} formats"
+    remedy = f"name a --format ({', '.join(fitting or LAYOUTS)}), see docs/import-export.md"
     raise source.wrong(first.number, problem, remedy, line=first.line)
 
 
 def _fits(source: Source, layout: Layout, first: JsonRecord) -> bool:
     reader = READERS[layout]
     if first.list_name and first.list_name not in reader.LISTS:
-        return False  # its list is nothing to this format, and may be too long to be one record
+        return False  # this format would read the list, which may be long, as one record
     record = next(source.records(reader.LISTS), None)
     return record is not None and reader.knows(record)
 
@@ -80,7 +79,7 @@ def _fits(source: Source, layout: Layout, first: JsonRecord) -> bool:
 def entries(
     source: Source, layout: Layout, target: Target | None
 ) -> Iterator[tuple[int, Entry | Skipped]]:
-    """Yield what a file says, with the numbers of its lines or records.
+    """Yield the entries of a file, with the numbers of their lines or records.
 
     Args:
         target: Needed for every format but "fornix", which names its own keys.
@@ -92,15 +91,15 @@ def entries(
         yield from _lines(source)
         return
     if target is None:
-        raise InvalidInput(f"{source.name} names no keys of its own; say where it goes (a Target)")
+        raise InvalidInput(f"{source.name} names no keys of its own; pass a Target with a key")
     reader = READERS[layout](target)
     if reader.PREPARES:
         reader.prepare(source.records(reader.LISTS))
-    seen = _Seen()
+    items = _ImportedItems()
     for record in source.records(reader.LISTS):
         try:
             for entry in reader.read(record):
-                new = isinstance(entry, Skipped) or seen.new(source, record.number, entry)
+                new = isinstance(entry, Skipped) or items.add(source, record.number, entry)
                 yield record.number, entry if new else Skipped(TWICE)
         except FornixError as error:
             raise source.wrong(record.number, str(error), REMEDY, line=record.line) from error
@@ -120,36 +119,34 @@ def _lines(source: Source) -> Iterator[tuple[int, Entry]]:
 
 
 def has_history(source: Source) -> bool:
-    """Return whether an export of fornix has history: its first line says so."""
+    """Return whether an export of fornix contains history, by its first line."""
     try:
         first: Value = wire.parse(next(source.lines(), (0, "null"))[1])
     except (ValueError, RecursionError):
-        return False  # reading it says what is wrong
+        return False  # reading the whole file raises the error
     return isinstance(first, dict) and first.get("history") is True
 
 
-class _Seen:
-    """Which items were there before; a few numbers for each."""
+class _ImportedItems:
+    """The items of a file so far, as a few numbers for each."""
 
     def __init__(self) -> None:
         self._items: dict[int, tuple[int, int]] = {}
 
-    def new(self, source: Source, number: int, line: ItemLine) -> bool:
-        """Return whether an item was not there before.
+    def add(self, source: Source, number: int, line: ItemLine) -> bool:
+        """Return whether the item is new.
 
         Raises:
-            InvalidInput: Another one of its id was.
+            InvalidInput: Another item of the file has the same id.
         """
-        named = hash((line.key, line.set, line.item.id))
-        told = int.from_bytes(wire.digest(as_passed(line.item), salt=b"twice")[:8])
-        made = (number, told)
-        old = self._items.setdefault(named, made)
-        if old is made:
-            return True
-        if old[1] != told:
-            place = f"{'on' if source.unit == 'line' else 'in'} {source.at(old[0])}"
+        digest = int.from_bytes(wire.digest(as_passed(line.item), salt=b"twice")[:8])
+        name = hash((line.key, line.set, line.item.id))
+        new = (number, digest)
+        first = self._items.setdefault(name, new)
+        if first is not new and first[1] != digest:
+            where = f"{'on' if source.unit == 'line' else 'in'} {source.at(first[0])}"
             raise InvalidInput(
-                f"{line.item.id!r} was there before, {place}, with other contents; "
+                f"{line.item.id!r} was there before, {where}, with other contents; "
                 "remove one, or give it another id"
             )
-        return False
+        return first is new

@@ -11,24 +11,23 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Literal
 
-from fornix.errors import DuplicateItem, FornixError, InvalidInput, StaleRun
+from fornix.errors import Conflict, DuplicateItem, FornixError, InvalidInput, StaleRun
 from fornix.memory.keys import KeyBatch
 from fornix.memory.memory import Memory
 from fornix.sets import OnExisting
-from fornix.store import Batch, Define, SetRef
+from fornix.store import Batch, Define, ItemChange, Past, Scope, SetRef
 from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.transfer.export import scope_of
 from fornix.transfer.foreign_formats import Skipped, Target
-from fornix.transfer.fornix_format import ItemLine, NodeLine, SetLine, differs
+from fornix.transfer.fornix_format import ItemLine, ItemLocation, NodeLine, SetLine, differs
 from fornix.transfer.history_format import AccessedLine, CommitLine, ItemBegun
 from fornix.transfer.history_import import Replay
 from fornix.transfer.import_formats import Entry, Layout, entries, has_history, layout_of
-from fornix.transfer.import_links import Linking, is_derived
 from fornix.transfer.import_source import Source
 from fornix.transfer.langgraph import is_sqlite, langgraph_file
 from fornix.values import wire
-from fornix.values.retries import call_again
+from fornix.values.retries import TRIES, call_again
 from fornix.values.storable import microseconds, moment
 
 CHUNK = 500
@@ -274,10 +273,10 @@ class Load:
             for number, chunk in _chunks(entries(source, layout, target), mixed=layout != "fornix"):
                 self.done = self.done.plus(self._commit(chunk))
                 last, begun = number or last, True
-                has_derived |= any(isinstance(e, ItemLine) and is_derived(e) for e in chunk)
+                has_derived |= any(isinstance(e, ItemLine) and _has_sources(e) for e in chunk)
                 progress(len(chunk))
             if has_derived and self._exported:
-                links = Linking(self._memory).run(source)
+                links = _Linking(self._memory).run(source)
                 self.done = replace(self.done, linked=links.linked, unlinked=links.unlinked)
         except BaseException as error:
             if begun or not isinstance(error, FornixError):  # what is cut off may be committed
@@ -420,3 +419,85 @@ def _chunks(
             if chunk is chunks[-1]:
                 last = window[-1][0]
             yield last, [entry for _, entry in chunk]
+
+
+# --- links to sources -------------------------------------------------------------------------
+
+
+def _has_sources(line: ItemLine) -> bool:
+    """Return whether an item names its sources."""
+    return bool(line.linked or line.item.sources)
+
+
+class _Linking:
+    """Links the items of an import to their sources; `run` again links nothing twice.
+
+    An item is linked if the store has it as the file has it.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory, self._store = memory, memory.store
+        self._linked = self._unlinked = 0
+
+    def run(self, source: Source) -> Loaded:
+        """Link the items of a file, all of which was imported.
+
+        Raises:
+            Conflict: Other writers changed the same items again and again.
+        """
+        lines = (entry for _, entry in entries(source, "fornix", None))
+        derived = (line for line in lines if isinstance(line, ItemLine) and _has_sources(line))
+        for key, alike in groupby(derived, key=lambda line: line.key):
+            while chunk := list(islice(alike, CHUNK)):
+                self._link(scope_of(self._memory, key), chunk)
+        return Loaded(linked=self._linked, unlinked=self._unlinked)
+
+    def _ref(self, item: ItemLine | ItemLocation) -> SetRef:
+        return SetRef(scope_of(self._memory, item.key), item.set)
+
+    def _link(self, scope: Scope, lines: Sequence[ItemLine]) -> None:
+        linked: set[int] = set()
+        for _ in range(TRIES):
+            missing, unlinked = self._missing(lines)
+            if not missing:
+                self._linked += len(linked)
+                self._unlinked += unlinked
+                return
+            linked.update(row for links in missing.values() for row, _ in links)
+            changes: list[ItemChange] = [Past(ref, links=links) for ref, links in missing.items()]
+            self._store.commit(Batch(scope=scope, time=self._memory.engine.clock(), items=changes))
+        raise Conflict(
+            f"other writers changed items of {scope.key or scope.space!r} again and again "
+            "while they were linked to their sources; import again"
+        )
+
+    def _missing(
+        self, lines: Sequence[ItemLine]
+    ) -> tuple[dict[SetRef, list[tuple[int, int]]], int]:
+        """Return the missing links by set, and how many items have a source that is not there."""
+        missing: dict[SetRef, list[tuple[int, int]]] = {}
+        unlinked = 0
+        for line in lines:
+            ref = self._ref(line)
+            (item,) = self._store.get(ref, [line.item.id or ""])
+            if item is None or differs(line.item, item_of(item)):
+                continue
+            locations = _source_locations(line)
+            sources = [self._store.get(self._ref(one), [one.id])[0] for one in locations]
+            linked_rows = [row for _, row in self._store.links([item.row])]
+            linked = {version.first for version in self._store.stored(linked_rows)}
+            links = [(item.row, s.row) for s in sources if s is not None and s.first not in linked]
+            if links:
+                missing.setdefault(ref, []).extend(links)
+            unlinked += None in sources or len(locations) < len(set(line.item.sources))
+        return missing, unlinked
+
+
+def _source_locations(line: ItemLine) -> list[ItemLocation]:
+    """Return the sources of an item but itself: as the file says, else items of its own set."""
+    ids = dict.fromkeys(line.item.sources)
+    locations = line.linked
+    if locations is None:
+        locations = [ItemLocation(line.key, line.set, source) for source in ids]
+    itself = ItemLocation(line.key, line.set, line.item.id or "")
+    return [location for location in locations if location != itself]

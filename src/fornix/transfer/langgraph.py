@@ -73,16 +73,16 @@ class LangGraphReader(Reader):
 
 def item_id(namespace: Collection[str], key: str) -> str:
     """Return the id of an item: its namespace, with dots between, a slash and its key."""
-    labels = (_SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", one) for one in namespace)
+    labels = (_SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", label) for label in namespace)
     return f"{'.'.join(labels)}/{key}"
 
 
 def _readable(value: Value, name: str = "") -> str:
-    """Return the values in *value* that can be read, a line each, with their names."""
+    """Return the readable values in *value*, a line each, with their names."""
     if isinstance(value, dict):
-        lines = [_readable(one, f"{name}.{key}" if name else key) for key, one in value.items()]
+        lines = [_readable(v, f"{name}.{key}" if name else key) for key, v in value.items()]
     elif isinstance(value, list):
-        lines = [_readable(one, name) for one in value]
+        lines = [_readable(element, name) for element in value]
     elif value is None or value == "":
         lines = []
     else:
@@ -110,10 +110,10 @@ FORNIX = 0x666F726E
 class LangGraphFile(Source):
     """The SQLite file of a LangGraph store; it is only read, and nothing is left beside it."""
 
-    def __init__(self, path: Path, db: apsw.Connection, *, unmoving: bool) -> None:
+    def __init__(self, path: Path, db: apsw.Connection, *, immutable: bool) -> None:
         self.name = str(path)
         self.unit = "row"
-        self._path, self._db, self._unmoving = path, db, unmoving
+        self._path, self._db, self._immutable = path, db, immutable
         self._stat = _stat(path)
         self._now = datetime.now(UTC)
         self._columns = self._checked()
@@ -123,14 +123,14 @@ class LangGraphFile(Source):
 
         Raises:
             InvalidInput: One cannot be read.
-            StoreBusy: Somebody wrote to the file meanwhile.
+            StoreBusy: The file changed, or is locked.
         """
         del lists
         sql = _ROWS_THAT_EXPIRE if "expires_at" in self._columns else _ROWS
         with self._translated():
             cursor, number = self._db.execute(sql), 0
             while rows := _page(cursor):
-                self._check_unmoved()
+                self._check_unchanged()
                 for row in rows:
                     number += 1
                     yield JsonRecord(number, number, self._fields(number, row))
@@ -138,19 +138,19 @@ class LangGraphFile(Source):
     def _fields(self, number: int, row: tuple[Any, ...]) -> dict[str, Value]:
         prefix, key, value, created, updated, expires = row
         try:
-            found: Value = json.loads(value)
-            began, changed, until = (_moment(time) for time in (created, updated, expires))
+            contents: Value = json.loads(value)
+            created, updated, expires = (_iso_time(time) for time in (created, updated, expires))
         except (ValueError, TypeError, RecursionError) as error:
             problem = f"the item {prefix!r}, {key!r} cannot be read ({error})"
             raise self.wrong(number, problem, "correct it and import again") from None
         return {
             "namespace": cast("Value", str(prefix).split(".")),
             "key": key,
-            "value": found,
-            "created_at": began,
-            "updated_at": changed,
-            "expires_at": until,
-            "expired": until is not None and datetime.fromisoformat(until) <= self._now,
+            "value": contents,
+            "created_at": created,
+            "updated_at": updated,
+            "expires_at": expires,
+            "expired": expires is not None and datetime.fromisoformat(expires) <= self._now,
         }
 
     def _checked(self) -> set[str]:
@@ -159,44 +159,44 @@ class LangGraphFile(Source):
             columns = {
                 str(row[1]) for row in self._db.execute("SELECT * FROM pragma_table_info('store')")
             }
-            mark = self._db.pragma("application_id")
+            application_id = self._db.pragma("application_id")
         if {"prefix", "key", "value", "created_at", "updated_at"} <= columns:
             return columns
-        what = "no table of a LangGraph store in it"
-        if "checkpoints" in tables:
-            what = "checkpoints of LangGraph in it, but no store"
-        if mark == FORNIX:
+        if application_id == FORNIX:
             raise InvalidInput(
                 f"{self.name} is a memory of fornix; open it (--db), or export it and import that"
             )
-        raise InvalidInput(f"{self.name} is an SQLite file with {what}; name another file")
+        contents = "no table of a LangGraph store"
+        if "checkpoints" in tables:
+            contents = "checkpoints of LangGraph, but no store"
+        raise InvalidInput(f"{self.name} is an SQLite file with {contents}; name another file")
 
-    def _check_unmoved(self) -> None:
-        if self._unmoving and (_stat(self._path) != self._stat or _in_use(self._path)):
-            raise StoreBusy(f"{self.name} was written to while it was read; import it again")
+    def _check_unchanged(self) -> None:
+        if self._immutable and (_stat(self._path) != self._stat or _in_use(self._path)):
+            raise StoreBusy(f"{self.name} changed while it was read; import it again")
 
     @contextmanager
     def _translated(self) -> Generator[None]:
         try:
             yield
         except apsw.BusyError as error:
-            raise StoreBusy(f"{self.name} is locked by somebody; import it again") from error
+            raise StoreBusy(f"{self.name} is locked by another process; import it again") from error
         except apsw.Error as error:
             raise InvalidInput(f"{self.name} cannot be read as an SQLite file: {error}") from error
 
 
 @contextmanager
 def langgraph_file(path: Path) -> Generator[LangGraphFile]:
-    """Open the file of an `SqliteStore`, unmoving while it is open.
+    """Open the file of an `SqliteStore`, as one unmoving state.
 
     Raises:
         InvalidInput: It is no such file.
     """
     # Opened the ordinary way, a closed file in WAL mode would get a -wal and a -shm beside it that
-    # stay, and a lock would hold up who writes. So without a log it is read as unmoving, and looked
-    # at for changes; with one, in a transaction.
-    unmoving = not _in_use(path)
-    name = f"{path.absolute().as_uri()}?{'immutable=1' if unmoving else 'mode=ro'}"
+    # stay, and a lock would delay writers. So a file without a log is read as immutable and checked
+    # for changes; one with a log is read in a transaction.
+    immutable = not _in_use(path)
+    name = f"{path.absolute().as_uri()}?{'immutable=1' if immutable else 'mode=ro'}"
     try:
         with FORKS.inside():
             db = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
@@ -204,7 +204,7 @@ def langgraph_file(path: Path) -> Generator[LangGraphFile]:
         raise InvalidInput(f"{path} cannot be opened as an SQLite file: {error}") from error
     try:
         db.execute("BEGIN")
-        yield LangGraphFile(path, db, unmoving=unmoving)
+        yield LangGraphFile(path, db, immutable=immutable)
     finally:
         db.close(force=True)
 
@@ -221,20 +221,20 @@ def is_sqlite(path: Path) -> bool:
 
 
 def _in_use(path: Path) -> bool:
-    """Return whether there is a log beside the file, without which it may not be whole."""
+    """Return whether there is a log beside the file, without which it may be incomplete."""
     wal, journal = (path.with_name(f"{path.name}-{kind}") for kind in ("wal", "journal"))
     return wal.exists() or (journal.exists() and journal.stat().st_size > 0)
 
 
 def _stat(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
 
 
-def _moment(found: Any) -> str | None:  # noqa: ANN401 - a column of somebody else's table
+def _iso_time(text: Any) -> str | None:  # noqa: ANN401 - a column of another program's table
     """Return a time of SQLite, which is UTC and has no zone, as ISO 8601."""
-    if found is None:
+    if text is None:
         return None
-    time = datetime.fromisoformat(found)
+    time = datetime.fromisoformat(text)
     zoned = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return zoned.isoformat()

@@ -1,4 +1,4 @@
-"""The file of the reference memory server of MCP: entities, what was observed, relations."""
+"""The file of the reference memory server of MCP: entities, observations, relations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fornix.transfer.import_source import JsonRecord
 from fornix.transfer.record_fields import inside, texts_of
 from fornix.values.storable import Value, checked_name
 
-UNKNOWN = "is a relation of an entity that is not there"
+UNKNOWN = "is a relation of an entity that is not in the file"
 
 
 class McpMemoryReader(Reader):
@@ -36,7 +36,7 @@ class McpMemoryReader(Reader):
         )
 
     def prepare(self, records: Iterable[JsonRecord]) -> None:
-        """Remember the relations, which come after the entities."""
+        """Collect the relations, which come after the entities."""
         for record in records:
             if _kind(record) == "relation":
                 start, kind, end = (record.fields.get(n) for n in ("from", "relationType", "to"))
@@ -61,17 +61,17 @@ class McpMemoryReader(Reader):
             yield self.item_line(item, fields)
 
     def _item(self, name: str, fields: dict[str, Value]) -> Item:
-        told = texts_of(fields, "observations")
-        sort = fields.get("entityType")
-        if not isinstance(sort, str):
-            raise InvalidInput(f'"entityType" must be a text, not {sort!r:.40}')
-        metadata: dict[str, Value] = {"entity": name, "entity_type": sort}
+        observations = texts_of(fields, "observations")
+        entity_type = fields.get("entityType")
+        if not isinstance(entity_type, str):
+            raise InvalidInput(f'"entityType" must be a text, not {entity_type!r:.40}')
+        metadata: dict[str, Value] = {"entity": name, "entity_type": entity_type}
         relations = self._relations.get(name)
         if relations:
             metadata["relations"] = [{"type": kind, "to": end} for kind, end in relations]
         others = set(fields) - {"type", "name", "entityType", "observations"}
         return Item(
-            value="\n".join([f"{name} ({sort})" if sort else name, *told]),
+            value="\n".join([f"{name} ({entity_type})" if entity_type else name, *observations]),
             id=name,
             metadata=metadata | {other: fields[other] for other in sorted(others)},
             time=self.when(fields, names=()),
@@ -79,6 +79,6 @@ class McpMemoryReader(Reader):
 
 
 def _kind(record: JsonRecord) -> Value:
-    """Return what a record is: as it says itself, or as the list is named that it is in."""
+    """Return the type of a record, which its list or the record itself names."""
     under = {"entities": "entity", "relations": "relation"}.get(record.list_name)
     return cast("Value", under) or record.fields.get("type")

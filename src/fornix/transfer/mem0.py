@@ -1,4 +1,4 @@
-"""Memories that mem0 gives out: by ``get_all()``, and in the backup files of OpenMemory."""
+"""Memories that mem0 exports: by ``get_all()``, and in the backup files of OpenMemory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fornix.transfer.record_fields import label_of, metadata_of, name_of
 from fornix.values.storable import Value
 
 FIELDS = {"id", "memory", "content", "metadata", "created_at", "hash", "score", "category_ids"}
-"""Fields of a memory that are something of an item, or are made anew; others become metadata."""
+"""Fields of a memory that become fields of an item, or follow from them; others are metadata."""
 
 DELETED = "was deleted there"
 RELATION = "is a relation of mem0's graph"
@@ -29,8 +29,8 @@ class Mem0Reader(Reader):
     def knows(cls, record: JsonRecord) -> bool:
         """Return whether it is a memory: of mem0, or of OpenMemory."""
         fields = record.fields
-        told = "memory" in fields or ("content" in fields and "state" in fields)
-        return ("id" in fields and told) or record.list_name == "relations"
+        is_memory = "memory" in fields or ("content" in fields and "state" in fields)
+        return ("id" in fields and is_memory) or record.list_name == "relations"
 
     def read(self, record: JsonRecord) -> Iterator[ItemLine | Skipped]:
         """Yield the memory."""
@@ -46,12 +46,13 @@ class Mem0Reader(Reader):
         if fields.get("state") == "deleted":
             yield Skipped(DELETED)
             return
-        _user(fields, record.document)
-        metadata = _metadata(fields, record.document)
+        user = record.document.get("user")
+        if isinstance(user, dict) and isinstance(user.get("user_id"), str):
+            fields["user_id"] = user["user_id"]  # a backup of OpenMemory numbers its users
         item = Item(
             value=memory,
             id=name_of(fields, "id"),
-            metadata=metadata,
+            metadata=_metadata(fields, record.document),
             speaker=label_of(fields, "actor_id"),
             role=label_of(fields, "role"),
             session=name_of(fields, "run_id"),
@@ -60,37 +61,29 @@ class Mem0Reader(Reader):
         yield self.item_line(item, fields, record.document)
 
 
-def _user(fields: dict[str, Value], around: dict[str, Value]) -> None:
-    """In a backup of OpenMemory, put the user's name in the place of the database's number."""
-    user = around.get("user")
-    if isinstance(user, dict) and isinstance(user.get("user_id"), str):
-        fields["user_id"] = user["user_id"]
-
-
-def _metadata(fields: dict[str, Value], around: dict[str, Value]) -> dict[str, Value]:
-    own = metadata_of(fields)
-    found = {
+def _metadata(fields: dict[str, Value], document: dict[str, Value]) -> dict[str, Value]:
+    metadata = metadata_of(fields)
+    others = {
         name: value
         for name, value in fields.items()
         if name not in FIELDS and value is not None and value != []
     }
-    if found.get("updated_at") == fields.get("created_at"):
-        found.pop("updated_at", None)
-    names = _categories(fields, around)
-    if names:
-        found["categories"] = names
-    clashes = {name for name in found if name in own and own[name] != found[name]}
-    return {f"mem0_{n}" if n in clashes else n: v for n, v in found.items()} | own
+    if others.get("updated_at") == fields.get("created_at"):
+        others.pop("updated_at", None)
+    if categories := _categories(fields, document):
+        others["categories"] = categories
+    clashes = {n for n, value in others.items() if n in metadata and metadata[n] != value}
+    return {f"mem0_{n}" if n in clashes else n: v for n, v in others.items()} | metadata
 
 
-def _categories(fields: dict[str, Value], around: dict[str, Value]) -> list[Value]:
+def _categories(fields: dict[str, Value], document: dict[str, Value]) -> list[Value]:
     """Return the names of the categories that a backup of OpenMemory numbers."""
-    numbered = around.get("categories")
-    known = numbered if isinstance(numbered, list) else []
+    ids, categories = fields.get("category_ids"), document.get("categories")
+    if not isinstance(ids, list):
+        return []
     names = {
-        cast("str", one.get("id")): one.get("name")
-        for one in known
-        if isinstance(one, dict) and isinstance(one.get("id"), str)
+        cast("str", category.get("id")): category.get("name")
+        for category in (categories if isinstance(categories, list) else [])
+        if isinstance(category, dict) and isinstance(category.get("id"), str)
     }
-    ids = fields.get("category_ids")
-    return [names.get(i, i) for i in ids if isinstance(i, str)] if isinstance(ids, list) else []
+    return [names.get(i, i) for i in ids if isinstance(i, str)]
