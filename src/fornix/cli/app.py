@@ -12,16 +12,15 @@ import click
 from click.shell_completion import get_completion_class
 
 from fornix import __version__
-from fornix.cli import output
+from fornix.cli import options, output
 from fornix.cli.commands import LazyGroup
-from fornix.cli.options import command, shared
 from fornix.cli.session import Session, session_of
 from fornix.errors import FornixError
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-@command("completion")
+@options.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion_command(_session: Session, *, shell: str) -> None:
     """Print the completion script of a shell.
@@ -167,7 +166,7 @@ def _wants_json(words: Sequence[str]) -> bool:
 @click.group(
     cls=Fornix,
     help=HELP,
-    params=shared(hidden=False),
+    params=options.shared(hidden=False),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="fornix", message="%(prog)s %(version)s")

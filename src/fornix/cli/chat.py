@@ -13,9 +13,8 @@ from typing import TextIO, cast
 
 import click
 
-from fornix.cli import output
+from fornix.cli import options, output
 from fornix.cli.forgetting import show_receipt
-from fornix.cli.options import command, key_option, model_options
 from fornix.cli.prompts import budget_option, context_fields, exact_option
 from fornix.cli.session import Session
 from fornix.conversation import ConversationMemory
@@ -59,12 +58,12 @@ Ctrl-C stops an answer, and drops a line that is not sent.
 A line that begins with a space is said, whatever it begins with then."""
 
 
-@command("chat")
-@key_option(required=True)
-@model_options
+@options.command("chat")
+@options.required_key_option
+@options.model_options
 @budget_option(BUDGET)
 @exact_option
-@click.option("--name", metavar="NAME", default=NAME, show_default=True, help="The conversation.")
+@options.option("--name NAME", "The conversation.", default=NAME)
 def chat_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
@@ -275,9 +274,7 @@ class Chat:
             budget_tokens=budget,
             system=None if alone else SYSTEM,
             messages=None if alone else self.talk.name,
-            where={
-                "all": [{"not": {"$id": request.id}}, {"not": {"marks": {"contains": ALONE}}}],
-            },
+            where={"all": [{"not": {"$id": request.id}}, {"not": {"marks": {"contains": ALONE}}}]},
             exact=self.exact,
             as_of=as_of,
         )

@@ -10,20 +10,7 @@ from types import FrameType
 
 import click
 
-from fornix.cli import output
-from fornix.cli.options import (
-    command,
-    item_argument,
-    key_option,
-    limit_option,
-    model_options,
-    one_set_option,
-    only_set_option,
-    owner_options,
-    parsed,
-    set_option,
-    span_option,
-)
+from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
 from fornix.compaction.lineage import CompactionInfo, Lineage
 from fornix.errors import InvalidInput
@@ -32,7 +19,7 @@ from fornix.memory.compactor import Compactor, Look, are_hours
 from fornix.memory.memory import Memory
 from fornix.sets import MemorySet
 from fornix.store import SetInfo
-from fornix.values.times import stamp
+from fornix.values.times import read_span, stamp
 
 
 def _read_share(text: str) -> float:
@@ -52,27 +39,21 @@ def _read_hours(text: str) -> tuple[int, int]:
     return hours
 
 
-@command("compact")
-@click.option("--watch", is_flag=True, help="Go on until it is stopped, and follow new items.")
-@span_option("--every", "With --watch: look this often.", default="30s")
-@click.option(
-    "--at",
-    callback=parsed(_read_share),
-    metavar="PERCENT",
-    help="Compact sets that exceed this share of a capacity.  [default: each set's own mark]",
+@options.command("compact")
+@options.option("--watch", "Go on until it is stopped, and follow new items.")
+@options.option("--every SPAN", "With --watch: look this often.", read=read_span, default="30s")
+@options.option(
+    "--at PERCENT",
+    "Compact sets that exceed this share of a capacity.  [default: each set's own mark]",
+    read=_read_share,
 )
-@click.option(
-    "--hours",
-    callback=parsed(_read_hours),
-    metavar="FROM-TO",
-    help="Work in these hours of local time only: 1-5.",
-)
-@key_option("Only sets of this key.")
-@only_set_option
-@click.option("--all", "everything", is_flag=True, help="Also sets that are not 'external'.")
-@model_options
-@click.option("--progress", "shown", is_flag=True, help="Print a line per step.")
-@click.option("--dry-run", is_flag=True, help="Only list the sets that are due.")
+@options.option("--hours FROM-TO", "Work in these hours of local time only: 1-5.", read=_read_hours)
+@options.key_option("Only sets of this key.")
+@options.only_set_option
+@options.option("--all everything", "Also sets that are not 'external'.")
+@options.model_options
+@options.option("--progress shown", "Print a line per step.")
+@options.option("--dry-run", "Only list the sets that are due.")
 def compact_command(  # noqa: PLR0913 - a command's options
     session: Session,
     *,
@@ -155,14 +136,9 @@ def _due_row(info: SetInfo) -> tuple[str, ...]:
 
 
 def _due_fields(info: SetInfo) -> output.Json:
-    return {
-        "key": info.ref.scope.key or "",
-        "set": info.ref.name,
-        "items": info.items,
-        "tokens": info.tokens,
-        "bytes": info.bytes,
-        "capacity": info.definition.capacity,
-    }
+    fields: dict[str, output.Json] = {"key": info.ref.scope.key or "", "set": info.ref.name}
+    capacity = info.definition.capacity
+    return fields | output.attributes(info, "items tokens bytes") | {"capacity": capacity}
 
 
 def _set_of(session: Session, memory: Memory, key: str, name: str) -> MemorySet:
@@ -170,10 +146,10 @@ def _set_of(session: Session, memory: Memory, key: str, name: str) -> MemorySet:
     return memory.key(key).set(name)
 
 
-@command("compactions")
-@key_option(required=True)
-@set_option
-@limit_option(20, 1000)
+@options.command("compactions")
+@options.required_key_option
+@options.set_option
+@options.limit_option(20, 1000)
 def compactions_command(session: Session, *, key: str, set_name: str, limit: int) -> None:
     """List the compactions of a set, the latest first.
 
@@ -203,24 +179,15 @@ def _row(done: CompactionInfo) -> tuple[str, ...]:
 
 
 def _fields(done: CompactionInfo) -> dict[str, output.Json]:
-    return {
-        "id": done.id,
-        "commit": done.commit,
-        "time": stamp(done.time),
-        "strategy": output.wired(dict(done.strategy)),
-        "by": done.by,
-        "retired": done.retired,
-        "added": list(done.added),
-        "erased": done.erased,
-        "undone": done.undone,
-        "notes": output.wired(dict(done.notes)),
-    }
+    fields = output.attributes(done, "id commit time by retired added erased undone")
+    strategy, notes = output.wired(dict(done.strategy)), output.wired(dict(done.notes))
+    return fields | {"strategy": strategy, "notes": notes}
 
 
-@command("undo")
+@options.command("undo")
 @click.argument("compaction", metavar="ID", type=int)
-@key_option(required=True)
-@set_option
+@options.required_key_option
+@options.set_option
 def undo_command(session: Session, *, compaction: int, key: str, set_name: str) -> None:
     """Undo a compaction.
 
@@ -235,19 +202,14 @@ def undo_command(session: Session, *, compaction: int, key: str, set_name: str) 
     session.done(
         f"{len(done.restored):,} items are back, {len(done.removed):,} that stood for them are "
         f"gone{lost}",
-        {
-            "restored": list(done.restored),
-            "removed": list(done.removed),
-            "missing": list(done.missing),
-            "erased": done.erased,
-        },
+        output.attributes(done, "restored removed missing erased"),
     )
 
 
-@command("lineage")
-@item_argument
-@owner_options
-@one_set_option
+@options.command("lineage")
+@options.item_argument
+@options.owner_options
+@options.one_set_option
 def lineage_command(session: Session, *, item_id: str, owner: Owner, set_name: str | None) -> None:
     """Draw what an item was derived from, as a tree.
 
@@ -267,17 +229,8 @@ def lineage_command(session: Session, *, item_id: str, owner: Owner, set_name: s
 
 
 def _graph(found: Lineage) -> dict[str, output.Json]:
+    names = "id version text depth compacted retired erased"
     nodes: Sequence[output.Json] = [
-        {
-            "id": node.id,
-            "set": node.set_name,
-            "version": node.version,
-            "text": node.text,
-            "depth": node.depth,
-            "compacted": node.compacted,
-            "retired": node.retired,
-            "erased": node.erased,
-        }
-        for node in found.nodes
+        output.attributes(node, names) | {"set": node.set_name} for node in found.nodes
     ]
     return {"nodes": nodes, "edges": [list(edge) for edge in found.edges], "cut": found.cut}

@@ -10,15 +10,7 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from fornix.cli import output, tables
-from fornix.cli.options import (
-    as_of_option,
-    command,
-    key_option,
-    path_argument,
-    read_value,
-    span_option,
-)
+from fornix.cli import options, output, tables
 from fornix.cli.session import Session
 from fornix.errors import InvalidInput
 from fornix.memory.memory import Memory
@@ -27,6 +19,7 @@ from fornix.state.paths import Spelling, names_of, spelled
 from fornix.store import Node, Scope
 from fornix.transfer import walk_tree
 from fornix.values.storable import Path, Value
+from fornix.values.times import read_span
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,9 +34,9 @@ def _shown(path: Spelling) -> str:
     return output.inline(list(names))
 
 
-@command("tree")
-@path_argument(required=False)
-@key_option(required=True)
+@options.command("tree")
+@options.path_argument(default="")
+@options.required_key_option
 def tree_command(session: Session, *, path: Spelling, key: str) -> None:
     """Show the exact memory of a key, or a part of it.
 
@@ -72,10 +65,10 @@ def _nothing(session: Session, key: str, path: Spelling) -> NoReturn:
     session.nothing(f"key {key!r} has nothing at {_shown(path)!r}; {known}")
 
 
-@command("get")
-@path_argument()
-@key_option(required=True)
-@as_of_option
+@options.command("get")
+@options.path_argument()
+@options.required_key_option
+@options.as_of_option
 def get_command(
     session: Session, *, path: Spelling, key: str, as_of: int | datetime | None
 ) -> None:
@@ -114,7 +107,7 @@ def _reads_as_itself(text: str) -> bool:
     if text != output.plain(text) or text.startswith("-") or text.endswith("\n"):
         return False
     try:
-        return read_value(text) == text
+        return options.read_value(text) == text
     except click.UsageError:
         return False
 
@@ -142,20 +135,16 @@ def _label(name: str, node: Node, now: int) -> Text:
     return label
 
 
-@command("set")
-@path_argument()
+@options.command("set")
+@options.path_argument()
 @click.argument("value")
-@key_option(required=True)
-@span_option("--ttl", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.")
-@click.option("--text", "as_text", is_flag=True, help="Store VALUE as text, even if it is JSON.")
+@options.required_key_option
+@options.option(
+    "--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.", read=read_span
+)
+@options.option("--text as_text", "Store VALUE as text, even if it is JSON.")
 def set_command(
-    session: Session,
-    *,
-    path: Spelling,
-    value: str,
-    key: str,
-    ttl: timedelta | None,
-    as_text: bool,
+    session: Session, *, path: Spelling, value: str, key: str, ttl: timedelta | None, as_text: bool
 ) -> None:
     """Set one value of exact memory.
 
@@ -165,7 +154,7 @@ def set_command(
 
     Example: fornix set profile.city Lisbon --key ada
     """
-    found = value if as_text else read_value(value)
+    found = value if as_text else options.read_value(value)
 
     def change(memory: Memory) -> MemoryRef:
         return memory.key(key).short_term.set(path, found, ttl=ttl)
@@ -177,9 +166,9 @@ def set_command(
     session.done(says, {"key": key, "path": list(names), "value": wired})
 
 
-@command("rm")
-@path_argument()
-@key_option(required=True)
+@options.command("rm")
+@options.path_argument()
+@options.required_key_option
 def rm_command(session: Session, *, path: Spelling, key: str) -> None:
     """Remove a value or an object from exact memory.
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import click
 
-from fornix.cli import output
-from fornix.cli.options import command, only_set_option, owner_options, where_option, yes_option
+from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
+from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
-from fornix.sets import MemorySet
 from fornix.sets.forgetting import Receipt
 from fornix.values.storable import Value
 
@@ -31,14 +30,14 @@ WORDS = {
 }
 
 
-@command("forget")
-@owner_options
-@only_set_option
-@click.option("--id", "ids", metavar="ID", multiple=True, help="Only this item; may be repeated.")
-@where_option
-@click.option("--later", is_flag=True, help="Leave what is in the files to fornix scrub.")
-@click.option("--dry-run", is_flag=True, help="Only count.")
-@yes_option
+@options.command("forget")
+@options.owner_options
+@options.only_set_option
+@options.option("--id ids ID", "Only this item; may be repeated.", multiple=True)
+@options.where_option
+@options.option("--later", "Leave what is in the files to fornix scrub.")
+@options.option("--dry-run", "Only count.")
+@options.yes_option
 def forget_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
@@ -61,57 +60,40 @@ def forget_command(  # noqa: PLR0913 - an option each, as click passes them
 
     Example: fornix forget --key ada --where '{"topic": "travel"}'
     """
-    asked = _ForgetRequest(owner, set_name, list(ids), where)
+    narrow = bool(ids) or where is not None
+    _check(owner, set_name, narrow=narrow, both=bool(ids) and where is not None)
+    name = f"items of {owner.name}" if narrow else owner.name
+    scrub = "later" if later else None
     with session.open(knowledge=owner.knowledge) as memory:
-        counted = asked.forget(memory, dry_run=True)
+        own = owner.of(memory)
+        if isinstance(own, KeyMemory) and set_name is None:
+            reach = own
+        else:
+            reach = own.set(set_name or "default")
+        counted = reach.forget([*ids] or None, where=where, dry_run=True)
         if dry_run:
             session.done(f"would erase {_counts(counted)}", _fields(counted))
             return
         if counted.counts:
-            session.confirm(f"Erase {asked.name} for good: {_counts(counted)}?", yes=yes)
+            session.confirm(f"Erase {name} for good: {_counts(counted)}?", yes=yes)
         with session.progress("forgetting"):
-            receipt = asked.forget(memory, later=later)
+            receipt = reach.forget([*ids] or None, where=where, scrub=scrub)
         if not receipt.changed:
-            session.nothing(f"nothing of {asked.name} is there", _fields(receipt))
+            session.nothing(f"nothing of {name} is there", _fields(receipt))
         show_receipt(session, receipt)
 
 
-class _ForgetRequest:
-    """What is to be forgotten."""
-
-    def __init__(
-        self, owner: Owner, set_name: str | None, ids: list[str], where: dict[str, Value] | None
-    ) -> None:
-        if ids and where is not None:
-            raise click.UsageError("name items by --id, or all that match by --where, one of them")
-        narrow = bool(ids) or where is not None
-        if (set_name is not None or owner.key is None) and not narrow:
-            raise click.UsageError(
-                "say which items: --id ID, or --where '{}' for all of the set; only a key is "
-                "forgotten whole"
-            )
-        if owner.key is None and set_name is None:
-            raise click.UsageError("name the set of the knowledge: --set NAME")
-        self._owner, self._set, self._ids, self._where = owner, set_name, ids, where
-
-    @property
-    def name(self) -> str:
-        """How a message names it."""
-        return f"items of {self._owner.name}" if self._narrow else self._owner.name
-
-    @property
-    def _narrow(self) -> bool:
-        return bool(self._ids) or self._where is not None
-
-    def forget(self, memory: Memory, *, later: bool = False, dry_run: bool = False) -> Receipt:
-        """Forget it."""
-        scrub = "later" if later else None
-        if self._owner.key is not None and self._set is None:
-            mine = memory.key(self._owner.key)
-            ids = self._ids or None
-            return mine.forget(ids, where=self._where, scrub=scrub, dry_run=dry_run)
-        found: MemorySet = self._owner.of(memory).set(self._set or "default")
-        return found.forget(self._ids or None, where=self._where, scrub=scrub, dry_run=dry_run)
+def _check(owner: Owner, set_name: str | None, *, narrow: bool, both: bool) -> None:
+    """Refuse what would erase more than was meant."""
+    if both:
+        raise click.UsageError("name items by --id, or all that match by --where, one of them")
+    if (set_name is not None or owner.key is None) and not narrow:
+        raise click.UsageError(
+            "say which items: --id ID, or --where '{}' for all of the set; only a key is forgotten "
+            "whole"
+        )
+    if owner.key is None and set_name is None:
+        raise click.UsageError("name the set of the knowledge: --set NAME")
 
 
 def _counts(receipt: Receipt) -> str:
@@ -146,7 +128,7 @@ def show_receipt(session: Session, receipt: Receipt) -> None:
     session.say(f"receipt {receipt.id}")
 
 
-@command("scrub")
+@options.command("scrub")
 def scrub_command(session: Session) -> None:
     """Remove what was erased from the files of the memory.
 
@@ -171,7 +153,7 @@ def scrub_command(session: Session) -> None:
         click.get_current_context().exit(1)
 
 
-@command("receipts")
+@options.command("receipts")
 @click.argument("receipt_id", metavar="[ID]", required=False)
 def receipts_command(session: Session, *, receipt_id: str | None) -> None:
     """List what was forgotten, or show one receipt.

@@ -8,29 +8,24 @@ from datetime import datetime
 import click
 from rich.text import Text
 
-from fornix.cli import output, tables
-from fornix.cli.options import (
-    command,
-    key_option,
-    parsed,
-    read_moment,
-    sets_option,
-    time_option,
-)
+from fornix.cli import options, output, tables
 from fornix.cli.session import Session
 from fornix.memory.differences import ChangedItem, ChangedValue, Difference
 from fornix.store.items import Item
 from fornix.values.storable import Value
+from fornix.values.times import read_time
 
 _MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
 
-@command("diff")
-@click.argument("since", callback=parsed(read_moment))
-@click.argument("until", metavar="[UNTIL]", callback=parsed(read_moment), required=False)
-@key_option(required=True)
-@sets_option
-@click.option("--tree", is_flag=True, help="Only exact memory.")
+@options.command("diff")
+@click.argument("since", callback=options.parsed(options.read_moment))
+@click.argument(
+    "until", metavar="[UNTIL]", callback=options.parsed(options.read_moment), required=False
+)
+@options.required_key_option
+@options.sets_option
+@options.option("--tree", "Only exact memory.")
 def diff_command(
     session: Session,
     *,
@@ -140,8 +135,13 @@ def _marked(kind: str, text: str) -> Text:
     return Text(f"{sign} {text}", style=style)
 
 
-@command("prune-history")
-@time_option("--before", "Remove values that were replaced before this time.", required=True)
+@options.command("prune-history")
+@options.option(
+    "--before TIME",
+    "Remove values that were replaced before this time.",
+    read=read_time,
+    required=True,
+)
 def prune_history_command(session: Session, *, before: datetime) -> None:
     """Remove what exact memory was before a time, for good.
 

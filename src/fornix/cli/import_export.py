@@ -8,25 +8,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import tzinfo
-from typing import cast
+from typing import TypedDict, Unpack, cast
 
 import click
 
-from fornix.cli import output
-from fornix.cli.options import (
-    FileName,
-    command,
-    force_option,
-    key_option,
-    keys_option,
-    knowledge_option,
-    no_wait_option,
-    on_existing_option,
-    parsed,
-    read_zone,
-    set_option,
-    sets_option,
-)
+from fornix.cli import options, output
 from fornix.cli.output import sink
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
@@ -56,49 +42,49 @@ SHOWN = 20
 """Keys and sets that a dry run names."""
 
 
-@command("import")
-@click.argument("file", type=FileName(allow_dash=True))
-@key_option()
-@knowledge_option()
-@set_option
-@click.option(
-    "--format",
-    "layout",
+class TargetFields(TypedDict):
+    """The key of what is imported, and the fields of records that say more."""
+
+    key: str | None
+    key_from: str | None
+    set_from: str | None
+    time_from: str | None
+    text_from: str | None
+    zone: tzinfo | None
+
+
+@options.command("import")
+@click.argument("file", type=options.FileName(allow_dash=True))
+@options.key_option()
+@options.knowledge_option()
+@options.set_option
+@options.option(
+    "--format layout FORMAT",
+    f"The format of FILE: auto, {', '.join(LAYOUTS)}.",
     type=click.Choice(["auto", *LAYOUTS]),
     default="auto",
-    show_default=True,
-    metavar="FORMAT",
-    help=f"The format of FILE: auto, {', '.join(LAYOUTS)}.",
 )
-@click.option("--key-from", metavar="FIELD", help="The field that names the key, such as user_id.")
-@click.option("--set-from", metavar="FIELD", help="The field that names the set.")
-@click.option("--time-from", metavar="FIELD", help="The field with the time of an item.")
-@click.option("--text-from", metavar="FIELD", help="The field with the text that search reads.")
-@click.option(
-    "--zone",
-    metavar="ZONE",
-    callback=parsed(read_zone),
-    help="For times without a zone: UTC, +01:00, Europe/Lisbon.",
+@options.option("--key-from FIELD", "The field that names the key, such as user_id.")
+@options.option("--set-from FIELD", "The field that names the set.")
+@options.option("--time-from FIELD", "The field with the time of an item.")
+@options.option("--text-from FIELD", "The field with the text that search reads.")
+@options.option(
+    "--zone ZONE", "For times without a zone: UTC, +01:00, Europe/Lisbon.", read=options.read_zone
 )
-@on_existing_option("keep", "What to do with an item or a value that exists.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
-@no_wait_option
+@options.on_existing_option("keep", "What to do with an item or a value that exists.")
+@options.option("--dry-run", "Only say what would be imported.")
+@options.no_wait_option
 def import_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
     file: str,
-    key: str | None,
     knowledge: str | None,
     set_name: str,
     layout: str,
-    key_from: str | None,
-    set_from: str | None,
-    time_from: str | None,
-    text_from: str | None,
-    zone: tzinfo | None,
     on_existing: OnExisting,
     dry_run: bool,
     no_wait: bool,
+    **fields: Unpack[TargetFields],
 ) -> None:
     """Import an export, chats, or another system's memories.
 
@@ -110,10 +96,7 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
 
     Example: fornix import chat.jsonl --key ada --set chat
     """
-    target = Target(
-        key, set_name, key_from=key_from, set_from=set_from,
-        time_from=time_from, text_from=text_from, zone=zone,
-    )  # fmt: skip
+    target = Target(set=set_name, **fields)
     with _source(file) as source:
         chosen = layout_of(source) if layout == "auto" else cast("Layout", layout)
         if layout == "auto" and chosen != "fornix":
@@ -228,13 +211,13 @@ def _source(file: str) -> Generator[Source]:
         yield Source("stdin", kept)
 
 
-@command("export")
-@click.argument("file", type=FileName(allow_dash=True), default="-")
-@keys_option
-@knowledge_option("Only the sets of this knowledge.")
-@sets_option
-@click.option("--history", is_flag=True, help="Export every commit, not only the present state.")
-@force_option
+@options.command("export")
+@click.argument("file", type=options.FileName(allow_dash=True), default="-")
+@options.keys_option
+@options.knowledge_option("Only the sets of this knowledge.")
+@options.sets_option
+@options.option("--history", "Export every commit, not only the present state.")
+@options.force_option
 def export_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,

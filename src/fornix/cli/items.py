@@ -9,25 +9,7 @@ from typing import TypedDict, Unpack
 
 import click
 
-from fornix.cli import output
-from fornix.cli.options import (
-    as_of_option,
-    command,
-    item_argument,
-    limit_option,
-    no_wait_option,
-    on_existing_option,
-    one_set_option,
-    owner_options,
-    parsed,
-    read_object,
-    set_option,
-    sets_option,
-    span_option,
-    time_option,
-    valid_at_option,
-    where_option,
-)
+from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
 from fornix.sets import OnExisting
@@ -35,6 +17,7 @@ from fornix.sets.set_options import ItemFields
 from fornix.store.as_of import ValidAt
 from fornix.store.items import Hit, Hits, Item
 from fornix.values.storable import Value
+from fornix.values.times import read_span, read_time
 
 
 class AddOptions(ItemFields, total=False):
@@ -44,26 +27,26 @@ class AddOptions(ItemFields, total=False):
     idempotency_key: str | None
 
 
-@command("add")
+@options.command("add")
 @click.argument("words", metavar="TEXT")
-@owner_options
-@set_option
-@click.option("--id", metavar="ID", help="The id of the item.  [default: a new one]")
-@click.option(
-    "--metadata", metavar="JSON", callback=parsed(read_object), help="Facts to filter by."
+@options.owner_options
+@options.set_option
+@options.option("--id ID", "The id of the item.  [default: a new one]")
+@options.option("--metadata JSON", "Facts to filter by.", read=options.read_object)
+@options.option("--importance NUMBER", "From 0 to 1.", type=float, default=0.0)
+@options.option("--speaker NAME", "Who said it.")
+@options.option("--role NAME", "Such as user or assistant.")
+@options.option("--session NAME", "The conversation it belongs to.")
+@options.option("--time TIME", "When it happened.  [default: now]", read=read_time)
+@options.option("--expire-at TIME", "Remove it at this time.", read=read_time)
+@options.option(
+    "--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.", read=read_span
 )
-@click.option("--importance", metavar="NUMBER", type=float, default=0.0, help="From 0 to 1.")
-@click.option("--speaker", metavar="NAME", help="Who said it.")
-@click.option("--role", metavar="NAME", help="Such as user or assistant.")
-@click.option("--session", metavar="NAME", help="The conversation it belongs to.")
-@time_option("--time", "When it happened.  [default: now]")
-@time_option("--expire-at", "Remove it at this time.")
-@span_option("--ttl", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.")
-@time_option("--valid-from", "The fact holds from this time on.")
-@time_option("--valid-to", "The fact holds until this time.")
-@on_existing_option("error", "What to do if the id is taken.")
-@click.option("--idempotency-key", metavar="NAME", help="A second add of this name adds nothing.")
-@no_wait_option
+@options.option("--valid-from TIME", "The fact holds from this time on.", read=read_time)
+@options.option("--valid-to TIME", "The fact holds until this time.", read=read_time)
+@options.on_existing_option("error", "What to do if the id is taken.")
+@options.option("--idempotency-key NAME", "A second add of this name adds nothing.")
+@options.no_wait_option
 def add_command(
     session: Session,
     /,
@@ -107,15 +90,15 @@ class SearchFilters(TypedDict):
     valid_at: ValidAt | None
 
 
-@command("search")
+@options.command("search")
 @click.argument("query")
-@owner_options
-@sets_option
-@limit_option(10, 1000)
-@where_option
-@as_of_option
-@valid_at_option
-@click.option("--explain", is_flag=True, help="Show what each score is made of.")
+@options.owner_options
+@options.sets_option
+@options.limit_option(10, 1000)
+@options.where_option
+@options.as_of_option
+@options.valid_at_option
+@options.option("--explain", "Show what each score is made of.")
 def search_command(
     session: Session,
     *,
@@ -159,12 +142,12 @@ def _hit_row(hit: Hit) -> tuple[str, ...]:
     return (f"{hit.score:5.2f}", hit.item.set_name or "", *output.item_row(hit.item))
 
 
-@command("show")
-@item_argument
-@owner_options
-@one_set_option
-@as_of_option
-@click.option("--history", is_flag=True, help="Show every version, the oldest first.")
+@options.command("show")
+@options.item_argument
+@options.owner_options
+@options.one_set_option
+@options.as_of_option
+@options.option("--history", "Show every version, the oldest first.")
 def show_command(
     session: Session,
     *,
@@ -206,10 +189,10 @@ def _facts(item: Item) -> Iterable[tuple[str, str]]:
             yield name, fact if isinstance(fact, str) else output.inline(fact)
 
 
-@command("delete")
+@options.command("delete")
 @click.argument("item_ids", metavar="ID…", nargs=-1, required=True)
-@owner_options
-@one_set_option
+@options.owner_options
+@options.one_set_option
 def delete_command(
     session: Session, *, item_ids: tuple[str, ...], owner: Owner, set_name: str | None
 ) -> None:
@@ -231,13 +214,13 @@ def delete_command(
     session.done(f"deleted {removed:,} items", {"removed": removed})
 
 
-@command("list")
-@owner_options
-@set_option
-@where_option
-@limit_option()
-@click.option("--newest-first", is_flag=True, help="Begin with the latest.")
-@as_of_option
+@options.command("list")
+@options.owner_options
+@options.set_option
+@options.where_option
+@options.limit_option()
+@options.option("--newest-first", "Begin with the latest.")
+@options.as_of_option
 def list_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
@@ -278,12 +261,12 @@ def _list(session: Session, items: Iterable[Item]) -> None:
     session.listing(output.ITEM_COLUMNS, items, row=output.item_row, fields=output.item_fields)
 
 
-@command("recent")
-@owner_options
-@set_option
-@limit_option(10)
-@as_of_option
-@valid_at_option
+@options.command("recent")
+@options.owner_options
+@options.set_option
+@options.limit_option(10)
+@options.as_of_option
+@options.valid_at_option
 def recent_command(
     session: Session,
     *,

@@ -9,8 +9,7 @@ import apsw
 import numpy as np
 
 from fornix import __version__
-from fornix.cli import output
-from fornix.cli.options import command, key_option, knowledge_option
+from fornix.cli import options, output
 from fornix.cli.session import Session
 from fornix.memory.memory import Memory
 from fornix.memory.opening import schema_version
@@ -18,7 +17,7 @@ from fornix.store import Scope, SetInfo
 from fornix.store.scope import is_hidden
 
 
-@command("keys")
+@options.command("keys")
 def keys_command(session: Session) -> None:
     """List the keys of the space.
 
@@ -32,9 +31,9 @@ def keys_command(session: Session) -> None:
         )
 
 
-@command("sets")
-@key_option()
-@knowledge_option()
+@options.command("sets")
+@options.key_option()
+@options.knowledge_option()
 def sets_command(session: Session, *, key: str | None, knowledge: str | None) -> None:
     """List the sets of a key, of knowledge, or of the space.
 
@@ -62,14 +61,9 @@ def _infos(memory: Memory, key: str | None, knowledge: str | None) -> Iterator[S
 
 
 def _fields(info: SetInfo) -> dict[str, output.Json]:
-    return {
-        "key": info.ref.scope.key,
-        "set": info.ref.name,
-        "items": info.items,
-        "bytes": info.bytes,
-        "capacity": info.definition.capacity,
-        "compaction": info.definition.compaction,
-    }
+    fields: dict[str, output.Json] = {"key": info.ref.scope.key, "set": info.ref.name}
+    defined = output.attributes(info.definition, "capacity compaction")
+    return fields | output.attributes(info, "items bytes") | defined
 
 
 def _row(info: SetInfo) -> tuple[str, ...]:
@@ -84,7 +78,13 @@ def _row(info: SetInfo) -> tuple[str, ...]:
     )
 
 
-@command("stats")
+STORE_FIGURES = (
+    "commits keys sets items item_versions nodes file_bytes wal_bytes runs_waiting runs_parked "
+    "runs_ended"
+)
+
+
+@options.command("stats")
 def stats_command(session: Session) -> None:
     """Show the size of the memory and the work that is pending.
 
@@ -96,27 +96,10 @@ def stats_command(session: Session) -> None:
         found = memory.stats()
     store = found.store
     if session.json:
-        output.document(
-            {
-                "file": found.location,
-                "space": found.space,
-                "embedder": found.embedder,
-                "commits": store.commits,
-                "keys": store.keys,
-                "sets": store.sets,
-                "items": store.items,
-                "item_versions": store.item_versions,
-                "nodes": store.nodes,
-                "pending": found.pending,
-                "queue_age_s": found.queue_age_s,
-                "file_bytes": store.file_bytes,
-                "wal_bytes": store.wal_bytes,
-                "runs_waiting": store.runs_waiting,
-                "runs_parked": store.runs_parked,
-                "runs_ended": store.runs_ended,
-                "leases": [lease.owner for lease in found.leases],
-            }
-        )
+        fields = output.attributes(found, "space embedder pending queue_age_s")
+        figures = output.attributes(store, STORE_FIGURES)
+        leases = [lease.owner for lease in found.leases]
+        output.document({"file": found.location} | fields | figures | {"leases": leases})
         return
     waiting = f", the oldest for {found.queue_age_s:.0f} s" if found.pending else ""
     runs = f"{store.runs_waiting:,} wait, {store.runs_parked:,} parked, {store.runs_ended:,} ended"
@@ -151,7 +134,7 @@ def versions() -> dict[str, str]:
     }
 
 
-@command("version")
+@options.command("version")
 def version_command(session: Session) -> None:
     """Show the versions of fornix and its dependencies.
 

@@ -13,9 +13,8 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import click
 
-from fornix.cli import output
+from fornix.cli import options, output
 from fornix.cli.listing import versions
-from fornix.cli.options import FileName, command, knowledge_option, yes_option
 from fornix.cli.session import Session
 from fornix.compaction import compactor_notes
 from fornix.compaction.executor import due
@@ -74,9 +73,9 @@ class Examined(Protocol):
         ...
 
 
-@command("doctor")
-@click.option("--repair", is_flag=True, help="First rebuild what can be derived from the rest.")
-@click.option("--deep", is_flag=True, help="Also read every page and every text of the file.")
+@options.command("doctor")
+@options.option("--repair", "First rebuild what can be derived from the rest.")
+@options.option("--deep", "Also read every page and every text of the file.")
 def doctor_command(session: Session, *, repair: bool, deep: bool) -> None:
     """Check the memory; say what is wrong and what to do.
 
@@ -291,7 +290,7 @@ def _access(file: Path) -> Iterator[Finding]:
         yield Finding("left over", f"{part.name} {says} {left}", "note")
 
 
-@command("shrink")
+@options.command("shrink")
 def shrink_command(session: Session) -> None:
     """Give free space in the file back to the disk.
 
@@ -310,8 +309,8 @@ def shrink_command(session: Session) -> None:
     session.done(says, {"freed": freed, "file_bytes": left})
 
 
-@command("backup")
-@click.argument("target", type=FileName())
+@options.command("backup")
+@click.argument("target", type=options.FileName())
 def backup_command(session: Session, *, target: str) -> None:
     """Write a copy of the memory to a file.
 
@@ -328,9 +327,9 @@ def backup_command(session: Session, *, target: str) -> None:
     session.done(f"{output.size(size)} written to {target}", {"file": target, "bytes": size})
 
 
-@command("restore")
-@click.argument("backup_file", metavar="BACKUP", type=FileName())
-@yes_option
+@options.command("restore")
+@click.argument("backup_file", metavar="BACKUP", type=options.FileName())
+@options.yes_option
 def restore_command(session: Session, *, backup_file: str, yes: bool) -> None:
     """Replace the memory by a backup.
 
@@ -362,8 +361,8 @@ def restore_command(session: Session, *, backup_file: str, yes: bool) -> None:
     session.done(says, {"file": str(file), "items": kept.items})
 
 
-@command("reindex")
-@knowledge_option("The knowledge of the space.  [default: the space's own]")
+@options.command("reindex")
+@options.knowledge_option("The knowledge of the space.  [default: the space's own]")
 def reindex_command(session: Session, *, knowledge: str | None) -> None:
     """Change the embedder of the space.
 
@@ -386,11 +385,7 @@ def reindex_command(session: Session, *, knowledge: str | None) -> None:
             last = done
 
         count = Memory.reindex(
-            file,
-            embedder=session.embedder,
-            space=session.space,
-            knowledge=knowledge,
-            progress=tell,
+            file, embedder=session.embedder, space=session.space, knowledge=knowledge, progress=tell
         )
     says = f"{count:,} texts embedded by {session.embedder}"
     session.done(says, {"embedder": session.embedder, "embedded": count})

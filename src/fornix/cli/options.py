@@ -20,7 +20,7 @@ from fornix.cli.session import Owner, Session, remember_option, session_of
 from fornix.errors import FornixError, InvalidInput
 from fornix.values import wire
 from fornix.values.storable import MAX_DEPTH, Value, checked_name
-from fornix.values.times import read_span, read_time
+from fornix.values.times import read_time
 from fornix.values.urls import STILL
 
 if TYPE_CHECKING:
@@ -75,11 +75,6 @@ class Whole(click.IntRange):
 
 def shared(*, hidden: bool) -> list[click.Parameter]:
     """Return the options that every command takes: before its name, or (hidden) after it."""
-    flags = {
-        "json": "Print JSON: one document, or a line per result.",
-        "quiet": "Print only results and errors.",
-        "verbose": "Say which file is used, also with --json.",
-    }
     db = click.Option(
         ["--db"],
         type=FileName(),
@@ -97,14 +92,17 @@ def shared(*, hidden: bool) -> list[click.Parameter]:
         metavar="NAME",
         help="minilm, static or words. Default: the one that the space remembers.",
     )
-    switches = [
-        click.Option([f"--{name}"], is_flag=True, flag_value=True, default=None, help=text)
-        for name, text in flags.items()
-    ]
-    options = [db, space, embedder, *switches]
+    switches = {
+        "--json": "Print JSON: one document, or a line per result.",
+        "--quiet": "Print only results and errors, and no header of a list.",
+        "--verbose": "Say which file is used, also with --json.",
+    }
+    options = [db, space, embedder]
+    for name, says in switches.items():
+        options.append(click.Option([name], is_flag=True, flag_value=True, default=None, help=says))
     for option in options:
         option.hidden, option.expose_value, option.callback = hidden, False, remember_option
-    return list(options)
+    return [*options]
 
 
 class Command(click.Command):
@@ -320,39 +318,40 @@ def _read_valid(text: str) -> ValidAt:
 # --- options and arguments --------------------------------------------------------------------
 
 
-def key_option(
-    help: str = "The user, session or device.",  # noqa: A002 - as click calls it
+def option(
+    spelled: str,
+    says: str,
     *,
-    required: bool = False,
+    read: Callable[[str], object] | None = None,
+    **more: Any,  # noqa: ANN401 - click's own
 ) -> Decorator[Any]:
-    """Return the option that names a key."""
-    return click.option(
-        "--key",
-        "-k",
-        metavar="KEY",
-        callback=_required_key if required else _named("a key"),
-        shell_complete=_complete(_keys),
-        help=f"{help}  [required]" if required else help,
-    )
+    """Return an option, spelled as in a synopsis: ``--limit -n COUNT``; a flag has no value.
+
+    Args:
+        says: Its line of help.
+        read: Makes its value of the text; raises `InvalidInput` where that is impossible.
+    """
+    names = spelled.split()
+    metavar = names.pop() if names[-1].isupper() else None
+    if read is not None:
+        more["callback"] = parsed(read)
+    if metavar is None and "type" not in more:
+        more["is_flag"] = True
+    shown = bool(more.get("default"))
+    return click.option(*names, metavar=metavar, help=says, show_default=shown, **more)
 
 
-keys_option = click.option(
-    "--key",
-    "-k",
-    "keys",
-    metavar="KEY",
-    multiple=True,
-    callback=_named("a key"),
-    shell_complete=_complete(_keys),
-    help="Only this key; may be repeated.",
-)
+def key_option(says: str = "The user, session or device.") -> Decorator[Any]:
+    """Return the option that names a key, if it is given."""
+    named = _named("a key")
+    return option("--key -k KEY", says, callback=named, shell_complete=_complete(_keys))
 
 
 def knowledge_option(
-    help: str = "Work on the sets of this knowledge instead of a key's.",  # noqa: A002 - the same
+    says: str = "Work on the sets of this knowledge instead of a key's.",
 ) -> Decorator[Any]:
     """Return the option that names knowledge."""
-    return click.option("--knowledge", metavar="NAME", callback=_named("knowledge"), help=help)
+    return option("--knowledge NAME", says, callback=_named("knowledge"))
 
 
 def owner_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -364,106 +363,62 @@ def owner_options(function: Callable[..., None]) -> Callable[..., None]:
     return key_option()(knowledge_option()(update_wrapper(call, function)))
 
 
-def _option_of_sets(name: str, help: str, **more: Any) -> Decorator[Any]:  # noqa: A002, ANN401 - click's
-    return click.option(
-        "--set",
-        "-s",
-        name,
-        metavar="NAME",
-        callback=_named("a set"),
-        shell_complete=_complete(_sets),
-        help=help,
-        **more,
-    )
+def _sets_option(name: str, says: str, **more: Any) -> Decorator[Any]:  # noqa: ANN401 - click's own
+    named, complete = _named("a set"), _complete(_sets)
+    return option(f"--set -s {name} NAME", says, callback=named, shell_complete=complete, **more)
 
 
-set_option = _option_of_sets("set_name", "The set.", default="default", show_default=True)
-one_set_option = _option_of_sets("set_name", "The set.  [default: the one that has the item]")
-only_set_option = _option_of_sets("set_name", "Only this set.")
-sets_option = _option_of_sets("set_names", "Only this set; may be repeated.", multiple=True)
+required_key_option = option(
+    "--key -k KEY",
+    "The user, session or device.  [required]",
+    callback=_required_key,
+    shell_complete=_complete(_keys),
+)
+keys_option = option(
+    "--key -k keys KEY",
+    "Only this key; may be repeated.",
+    multiple=True,
+    callback=_named("a key"),
+    shell_complete=_complete(_keys),
+)
+set_option = _sets_option("set_name", "The set.", default="default")
+one_set_option = _sets_option("set_name", "The set.  [default: the one that has the item]")
+only_set_option = _sets_option("set_name", "Only this set.")
+sets_option = _sets_option("set_names", "Only this set; may be repeated.", multiple=True)
+where_option = option(
+    "--where JSON", 'Only items that match: \'{"topic": "travel"}\'.', read=read_object
+)
+as_of_option = option(
+    "--as-of MOMENT", "Read the past: a commit number or a time.", read=read_moment
+)
+valid_at_option = option(
+    "--valid-at TIME", 'Only facts that hold at TIME; "any": all.  [default: now]', read=_read_valid
+)
+no_wait_option = option("--no-wait", "Do not wait for vectors; until then words find it.")
+yes_option = option("--yes -y", "Do not ask.")
+force_option = option("--force", "Replace FILE if it exists.")
 item_argument = click.argument("item_id", metavar="ID")
-where_option = click.option(
-    "--where",
-    metavar="JSON",
-    callback=parsed(read_object),
-    help='Only items that match: \'{"topic": "travel"}\'.',
-)
-as_of_option = click.option(
-    "--as-of",
-    metavar="MOMENT",
-    callback=parsed(read_moment),
-    help="Read the past: at a commit number, or at a time.",
-)
-valid_at_option = click.option(
-    "--valid-at",
-    metavar="TIME",
-    callback=parsed(_read_valid),
-    help='Only facts that hold at TIME; "any": all.  [default: now]',
-)
-no_wait_option = click.option(
-    "--no-wait", is_flag=True, help="Do not wait for vectors; until then words find it."
-)
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-force_option = click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 
 
-def path_argument(*, required: bool = True) -> Decorator[Any]:
-    """Return the argument that is a path in an exact tree; its root if it may be left out."""
-    read, complete = parsed(read_path), _complete(_paths)
-    if required:
-        return click.argument("path", callback=read, shell_complete=complete)
-    return click.argument("path", callback=read, shell_complete=complete, default="")
+def path_argument(**more: Any) -> Decorator[Any]:  # noqa: ANN401 - click's own
+    """Return the argument that is a path in an exact tree."""
+    complete = _complete(_paths)
+    return click.argument("path", callback=parsed(read_path), shell_complete=complete, **more)
 
 
 def limit_option(default: int | None = None, most: int | None = None) -> Decorator[Any]:
     """Return the option that bounds a list."""
-    return click.option(
-        "--limit",
-        "-n",
-        metavar="COUNT",
-        type=Whole(1, most),
-        default=default,
-        show_default=default is not None,
-        help="List at most COUNT.",
-    )
+    return option("--limit -n COUNT", "List at most COUNT.", type=Whole(1, most), default=default)
 
 
-def time_option(name: str, help: str, *, required: bool = False) -> Decorator[Any]:  # noqa: A002 - click's
-    """Return an option that takes a time with its zone."""
-    return click.option(
-        name, metavar="TIME", required=required, callback=parsed(read_time), help=help
-    )
-
-
-def span_option(name: str, help: str, *, default: str | None = None) -> Decorator[Any]:  # noqa: A002 - click's
-    """Return an option that takes a span of time: 90s, 10m, 12h, 7d, 2w."""
-    return click.option(
-        name,
-        metavar="SPAN",
-        default=default,
-        show_default=default is not None,
-        callback=parsed(read_span),
-        help=help,
-    )
-
-
-def on_existing_option(default: str, help: str) -> Decorator[Any]:  # noqa: A002 - click's
+def on_existing_option(default: str, says: str) -> Decorator[Any]:
     """Return the option that says what becomes of what is there already."""
-    return click.option(
-        "--on-existing",
-        type=click.Choice(["error", "keep", "update"]),
-        default=default,
-        show_default=True,
-        help=help,
-    )
+    choice = click.Choice(["error", "keep", "update"])
+    return option("--on-existing", says, type=choice, default=default)
 
 
 def model_options(function: T) -> T:
     """Give a command --model and --base-url."""
-    model = click.option("--model", metavar="NAME", help="Ask this language model.")
-    url = click.option(
-        "--base-url",
-        metavar="URL",
-        help="A server of the OpenAI protocol.  [default: $OPENAI_BASE_URL]",
-    )
-    return cast("T", model(url(cast("Any", function))))
+    says = "A server of the OpenAI protocol.  [default: $OPENAI_BASE_URL]"
+    url = option("--base-url URL", says)(function)
+    return option("--model NAME", "Ask this language model.")(url)

@@ -33,6 +33,11 @@ WIDEST = 200
 BAR = 12
 """Columns of the bar of the best hit."""
 
+ITEM_ATTRIBUTES = (
+    "importance speaker role session time created updated accessed sources compacted until "
+    "expire_at valid_from valid_to version retired"
+)
+
 _CONTROL = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))}
 _ESCAPED = {number: f"\\u{number:04x}" for number in range(127, 160)}
 _KEPT = {ord("\n"): "\n", ord("\t"): "\t"}
@@ -80,35 +85,28 @@ def wired(value: Value) -> Json:
     return cast("Json", json.loads(wire.encode(value)))
 
 
+def attributes(thing: object, names: str) -> dict[str, Json]:
+    """Return the attributes of *thing* that *names* lists, as JSON; a moment is ISO 8601 in UTC."""
+    return {name: _attribute(getattr(thing, name)) for name in names.split()}
+
+
+def _attribute(found: object) -> Json:
+    if isinstance(found, datetime):
+        return stamp(found)
+    return [*cast("tuple[Json]", found)] if isinstance(found, tuple) else cast("Json", found)
+
+
 def item_fields(item: Item) -> dict[str, Json]:
     """Return every field of an item, as JSON."""
+    value, metadata = wired(item.value), wired(dict(item.metadata))
     return {
         "id": item.id,
         "set": item.set_name,
-        "value": wired(item.value),
+        "value": value,
         "text": item.text,
-        "metadata": wired(dict(item.metadata)),
-        "importance": item.importance,
-        "speaker": item.speaker,
-        "role": item.role,
-        "session": item.session,
-        "time": _stamp(item.time),
-        "created": _stamp(item.created),
-        "updated": _stamp(item.updated),
-        "accessed": _stamp(item.accessed),
-        "sources": list(item.sources),
-        "compacted": item.compacted,
-        "until": _stamp(item.until),
-        "expire_at": _stamp(item.expire_at),
-        "valid_from": _stamp(item.valid_from),
-        "valid_to": _stamp(item.valid_to),
-        "version": item.version,
-        "retired": _stamp(item.retired),
+        "metadata": metadata,
+        **attributes(item, ITEM_ATTRIBUTES),
     }
-
-
-def _stamp(time: datetime | None) -> str | None:
-    return None if time is None else stamp(time)
 
 
 def hits_fields(hits: Hits) -> dict[str, Json]:

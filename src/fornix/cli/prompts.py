@@ -3,83 +3,66 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import click
 
-from fornix.cli import output
-from fornix.cli.options import (
-    Decorator,
-    Whole,
-    as_of_option,
-    command,
-    key_option,
-    sets_option,
-    valid_at_option,
-    where_option,
-)
+from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
 from fornix.memory.prompt import ALL, NEWEST, Context, Piece
 from fornix.store.as_of import ValidAt
 from fornix.values.storable import Value
-from fornix.values.times import stamp
 
-exact_option = click.option(
-    "--exact",
-    metavar="PATH",
+exact_option = options.option(
+    "--exact PATH",
+    'Include exact values at and below PATH; "": all of them. May be repeated.',
     multiple=True,
-    help='Include exact values at and below PATH; "": all of them. May be repeated.',
 )
 
 
-def budget_option(default: int | None = None) -> Decorator[Any]:
+def budget_option(default: int | None = None) -> options.Decorator[Any]:
     """Return the option that bounds a prompt."""
-    return click.option(
-        "--budget",
-        "-b",
-        metavar="TOKENS",
-        type=Whole(min=1),
-        default=default,
-        show_default=default is not None,
-        help="Keep the prompt within TOKENS." + ("" if default else "  [default: no limit]"),
-    )
+    says = "Keep the prompt within TOKENS." + ("" if default else "  [default: no limit]")
+    return options.option("--budget -b TOKENS", says, type=options.Whole(min=1), default=default)
 
 
-@command("context")
+class ContextFilters(TypedDict):
+    """What a prompt is made of."""
+
+    system: str | None
+    recent: int | None
+    exact: tuple[str, ...]
+    where: dict[str, Value] | None
+    as_of: int | datetime | None
+    valid_at: ValidAt | None
+
+
+@options.command("context")
 @click.argument("query")
-@key_option(required=True)
+@options.required_key_option
 @budget_option()
-@click.option("--system", metavar="TEXT", help="Begin with these instructions.")
-@click.option(
-    "--messages", metavar="SET", help="Take the conversation from SET.  [default: the newest]"
-)
-@click.option(
-    "--recent", metavar="COUNT", type=Whole(min=0), help="Take at most COUNT exchanges of it."
-)
+@options.option("--system TEXT", "Begin with these instructions.")
+@options.option("--messages SET", "Take the conversation from SET.  [default: the newest]")
+@options.option("--recent COUNT", "Take at most COUNT exchanges of it.", type=options.Whole(min=0))
 @exact_option
-@click.option("--show-secrets", is_flag=True, help="Do not mask secrets.")
-@click.option("--details", is_flag=True, help="Name the set, id and time of each item.")
-@sets_option
-@where_option
-@as_of_option
-@valid_at_option
+@options.option("--show-secrets", "Do not mask secrets.")
+@options.option("--details", "Name the set, id and time of each item.")
+@options.sets_option
+@options.where_option
+@options.as_of_option
+@options.valid_at_option
 def context_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
     query: str,
     key: str,
     budget: int | None,
-    system: str | None,
     messages: str | None,
-    recent: int | None,
-    exact: tuple[str, ...],
     show_secrets: bool,
     details: bool,
     set_names: tuple[str, ...],
-    where: dict[str, Value] | None,
-    as_of: int | datetime | None,
-    valid_at: ValidAt | None,
+    **filters: Unpack[ContextFilters],
 ) -> None:
     """Make a prompt for a question, within a budget of tokens.
 
@@ -97,16 +80,11 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
             query,
             key=key,
             budget_tokens=budget,
-            system=system,
             messages=messages or NEWEST,
-            recent=recent,
             sets=set_names or ALL,
-            exact=exact,
-            where=where,
-            as_of=as_of,
-            valid_at=valid_at,
             secrets="show" if show_secrets else "mask",
             details="show" if details else "hide",
+            **filters,
         )
 
     found = session.ask(made, lambda context: context.partial, None)
@@ -119,29 +97,11 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
 
 def context_fields(found: Context) -> dict[str, output.Json]:
     """Return a prompt and why it is as it is, as JSON."""
-    return {
-        "messages": found.messages,
-        "text": found.text,
-        "tokens": found.tokens,
-        "budget_tokens": found.budget_tokens,
-        "partial": found.partial,
-        "more": found.more,
-        "why": [_piece(piece) for piece in found.why],
-    }
+    fields = output.attributes(found, "messages text tokens budget_tokens partial more")
+    return fields | {"why": [_piece(piece) for piece in found.why]}
 
 
 def _piece(piece: Piece) -> dict[str, output.Json]:
-    return {
-        "part": piece.part,
-        "source": piece.source,
-        "text": piece.text,
-        "shown": piece.shown,
-        "reason": piece.reason,
-        "tokens": piece.tokens,
-        "rank": piece.rank,
-        "set": piece.set_name,
-        "ids": list(piece.ids),
-        "time": None if piece.time is None else stamp(piece.time),
-        "score": piece.score,
-        "parts": dict(piece.parts),
-    }
+    names = "part source text shown reason tokens rank ids time score"
+    fields = output.attributes(piece, names)
+    return fields | {"set": piece.set_name, "parts": dict(piece.parts)}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Literal
 
 import click
 
-from fornix.cli import output
-from fornix.cli.options import command, item_argument, only_set_option, owner_options, shared
+from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
-from fornix.memory.memory import Memory
 from fornix.sets.admission import Quarantine, Quarantined
 from fornix.values.times import stamp
 
 
-@click.group("quarantine", params=shared(hidden=True))
+@click.group("quarantine", params=options.shared(hidden=True))
 def quarantine_command() -> None:
     """Review the items that rules of admission held back.
 
@@ -22,14 +22,18 @@ def quarantine_command() -> None:
     """
 
 
-def _of(memory: Memory, owner: Owner, set_name: str | None) -> Quarantine:
-    own = owner.of(memory)
-    return own.quarantine if set_name is None else own.set(set_name).quarantine
+@contextmanager
+def _opened(
+    session: Session, owner: Owner, set_name: str | None, mode: Literal["rw", "ro"] = "rw"
+) -> Generator[Quarantine]:
+    with session.open(knowledge=owner.knowledge, mode=mode) as memory:
+        own = owner.of(memory)
+        yield own.quarantine if set_name is None else own.set(set_name).quarantine
 
 
-@command("list")
-@owner_options
-@only_set_option
+@options.command("list")
+@options.owner_options
+@options.only_set_option
 def list_held(session: Session, *, owner: Owner, set_name: str | None) -> None:
     """List the items in quarantine, by set and time.
 
@@ -37,8 +41,8 @@ def list_held(session: Session, *, owner: Owner, set_name: str | None) -> None:
 
     Example: fornix quarantine list --key ada
     """
-    with session.open(knowledge=owner.knowledge, mode="ro") as memory:
-        found = _of(memory, owner, set_name).list()
+    with _opened(session, owner, set_name, "ro") as quarantine:
+        found = quarantine.list()
     session.listing(("id", "set", "held since", "rule", "reason"), found, row=_row, fields=_fields)
 
 
@@ -46,25 +50,19 @@ def _row(held: Quarantined) -> tuple[str, ...]:
     return held.id, held.set_name, stamp(held.since), held.rule, held.reason
 
 
-@command("show")
-@item_argument
-@owner_options
-@only_set_option
-def show_held(
-    session: Session,
-    *,
-    item_id: str,
-    owner: Owner,
-    set_name: str | None,
-) -> None:
+@options.command("show")
+@options.item_argument
+@options.owner_options
+@options.only_set_option
+def show_held(session: Session, *, item_id: str, owner: Owner, set_name: str | None) -> None:
     """Show an item in quarantine, and why it was held back.
 
     With --json: {"id": …, "set": …, "rule": …, "reason": …, "since": …, "item": {…}}.
 
     Example: fornix quarantine show 0193a5c2 --key ada
     """
-    with session.open(knowledge=owner.knowledge, mode="ro") as memory:
-        held = _of(memory, owner, set_name).get(item_id)
+    with _opened(session, owner, set_name, "ro") as quarantine:
+        held = quarantine.get(item_id)
     if held is None:
         session.nothing(f"nothing of {owner.name} is held under the id {item_id!r}")
     if session.json:
@@ -83,18 +81,13 @@ def show_held(
     )
 
 
-@command("release")
-@item_argument
-@owner_options
-@only_set_option
-@click.option("--by", metavar="NAME", help="Who decided; kept in the item's metadata.")
+@options.command("release")
+@options.item_argument
+@options.owner_options
+@options.only_set_option
+@options.option("--by NAME", "Who decided; kept in the item's metadata.")
 def release(
-    session: Session,
-    *,
-    item_id: str,
-    owner: Owner,
-    set_name: str | None,
-    by: str | None,
+    session: Session, *, item_id: str, owner: Owner, set_name: str | None, by: str | None
 ) -> None:
     """Move an item from quarantine into its set; no rule checks it again.
 
@@ -102,45 +95,25 @@ def release(
 
     Example: fornix quarantine release 0193a5c2 --key ada --by Grace
     """
-
-    def decide(held: Quarantine) -> str:
-        return held.release(item_id, by=by)
-
-    made = _decided(session, owner, set_name, decide)
+    with _opened(session, owner, set_name) as quarantine:
+        made = quarantine.release(item_id, by=by)
     session.done(made, {"id": made})
 
 
-@command("discard")
-@item_argument
-@owner_options
-@only_set_option
-def discard(
-    session: Session,
-    *,
-    item_id: str,
-    owner: Owner,
-    set_name: str | None,
-) -> None:
+@options.command("discard")
+@options.item_argument
+@options.owner_options
+@options.only_set_option
+def discard(session: Session, *, item_id: str, owner: Owner, set_name: str | None) -> None:
     """Discard an item in quarantine.
 
     Its text stays in the history of the file until its key is forgotten. With --json: {"id": …}.
 
     Example: fornix quarantine discard 0193a5c2 --key ada
     """
-
-    def decide(held: Quarantine) -> str:
-        held.discard(item_id)
-        return item_id
-
-    made = _decided(session, owner, set_name, decide)
-    session.done(f"discarded {made}", {"id": made})
-
-
-def _decided(
-    session: Session, owner: Owner, set_name: str | None, decide: Callable[[Quarantine], str]
-) -> str:
-    with session.open(knowledge=owner.knowledge) as memory:
-        return decide(_of(memory, owner, set_name))
+    with _opened(session, owner, set_name) as quarantine:
+        quarantine.discard(item_id)
+    session.done(f"discarded {item_id}", {"id": item_id})
 
 
 def _fields(held: Quarantined) -> dict[str, output.Json]:

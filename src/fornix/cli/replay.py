@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from fornix.cli import output
-from fornix.cli.options import command
+from fornix.cli import options, output
 from fornix.cli.runs import RUN, require
 from fornix.cli.session import Session
 from fornix.cli.trace import Fields, Trace, TraceStep, input_of
 
 
-@command("replay")
+@options.command("replay")
 @RUN
 def replay_command(session: Session, *, number: int) -> None:
     """Show what each action of a run read, wrote and sent.

@@ -15,10 +15,10 @@ from typing import IO
 
 import click
 
+from fornix.cli import options
 from fornix.cli import output as show
 from fornix.cli.agent_import import AGENT, load
 from fornix.cli.input_files import Line, Lines, batches_of_stdin, count
-from fornix.cli.options import Whole, command, force_option, knowledge_option
 from fornix.cli.output import sink
 from fornix.cli.session import Session
 from fornix.errors import FornixError, InvalidInput, NotFound, RunFailed, RunParked
@@ -37,46 +37,45 @@ POLL_S = 0.2
 
 PAGE = 1000
 
-name_option = click.option(
-    "--name", metavar="NAME", help="The name of the runner and its inbox.  [default: the agent's]"
+name_option = options.option(
+    "--name NAME", "The name of the runner and its inbox.  [default: the agent's]"
 )
-concurrency_option = click.option(
-    "--concurrency",
-    type=Whole(1, 1000),
-    metavar="COUNT",
+concurrency_option = options.option(
+    "--concurrency COUNT",
+    "Run COUNT keys at once.",
+    type=options.Whole(1, 1000),
     default=CONCURRENCY,
-    show_default=True,
-    help="Run COUNT keys at once.",
 )
-actions_knowledge_option = knowledge_option(
+actions_knowledge_option = options.knowledge_option(
     "The knowledge for its actions.  [default: the space's]"
 )
 
 
-@command("run")
+@options.command("run")
 @AGENT
-@click.option(
-    "--input", "-i", "file", metavar="FILE", type=click.Path(allow_dash=True),
-    help='Read inputs from FILE, a line each; "-": from stdin.',
-)  # fmt: skip
-@click.option(
-    "--output", "-o", metavar="FILE", type=click.Path(),
-    help="Write outputs to FILE, as --json prints them; it appears when all inputs are done.",
-)  # fmt: skip
-@force_option
-@click.option(
-    "--again", metavar="WORD", default="",
-    help="Run lines without ids once more: with another WORD they are other inputs.",
-)  # fmt: skip
-@click.option(
-    "--retry-parked", is_flag=True,
-    help="Retry runs of these inputs that are parked, after their cause was corrected.",
-)  # fmt: skip
-@click.option("--serve", is_flag=True, help="Then go on with what arrives in the inbox.")
-@click.option(
-    "--consumer", metavar="NAME",
-    help="With --serve: print outputs of the agent that this consumer has not read.",
-)  # fmt: skip
+@options.option(
+    "--input -i file FILE",
+    'Read inputs from FILE, a line each; "-": from stdin.',
+    type=click.Path(allow_dash=True),
+)
+@options.option(
+    "--output -o FILE",
+    "Write outputs to FILE, as --json prints them; it appears when all inputs are done.",
+    type=click.Path(),
+)
+@options.force_option
+@options.option(
+    "--again WORD",
+    "Run lines without ids once more: with another WORD they are other inputs.",
+    default="",
+)
+@options.option(
+    "--retry-parked", "Retry runs of these inputs that are parked, after their cause was corrected."
+)
+@options.option("--serve", "Then go on with what arrives in the inbox.")
+@options.option(
+    "--consumer NAME", "With --serve: print outputs of the agent that this consumer has not read."
+)
 @name_option
 @concurrency_option
 @actions_knowledge_option
@@ -339,7 +338,7 @@ def _print(session: Session, output: Output) -> None:
 # --- recover ----------------------------------------------------------------------------------
 
 
-@command("recover")
+@options.command("recover")
 @AGENT
 @name_option
 @concurrency_option

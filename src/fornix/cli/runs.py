@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import click
 
-from fornix.cli import output
-from fornix.cli.options import Whole, command, key_option, limit_option, shared
+from fornix.cli import options, output
 from fornix.cli.session import Session
 from fornix.cli.trace import Trace, TraceStep, input_of
 from fornix.errors import StaleRun
@@ -23,17 +22,15 @@ from fornix.values.times import stamp
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 
-RUN = click.argument("number", metavar="RUN", type=Whole(1, LARGEST))
-RUNS = click.argument("numbers", metavar="RUN…", nargs=-1, type=Whole(1, LARGEST))
+RUN = click.argument("number", metavar="RUN", type=options.Whole(1, LARGEST))
+RUNS = click.argument("numbers", metavar="RUN…", nargs=-1, type=options.Whole(1, LARGEST))
 
-agent_option = click.option("--agent", "-a", metavar="NAME", help="Only runs of this agent.")
-runs_key_option = key_option("Only runs of this key.")
-all_option = click.option(
-    "--all", "every", is_flag=True, help="All parked runs that the filters leave."
-)
+agent_option = options.option("--agent -a NAME", "Only runs of this agent.")
+runs_key_option = options.key_option("Only runs of this key.")
+all_option = options.option("--all every", "All parked runs that the filters leave.")
 
 
-@click.group("runs", params=shared(hidden=True))
+@click.group("runs", params=options.shared(hidden=True))
 def runs_command() -> None:
     """Look at runs; retry or discard those that failed.
 
@@ -45,11 +42,11 @@ def runs_command() -> None:
 # --- list and show ----------------------------------------------------------------------------
 
 
-@command("list")
+@options.command("list")
 @agent_option
 @runs_key_option
-@click.option("--status", type=click.Choice(STATUSES), help="Only runs of this status.")
-@limit_option(100, 1_000_000)
+@options.option("--status", "Only runs of this status.", type=click.Choice(STATUSES))
+@options.limit_option(100, 1_000_000)
 def list_runs(
     session: Session, *, agent: str | None, key: str | None, status: RunStatus | None, limit: int
 ) -> None:
@@ -115,7 +112,7 @@ def _row(row: Run) -> tuple[str, ...]:
     return str(row.id), row.status, row.agent, key, str(row.number), f"{age} ago", why
 
 
-@command("show")
+@options.command("show")
 @RUN
 def show_run(session: Session, *, number: int) -> None:
     """Show a run: its input, its steps so far, and the error that parked it.
@@ -185,7 +182,7 @@ def _brief(step: TraceStep) -> str:
 # --- retry and discard ------------------------------------------------------------------------
 
 
-@command("retry")
+@options.command("retry")
 @RUNS
 @all_option
 @agent_option
@@ -218,7 +215,7 @@ def retry(
             )
 
 
-@command("discard")
+@options.command("discard")
 @RUNS
 @all_option
 @agent_option

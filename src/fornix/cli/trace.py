@@ -162,12 +162,7 @@ class Trace:
         """Yield items of a set, as they were."""
         for item_id, found in zip(ids, self._store.get(ref, ids, at=at), strict=True):
             text = None if found is None else _text(found)
-            yield {
-                "set": ref.name,
-                "knowledge": _knowledge(ref),
-                "id": item_id,
-                "text": text,
-            }
+            yield {"set": ref.name, "knowledge": _knowledge(ref), "id": item_id, "text": text}
 
 
 # --- as JSON ----------------------------------------------------------------------------------

@@ -17,10 +17,9 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from fornix.cli import output, tables
+from fornix.cli import options, output, tables
 from fornix.cli.demo import kill_proof, sample_conversation
 from fornix.cli.exact_memory import drawn
-from fornix.cli.options import command
 from fornix.cli.session import Session
 from fornix.errors import InvalidInput
 from fornix.memory.keys import KeyMemory
@@ -35,8 +34,8 @@ STEPS, KILL_AFTER = 400, 150
 COLUMNS = 40
 
 
-@command("demo")
-@click.option("--fast", is_flag=True, help="Use the static embedder, which is quicker.")
+@options.command("demo")
+@options.option("--fast", "Use the static embedder, which is quicker.")
 def demo_command(session: Session, *, fast: bool) -> None:
     """Show in a minute what fornix does.
 
