@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 
 from fornix.errors import FornixError
 from fornix.store import Commit, Compact, ItemChange, Store
+from fornix.store.checks import ROW_BITS
 from fornix.store.scope import SetRef
 from fornix.values import wire
 from fornix.values.forks import HandleLock
@@ -82,10 +83,6 @@ def _put_failure(store: Store, number: int, failure: tuple[str, int] | None) -> 
             return
 
 
-PLACE_BITS = 20
-"""A compaction's id is its commit's number, shifted by so many bits, and its place in that."""
-
-
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """A compaction that was just committed.
@@ -140,10 +137,10 @@ def compactions_of(items: Sequence[ItemChange], commit: Commit) -> list[Compacte
     """Return the compactions among the changes of a commit."""
     return [
         Compacted(
-            (commit.number << PLACE_BITS) + place,
+            commit.number << ROW_BITS | position,
             change.set,
             tuple(item_id for item_id, _ in change.retired),
             tuple(add.record.id for add in change.added),
         )
-        for place, change in enumerate(i for i in items if isinstance(i, Compact))
+        for position, change in enumerate(i for i in items if isinstance(i, Compact))
     ]

@@ -16,7 +16,6 @@ from fornix.compaction.set_snapshot import (
     CompactionSnapshot,
     SetSize,
     end_of,
-    place_of,
     record_size,
     time_of,
 )
@@ -24,7 +23,7 @@ from fornix.compaction.strategies import BuiltIn, CustomStrategy, Merge, Summari
 from fornix.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
 from fornix.store import Add, Compact, ItemRecord, Link, Store, StoredItem
 from fornix.store.items import Item
-from fornix.store.records import RecordMaker, item_of
+from fornix.store.records import RecordMaker, item_of, position_of
 from fornix.store.scope import SetRef
 from fornix.text import Summariser, Summary, sentences
 from fornix.values import wire
@@ -409,7 +408,7 @@ class _Ranks:
         Of items that were added together, all have one time. What stands for the first of these
         has a microsecond less, or it would stand behind those that stay.
         """
-        first = min(sources, key=place_of)
+        first = min(sources, key=position_of)
         time = time_of(first)
         if time not in self._leading:
             self._leading[time] = self._leads(time)

@@ -9,6 +9,7 @@ from typing import Protocol, Self
 from fornix.store import Feature, ItemRecord, SetInfo, Store, StoredItem
 from fornix.store.as_of import expired
 from fornix.store.definition import Definition
+from fornix.store.records import position_of
 from fornix.store.scope import SetRef
 
 PAGE = 512
@@ -127,7 +128,7 @@ class CompactionSnapshot:
         after: tuple[int, int] | None = None
         while page := self.view.page(self.ref, after=after, limit=PAGE, newest_first=False):
             yield from (stored for stored in page if not expired(stored.record, self.now))
-            after = place_of(page[-1])
+            after = position_of(page[-1])
 
     def sizes(self, items: Sequence[StoredItem]) -> list[SetSize]:
         """Return what each of *items* counts for."""
@@ -160,15 +161,9 @@ def living(store: Store, info: SetInfo, now: int) -> SetInfo:
     )
 
 
-def place_of(stored: StoredItem) -> tuple[int, int]:
-    """Return where an item stands among the items of its set."""
-    time = stored.record.time
-    return (stored.updated if time is None else time, stored.first)
-
-
 def time_of(stored: StoredItem) -> int:
     """Return when what an item says began to happen."""
-    return place_of(stored)[0]
+    return position_of(stored)[0]
 
 
 def end_of(stored: StoredItem) -> int:

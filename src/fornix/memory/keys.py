@@ -16,7 +16,7 @@ from fornix.search.signals import Signals
 from fornix.sets import KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from fornix.sets.admission import Quarantine, Rule, plans
 from fornix.sets.batch import Draft
-from fornix.sets.commits import RoomyWriter, commit_draft
+from fornix.sets.commits import CommitWriter, commit_draft
 from fornix.sets.forgetting import Receipt, Scrub, forget_items, forget_key
 from fornix.sets.set_options import SetOptions, asked_of
 from fornix.sets.writer import Engine, Where, Writer
@@ -148,7 +148,7 @@ class KnowledgeMemory(OwnerSets):
     _make = KnowledgeSet
 
     def __init__(self, engine: Engine, scope: Scope, writer: Writer | None = None) -> None:
-        super().__init__(engine, writer or RoomyWriter(engine, scope), scope)
+        super().__init__(engine, writer or CommitWriter(engine, scope), scope)
 
     def __repr__(self) -> str:
         return f"<knowledge {self._scope.space!r}>"
@@ -185,7 +185,7 @@ class KeyMemory(KeySets, Prompts):
     """All memory of one key: exact (`short_term`) and vague (its sets)."""
 
     def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
-        super().__init__(engine, RoomyWriter(engine, scope), scope)
+        super().__init__(engine, CommitWriter(engine, scope), scope)
         self._knowledge, self._ttl = knowledge, ttl
         self._live = CommittedTree(
             engine.store,

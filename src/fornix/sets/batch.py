@@ -45,7 +45,7 @@ from fornix.store import (
 )
 from fornix.store.as_of import Moment, expired, holds
 from fornix.store.items import Hits
-from fornix.store.records import Single, embedded, feature_of, id_of, is_past, place_of
+from fornix.store.records import Single, embedded, feature_of, id_of, is_past, position_of
 from fornix.store.scope import is_hidden
 from fornix.values.ids import derived_ids, new_id
 from fornix.values.storable import Value
@@ -301,10 +301,10 @@ class Draft(Writer):
         kept = [stored for stored in page if stored.row not in hidden]
         if at is not None or not drafted:
             return kept[:limit]
-        own = sorted((s for s in drafted if is_past(s, after, newest_first)), key=place_of)
+        own = sorted((s for s in drafted if is_past(s, after, newest_first)), key=position_of)
         if newest_first:
             own.reverse()
-        merged = heapq.merge(kept, own, key=place_of, reverse=newest_first)
+        merged = heapq.merge(kept, own, key=position_of, reverse=newest_first)
         return list(merged)[:limit]
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:

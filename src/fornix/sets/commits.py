@@ -1,26 +1,148 @@
-"""From what was asked for to a commit; where a set is full, with the room made in it."""
+"""The one loop that plans changes of sets, commits them, and tries again what may succeed then."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
-from fornix.errors import KeyBusy, SetFull, SetMoved, StaleItem
+from fornix.errors import DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem
 from fornix.sets.batch import Draft
-from fornix.sets.writer import CommitWriter, Engine
+from fornix.sets.writer import Engine, PlannedWrite, WriteCall, Writer
 from fornix.state.committed_tree import Patience
-from fornix.store import Batch, Commit, Compact, ItemChange, TreeDelta
+from fornix.store import Batch, Commit, Compact, Scope, TreeDelta
 from fornix.store.running_keys import refuse_own_tree
+from fornix.values.ids import derived_ids, new_id
 from fornix.values.storable import Value
 
+Refusal: TypeAlias = DuplicateItem | SetFull | SetMoved | StaleItem
+"""What a batch may be refused with that another one, made from a fresh read, may mend."""
 
-class RoomyWriter(CommitWriter):
-    """Makes each call a commit of its own, and room in it for what it adds."""
 
-    def _commit(self, batch: Batch, deadline: float) -> Commit:
-        self._engine.compactions.relieve(batch.items)
-        return _committed(self._engine, batch, deadline, None)
+class BatchSource(ABC):
+    """What makes a batch from the store as it is now, as often as the batch is refused."""
+
+    @abstractmethod
+    def batch(self) -> Batch | None:
+        """Return the batch; None if nothing would change."""
+
+    @abstractmethod
+    def can_retry(self, error: Refusal) -> bool:
+        """Return whether a batch that is made again may pass, after this error."""
+
+
+def commit_with_retries(engine: Engine, scope: Scope, source: BatchSource) -> Commit | None:
+    """Commit what *source* makes; None if that is nothing.
+
+    Waits for a run of the key. Once a set was full, each further batch makes room in it.
+
+    Raises:
+        KeyBusy: A run held the key for as long as the memory waits.
+        DuplicateItem, SetFull, SetMoved, StaleItem: Trying again cannot help, or did not.
+    """
+    patience, makes_room = Patience(scope, engine.wait_s), False
+    while (batch := source.batch()) is not None:
+        if makes_room:
+            batch = _with_room(engine, batch)
+        try:
+            commit = engine.store.commit(batch)
+        except KeyBusy as error:
+            patience.wait(error)
+        except (DuplicateItem, SetFull, SetMoved, StaleItem) as error:
+            if isinstance(error, SetMoved):
+                engine.moved(batch)
+            needs_room = _needs_room(error, batch)
+            if patience.over or not (needs_room or source.can_retry(error)):
+                raise
+            makes_room = makes_room or needs_room
+        else:
+            engine.written(batch.items, commit)
+            return commit
+    return None
+
+
+def _needs_room(error: Refusal, batch: Batch) -> bool:
+    """Return whether room is to be made as the sets are now."""
+    if isinstance(error, SetFull):
+        return error.compacts
+    made = [item for item in batch.items if isinstance(item, Compact)]
+    return isinstance(error, StaleItem) and any(
+        error.item_id == item_id for item in made for item_id, _ in item.retired
+    )
+
+
+def _with_room(engine: Engine, batch: Batch) -> Batch:
+    """Return a batch with the compactions that make room for what it adds, as the sets are now."""
+    draft = Draft(engine, batch.scope, None)
+    draft.open = True
+    draft.keep([item for item in batch.items if not isinstance(item, Compact)], batch.define)
+    return replace(batch, items=draft.items)
+
+
+class CommitWriter(Writer):
+    """Makes each call a commit of its own: atomic, durable when it returns."""
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        super().__init__(engine)
+        self._scope = scope
+
+    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
+        """See `Writer.write`."""
+        engine, op, request = self._engine, None, None
+        if call.idempotency_key is not None:
+            op = engine.op(self._scope, call.idempotency_key)
+            request = engine.request([call.name, call.arguments()])
+            earlier = engine.store.adopted(op, request=request, label=call.idempotency_key)
+            if earlier is not None:
+                return earlier.result
+        empty = Batch(
+            scope=self._scope,
+            time=0,
+            op=op,
+            request=request,
+            label=call.idempotency_key or "",
+            limits=engine.limits,
+        )
+        source = _CallSource(engine, empty, build)
+        commit = commit_with_retries(engine, self._scope, source)
+        return commit.result if commit is not None and commit.adopted else source.planned.result
+
+
+class _CallSource(BatchSource):
+    """Plans one call, from a fresh read each time."""
+
+    planned: PlannedWrite
+
+    def __init__(
+        self, engine: Engine, empty: Batch, build: Callable[[Callable[[], str]], PlannedWrite]
+    ) -> None:
+        self._engine, self._empty, self._build = engine, empty, build
+
+    def batch(self) -> Batch | None:
+        """See `BatchSource.batch`."""
+        engine, op = self._engine, self._empty.op
+        planned = self.planned = self._build(new_id if op is None else derived_ids(op))
+        if not (planned.items or planned.define or op):
+            return None
+        engine.compactions.relieve(planned.items)
+        now = engine.clock()
+        return replace(
+            self._empty,
+            time=now,
+            corroborated=engine.clock.corroborated(now),
+            expects=engine.expects if planned.items else (),
+            define=planned.define,
+            items=planned.items,
+            screened=planned.screened if planned.items else (),
+            result=planned.result if op is not None else None,
+        )
+
+    def can_retry(self, error: Refusal) -> bool:
+        """See `BatchSource.can_retry`; rules that moved are asked again by every plan."""
+        return isinstance(error, SetMoved) or (
+            self.planned.retry and isinstance(error, (StaleItem, DuplicateItem))
+        )
 
 
 def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
@@ -38,82 +160,38 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
         return None
     if state:
         refuse_own_tree(engine.store, draft.scope)
-    request = None if op is None else engine.request(["batch", list(calls)])
     now = engine.clock()
     batch = Batch(
         scope=draft.scope,
         time=now,
         corroborated=engine.clock.corroborated(now),
         op=op,
-        request=request,
+        request=None if op is None else engine.request(["batch", list(calls)]),
         label=label,
         expects=engine.expects if draft.items else (),
         base=base,
         state=state,
         define=draft.define,
         items=draft.items,
-        screened=tuple(draft.screens.values()),
         limits=engine.limits,
     )
-    return _committed(engine, batch, time.monotonic() + engine.wait_s, draft)
+    return commit_with_retries(engine, draft.scope, _DraftSource(draft, batch))
 
 
-def _committed(engine: Engine, batch: Batch, deadline: float, draft: Draft | None) -> Commit:
-    """Commit *batch*; where others filled a set meanwhile, or changed what makes room, again.
+class _DraftSource(BatchSource):
+    """Commits what a block gathered, held against what others added meanwhile."""
 
-    What a block gathered is held against what others added meanwhile, too; what one call adds is
-    checked anew by whoever built it.
-    """
-    patience = None if draft is None else Patience(draft.scope, engine.wait_s)
-    asked = [item for item in batch.items if not isinstance(item, Compact)]
-    while True:
-        try:
-            commit = engine.store.commit(batch)
-        except KeyBusy as error:
-            if patience is None:
-                raise
-            patience.wait(error)
-        except (SetFull, SetMoved, StaleItem) as error:
-            again = _mended(engine, batch, asked, error, draft)
-            if again is None or time.monotonic() > deadline:
-                raise
-            batch = again
-        else:
-            engine.written(batch.items, commit)
-            return commit
+    def __init__(self, draft: Draft, gathered: Batch) -> None:
+        self._draft, self._gathered = draft, gathered
 
+    def batch(self) -> Batch | None:
+        """See `BatchSource.batch`."""
+        return replace(self._gathered, screened=tuple(self._draft.screens.values()))
 
-def _mended(
-    engine: Engine,
-    batch: Batch,
-    asked: Sequence[ItemChange],
-    error: SetFull | SetMoved | StaleItem,
-    draft: Draft | None,
-) -> Batch | None:
-    """Return *batch* as it may be tried again; None: it may not."""
-    if not isinstance(error, SetMoved):
-        mends = _mends(error, batch.items)
-        return replace(batch, items=_with_room(engine, batch, asked)) if mends else None
-    if draft is None:
-        return None
-    engine.moved(batch)
-    if not draft.screens or draft.is_whole(error.set_name):
-        return None
-    draft.settle()
-    return replace(batch, screened=tuple(draft.screens.values()))
-
-
-def _mends(error: SetFull | StaleItem, items: Sequence[ItemChange]) -> bool:
-    """Return whether making room anew may help."""
-    if isinstance(error, SetFull):
-        return error.compacts
-    made = [item for item in items if isinstance(item, Compact)]
-    return any(error.item_id == item_id for item in made for item_id, _ in item.retired)
-
-
-def _with_room(engine: Engine, batch: Batch, asked: Sequence[ItemChange]) -> list[ItemChange]:
-    """Return what was asked for, with what makes room for it as the sets are by now."""
-    draft = Draft(engine, batch.scope, None)
-    draft.open = True
-    draft.keep(asked, batch.define)
-    return draft.items
+    def can_retry(self, error: Refusal) -> bool:
+        """See `BatchSource.can_retry`; what was gathered is checked against the sets of now."""
+        draft = self._draft
+        if not isinstance(error, SetMoved) or not draft.screens or draft.is_whole(error.set_name):
+            return False
+        draft.settle()
+        return True

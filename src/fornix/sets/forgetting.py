@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound
 from fornix.sets.admission.quarantine import held_as, quarantine_of
-from fornix.sets.writer import Engine, Where, new_id
+from fornix.sets.writer import Engine, Where
 from fornix.state.committed_tree import Patience
 from fornix.store import (
     Commit,
@@ -30,6 +30,7 @@ from fornix.store import (
 from fornix.store.filters import Filter
 from fornix.store.records import facts_of
 from fornix.values import wire
+from fornix.values.ids import new_id
 from fornix.values.storable import Value, checked_name, moment
 
 Scrub: TypeAlias = Literal["now", "later"]

@@ -24,7 +24,7 @@ from fornix.store import (
     StoredItem,
 )
 from fornix.store.items import Item
-from fornix.store.records import place_of
+from fornix.store.records import position_of
 from fornix.values.storable import Value
 
 PAGE = 256
@@ -71,7 +71,7 @@ class SetEditor:
             yield from page
             if len(page) < PAGE:
                 return
-            after = place_of(page[-1])
+            after = position_of(page[-1])
 
     def retired(self, items: Iterable[StoredItem]) -> list[ItemChange]:
         """Return the changes that retire items, unless they were changed since they were read."""

@@ -109,12 +109,6 @@ def asked_of(options: SetChanges | SetOptions, writer: Writer) -> dict[str, obje
     return given
 
 
-def position(stored: StoredItem) -> tuple[int, int]:
-    """Return where an item stands among the items of its set."""
-    time = stored.record.time
-    return (stored.updated if time is None else time, stored.first)
-
-
 def clearing(name: str) -> Value:
     """Return what a call that empties a set is known by, among those that delete."""
     return [name, None, {}]

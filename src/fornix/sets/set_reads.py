@@ -9,7 +9,7 @@ from typing import overload
 
 from fornix.errors import NotFound, SetDefinitionConflict
 from fornix.search.signals import Signals
-from fornix.sets.set_options import checked_ids, definition, fits, position, search_options
+from fornix.sets.set_options import checked_ids, definition, fits, search_options
 from fornix.sets.writer import Where, Writer
 from fornix.store import (
     Define,
@@ -20,7 +20,7 @@ from fornix.store import (
 from fornix.store.as_of import EVER, AsOf, Moment, ValidAt, holds, valid_time
 from fornix.store.filters import Filter
 from fornix.store.items import Hits, Item
-from fornix.store.records import item_of
+from fornix.store.records import item_of, position_of
 from fornix.values.keywords import suggest_names_in
 from fornix.values.storable import checked_name, counted
 
@@ -144,7 +144,7 @@ class SetReads:
             last = self._writer.get(self._ref, [after], at=at)[0]
             if last is None:
                 raise NotFound(f"set {self.name!r} has no item {after!r} to go on after")
-            start = position(last)
+            start = position_of(last)
         found: builtins.list[Item] = []
         if limit == 0:
             return found
@@ -236,7 +236,7 @@ class SetReads:
             yield from found
             if len(found) < page:
                 return
-            after, page = position(found[-1]), min(2 * page, PAGE)
+            after, page = position_of(found[-1]), min(2 * page, PAGE)
 
     def _live(self, item_id: str) -> StoredItem:
         stored = self._writer.get(self._ref, [checked_name(item_id, "an item's id")], at=None)[0]

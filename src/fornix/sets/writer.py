@@ -1,11 +1,10 @@
-"""Where the changes of a memory go: the promise a set and a tree write to, and its plain keeper.
+"""Where the changes of a memory go, and the reads that see them.
 
 `CommitWriter` makes each call a commit; a batch and, in an action, a run gather calls instead.
 """
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,6 @@ from datetime import datetime
 from typing import TypeAlias
 
 from fornix.compaction import CALLED, Compacted, Compactions, Given, kept
-from fornix.errors import DuplicateItem, SetMoved, StaleItem
 from fornix.events.memory_events import EventListeners
 from fornix.search.embedding_worker import EmbeddingWorker
 from fornix.search.item_cache import RecentHits
@@ -43,11 +41,10 @@ from fornix.store.as_of import AsOf, Moment, check_set, expired, moment_of
 from fornix.store.clocks import DisciplinedClock
 from fornix.store.definition import Plan, Ruled
 from fornix.store.items import Hits, Item
-from fornix.store.records import RecordMaker
+from fornix.store.records import RecordMaker, position_of
 from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.forks import HandleLock
-from fornix.values.ids import derived_ids, new_id
 from fornix.values.storable import Value, checked_name, moment
 
 KNOWN = 4_096
@@ -147,18 +144,11 @@ class Engine:
             self.alike.forget(ref)
 
 
-class Writer(ABC):
-    """Where changes of sets go: a commit of their own, or a batch; and reads that see them.
-
-    These reads come straight from the store; a writer with changes of its own adds them.
-    """
+class SetReader:
+    """Reads of sets, straight from the store; a writer with changes of its own adds them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-
-    @abstractmethod
-    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
-        """Build a change (given a maker of ids), keep it, and return its result."""
 
     def now(self) -> int:
         """Return the time by which it is judged what has expired and what holds."""
@@ -202,8 +192,7 @@ class Writer(ABC):
             kept += [stored for stored in some if not self._is_gone(stored, at)]
             if len(kept) >= limit or len(some) < wanted:
                 return kept
-            time = some[-1].record.time
-            after = some[-1].updated if time is None else time, some[-1].first
+            after = position_of(some[-1])
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
         """Return every version of an id, and when each was retired, or expired."""
@@ -338,58 +327,9 @@ class Writer(ABC):
         return self._engine
 
 
-class CommitWriter(Writer):
-    """Makes each call a commit of its own: atomic, durable when it returns."""
+class Writer(SetReader, ABC):
+    """Where changes of sets go: a commit of their own, or a batch; and reads that see them."""
 
-    def __init__(self, engine: Engine, scope: Scope) -> None:
-        super().__init__(engine)
-        self._scope = scope
-
+    @abstractmethod
     def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
-        """See `Writer.write`."""
-        engine, op, request = self._engine, None, None
-        if call.idempotency_key is not None:
-            op = engine.op(self._scope, call.idempotency_key)
-            request = engine.request([call.name, call.arguments()])
-            earlier = engine.store.adopted(op, request=request, label=call.idempotency_key)
-            if earlier is not None:
-                return earlier.result
-        deadline = time.monotonic() + engine.wait_s
-        while True:
-            change = build(new_id if op is None else derived_ids(op))
-            if not (change.items or change.define or op):
-                return change.result
-            now = engine.clock()
-            batch = Batch(
-                scope=self._scope,
-                time=now,
-                corroborated=engine.clock.corroborated(now),
-                op=op,
-                request=request,
-                label=call.idempotency_key or "",
-                expects=engine.expects if change.items else (),
-                define=change.define,
-                items=change.items,
-                screened=change.screened if change.items else (),
-                limits=engine.limits,
-                result=change.result if op is not None else None,
-            )
-            try:
-                commit = self._commit(batch, deadline)
-            except (StaleItem, DuplicateItem):
-                if not change.retry or time.monotonic() > deadline:
-                    raise
-                continue
-            except SetMoved:
-                engine.moved(batch)
-                if time.monotonic() > deadline:
-                    raise
-                continue
-            return commit.result if commit.adopted else change.result
-
-    def _commit(self, batch: Batch, deadline: float) -> Commit:
-        """Commit one call; a writer that can make room in a full set does so first."""
-        _ = deadline
-        commit = self._engine.store.commit(batch)
-        self._engine.written(batch.items, commit)
-        return commit
+        """Build a change (given a maker of ids), keep it, and return its result."""

@@ -279,7 +279,7 @@ def id_of(change: Single) -> str:
     return change.id if isinstance(change, Retire) else change.record.id
 
 
-def place_of(stored: StoredItem) -> tuple[int, int]:
+def position_of(stored: StoredItem) -> tuple[int, int]:
     """Return where an item stands in its set."""
     time = stored.record.time
     return (stored.updated if time is None else time, stored.first)
@@ -289,9 +289,9 @@ def is_past(stored: StoredItem, after: tuple[int, int] | None, newest_first: boo
     """Return whether an item stands past a place."""
     if after is None:
         return True
-    return place_of(stored) < after if newest_first else place_of(stored) > after
+    return position_of(stored) < after if newest_first else position_of(stored) > after
 
 
 def feature_of(stored: StoredItem) -> Feature:
     """Return what search reads of an item."""
-    return Feature.of(stored.record, stored.row, stored.first, place_of(stored)[0])
+    return Feature.of(stored.record, stored.row, stored.first, position_of(stored)[0])

@@ -27,14 +27,13 @@ from fornix.memory.prompt.quoting import (
     shortened,
 )
 from fornix.sets import search_options
-from fornix.sets.set_options import position
 from fornix.sets.writer import Writer
 from fornix.state import MISSING, MemoryObject
 from fornix.state.paths import spelled
 from fornix.store import Scope, SetRef, StoredItem
 from fornix.store.as_of import EVER, Moment, holds, valid_time
 from fornix.store.items import Hit, Hits, Item
-from fornix.store.records import item_of
+from fornix.store.records import item_of, position_of
 from fornix.text.budget import Budget, Unit, units
 from fornix.text.messages import MESSAGES, OBSERVATIONS, ROLES, Message, Role
 from fornix.values import words
@@ -201,7 +200,7 @@ def _set_of(sources: Sources, request: ContextRequest, at: Moment | None) -> Set
         if info is None or info.definition.item_type not in (OBSERVATIONS, MESSAGES):
             continue
         last = sources.writer.page(ref, after=None, limit=1, newest_first=True, at=at)
-        newest += [(position(stored), ref) for stored in last]
+        newest += [(position_of(stored), ref) for stored in last]
     return max(newest, key=lambda one: (one[0], one[1].name))[1] if newest else None
 
 
@@ -217,7 +216,7 @@ def _newest(
         yield from (item_of(stored) for stored in page if _is_shown(stored, when))
         if len(page) < PAGE:
             return
-        after = position(page[-1])
+        after = position_of(page[-1])
 
 
 def _is_shown(stored: StoredItem, when: int | str) -> bool:

@@ -23,7 +23,7 @@ from fornix.sets.admission.verdicts import (
     strictest,
 )
 from fornix.sets.origins import linked
-from fornix.sets.writer import CommitWriter, Engine, PlannedWrite, Ruled, Writer
+from fornix.sets.writer import Engine, PlannedWrite, Ruled, SetReader, Writer
 from fornix.store import (
     Add,
     Define,
@@ -56,7 +56,7 @@ class Barrier:
         beside: The id of an item that is not compared: what is checked takes its place.
     """
 
-    writer: Writer
+    writer: SetReader
     ref: SetRef
     ruled: Ruled
     beside: str = ""
@@ -279,11 +279,11 @@ def check_on_rejected(on_rejected: object) -> None:
         raise InvalidInput(f"on_rejected must be 'error' or 'skip', not {on_rejected!r}")
 
 
-class Since(CommitWriter):
+class Since(SetReader):
     """Reads that know of no item up to a row, and of no search."""
 
-    def __init__(self, engine: Engine, scope: Scope, past: int) -> None:
-        super().__init__(engine, scope)
+    def __init__(self, engine: Engine, past: int) -> None:
+        super().__init__(engine)
         self._past = past
 
     def alike(
@@ -307,7 +307,7 @@ def screened_again(engine: Engine, before: Screened, added: Sequence[StoredItem]
     """
     if before.past is None:
         return before
-    since = Since(engine, before.set.scope, before.past)
+    since = Since(engine, before.past)
     barrier = Barrier(since, before.set, Ruled(before.rules, before.rules or ()))
     verdicts = barrier.judge([(item_of(stored), stored.record) for stored in added])
     if any(verdict.outcome != "accept" for verdict in verdicts):

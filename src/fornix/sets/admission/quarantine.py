@@ -31,7 +31,7 @@ from fornix.store import (
     StoredItem,
 )
 from fornix.store.items import Item
-from fornix.store.records import item_of
+from fornix.store.records import item_of, position_of
 from fornix.store.scope import HIDDEN
 from fornix.values import wire, words
 from fornix.values.keywords import suggest_names_in
@@ -163,8 +163,7 @@ class Quarantine:
                 found.extend(map(_quarantined, page))
                 if len(page) < left:
                     break
-                time = page[-1].record.time
-                after = (page[-1].updated if time is None else time, page[-1].first)
+                after = position_of(page[-1])
         return found
 
     def get(self, id: str) -> Quarantined | None:
