@@ -53,12 +53,12 @@ from fornix.sets.admission import (
     Verdict,
     plans,
 )
-from fornix.sets.admission.duplicates import agree
 from fornix.sets.admission.rules import rules_of
 from fornix.sets.admission.secret_formats import is_card
 from fornix.sets.admission.secrets import secrets
 from fornix.store import Retire, Scope, SetRef
 from fornix.store.scope import HIDDEN
+from fornix.text.statements import statement
 from fornix.transfer import Load, Selection, Source, export_lines
 from rules_of_tests import ASKED, broken, meets, mute, no_weather
 from waiting import LIMIT_S
@@ -235,20 +235,13 @@ def test_what_differs_in_what_it_says_is_no_near_duplicate(memory: Memory, mine:
     assert facts.add(mine) != facts.add(theirs)
 
 
-def test_enough_of_the_near_duplicates_are_found(memory: Memory):
-    """15 of 24 made-up pairs; those that say it in other words are beyond words."""
-    found = 0
-    for number, (mine, theirs) in enumerate(TEXTS["near"]["same"]):
-        facts = guarded(memory, Near(), name=str(number))
-        found += facts.add(mine) == facts.add(theirs)
-    assert found >= 15
-
-
 @given(st.lists(st.sampled_from(["red", "blue", "tea", "coffee", "over", "7", "not"]), max_size=9))
 def test_agreement_is_symmetric_and_holds_of_a_text_and_itself(tokens: list[str]):
-    text, other = " ".join(tokens), " ".join(reversed(tokens))
-    assert agree(text, text)
-    assert agree(text, other) == agree(other, text)
+    text, other = statement(" ".join(tokens)), statement(" ".join(reversed(tokens)))
+    assert text.says_the_same(text)
+    assert text.differs_in_content(text)
+    assert text.says_the_same(other) == other.says_the_same(text)
+    assert text.differs_in_content(other) == other.differs_in_content(text)
 
 
 @settings(max_examples=60)

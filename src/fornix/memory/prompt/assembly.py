@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import replace
+from functools import cached_property
 
 from fornix.errors import BudgetTooSmall
 from fornix.memory.prompt import prompt_sources
@@ -12,11 +12,9 @@ from fornix.memory.prompt.context import Context, Part, Piece
 from fornix.memory.prompt.context_request import ContextRequest, Sources
 from fornix.memory.prompt.prompt_sources import PromptCandidate
 from fornix.memory.prompt.quoting import BEGIN, END, OPENING, SAID, quoted
-from fornix.sets.admission.duplicates import agree
-from fornix.sets.admission.verdicts import jaccard, plain
 from fornix.store.items import Hits
 from fornix.text.messages import Message
-from fornix.values import words
+from fornix.text.statements import Statement, anchor_words, statement
 
 REMEMBERED: Mapping[Part, str] = {
     "exact": "exact values",
@@ -39,9 +37,6 @@ SMALLEST_LINE = 6
 
 LEFT_OUT = 50
 """Pieces that were left out of which a context says why."""
-
-ALIKE = 0.8
-"""Share of common words from which on two items say the same, as `admission.Near` has it."""
 
 _REASONS: Mapping[Part, str] = {
     "exact": "named by its path",
@@ -271,66 +266,63 @@ class _Choice:
 # --- what is said already ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Hit:
-    """A hit that was taken, as others are compared with it."""
-
-    source: str
-    text: str
-    terms: set[int]
-
-
 class TakenTexts:
     """What was taken into a prompt so far, as far as a hit may repeat it."""
 
     def __init__(self) -> None:
         self._refs: dict[tuple[str | None, str | None], str] = {}
-        self._messages: dict[str, str] = {}
-        self._texts: dict[tuple[str | None, str], str] = {}
-        self._holders: dict[tuple[str | None, int], list[_Hit]] = {}
+        self._taken: dict[frozenset[str], list[_TakenText]] = {}
 
     def add(self, candidate: PromptCandidate) -> None:
         """Note that a piece was taken."""
-        source = candidate.piece.source
-        if candidate.hit is None:
-            self._refs.update(dict.fromkeys(candidate.refs, source))
-            self._messages.update(
-                {plain(message.content): source for message in candidate.messages}
-            )
+        piece = candidate.piece
+        if candidate.hit is not None:
+            self._note(_TakenText(piece, piece.text, candidate.hit.item.speaker))
             return
-        speaker, text = candidate.hit.item.speaker, candidate.piece.text
-        self._texts.setdefault((speaker, plain(text)), source)
-        hit = _Hit(source, text, set(words.terms(text)))
-        for term in _compared_terms(hit.terms):
-            self._holders.setdefault((speaker, term), []).append(hit)
+        self._refs.update(dict.fromkeys(candidate.refs, piece.source))
+        for message in candidate.messages:
+            self._note(_TakenText(piece, message.content, None))
 
     def repeats(self, candidate: PromptCandidate) -> str | None:
         """Return what says already what a hit says, in words; None: nothing does."""
         if candidate.hit is None:
             return None
-        text, speaker = candidate.piece.text, candidate.hit.item.speaker
-        bare = plain(text)
         among = next((self._refs[ref] for ref in candidate.refs if ref in self._refs), None)
-        if among := among or self._messages.get(bare):
+        if among is not None:
             return f"it is among the last exchanges: {among}"
-        same = self._texts.get((speaker, bare)) or self._near(text, speaker)
-        return None if same is None else f"it says what {same} says"
-
-    def _near(self, text: str, speaker: str | None) -> str | None:
-        terms = set(words.terms(text))
-        for term in _compared_terms(terms):
-            for hit in self._holders.get((speaker, term), ()):
-                if jaccard(terms, hit.terms) >= ALIKE and agree(text, hit.text):
-                    return hit.source
+        piece, speaker = candidate.piece, candidate.hit.item.speaker
+        mine = _TakenText(piece, piece.text, speaker)
+        for taken in self._taken.get(frozenset(anchor_words(piece.text)), ()):
+            is_message = taken.piece.part == "recent"
+            if (is_message or taken.speaker == speaker) and mine.says_the_same(taken):
+                if is_message:
+                    return f"it is among the last exchanges: {taken.piece.source}"
+                return f"it says what {taken.piece.source} says"
         return None
 
+    def _note(self, text: _TakenText) -> None:
+        self._taken.setdefault(frozenset(anchor_words(text.text)), []).append(text)
 
-def _compared_terms(terms: set[int]) -> list[int]:
-    """Return terms of which two texts that are alike have at least one in common.
 
-    Of n terms they share the larger part, so that not all of the first few can be missing.
-    """
-    return sorted(terms)[: len(terms) - ceil(ALIKE * len(terms)) + 1]
+class _TakenText:
+    """A text of a prompt, as hits are compared with it; it is read when the first one is."""
+
+    def __init__(self, piece: Piece, text: str, speaker: str | None) -> None:
+        self.piece, self.text, self.speaker = piece, text, speaker
+
+    @cached_property
+    def statement(self) -> Statement:
+        """What it says."""
+        return statement(self.text)
+
+    def says_the_same(self, other: _TakenText) -> bool:
+        """Return whether another one says the same; "today" does only on the same day."""
+        if not self.statement.says_the_same(other.statement):
+            return False
+        mine, theirs = self.piece.time, other.piece.time
+        return not self.statement.is_relative or (mine and mine.date()) == (
+            theirs and theirs.date()
+        )
 
 
 # --- how it is written ------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from fornix.store import (
 )
 from fornix.store.items import Item
 from fornix.store.records import item_of
+from fornix.text.statements import anchors
 from fornix.values import words
 from fornix.values.storable import Value
 
@@ -88,10 +89,10 @@ class Barrier:
 
     def _judge(self, item: Item, record: ItemRecord, others: Sequence[StoredItem]) -> Verdict:
         def find(threshold: float) -> Sequence[Other]:
-            nonlocal others
-            if self._level is None or threshold < self._level:
-                others = self._look([record], threshold)[0]
-            found = [_other(stored) for stored in others]
+            near = others
+            if self._level is None or threshold < self._level or threshold == 1 > self._level:
+                near = self._look([record], threshold)[0]
+            found = [_other(stored) for stored in near]
             if self._mine:
                 found += map(self._own, self._crowd.find(self._probe(record, threshold)))
             return [other for other in found if other.record.id not in (record.id, self.beside)]
@@ -128,11 +129,13 @@ class Barrier:
         return found
 
     def _probe(self, record: ItemRecord, threshold: float) -> Probe:
-        """Return what finds every item that shares so much of a record's words.
+        """Return what finds items that share so much of a record's words, or at 1 say the same.
 
         An item whose text says it more than twice over, at that, is another one.
         """
-        terms = words.terms(record.text or "")
+        text = record.text or ""
+        terms = anchors(text) if threshold == 1 else []
+        terms = terms or words.terms(text)
         most = math.ceil(2 * record.tokens / threshold) + SHORT
         return Probe(terms, max(1, math.ceil(threshold * len(terms) - 1e-9)), most)
 

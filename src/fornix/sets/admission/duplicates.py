@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import ClassVar, cast
 
 from fornix.errors import InvalidInput
@@ -19,7 +19,9 @@ from fornix.sets.admission.verdicts import (
     plain,
 )
 from fornix.store import ItemRecord
+from fornix.text.statements import Statement, statement
 from fornix.values import words
+from fornix.values.storable import moment
 
 _LABELS = ("speaker", "role", "session")
 
@@ -62,18 +64,20 @@ class Exact(BundledRule):
 
 @dataclass(frozen=True, slots=True)
 class Near(BundledRule):
-    """Items that say nearly the same, by the words both have.
+    """Items that say the same in nearly the same words: see `fornix.text.statements`.
 
-    Numbers, negations, weekdays, months and names must be the same ones: what differs in one of
-    these says something else. Deterministic, whatever the embedder.
+    Articles, contractions, the spelling of numbers and dates, "please" and the place of a phrase
+    such as "on Monday" may differ; a word, its form, a number, a name, the order or a question mark
+    may not. Deterministic, whatever the embedder.
 
     Attributes:
         threshold: The share of the words of both texts that both must have, above 0, at most 1.
+            Below 1, nouns, verbs and the like may differ so far, names and all else may not.
         same: What must be equal besides: of "speaker", "role", "session".
         verdict: "merge", "quarantine" or "reject".
     """
 
-    threshold: float = 0.8
+    threshold: float = 1.0
     same: tuple[str, ...] = ("speaker",)
     verdict: Outcome = "merge"
     name: ClassVar[str] = "near"
@@ -93,17 +97,38 @@ class Near(BundledRule):
 
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`; an item without words has no near duplicates."""
-        mine = candidate.record
         if not words.terms(candidate.text):
             return ACCEPT
-        for other, like in candidate.others(self.threshold):
-            theirs = other.record
-            if mine.value != theirs.value and None not in (mine.value, theirs.value):
-                continue
-            if _alike(candidate, theirs, self.same) and agree(candidate.text, theirs.text or ""):
-                reason = f"{like:.0%} of its words are those of an item that is there"
+        others = [(other, 1.0) for other in candidate.find(1.0)]
+        if self.threshold < 1:
+            others += candidate.others(self.threshold)
+        mine = statement(candidate.text) if others else None
+        for other, like in others:
+            if mine is not None and self._is_same(candidate, other, mine, like):
+                reason = "it says what an item says that is there"
+                if like < 1:
+                    reason = f"{like:.0%} of its words are those of an item that is there"
                 return _duplicate(self.name, self.verdict, other, reason)
         return ACCEPT
+
+    def _is_same(self, candidate: Candidate, other: Other, mine: Statement, like: float) -> bool:
+        value, theirs = candidate.record.value, other.record
+        if value != theirs.value and None not in (value, theirs.value):
+            return False
+        if not _alike(candidate, theirs, self.same):
+            return False
+        said = statement(theirs.text or "")
+        if not (mine.says_the_same(said) or (like < 1 and mine.differs_in_content(said))):
+            return False
+        return not mine.is_relative or _day(other, candidate.now) == _day(candidate, candidate.now)
+
+
+def _day(one: Other | Candidate, now: int) -> date:
+    """Return the day of an item; one that is not there yet, and says no time, is of now."""
+    if one.record.time is not None:
+        return moment(one.record.time).date()
+    time = one.item().time if isinstance(one, Other) else None
+    return (time or moment(now)).date()
 
 
 def _check_same(rule: Exact | Near, same: object) -> None:
@@ -139,60 +164,3 @@ def _no_sooner(theirs: int | None, mine: int | None) -> bool:
 def _duplicate(name: str, verdict: Outcome, other: Other, reason: str) -> Verdict:
     into = other.record.id if verdict == "merge" else None
     return Verdict(verdict, reason, name, into)
-
-
-WORD = re.compile("[^\\W_]+(?:['\u2019.,:][^\\W_]+)*")
-"""A word, or a number, with what joins its parts."""
-
-_TELLING = frozenset(
-    """
-    no not never none nobody nothing neither nor without cannot can't don't doesn't didn't won't
-    isn't aren't wasn't weren't wouldn't shouldn't couldn't hasn't haven't hadn't before after above
-    below more less most least all only except unless until from to on off up down in out over
-    under monday tuesday wednesday thursday friday saturday sunday january february march april may
-    june july august september october november december first second third last next one two three
-    four five six seven eight nine ten nicht kein keine nie ohne pas jamais sans ni nunca sin não
-    nunca sem non mai senza
-    """.split()  # noqa: SIM905 - a list of words reads best as text
-)
-
-
-def agree(mine: str, theirs: str) -> bool:
-    """Return whether the words in which two texts differ leave what they say as it is.
-
-    They do not if a number is among them, a word that turns the sense (not, before, only …), or a
-    name: a word with a capital that does not begin a sentence; or if these stand in another order,
-    as do any words about one that sets things against each other (than, over, to …).
-    """
-    own, other = WORD.findall(mine), WORD.findall(theirs)
-    if _names(mine) != _names(theirs):
-        return False
-    a, b = (
-        [w.lower().replace("\u2019", "'") for w in own],
-        [w.lower().replace("\u2019", "'") for w in other],
-    )
-    return _told(a) == _told(b) and (_ORDERING.isdisjoint(a) or _in_order(mine, theirs))
-
-
-_ORDERING = frozenset(
-    "than over to from by instead before after rather versus into".split()  # noqa: SIM905 - a list of words reads best as text
-)
-"""Words between two things that must not change places."""
-
-
-def _in_order(mine: str, theirs: str) -> bool:
-    a, b = words.terms(mine), words.terms(theirs)
-    return [term for term in a if term in b] == [term for term in b if term in a]
-
-
-def _told(tokens: Sequence[str]) -> list[str]:
-    return [t for t in tokens if t in _TELLING or any(c.isdigit() for c in t)]
-
-
-def _names(text: str) -> list[str]:
-    found: list[str] = []
-    for match in WORD.finditer(text):
-        before = text[: match.start()].rstrip("\"'\u201c\u2018( ")
-        if match[0][0].isupper() and before and before[-1] not in ".!?:\n…" and match[0] != "I":
-            found.append(match[0])
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from fornix.errors import FornixError, InvalidInput, RuleFailed
 from fornix.errors.shown import shown
-from fornix.sets.admission.duplicates import WORD, Exact, Near, lasts
+from fornix.sets.admission.duplicates import Exact, Near, lasts
 from fornix.sets.admission.verdicts import (
     ACCEPT,
     BundledRule,
@@ -133,6 +134,9 @@ class Injection(BundledRule):
         return Verdict(self.verdict, f"a phrase in it {found}", self.name)
 
 
+_WORD = re.compile("[^\\W_]+(?:['\u2019.,:][^\\W_]+)*")
+"""A word, or a number, with what joins its parts."""
+
 QUOTED = 5
 """Words in a row that count as quoted."""
 
@@ -187,10 +191,10 @@ def _stays(candidate: Candidate, found: Item) -> bool:
 
 def share_quoted(text: str, sources: Iterator[str]) -> float:
     """Return the share of the words of *text* that stand in runs of words of the sources."""
-    mine = WORD.findall(text)
+    mine = _WORD.findall(text)
     if len(mine) < QUOTED:
         return 0.0
-    known = set(chain.from_iterable(map(_runs, map(WORD.findall, sources))))
+    known = set(chain.from_iterable(map(_runs, map(_WORD.findall, sources))))
     quoted = [False] * len(mine)
     for at, run in enumerate(_runs(mine)):
         if run in known:

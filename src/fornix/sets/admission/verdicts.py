@@ -90,6 +90,8 @@ class Candidate:
         scope: Whose set it is for.
         set_name: The set.
         now: The time, in microseconds.
+        find: Returns all other items that may share so much of its words, or at 1 say the same.
+        heard: Returns the hits of the last searches, with their scope.
     """
 
     record: ItemRecord
