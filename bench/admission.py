@@ -5,7 +5,8 @@
 
 *lists* counts what is stopped of the lists of secrets and injections (tests/data/barrier), by half,
 and prints the table of docs/write-barrier.md; --missed shows what was missed of the half "tuning".
-*detection* counts hits and false alarms on older made-up texts (tests/data/admission.json), with
+*detection* counts hits and false alarms on older made-up texts (tests/data/admission.json), what
+`Near` merges of the list of pairs (tests/data/same_or_not.jsonl), with
 --owasp on the scenarios of OWASP's agent-memory-guard (Apache-2.0), from a folder that its wheel
 was unpacked in, and with --corpus on lines of JSON with a text and a label, "malicious" or
 "benign": those texts stay there. *texts* times the two rules, text by text. *cost* times adds to a
@@ -36,6 +37,7 @@ sys.path.append(str(ROOT / "tests"))
 from admission_texts import HALVES, Sample, samples  # noqa: E402 - the lists are beside the tests
 
 TEXTS = ROOT / "tests" / "data" / "admission.json"
+PAIRS = ROOT / "tests" / "data" / "same_or_not.jsonl"
 SCENARIOS = Path("agent_memory_guard") / "bench" / "scenarios.py"
 
 HELD, ADDS, ROUNDS, WORDS = 5_000, 400, 5, 12
@@ -85,8 +87,9 @@ def detection(owasp: Path | None) -> None:
         for text, hit in zip(good, alarms, strict=True):
             if hit:
                 print(f"    alarm:  {text[:70]!r}")
+    pairs()
     same, other = data["near"]["same"], data["near"]["other"]
-    for threshold in (0.6, 0.7, 0.8, 0.9):
+    for threshold in (0.6, 0.7, 0.8, 0.9, 1.0):
         hits, wrong = merged(Near(threshold), same), merged(Near(threshold), other)
         line(f"near {threshold}", hits, len(same), wrong, len(other))
     near, far = cosines(same), cosines(other)
@@ -95,6 +98,25 @@ def detection(owasp: Path | None) -> None:
         line(f"static cosine {cut}", hits, len(same), wrong, len(other))
     if owasp is not None:
         scenarios(owasp)
+
+
+def pairs() -> None:
+    """Print what `Near` merges of the list of pairs, by kind and half."""
+    rows = [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
+    for held_out in (False, True):
+        for same in (True, False):
+            half = [r for r in rows if (r["held_out"], r["same"]) == (held_out, same)]
+            counts = {
+                kind: [[r["a"], r["b"]] for r in half if r["kind"] == kind]
+                for kind in dict.fromkeys(r["kind"] for r in half)
+            }
+            found = {kind: (merged(Near(), some), len(some)) for kind, some in counts.items()}
+            kinds = ", ".join(f"{kind} {hits} of {of}" for kind, (hits, of) in found.items())
+            total = sum(hits for hits, _ in found.values())
+            what = "same" if same else "not the same"
+            print(
+                f"  {'held out' if held_out else 'tuning'}, {what}: {total} of {len(half)}: {kinds}"
+            )
 
 
 def scenarios(folder: Path) -> None:

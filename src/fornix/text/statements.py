@@ -115,8 +115,8 @@ _UNSTABLE = (
 )
 _ANCHOR_WORD = re.compile(r"(?<![^\W_])[^\W\d_]{4,}(?![^\W_])")
 _ANCHOR_NUMBER = re.compile(
-    r"(?<![a-z\d])(?<!\d,)(?:19\d\d|20\d\d|(?:3[2-9]|[4-9][1-9]|[1-9]\d\d)(?!\s[a-z]{1,3}\b))"
-    r"(?![a-z\d]|,\d)"
+    r"(?<![a-z\d])(?:[a-z]+\d[a-z\d]*|\d*(?:3[2-9]|[4-9][1-9]|[1-9]\d\d|\d{4}))(?![a-z\d])"
+    r"(?!\s(?:am|pm|[kmc]?m|[km]?g|m?l|h|min|s|[kmgt]b|k?wh?|v|k)\b)"  # 45 kg may be 45kg
 )
 
 _CHARACTERS = str.maketrans(
@@ -151,7 +151,6 @@ _TOKEN = re.compile(
 )
 _NAME = re.compile(r"(?<=[\w,;)] )(?!I\b)[^\W\d_a-z][\w]*")
 _SPLIT_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z]+)")
-_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
 _SIGN = re.compile(r"-(?=\d)|!(?==)|(?<![^\s(\[])[-.:!](?=\w)")
 """Punctuation that says something: -5, 10-12, !=, -r, .env."""
 _QUOTATION = re.compile(r'"(\S+(?:\s+\S+){3,})"')
@@ -219,8 +218,7 @@ def anchors(text: str) -> list[int]:
 
     Those of `anchor_words`, and numbers that are not spelled in several ways.
     """
-    text = text.translate(_CHARACTERS)
-    if not text.isascii():
+    if not text.isascii() and not (text := text.translate(_CHARACTERS)).isascii():
         return words.terms(text)
     return words.terms(" ".join([*anchor_words(text), *_ANCHOR_NUMBER.findall(text.lower())]))
 
@@ -300,8 +298,6 @@ def _spoken(tokens: Sequence[str]) -> list[str]:
 
 
 def _number(number: str, after: str) -> list[str]:
-    if _GROUPED.fullmatch(number):
-        return [number.replace(",", "")]
     if number.endswith(":00") and after in ("am", "pm", "a.m", "p.m"):
         return [number.removesuffix(":00")]
     split = _SPLIT_NUMBER.fullmatch(number)
@@ -334,18 +330,18 @@ def _weighty(spoken: Sequence[str]) -> Iterator[str]:
     """Yield the words that say something, and signs that do."""
     is_english = not _ENGLISH.isdisjoint(spoken)
     is_negated = not _NEGATIONS.isdisjoint(spoken)
-    skip, begins = 0, True
+    unread, begins = 0, True
     for at, word in enumerate(spoken):
         before, after = spoken[at - 1] if at else "", spoken[at + 1] if at + 1 < len(spoken) else ""
-        if skip:
-            skip -= 1
+        if unread:
+            unread -= 1
             continue
         if word in _SILENT:
             if word in _STOPS and before in _NEGATIONS and after:
                 yield ","
             begins = begins or word in _STOPS - {","}
             continue
-        if begins and (skip := _opening(spoken, at)):
+        if begins and (unread := _opening(spoken, at)):
             continue
         begins = word == "?"
         if word == "?" and before == "?":
