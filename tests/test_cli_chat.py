@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -171,7 +172,7 @@ def test_a_request_that_failed_is_kept_and_asked_again(shell: Shell) -> None:
         assert (told["answer"], told["error"]["type"]) == (None, "ModelRefused")
         again = shell(*words(server), stdin="\n/again\n")
     assert "no answer yet: Anybody?" in again.stderr
-    assert "every request has its answer" in again.stderr
+    assert "every request has an answer" in again.stderr
     assert again.stdout == "Here.\n"
     assert kept(shell) == [("user", "Anybody?"), ("assistant", "Here.")]
 
@@ -321,11 +322,17 @@ def test_the_last_exchange_is_forgotten_and_the_chat_ends(shell: Shell) -> None:
         assert len(server.asked) == 2
     assert kept(shell, "talk") == [("user", "Keep this."), ("assistant", "Ok.")]
     assert "erased 2 items" in found.stdout
-    assert "'/nonsense' is no command" in found.stderr
+    assert "'/nonsense' is not a command" in found.stderr
     assert "/again" in found.stderr
     assert "when you said: Keep this." in found.stderr
     empty = shell("chat", "-k", "bob", *STATIC, stdin="/forget\n/again\n").stderr
     assert "nothing was said" in empty
+    errors = shell("chat", "-k", "bob", "--json", stdin="/nonsense\n/again\n").stderr
+    messages = [
+        json.loads(line)["error"]["message"] for line in errors.splitlines() if line[0] == "{"
+    ]
+    assert messages[0] == "'/nonsense' is not a command; /help lists the commands"
+    assert messages[1] == "every request has an answer; write a new one"
 
 
 def test_an_answer_that_cannot_be_kept_is_told_on_a_line_of_its_own(shell: Shell) -> None:
@@ -344,7 +351,7 @@ def test_what_cannot_be_used_is_one_sentence(shell: Shell) -> None:
     """A chat names its key and a conversation, and a prompt that has no room says so."""
     assert "name a key" in shell("chat", code=2).stderr
     shell("add", "A note.", "-k", "ada", *STATIC)
-    assert "is no conversation" in shell(*words(), "--name", "default", stdin="x", code=1).stderr
+    assert "is not a conversation" in shell(*words(), "--name", "default", stdin="x", code=1).stderr
     told = shell(*words(), "--budget", "1", stdin="Much too long.\n", code=1)
     assert "smaller than the fixed part" in told.stderr
     assert kept(shell) == [("user", "Much too long.")]

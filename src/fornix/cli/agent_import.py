@@ -38,7 +38,9 @@ def load(named: str, *, name: str | None) -> DispatchTable:
         raise click.UsageError("--name is empty; leave it out (a shell variable may not be set)")
     place, colon, attribute = named.rpartition(":")
     if not colon or not place or not attribute:
-        problem = f"{named!r} names no agent; write my_agent.py:Shop, or package.module:Shop"
+        problem = (
+            f"{named!r} does not name an agent; write my_agent.py:Shop, or package.module:Shop"
+        )
         raise click.UsageError(problem)
     module = _file(place) if place.endswith(".py") or os.sep in place else _module(place)
     found: Any = module
@@ -75,7 +77,7 @@ def _file(place: str) -> ModuleType:
     name = path.stem if path.stem not in sys.modules else f"fornix_agent_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
-        raise InvalidInput(f"{place} is no Python file; name one that ends with .py")
+        raise InvalidInput(f"{place} is not a Python file; name one that ends with .py")
     module = importlib.util.module_from_spec(spec)
     loader = spec.loader
 

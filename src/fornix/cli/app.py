@@ -131,6 +131,9 @@ def _is_closed(stream: TextIO | None) -> bool:
 
 def _report(error: Exception, words: Sequence[str]) -> None:
     """Say on stderr what went wrong, where, and what to do."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not _wants_json(words):
+        click.echo(error.format_message(), err=True)
+        return
     said = _said(error)
     if _wants_json(words):
         name = "Interrupted" if isinstance(error, click.Abort) else type(error).__name__

@@ -29,7 +29,7 @@ NAME = "chat"
 """The conversation, unless another is named."""
 
 BUDGET = 4000
-"""Tokens of a prompt, unless told."""
+"""Tokens of a prompt, by default."""
 
 SYSTEM = (
     "You talk with a person whom you remember. Use what is remembered where it matters to what "
@@ -110,7 +110,9 @@ def chat_command(  # noqa: PLR0913 - an option each, as click passes them
 
 def _conversation(own: KeyMemory, name: str) -> ConversationMemory:
     if name in own.sets() and own.set(name).definition.item_type != MESSAGES:
-        problem = f"set {name!r} is no conversation; name another, which may be new, with --name"
+        problem = (
+            f"set {name!r} is not a conversation; name another one with --name, which may be new"
+        )
         raise InvalidInput(problem)
     return own.conversation(name)
 
@@ -205,14 +207,17 @@ class Chat:
         elif name == "/forget":
             self._forget()
         elif name != "/again":
-            self._wrong(f"{name.split(maxsplit=1)[0]!r} is no command; /help lists them")
+            self._wrong(f"{name.split(maxsplit=1)[0]!r} is not a command; /help lists the commands")
         elif open_ := self._open():
             self._reported(open_, open_.text)
         else:
-            self._wrong("every request has its answer; say something")
+            self._wrong("every request has an answer; write a new one")
 
     def _wrong(self, problem: str) -> None:
-        click.echo(f"fornix: {output.plain(problem)}", err=True)
+        if self.session.json:
+            output.error("InvalidInput", problem, {})
+        else:
+            click.echo(f"fornix: {output.plain(problem)}", err=True)
 
     # --- answers ------------------------------------------------------------------------------
 

@@ -120,7 +120,7 @@ def show_receipt(session: Session, receipt: Receipt) -> None:
         why = "; ".join(receipt.held) or "fornix scrub does that"
         session.say(f"still in the files: {why}")
     else:
-        session.say("no file of the memory holds it any more")
+        session.say("no file of the memory contains it now")
     for each in receipt.out_of_reach:
         session.say(f"out of reach: {each.what}, {each.note}")
         for path in each.paths:

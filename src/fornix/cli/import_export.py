@@ -119,7 +119,7 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
             "among their sources, but their lineage ends, and forgetting it does not reach them"
         )
     counts = {name: getattr(done, name) for name in Loaded.__slots__}
-    session.done(_told(done, found), counts | _audit(found))
+    session.done(_summary(done, found), counts | _audit(found))
 
 
 def _check_target(layout: Layout, target: Target, knowledge: str | None) -> None:
@@ -180,7 +180,7 @@ def _amount(found: Survey) -> str:
     return "; ".join([told, *left])
 
 
-def _told(done: Loaded, found: Survey) -> str:
+def _summary(done: Loaded, found: Survey) -> str:
     counts = {
         "items added": done.added,
         "were there": done.kept,

@@ -128,9 +128,9 @@ def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
     try:
         with session.open(mode="ro") as memory:
             yield Finding("file", str(file.absolute()))
-            yield from _told(_contents(memory))
-            yield from _told(_clock(memory))
-            yield from _told(_integrity(memory, deep=deep))
+            yield from _until_damage(_contents(memory))
+            yield from _until_damage(_clock(memory))
+            yield from _until_damage(_integrity(memory, deep=deep))
     except NotAStore as error:
         yield Finding("memory", f"{error}; {ASIDE}", "wrong")
     except (NotFound, InvalidInput) as error:
@@ -142,8 +142,8 @@ def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
         yield from _access(file)
 
 
-def _told(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield findings; that they end because of damage is one, too."""
+def _until_damage(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield findings; damage that ends them is the last one."""
     try:
         yield from findings
     except StoreDamaged as error:
@@ -286,7 +286,7 @@ def _access(file: Path) -> Iterator[Finding]:
         yield Finding("cache", "none yet")
     for part in sorted(file.absolute().parent.glob("*.part")):
         says = "is of a backup or an export that is under way, or that broke off,"
-        left = "and may hold what was forgotten since; if nothing writes it any more, remove it"
+        left = "and may hold what was forgotten since; if no program writes it now, remove it"
         yield Finding("left over", f"{part.name} {says} {left}", "note")
 
 
@@ -321,7 +321,7 @@ def backup_command(session: Session, *, target: str) -> None:
     """
     with session.open(mode="ro") as memory, session.progress("copying"):
         if not Path(target).absolute().parent.is_dir():
-            raise InvalidInput(f"{Path(target).parent} is no folder; make it first")
+            raise InvalidInput(f"{Path(target).parent} is not a folder; make it first")
         memory.backup(target)
     size = Path(target).stat().st_size
     session.done(f"{output.size(size)} written to {target}", {"file": target, "bytes": size})

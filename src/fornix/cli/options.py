@@ -266,7 +266,7 @@ def read_zone(text: str) -> tzinfo:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass
     raise InvalidInput(
-        f"{_cut(text)} is no zone that this system knows; write UTC, +01:00, or a name like "
+        f"{_cut(text)} is not a zone that this system knows; write UTC, +01:00, or a name like "
         "Europe/Lisbon"
     )
 

@@ -14,7 +14,7 @@ from fornix.sets.admission import Quarantine, Quarantined
 from fornix.values.times import stamp
 
 
-@click.group("quarantine", params=options.shared(hidden=True))
+@click.group("quarantine", no_args_is_help=False, params=options.shared(hidden=True))
 def quarantine_command() -> None:
     """Review the items that rules of admission held back.
 

@@ -30,7 +30,7 @@ from fornix.transfer.import_source import numbered_lines
 from fornix.values.storable import checked
 
 TOLD = 5
-"""Failed runs that are told one by one."""
+"""Failed runs that the error names one by one."""
 
 POLL_S = 0.2
 """How often a consumer looks whether it is to end."""
@@ -183,7 +183,7 @@ class InputTally:
     last: int = 0
     errors: list[str] = field(default_factory=list[str])
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return it in words."""
         counts = {"runs done": self.done, "done before": self.repeated, "outputs": self.outputs}
         return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or (
@@ -221,7 +221,7 @@ def _sum_up(session: Session, tally: InputTally, output: str | None, *, goes_on:
     """Say what was done; what failed is an error, unless the command goes on."""
     if output is not None or not session.json:
         names = ("done", "repeated", "outputs", "failed")
-        session.done(tally.told(), {name: getattr(tally, name) for name in names})
+        session.done(tally.summary(), {name: getattr(tally, name) for name in names})
     if not tally.failed:
         return
     shown = "`fornix runs list --status parked`"
@@ -361,7 +361,7 @@ def recover_command(
         runner = LocalRunner(plan.agent, memory, name=plan.name, concurrency=concurrency)
         with runner, session.progress("recovering"):
             runner.run_until_idle()
-        _told(session, memory, were_open, plan.name)
+        _report(session, memory, were_open, plan.name)
 
 
 def _waiting(memory: Memory, agent: str) -> Iterator[Run]:
@@ -373,7 +373,7 @@ def _waiting(memory: Memory, agent: str) -> Iterator[Run]:
         before = rows[-1].id
 
 
-def _told(session: Session, memory: Memory, were_open: list[Run], agent: str) -> None:
+def _report(session: Session, memory: Memory, were_open: list[Run], agent: str) -> None:
     """Say what became of runs that waited."""
     now = Counter(row.status for each in were_open if (row := memory.store.run(each.id)))
     resumed = sum(each.now is not None for each in were_open)

@@ -30,7 +30,7 @@ runs_key_option = options.key_option("Only runs of this key.")
 all_option = options.option("--all every", "All parked runs that the filters leave.")
 
 
-@click.group("runs", params=options.shared(hidden=True))
+@click.group("runs", no_args_is_help=False, params=options.shared(hidden=True))
 def runs_command() -> None:
     """Look at runs; retry or discard those that failed.
 
@@ -262,7 +262,8 @@ def require(session: Session, memory: Memory, number: int) -> Run:
     """Return a run of the space; end the command if there is none."""
     row = memory.store.run(number)
     if row is None or row.scope.space != memory.space:
-        session.nothing(f"space {memory.space!r} has no run {number} (any more)")
+        known = "fornix runs list shows the runs that are kept"
+        session.nothing(f"space {memory.space!r} has no run {number}; {known}")
     return row
 
 

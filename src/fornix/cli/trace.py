@@ -109,7 +109,7 @@ class Trace:
         sensory = Overlay(None, kind=MemoryKind.SENSORY, now=now, places=places)
         for step in self._steps:
             effects = self._store.effects(step.commit)
-            looked = ReadSet.of(step.read_set, self._row.scope)
+            read_set = ReadSet.of(step.read_set, self._row.scope)
             changed = cast("list[Any]", wire.decode(step.sensory)) if step.sensory else []
             yield TraceStep(
                 step=step.ordinal,
@@ -117,7 +117,7 @@ class Trace:
                 commit=step.commit,
                 time=None if effects is None else stamp(moment(effects.commit.time)),
                 skipped=None if step.skipped is None else show.wired(wire.decode(step.skipped)),
-                read=self._read(looked, step, sensory, now),
+                read=self._read(read_set, step, sensory, now),
                 wrote=Wrote(
                     short_term=[] if effects is None else list(_tree(effects)),
                     sensory=None if self._over else [_delta(delta) for delta in changed],
@@ -135,18 +135,20 @@ class Trace:
 
     # --- what was read ------------------------------------------------------------------------
 
-    def _read(self, looked: ReadSet, step: StepDone, sensory: Overlay, now: int) -> Read:
+    def _read(self, read_set: ReadSet, step: StepDone, sensory: Overlay, now: int) -> Read:
         scope, before = self._row.scope, step.commit - 1
         return Read(
             short_term=[
                 _node(path, self._store.node(scope, path, at=before, now=now) if path else _ROOT)
-                for path in looked.short_term
+                for path in read_set.short_term
             ],
             sensory=[
                 {"path": _path(path)} if self._over else _node(path, sensory.node(path, now))
-                for path in looked.sensory
+                for path in read_set.sensory
             ],
-            items=[fields for ref, ids in looked.items for fields in self._texts(ref, ids, before)],
+            items=[
+                fields for ref, ids in read_set.items for fields in self._texts(ref, ids, before)
+            ],
             searches=[
                 Search(
                     sets=[ref.name for ref in search.sets],
@@ -154,7 +156,7 @@ class Trace:
                     query=search.query,
                     hits=[f for ref, one in search.hits for f in self._texts(ref, [one], before)],
                 )
-                for search in looked.searches
+                for search in read_set.searches
             ],
         )
 
