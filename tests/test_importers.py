@@ -356,6 +356,15 @@ def test_a_second_time_of_a_message_is_metadata(memory):
     assert (found.time, found.metadata) == (LATER, {"timestamp": times["timestamp"]})
 
 
+def test_a_field_that_only_looks_like_a_time_can_be_passed_over(memory):
+    """A position in a recording is no time; the target names another field, if there is one."""
+    file = lines({"role": "user", "content": "x", "timestamp": "00:12:31"})
+    with pytest.raises(InvalidInput, match="--time-from names another field"):
+        bring(memory, file)
+    bring(memory, file, Target("ada", time_from="sent"))
+    assert only(memory).metadata == {"timestamp": "00:12:31"}
+
+
 def test_the_time_of_a_message_is_one_that_a_search_finds_by_its_date(memory):
     """The `date` signal and a context see when a message was sent, not when it was imported."""
     told = {"role": "user", "content": "We saw the harbour.", "timestamp": "2023-05-08T13:56:00Z"}
@@ -685,7 +694,7 @@ def test_entities_are_items(memory, file):
 
 def test_a_format_that_cannot_be_told_is_not_guessed():
     """None that fits, or more than one, is an error with the names to choose from."""
-    with pytest.raises(InvalidInput, match="cannot be told") as raised:
+    with pytest.raises(InvalidInput, match="no format is recognised") as raised:
         layout_of(lines({"what": 1}))
     assert all(name in str(raised.value) for name in LAYOUTS)
     both = remembered(1, role="user", content="x")

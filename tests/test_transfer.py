@@ -455,7 +455,7 @@ def test_times_need_a_zone():
 
 def test_what_a_file_is_has_to_be_told():
     """A file is not guessed at."""
-    with pytest.raises(InvalidInput, match="the format cannot be told"):
+    with pytest.raises(InvalidInput, match="no format is recognised"):
         layout_of(source({"role": "user"}))
 
 

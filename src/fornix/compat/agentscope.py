@@ -1,6 +1,6 @@
 """AgentScope's messages, their memory, and agents that reply, under its names.
 
-What behaves differently, and why, is told in docs/coming-from/agentscope.md.
+The differences, with their reasons, are in docs/coming-from/agentscope.md.
 """
 
 from fornix.agents.chat import AgentBase, DialogAgent

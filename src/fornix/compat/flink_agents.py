@@ -81,7 +81,7 @@ F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any]")
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """A message of a chat: who, by role, said what."""
+    """A message of a chat: the role of its author, and its text."""
 
     role: str
     content: str
@@ -89,7 +89,7 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class DatetimeRange:
-    """The span of time that a compacted item stands for."""
+    """The span of time that a compacted item covers."""
 
     start: datetime
     end: datetime

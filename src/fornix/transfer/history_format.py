@@ -290,16 +290,16 @@ CommitPart: TypeAlias = SetPart | SetLine | NodeLine | NodeRemoved | NodeGone | 
 """What a commit did, a line each."""
 
 PARTS: Mapping[str, Callable[[dict[str, Value], int], CommitPart]] = {
-    "item": ItemBegun.from_fields,
-    "ended": ItemEnded.from_fields,
-    "link": SourceAdded.from_fields,
-    "compaction": CompactionDone.from_fields,
-    "undone": CompactionUndone.from_fields,
-    "removed": NodeRemoved.from_fields,
+    ItemBegun.KIND: ItemBegun.from_fields,
+    ItemEnded.KIND: ItemEnded.from_fields,
+    SourceAdded.KIND: SourceAdded.from_fields,
+    CompactionDone.KIND: CompactionDone.from_fields,
+    CompactionUndone.KIND: CompactionUndone.from_fields,
+    NodeRemoved.KIND: NodeRemoved.from_fields,
     "object": lambda fields, _commits: NodeLine.from_fields(fields),
     "value": lambda fields, _commits: NodeLine.from_fields(fields),
-    "gone": NodeGone.from_fields,
-    "floor": HistoryStart.from_fields,
+    NodeGone.KIND: NodeGone.from_fields,
+    HistoryStart.KIND: HistoryStart.from_fields,
 }
 """How the lines after a commit are read, by their type."""
 

@@ -61,7 +61,7 @@ def layout_of(source: Source) -> Layout:
     fitting: list[Layout] = [layout for layout in READERS if _fits(source, layout, first)]
     if len(fitting) == 1:
         return fitting[0]
-    problem = f"the format cannot be told from the fields {sorted(first.fields)[:8]}"
+    problem = f"no format is recognised by the fields {sorted(first.fields)[:8]}"
     if fitting:
         problem = f"this fits {len(fitting)} formats"
     remedy = f"name a --format ({', '.join(fitting or LAYOUTS)}), see docs/import-export.md"

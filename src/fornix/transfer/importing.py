@@ -157,7 +157,7 @@ def survey_file(
     """Return what `import_file` would import; nothing is written.
 
     Raises:
-        InvalidInput: A record cannot be used, or it cannot be told which format this is.
+        InvalidInput: A record cannot be used, or the format is not recognised.
     """
     with opened(path) as source:
         return survey(source, layout_of(source) if layout == "auto" else layout, target)
@@ -225,7 +225,7 @@ def import_file(
         target: The key and set of the items; needed for every format but "fornix".
 
     Raises:
-        InvalidInput: A record cannot be used, or it cannot be told which format this is.
+        InvalidInput: A record cannot be used, or the format is not recognised.
     """
     with opened(path) as source:
         if layout == "auto":
