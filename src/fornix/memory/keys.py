@@ -79,6 +79,7 @@ class OwnerSets:
         as_of: AsOf | None = None,
         signals: Signals | None = None,
         valid_at: ValidAt | None = None,
+        min_score: float | None = None,
     ) -> Hits:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):
@@ -87,7 +88,7 @@ class OwnerSets:
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
         asked = self._scope if sets is None else refs
         at = None if as_of is None else self._writer.moment_of(as_of)
-        options = search_options(limit, where, at, signals, valid_at)
+        options = search_options(limit, where, at, signals, valid_at, min_score)
         return self._writer.search(asked, query, options)
 
 

@@ -55,7 +55,7 @@ class Bm25:
     """The words of one question, in the sets that are searched."""
 
     def __init__(self, sets: Sequence[SetIndex], terms: Sequence[int], signals: Signals) -> None:
-        self._sets, self._terms = sets, terms
+        self._sets, self._terms, self._signals = sets, terms, signals
         self._known = _weighed(sets[0], signals) if len(sets) == 1 else None
         if self._known is not None:
             return
@@ -72,6 +72,13 @@ class Bm25:
                 ]
             )
             self._peaks.append(_peak(live, held, signals))
+
+    def most(self) -> float:
+        """Return what the BM25 of a text tends to that repeats every term for ever."""
+        sets = self._sets
+        live = sum([index.live for index in sets])
+        held = [sum([index.frequency(term) for index in sets]) for term in self._terms]
+        return sum([_peak(live, number, self._signals) for number in held])
 
     def all(self, number: int) -> Numbers:
         """Return the BM25 of every doc of a set, `size` numbers, 0.0 where no word is in common."""
@@ -91,6 +98,8 @@ class Bm25:
     def some(self, number: int, docs: Docs) -> Numbers:
         """Return the BM25 of *docs*, which rise: to the last bit what `all` says of them."""
         index = self._sets[number]
+        if self._known is not None:
+            return self.all(number)[docs]
         if not len(docs):
             return np.zeros(0)
         passages, firsts = (docs, None) if index.uncut else index.passages_of(docs)

@@ -21,6 +21,7 @@ from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, SetIndex, quantised
 from fornix.search.item_cache import ItemCache
 from fornix.search.ranking import Ranking, Scored
+from fornix.search.relevance import Calibration, calibration_of
 from fornix.search.signals import MAX_PARSED, QuestionSignals, Signals, respelled
 from fornix.store import Feature, Scope, SetInfo, SetRef, Store, StoredItem
 from fornix.store.as_of import EVER, Moment, check_set
@@ -50,6 +51,7 @@ class SearchOptions:
         valid_at: When facts have to hold, in microseconds; "any": whenever; None: at the moment
             that is searched.
         touch: Whether what is found counts as read.
+        min_score: Least relevance of a hit, 0..1; None: relevance is not asked for.
     """
 
     limit: int = 10
@@ -58,6 +60,7 @@ class SearchOptions:
     signals: Signals | None = None
     valid_at: int | Literal["any"] | None = None
     touch: bool = True
+    min_score: float | None = None
 
     def instants(self, now: int) -> tuple[int, int | None]:
         """Return when items must not have expired, and when they have to hold; None: whenever."""
@@ -97,6 +100,7 @@ class _SearchRequest:
     options: SearchOptions
     signals: Signals
     instants: tuple[int, int | None]
+    calibration: Calibration | None
 
     def admits(self, item: Item) -> bool:
         """Return whether an item has not expired, and holds."""
@@ -131,6 +135,7 @@ class Searcher:
         self._item_cache = ItemCache(store)
         self._mutex = HandleLock()
         self._checked_seq = -1
+        self._calibration: Calibration | None = None
 
     @property
     def store(self) -> Store:
@@ -162,7 +167,9 @@ class Searcher:
         if not infos and drafted is None:
             return Hits()
         instants = options.instants(self._clock() if now is None else now)
-        asked = _SearchRequest(infos, query, options, _signals(options, infos), instants)
+        calibration = None if options.min_score is None else self._calibrated()
+        signals = _signals(options, infos)
+        asked = _SearchRequest(infos, query, options, signals, instants, calibration)
         if options.at is None:
             return self._search_now(seq, sets, asked, drafted)
         for info in infos:
@@ -221,6 +228,12 @@ class Searcher:
             scored, pending = answer()
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
         return self._hits(scored, items, asked, partial=pending > 0, touch=asked.options.touch)
+
+    def _calibrated(self) -> Calibration:
+        """Return what makes relevance of this embedder's cosines; embeds no text while locked."""
+        if self._calibration is None:
+            self._calibration = calibration_of(self._embedder)
+        return self._calibration
 
     def _hidden(self, asked: _SearchRequest, drafted: Drafted | None) -> list[Collection[int]]:
         """Return the rows of each set that are not to be found; cheap where there are none."""
@@ -298,6 +311,7 @@ class Searcher:
                 _allowed(one, options.where, gone) for one, gone in zip(sets, rows, strict=True)
             ],
             now=asked.instants[0],
+            calibration=asked.calibration,
             read=self._read_times(sets, asked) if signals.decay else None,
         )
         pending = sum(one.pending for one in sets) if self._embedder.dimensions else 0
@@ -349,9 +363,11 @@ class Searcher:
             items = self._from_store(rows, drafted, touch=touch)
         found = zip(items, scored, strict=True)
         hits = [
-            Hit(item, one.score, one.parts)
+            Hit(item, one.score, one.parts, one.relevance)
             for item, one in found
-            if item is not None and asked.admits(item)  # it may have come while this was asked
+            if item is not None
+            and asked.admits(item)  # it may have come while this was asked
+            and (one.relevance is None or one.relevance >= (asked.options.min_score or 0.0))
         ]
         return Hits(hits, partial=partial)
 

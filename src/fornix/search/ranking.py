@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from fornix.search.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest
 from fornix.search.index import Quantised, SetIndex
+from fornix.search.relevance import SHARE_AFTER, SHARE_BEFORE, Calibration
 from fornix.search.signals import QuestionSignals, Signals
 from fornix.store.items import ScoreParts
 from fornix.values.dates import closeness
@@ -62,6 +63,7 @@ class Scored(NamedTuple):
     Attributes:
         set: Which of the sets searched, by position.
         parts: By name, already weighted; they add up to `score`.
+        relevance: How likely it bears on the question, if that was asked.
     """
 
     set: int
@@ -70,6 +72,7 @@ class Scored(NamedTuple):
     id: str
     score: float
     parts: Mapping[str, float]
+    relevance: float | None = None
 
 
 @dataclass(slots=True)
@@ -102,6 +105,7 @@ class Ranking:
         now: Microseconds since 1970, for recency and decay.
         allowed: By set, the docs that may be found; None: all.
         read: By set, when each doc was last read, for decay; 0: never. None: none ever was.
+        calibration: What makes the relevance of hits; None: it is not asked for.
     """
 
     sets: Sequence[SetIndex]
@@ -113,6 +117,7 @@ class Ranking:
     now: int
     allowed: Sequence[Mask | None] | None = None
     read: Sequence[NDArray[np.int64]] | None = None
+    calibration: Calibration | None = None
 
     def best(self) -> list[Scored]:
         """Return the best docs, best first; ties by id."""
@@ -121,12 +126,45 @@ class Ranking:
         pages = self._pages()
         entries = _leading(pages, self.limit)
         if len(pages) == 1:
-            return _scored(pages[0], entries)
+            return self._judged(_scored(pages[0], entries))
         found: dict[_Entry, Scored] = {}
         for page in pages:
             own = [entry for entry in entries if entry[2] == page.number]
             found.update(zip(own, _scored(page, own), strict=True))
-        return [found[entry] for entry in entries]
+        return self._judged([found[entry] for entry in entries])
+
+    def _judged(self, scored: list[Scored]) -> list[Scored]:
+        """Return hits with their relevance, if it is asked for."""
+        if self.calibration is None or not scored:
+            return scored
+        words = Bm25(self.sets, self.question.terms, self.signals)
+        most = words.most() or 1.0
+        judged = list(scored)
+        for number in range(len(self.sets)):
+            places = [at for at, one in enumerate(scored) if one.set == number]
+            if places:
+                docs = np.array([scored[at].doc for at in places], np.int32)
+                coverage, likeness = self._matches(number, words, docs)
+                named = [_named_parts(scored[at].parts, self.signals) for at in places]
+                relevance = self.calibration.relevance(coverage / most, likeness, np.array(named))
+                for at, value in zip(places, relevance.tolist(), strict=True):
+                    judged[at] = scored[at]._replace(relevance=value)
+        return judged
+
+    def _matches(self, number: int, words: Bm25, docs: Docs) -> tuple[Numbers, Numbers]:
+        """Return BM25 and cosine of *docs* of a set, with the shares of their neighbours."""
+        index = self.sets[number]
+        before, after = index.previous[docs], index.next[docs]
+        around = _united([docs, before, after])
+        around = around[around >= 0]
+        meaning = self._meaning
+        cosines = np.zeros(len(around)) if meaning is None else index.cosines(meaning, around)
+        at = [_places(around, some) for some in (docs, before, after)]
+        found: list[Numbers] = []
+        for part in (words.some(number, around), cosines):
+            own, earlier, later = (np.append(part, 0.0)[places] for places in at)
+            found.append(own + SHARE_BEFORE * earlier + SHARE_AFTER * later)
+        return found[0], found[1]
 
     @property
     def _meaning(self) -> Vector | None:
@@ -372,6 +410,12 @@ class Ranking:
         age = np.maximum(self.now - last, 0)
         half_life = _DAY_US * self.signals.half_life_days * (1.0 + _of(index.importance, docs))
         return self.signals.decay * (np.exp2(-age / half_life) - 1.0)
+
+
+def _named_parts(parts: Mapping[str, float], signals: Signals) -> float:
+    """Return how much an item is what a question names: a speaker or the user, and a date."""
+    said = max(parts.get("speaker", 0.0), parts.get("user", 0.0)) > 0
+    return float(said) + parts.get("date", 0.0) / (signals.date or 1.0)
 
 
 def _marked(index: SetIndex, mark: int) -> Mask | None:

@@ -85,11 +85,14 @@ class Hit:
         score: The sum of `parts`, each times its weight; comparable within one search only.
         parts: What the score is made of, by name: ``words`` ``meaning`` ``previous`` ``next``
             ``speaker`` ``date`` ``when`` …, already weighted, so that they add up to `score`.
+        relevance: How likely it is that the item bears on the question, 0..1: comparable across
+            searches. Only where the search was given a ``min_score``; else None.
     """
 
     item: Item
     score: float
     parts: Mapping[str, float]
+    relevance: float | None = None
 
 
 class ScoreParts(Mapping[str, float]):
@@ -147,9 +150,13 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         if not self:
             return "no hits"
         names = [n for n in self[0].parts if any(hit.parts.get(n) for hit in self)]
-        lines = ["  ".join(["score", *(f"{n:>8}" for n in names), "text"])]
+        judged = self[0].relevance is not None
+        heads = [*(["relevance"] if judged else []), *(f"{n:>8}" for n in names)]
+        lines = ["  ".join(["score", *heads, "text"])]
         for hit in self:
-            parts = (f"{hit.parts.get(n, 0.0):8.3f}" for n in names)
+            parts = [f"{hit.parts.get(n, 0.0):{max(8, len(n))}.3f}" for n in names]
+            if hit.relevance is not None:
+                parts.insert(0, f"{hit.relevance:9.2f}")
             text = " ".join((hit.item.text or "").split())
             lines.append("  ".join([f"{hit.score:5.2f}", *parts, text[:70]]))
         if self.partial:
