@@ -88,6 +88,7 @@ class SearchFilters(TypedDict):
     where: dict[str, Value] | None
     as_of: int | datetime | None
     valid_at: ValidAt | None
+    min_score: float
 
 
 @options.command("search")
@@ -98,6 +99,13 @@ class SearchFilters(TypedDict):
 @options.where_option
 @options.as_of_option
 @options.valid_at_option
+@click.option(
+    "--min-score",
+    metavar="NUMBER",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    help="Leave out hits of a lower relevance, 0 to 1; 0.5 leaves out what is unrelated.",
+)
 @options.option("--explain", "Show what each score is made of.")
 def search_command(
     session: Session,
@@ -111,8 +119,9 @@ def search_command(
     """Find the items that answer a question best.
 
     Searches all sets of the key by words and meaning, and lists the best hit first. Compare scores
-    within one search only.
-    With --json: {"partial": …, "hits": [{"score": …, "parts": {…}, "item": {…}}, …]}.
+    within one search only; relevance, which --explain shows, means the same in every search.
+    With --json: {"partial": …, "hits": [{"score": …, "relevance": …, "parts": {…}, "item": {…}},
+    …]}.
 
     Example: fornix search "which seat?" --key ada
     """

@@ -114,7 +114,12 @@ def hits_fields(hits: Hits) -> dict[str, Json]:
     return {
         "partial": hits.partial,
         "hits": [
-            {"score": hit.score, "parts": dict(hit.parts), "item": item_fields(hit.item)}
+            {
+                "score": hit.score,
+                "relevance": hit.relevance,
+                "parts": dict(hit.parts),
+                "item": item_fields(hit.item),
+            }
             for hit in hits
         ],
     }

@@ -65,6 +65,9 @@ def explained(found: Hits, *, marked: Container[str | None] = ()) -> Table:
     shown = [name for name in (found[0].parts if found else ()) if _counts(found, name)]
     table.add_column("score", justify="right")
     table.add_column("")
+    judged = bool(found) and found[0].relevance is not None
+    if judged:
+        table.add_column("relevance", justify="right")
     for name in shown:
         table.add_column(name, justify="right")
     table.add_column("text", ratio=1, overflow="fold")
@@ -77,6 +80,7 @@ def explained(found: Hits, *, marked: Container[str | None] = ()) -> Table:
         table.add_row(
             f"{hit.score:.2f}",
             Text(bar(hit.score, best), style="cyan"),
+            *([f"{hit.relevance:.2f}"] if judged else []),
             *parts,
             Text.assemble((mark, "bold green"), (who, "bold"), text),
         )
