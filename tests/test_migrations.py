@@ -163,6 +163,7 @@ def test_words_read_old_items_as_new_ones(tmp_path: Path) -> None:
             db.execute("UPDATE item SET tokens = 7 WHERE text = ?", (text,))
     as_schema_1(made, path)
     with Memory.open(path) as memory:
+        assert isinstance(memory.store, SqliteStore)
         assert memory.store.problems(deep=True) == []
         hits = memory.key("ada").set("notes").search("tea \u8336\u6c34")
         assert [(h.item.text, h.score, dict(h.parts)) for h in hits] == expected
