@@ -102,7 +102,7 @@ def test_relevance_is_the_same_in_a_large_set_and_with_any_weights() -> None:
         memory.settle()
 
         def relevances(**options: object) -> dict[str | None, float]:
-            hits = key.search("sun and rye", min_score=0, **options)  # type: ignore[arg-type]
+            hits = key.search("sun and rye", min_score=0, **options)  # pyright: ignore[reportArgumentType] - on purpose
             return {hit.item.id: round(hit.relevance or 0, 9) for hit in hits}
 
         everything = relevances(limit=40)
@@ -146,4 +146,4 @@ def test_an_embedder_is_measured_by_texts_that_have_nothing_in_common() -> None:
 def test_a_least_relevance_that_makes_no_sense_is_refused(ada: KeyMemory, least: object) -> None:
     """The error names the argument and its range."""
     with pytest.raises(InvalidInput, match=r"min_score must be a number from 0 to 1"):
-        ada.search("tea", min_score=least)  # type: ignore[arg-type]
+        ada.search("tea", min_score=least)  # pyright: ignore[reportArgumentType] - on purpose
