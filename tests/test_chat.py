@@ -960,7 +960,7 @@ def test_an_exchange_passes_its_context_to_what_names_it():
         for _ in range(2):
             reply = await user.initiate_chat(joy, user, "q")
         assert reply.action_report == ActionOutput(ANSWER, observations=KEY)
-        assert joy.home.key(KEY).short_term.get("turns") == 2
+        assert joy.run_memory.key(KEY).short_term.get("turns") == 2
         joy, user = await table(says(), joy=Older(ProfileConfig("Joy", "Comedians")))
         assert (await user.initiate_chat(joy, user, "q")).content == ANSWER
 

@@ -440,10 +440,10 @@ def test_a_scorer_that_uses_the_window_it_serves():
     class Curious(Recency):
         does = "look"
 
-        def score(self, observation, *, now, held):
+        def score(self, observation, *, now, newest):
             if self.does == "look":
                 window.context(None)
-            return super().score(observation, now=now, held=held)
+            return super().score(observation, now=now, newest=newest)
 
     curious = Curious()
     window = Priority(2, scorer=curious)

@@ -540,8 +540,8 @@ def test_what_moves_while_it_is_read_is_seen_once(memory):
     )
 
     class Overtaken(SensoryMemory[AgentMemoryFragment]):
-        def held(self, writer):
-            found = super().held(writer)
+        def contents(self, writer):
+            found = super().contents(writer)
             asyncio.run(other.write(frag("b")))
             return found
 

@@ -37,7 +37,7 @@ SUM = Observation("What is two and two?", "It is four.")
 
 
 def score(scorer, observation, held=()):
-    return scored(scorer, observation, now=NOW, held=held)
+    return scored(scorer, observation, now=NOW, newest=held)
 
 
 def aged(hours, size=100):
@@ -233,7 +233,7 @@ def test_what_is_no_score_is_refused(answer):
     """A score outside of 0 to 1 would rank above all others for ever."""
 
     class Own(Scorer):
-        def score(self, observation, *, now, held):
+        def score(self, observation, *, now, newest):
             return answer
 
     for scorer in (Own(), cast("Any", lambda _: answer), Combined((Own(), 1))):

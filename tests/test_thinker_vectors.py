@@ -387,7 +387,7 @@ def test_t23_importance_by_age_and_length(hours, characters, score):
     """
     made = Stamp.at(NOON - timedelta(hours=hours))
     one = Observation("q", "x" * characters, created=made)
-    found = scored(Fading(), one, now=NOON, held=[])
+    found = scored(Fading(), one, now=NOON, newest=[])
     assert found.value == pytest.approx(score, abs=5e-4)
     window = Importance(now=lambda: NOON)
     window.commit(one)
@@ -406,7 +406,7 @@ def weight(window):
 )
 def test_t24_importance_by_length(characters, score):
     """Both: a thousandth for each character, up to 1."""
-    assert scored(Length(), long("q", characters), now=NOON, held=[]).value == score
+    assert scored(Length(), long("q", characters), now=NOON, newest=[]).value == score
     window = Priority()
     window.commit(long("q", characters))
     assert window.observations()[0].reply.importance == score

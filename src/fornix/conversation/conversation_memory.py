@@ -141,7 +141,7 @@ class ConversationMemory:
             InvalidValue: A mark is no text (a TypeError).
             InvalidInput: A mark is empty, or *recent_n* negative.
         """
-        found, summary = self._seen(lambda _: self._chosen(mark, exclude_mark, recent_n))
+        found, summary = self._consistent(lambda _: self._chosen(mark, exclude_mark, recent_n))
         told = [message_items.as_message(stored) for stored in found]
         head: dict[str, Any] = {"id": SUMMARY, "role": "user", "name": "user", "content": summary}
         return [head, *told] if summary and prepend_summary else told
@@ -170,7 +170,7 @@ class ConversationMemory:
             is_void = summary is None and exclude_mark == COMPRESSED
             return self._chosen(mark, None if is_void else exclude_mark, recent_n)
 
-        found, summary = self._seen(read)
+        found, summary = self._consistent(read)
         as_told = message_items.for_chat if for_chat else message_items.for_model
         told = [as_told(stored) for stored in shown(found)]
         head = {"role": "user", "content": summary}
@@ -207,7 +207,7 @@ class ConversationMemory:
             parts.append(where)
         return self._set.search(query, limit=limit, where={"all": parts})
 
-    def _seen(
+    def _consistent(
         self, read: Callable[[StoredItem | None], list[StoredItem]]
     ) -> tuple[list[StoredItem], str]:
         """Return what *read* does under a summary, and that summary: both of one moment.
@@ -473,12 +473,12 @@ class ConversationMemory:
             ModelMissing, ModelClosed, ScriptEnded: The model cannot be asked at all.
             StaleItem, DuplicateItem: Others changed what it read, again and again.
         """
-        keeping = SummaryPolicy.of(keep_recent, keep_tokens, beside_tokens, trigger_tokens)
-        budget, summing = keeping.budget, Summing(model, max_tokens)
+        policy = SummaryPolicy.of(keep_recent, keep_tokens, beside_tokens, trigger_tokens)
+        budget, summing = policy.budget, Summing(model, max_tokens)
         steps: list[tuple[int, Summary]] = []
 
         def work() -> None:
-            self._sum_up_all(keeping, summing, steps)
+            self._sum_up_all(policy, summing, steps)
 
         call_again(work, on=MOVED)
         left = self._open()
@@ -495,18 +495,18 @@ class ConversationMemory:
         def read(summary: StoredItem | None) -> list[StoredItem]:
             return self._chosen(None, None if summary is None else COMPRESSED, None)
 
-        return self._seen(read)[0]
+        return self._consistent(read)[0]
 
     def _sum_up_all(
-        self, keeping: SummaryPolicy, summing: Summing, steps: list[tuple[int, Summary]]
+        self, policy: SummaryPolicy, summing: Summing, steps: list[tuple[int, Summary]]
     ) -> None:
         """Sum up what may be, a commit for `MOST_AT_ONCE` messages; note what each did."""
         open_ = self._open()
         told = [message_items.model_message(stored) for stored in open_]
         text = self.summary
-        if not keeping.is_due([Message(text), *told] if text else told):
+        if not policy.is_due([Message(text), *told] if text else told):
             return
-        chosen = summed_up(open_, keeping)
+        chosen = summed_up(open_, policy)
         while chosen:
             part = chosen
             if len(chosen) > MOST_AT_ONCE:  # a call whose answer comes later is for the next

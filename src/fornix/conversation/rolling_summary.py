@@ -82,16 +82,16 @@ class SummaryPolicy:
             )
         return cls(0, tokens, beside, budget)
 
-    def is_due(self, told: Sequence[Message]) -> bool:
+    def is_due(self, turns: Sequence[Message]) -> bool:
         """Return whether a conversation is long enough to be summed up."""
         most = self.budget.tokens
-        return most is None or self.beside + self.budget.size(told) >= most
+        return most is None or self.beside + self.budget.size(turns) >= most
 
-    def last(self, told: Sequence[Message], found: Sequence[Unit]) -> int:
+    def last(self, turns: Sequence[Message], found: Sequence[Unit]) -> int:
         """Return how many of the last units of a conversation are kept."""
         if self.tokens is None:
             return self.recent
-        sizes = (self.budget.size([told[at] for at in unit.places]) for unit in reversed(found))
+        sizes = (self.budget.size([turns[at] for at in unit.places]) for unit in reversed(found))
         return sum(size <= self.tokens for size in accumulate(sizes, initial=self.beside)) - 1
 
 
@@ -99,17 +99,17 @@ NOTHING = SummaryPolicy()
 """Keeps none of the last units."""
 
 
-def summed_up(open_: Sequence[StoredItem], keeping: SummaryPolicy) -> list[StoredItem]:
+def summed_up(open_: Sequence[StoredItem], policy: SummaryPolicy) -> list[StoredItem]:
     """Return those of the messages that no summary stands for which one may stand for now.
 
     Kept are the last units, the newest request, and calls that wait for an answer.
     """
-    told = [model_message(stored) for stored in open_]
-    found = _units(told)
-    kept = set(range(len(found) - keeping.last(told, found), len(found)))
-    asked = [at for at, unit in enumerate(found) if any(_asks(told[one]) for one in unit.places)]
+    turns = [model_message(stored) for stored in open_]
+    found = _units(turns)
+    kept = set(range(len(found) - policy.last(turns, found), len(found)))
+    asked = [at for at, unit in enumerate(found) if any(_asks(turns[one]) for one in unit.places)]
     kept.update(asked[-1:])
-    gone = [unit for at, unit in enumerate(found) if at not in kept and not _waits(told, unit)]
+    gone = [unit for at, unit in enumerate(found) if at not in kept and not _waits(turns, unit)]
     return [open_[place] for place in sorted(place for unit in gone for place in unit.places)]
 
 
@@ -118,28 +118,28 @@ def shown(messages: Sequence[StoredItem]) -> list[StoredItem]:
 
     A call that waits for its answer is shown only where nothing was said since.
     """
-    told = [model_message(stored) for stored in messages]
+    turns = [model_message(stored) for stored in messages]
     left = {
         place
-        for unit in _units(told)
-        if unit.lacks or (_waits(told, unit) and unit.places[-1] != len(told) - 1)
+        for unit in _units(turns)
+        if unit.lacks or (_waits(turns, unit) and unit.places[-1] != len(turns) - 1)
         for place in unit.places
     }
     return [stored for place, stored in enumerate(messages) if place not in left]
 
 
-def _units(told: Sequence[Message]) -> list[Unit]:
+def _units(turns: Sequence[Message]) -> list[Unit]:
     """Return which messages belong together, in the order in which the units end."""
-    return sorted(units([[message] for message in told]), key=lambda unit: unit.places[-1])
+    return sorted(units([[message] for message in turns]), key=lambda unit: unit.places[-1])
 
 
 def _asks(message: Message) -> bool:
     return message.role == "user" and not message.answers
 
 
-def _waits(told: Sequence[Message], unit: Unit) -> bool:
-    answered = {call for place in unit.places for call in told[place].answers}
-    return any(call not in answered for place in unit.places for call in told[place].calls)
+def _waits(turns: Sequence[Message], unit: Unit) -> bool:
+    answered = {call for place in unit.places for call in turns[place].answers}
+    return any(call not in answered for place in unit.places for call in turns[place].calls)
 
 
 # --- summaries ----------------------------------------------------------------------------------
@@ -154,41 +154,41 @@ class Summing:
             least = 4 * LEAST_TOKENS
             raise InvalidInput(f"max_tokens must be a number from {least} on, not {max_tokens!r}")
         self._plain = ExtractiveSummariser()
-        self._asked: Summariser | None
+        self._summariser: Summariser | None
         if model is None or isinstance(model, Summariser):
-            self._asked = model
+            self._summariser = model
         else:
-            self._asked = ModelSummariser(model)
+            self._summariser = ModelSummariser(model)
 
     def rolled(self, before: str, messages: Sequence[StoredItem]) -> Summary:
         """Return the summary of what was summed up before, and of messages after it."""
         lines = [line_of(stored) for stored in messages]
-        if self._asked is None:
+        if self._summariser is None:
             return self._extracted(before, lines)
         try:
-            made = self._made(self._asked, [before, *lines] if before else lines)
+            made = self._made(self._summariser, [before, *lines] if before else lines)
         except ModelFailed as error:
             return self._extracted(before, lines, because=str(error))
         if made.because or not made.text:
             return self._extracted(before, lines, because=made.because or "it said nothing")
         return made
 
-    def _made(self, asked: Summariser, texts: Sequence[str]) -> Summary:
+    def _made(self, summariser: Summariser, texts: Sequence[str]) -> Summary:
         """Return what a summariser makes of texts.
 
         Raises:
             ModelFailed: It made nothing that can be used.
         """
         try:
-            made: object = asked.summarise(texts, max_tokens=self._max)
+            made: object = summariser.summarise(texts, max_tokens=self._max)
         except FornixError:
             raise
         except Exception as error:  # the edge to other people's code; the cause is kept
-            raise _failed(asked, f"it raised {error!r:.200}") from error
+            raise _failed(summariser, f"it raised {error!r:.200}") from error
         if not isinstance(made, Summary) or not isinstance(made.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - other people's code
-            raise _failed(asked, f"it returned {made!r:.40}, which is no summary")
+            raise _failed(summariser, f"it returned {made!r:.40}, which is no summary")
         if tokens(made.text) > self._max:
-            raise _failed(asked, f"its summary has more than {self._max} tokens")
+            raise _failed(summariser, f"its summary has more than {self._max} tokens")
         return made
 
     def _extracted(self, before: str, lines: Sequence[str], because: str = "") -> Summary:
@@ -210,5 +210,5 @@ class Summing:
         )
 
 
-def _failed(asked: Summariser, problem: str) -> ModelFailed:
-    return ModelFailed(type(asked).__name__, problem)
+def _failed(summariser: Summariser, problem: str) -> ModelFailed:
+    return ModelFailed(type(summariser).__name__, problem)

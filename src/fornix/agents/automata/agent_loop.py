@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from fornix.agents.automata.roles import LoopState, Phase, read_answer
-from fornix.agents.automata.tools import ToolCall, Tools, told
+from fornix.agents.automata.tools import ToolCall, Tools, read_result
 from fornix.agents.windows import ContextMemory, Input, Observation, Outcome, Reply, Stamp
 from fornix.errors import EpochsSpent, InvalidInput, ModelAnswerInvalid, PromptAborted
 from fornix.events.events import Event, OutputEvent
@@ -83,12 +83,12 @@ class Waiting:
     Attributes:
         end: How it ended.
         error: What it failed with.
-        left: Was interrupted, and waits no longer.
+        is_cancelled: Was interrupted, and waits no longer.
     """
 
     end: End | None = None
     error: Exception | None = None
-    left: bool = False
+    is_cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +115,12 @@ class AgentTurn:
     created: Stamp
     calls: tuple[ToolCall, ...] = ()
     phase: Phase = "return"
-    said: object = None
+    detail: object = None
 
     @property
     def query(self) -> Message:
         """What is asked next."""
-        return Message.of(cast("Message | str", self.said), "user")
+        return Message.of(cast("Message | str", self.detail), "user")
 
 
 class Cycle(Agent):
@@ -142,7 +142,7 @@ class Cycle(Agent):
     def prompt(self, event: Prompted, ctx: RunnerContext) -> None:
         """Do a prompt from its beginning to its end; what the window takes in is its batch."""
         waiting = self.waiting.get(event.name, Waiting())
-        if waiting.left:  # a runner starts an interrupted task over
+        if waiting.is_cancelled:  # a runner starts an interrupted task over
             raise PromptAborted("interrupted")
         try:
             end = self._cycle(event, ctx.durable)
@@ -150,7 +150,7 @@ class Cycle(Agent):
             waiting.error = error
             raise
         except BaseException:
-            waiting.left = True
+            waiting.is_cancelled = True
             raise
         waiting.end = end
         ctx.send_event(OutputEvent(end.plain()))
@@ -164,7 +164,9 @@ class Cycle(Agent):
         epoch = 0
         while True:
             epoch += 1
-            turn = self._asked(durable, LoopState(epoch, event.passed, prompt, _NO_REPLY), context)
+            turn = self._ask_model(
+                durable, LoopState(epoch, event.passed, prompt, _NO_REPLY), context
+            )
             if turn.calls:
                 self._call(durable, turn)
             else:
@@ -173,7 +175,7 @@ class Cycle(Agent):
             if turn.phase == "return":
                 return End(turn.state.reply, turn.state.value)
             if turn.phase == "abort":
-                return End(turn.state.reply, error=_why(turn.said))
+                return End(turn.state.reply, error=_why(turn.detail))
             if turn.phase != "retry":
                 prompt = turn.query
                 context = self._context(prompt)
@@ -194,7 +196,7 @@ class Cycle(Agent):
             messages.insert(first, Message.stratum(instructions))
         return [message.to_chat() for message in messages]
 
-    def _asked(
+    def _ask_model(
         self, durable: Durable, state: LoopState, context: list[dict[str, str]]
     ) -> AgentTurn:
         """Return the model's answer; of a run that goes on, the one that it gave before."""
@@ -227,26 +229,26 @@ class Cycle(Agent):
         if reply.importance and reply.scored_by is None:
             reply.scored_by = "decoder"
         turn.state = replace(state, value=value, feedback=feedback)
-        turn.phase, turn.said = read_answer(self.parts.deduct(turn.state))
+        turn.phase, turn.detail = read_answer(self.parts.deduct(turn.state))
         if turn.phase not in ("return", "abort") and state.epoch >= self.parts.max_epochs:
-            turn.phase, turn.said = "abort", EpochsSpent(self.parts.max_epochs)
+            turn.phase, turn.detail = "abort", EpochsSpent(self.parts.max_epochs)
 
     def _call(self, durable: Durable, turn: AgentTurn) -> None:
         """Call the tools that a reply asks for; what they return is asked about next."""
         tools, limit = self.parts.tools, self.parts.max_epochs
         if turn.state.epoch >= limit:  # nobody would hear what they return
-            turn.phase, turn.said = "abort", EpochsSpent(limit)
+            turn.phase, turn.detail = "abort", EpochsSpent(limit)
             return
         answers: list[str] = []
         for call in turn.calls:
             using = durable.using(name="tool", reconcile=tools.reconciler(call))
-            heard = told(using(tools.call, call.tool, call.arguments))
+            heard = read_result(using(tools.call, call.tool, call.arguments))
             if heard.aborted is not None:
-                turn.phase, turn.said = "abort", heard.aborted
+                turn.phase, turn.detail = "abort", heard.aborted
                 return
             answers.append(heard.text)
         ids = turn.state.reply.content.calls
-        turn.phase, turn.said = "ask", Message("\n".join(answers), "tool", answers=ids)
+        turn.phase, turn.detail = "ask", Message("\n".join(answers), "tool", answers=ids)
 
     def _remember(self, turn: AgentTurn) -> None:
         """Have the window take in a turn, unless it was thrown away."""
@@ -272,8 +274,8 @@ def _message(given: object) -> Message:
     return Message.of(given, "user")
 
 
-def _why(said: object) -> Exception:
+def _why(reason: object) -> Exception:
     """Return the error that says why a prompt was given up."""
-    if isinstance(said, Exception):
-        return said
-    return PromptAborted("the prompt was given up" if said is None else f"given up: {said}")
+    if isinstance(reason, Exception):
+        return reason
+    return PromptAborted("the prompt was given up" if reason is None else f"given up: {reason}")

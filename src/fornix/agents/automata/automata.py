@@ -340,8 +340,8 @@ def _ram_of(memory: ContextMemory) -> KeyMemory:
 
 def _key_of(memory: ContextMemory, given: object) -> KeyMemory | None:
     """Return the key that prompts are runs of; None: RAM."""
-    kept = memory.kept_on
-    key = kept if given is None else given
+    stored_in = memory.stored_in
+    key = stored_in if given is None else given
     if key is None:
         return None
     if not isinstance(key, KeyMemory):
@@ -349,7 +349,9 @@ def _key_of(memory: ContextMemory, given: object) -> KeyMemory | None:
             f"an agent's prompts are runs of Memory.key(…), not of {key!r}; in an action or a "
             "batch, use the window itself"
         )
-    if isinstance(kept, KeyMemory) and (kept.engine.store, kept.space, kept.key) != (
+    if isinstance(stored_in, KeyMemory) and (
+        stored_in.engine.store, stored_in.space, stored_in.key
+    ) != (
         key.engine.store, key.space, key.key
     ):  # fmt: skip
         raise InvalidInput(

@@ -144,7 +144,7 @@ class Tools:
         return json.dumps(said, ensure_ascii=False)
 
 
-def told(text: str) -> ToolResult:
+def read_result(text: str) -> ToolResult:
     """Return what `Tools.call` said, read."""
     return ToolResult(text, cast("dict[str, str | None]", json.loads(text)).get("aborted"))
 

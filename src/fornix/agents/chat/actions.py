@@ -188,7 +188,7 @@ async def awaited(said: object, method: str) -> Any:  # noqa: ANN401 - what a us
     return await said
 
 
-def asked_for(method: Callable[..., object], **optional: object) -> dict[str, Any]:
+def accepted_options(method: Callable[..., object], **optional: object) -> dict[str, Any]:
     """Return those of *optional* that a user's method names: an older one knows less."""
     names = inspect.signature(method).parameters
     return {name: value for name, value in optional.items() if name in names}

@@ -15,7 +15,7 @@ from fornix.agents.chat.actions import (
     ActionOutput,
     AgentMessage,
     Review,
-    asked_for,
+    accepted_options,
     awaited,
     checked_output,
 )
@@ -161,17 +161,17 @@ class ConversableAgent:
         log = given.gpts_memory
         if self._store is not None:
             log = log.kept_in(self._store)
-        home = self._store or log.message_memory.memory
+        run_memory = self._store or log.message_memory.memory
         reads_meaning = any(part.reads_meaning for part in given.memory.parts())
         here = given.memory.storage.is_ram and (self._store is not None or not reads_meaning)
         inner = given.memory.structure_clone(
-            label=f"{who.role}/{who.name}", memory=home.key(conv_id) if here else None
+            label=f"{who.role}/{who.name}", memory=run_memory.key(conv_id) if here else None
         )
         built = AgentMemory[Any](inner, given.importance_scorer, given.insight_extractor, log)
         client = None if self._llm is None else self._llm.llm_client
         session = f"{conv_id}_{who.role}_{who.name}"
         built.initialize(who.name, client, session_id=session)
-        self._built = built, home
+        self._built = built, run_memory
         return self
 
     def _missing(self) -> list[str]:
@@ -206,7 +206,7 @@ class ConversableAgent:
         return self._built
 
     @property
-    def home(self) -> Memory:
+    def run_memory(self) -> Memory:
         """The memory in which its exchanges are runs: the one that was bound, or RAM.
 
         Raises:
@@ -379,7 +379,7 @@ class ConversableAgent:
         """
         output: ActionOutput | None = None
         for each in self._actions:
-            optional = asked_for(each.run, ctx=ctx)
+            optional = accepted_options(each.run, ctx=ctx)
             method = f"{type(each).__name__}.run"
             made = await awaited(each.run(message, rely_action_out=output, **optional), method)
             output = checked_output(made, method)
@@ -395,7 +395,7 @@ class ConversableAgent:
 
     async def remember(self, retry_counter: int, **said: Any) -> None:  # noqa: ANN401 - of write_memories
         """Call `write_memories`, with what newer versions pass only where it is asked for."""
-        optional = asked_for(self.write_memories, current_retry_counter=retry_counter)
+        optional = accepted_options(self.write_memories, current_retry_counter=retry_counter)
         written = self.write_memories(**said, **optional)
         await awaited(written, f"{type(self).__name__}.write_memories")
 
@@ -404,7 +404,7 @@ class ConversableAgent:
         parts = self.memory.memory.parts()
         read = await self.memory.read(observation=question)
         own = [part.set_name for part in parts]
-        known = await asyncio.to_thread(self.home.key(self.conv_id).sets)
+        known = await asyncio.to_thread(self.run_memory.key(self.conv_id).sets)
         return list(read), [name for name in known if name in {*own, MESSAGES}]
 
 
@@ -472,7 +472,7 @@ class Answering:
         messages = self.recipient.prompts(question, memories)
         tried = 0
         while True:
-            text = await self._asked(question, messages)
+            text = await self._ask_model(question, messages)
             review, output, reason = await self._judged(text)
             await self.recipient.remember(
                 tried,
@@ -510,7 +510,7 @@ class Answering:
             action_report=output,
         )
 
-    async def _asked(self, question: str, messages: Sequence[ModelMessage]) -> str:
+    async def _ask_model(self, question: str, messages: Sequence[ModelMessage]) -> str:
         client, context = self.recipient.llm.llm_client, self.recipient.context
         if client is None:
             text = await self._recalled(question)
@@ -524,7 +524,7 @@ class Answering:
 
     async def _recalled(self, question: str) -> str:
         fragments, sets = await self.recipient.found_in_memory(question)
-        key = self.recipient.home.key(self.recipient.conv_id)
+        key = self.recipient.run_memory.key(self.recipient.conv_id)
         return await asyncio.to_thread(
             prompt_templates.answer_from_memory, question, fragments, key, sets
         )
@@ -540,7 +540,7 @@ class Answering:
             reason = review.comments or "the reviewer said no"
             return review, ActionOutput(text, is_exe_success=False), reason
         act = self.recipient.act
-        done = await awaited(act(text, **asked_for(act, ctx=self.ctx)), self._named("act"))
+        done = await awaited(act(text, **accepted_options(act, ctx=self.ctx)), self._named("act"))
         output = checked_output(done, self._named("act"))
         if not output.is_exe_success:
             return review, output, output.observations or output.content or "its action failed"
@@ -582,7 +582,7 @@ def logged(message: AgentMessage, conv_id: str, *, to: str, role: str) -> GptsMe
     )
 
 
-class Said(Event):
+class ExchangeInput(Event):
     """The input of an exchange."""
 
     exchange: str
@@ -607,8 +607,8 @@ class Exchange:
 
     async def hold(self, event_id: str | None) -> AgentMessage:
         """Return the recipient's reply; see `ConversableAgent.initiate_chat`."""
-        home, key = self.recipient.home, self.recipient.conv_id
-        refuse_own_run(home.engine.store, Scope(home.space, key))
+        run_memory, key = self.recipient.run_memory, self.recipient.conv_id
+        refuse_own_run(run_memory.engine.store, Scope(run_memory.space, key))
         who = f"{self.recipient.role}/{self.recipient.name}"
         # A runner per exchange: nobody closes an agent. A name per conversation and agent: the
         # agents that are there answer what is left of their own conversation, and of no other.
@@ -619,9 +619,9 @@ class Exchange:
             on_mismatch="truncate",
         )
         async with self.recipient.lock:
-            runner = LocalRunner(agent, home)
+            runner = LocalRunner(agent, run_memory)
             if event_id is None:
-                event_id = await asyncio.to_thread(self._left, runner) or new_id()
+                event_id = await asyncio.to_thread(self._interrupted, runner) or new_id()
             try:
                 reply = await self._reply(runner, event_id)
             except Exception:
@@ -634,16 +634,16 @@ class Exchange:
         await self.recipient.memory.gpts_memory.push_message(key)
         return reply
 
-    def _left(self, runner: LocalRunner) -> str | None:
+    def _interrupted(self, runner: LocalRunner) -> str | None:
         """Return which exchange with the same message was cut off, if one was."""
         runs = runner.runs.list(key=self.recipient.conv_id, status="waiting")
         for run in reversed(runs):
-            if run.input == self._said(run.input.get("exchange", "")).data:
+            if run.input == self._input(run.input.get("exchange", "")).data:
                 return run.input["exchange"]
         return None
 
-    def _said(self, exchange: str) -> Said:
-        return Said(exchange, self.sender.name, self.sender.role, self.message)
+    def _input(self, exchange: str) -> ExchangeInput:
+        return ExchangeInput(exchange, self.sender.name, self.sender.role, self.message)
 
     async def _reply(self, runner: LocalRunner, event_id: str) -> AgentMessage:
         """Return the reply in the exchange of that id; one that failed is held again."""
@@ -651,7 +651,7 @@ class Exchange:
         for again in count():
             exchange = f"{event_id} again {again}" if again else event_id
             try:
-                outputs = await runner.ahandle(key, self._said(exchange), event_id=exchange)
+                outputs = await runner.ahandle(key, self._input(exchange), event_id=exchange)
             except RunDiscarded:
                 continue
             except RunParked as parked:
@@ -665,8 +665,8 @@ class Exchange:
         raise AssertionError  # count() has no end
 
     def _answer(self) -> Any:  # noqa: ANN401 - an action, as Agent takes it
-        @action(Said)
-        async def answer(event: Said, ctx: RunnerContext) -> None:
+        @action(ExchangeInput)
+        async def answer(event: ExchangeInput, ctx: RunnerContext) -> None:
             try:
                 reply = await self._answered(event, ctx)
                 ctx.send_event(OutputEvent(reply.to_dict()))
@@ -676,7 +676,7 @@ class Exchange:
 
         return answer
 
-    async def _answered(self, said: Said, ctx: RunnerContext) -> AgentMessage:
+    async def _answered(self, said: ExchangeInput, ctx: RunnerContext) -> AgentMessage:
         recipient, rounds = self.recipient, ctx.run.number
         asked = AgentMessage(said.message, said.sender, said.sender_role, rounds)
         if recipient.context.verbose:

@@ -51,7 +51,7 @@ class BufferMemory(LayerMemory[T]):
     def _settings(self) -> dict[str, Any]:
         return {"buffer_size": self._buffer_size}
 
-    def held(self, writer: Writer) -> list[T]:
+    def contents(self, writer: Writer) -> list[T]:
         """Return copies of its fragments, oldest first."""
         return cast(
             "list[T]", Move(self.storage, writer, ModelAnswers()).buffer(self.settings).fragments
@@ -68,11 +68,11 @@ class BufferMemory(LayerMemory[T]):
         if not isinstance(observation, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"an observation must be a str, not {observation!r}")
         if alpha is None and beta is None and gamma is None:
-            return await self.storage.call(self.held)
+            return await self.storage.call(self.contents)
         weights = Weights.given(alpha, beta, gamma)
 
         return await self.storage.call(
-            lambda writer: ranked(self.storage, self.held(writer), observation, weights)
+            lambda writer: ranked(self.storage, self.contents(writer), observation, weights)
         )
 
     async def clear(self) -> list[T]:
@@ -194,7 +194,7 @@ class ShortTermMemory(BufferMemory[T]):
     @property
     def short_term_memories(self) -> list[T]:
         """Copies of its fragments, oldest first."""
-        return self.held(self.storage.writer())
+        return self.contents(self.storage.writer())
 
     async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:
         """Return the newest fragments, and the oldest, which are too many."""

@@ -102,13 +102,13 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         self._strengthen(move, counts, entry, op)
         leaving = [
             whole
-            for held in list(buffer.entries)
-            if (whole := self._merged(counts, held, entry, op)) is not None
+            for earlier in list(buffer.entries)
+            if (whole := self._merged(counts, earlier, entry, op)) is not None
         ]
-        if op is WriteOperation.ADD and not counts.is_taken(entry):
+        if op is WriteOperation.ADD and not counts.is_removed(entry):
             buffer.append(entry)
             leaving += self._overflow(counts)
-        counts.keep()
+        counts.save()
         return leaving
 
     # --- what strengthens what ----------------------------------------------------------------
@@ -116,23 +116,23 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
     def _strengthen(
         self, move: Move, counts: _Counts, entry: FragmentEntry, op: WriteOperation
     ) -> None:
-        held = counts.buffer.entries
-        for other, cosine in zip(held, self._cosines(move, entry, held), strict=True):
+        earlier = counts.buffer.entries
+        for other, cosine in zip(earlier, self._cosines(move, entry, earlier), strict=True):
             chance = sigmoid(cosine)
             if chance >= self.enhance_similarity_threshold and self._draw(other, entry) < chance:
                 counts.add(other, entry, recalled=op is WriteOperation.RETRIEVAL)
 
     def _cosines(
-        self, move: Move, entry: FragmentEntry, held: Sequence[FragmentEntry]
+        self, move: Move, entry: FragmentEntry, earlier: Sequence[FragmentEntry]
     ) -> list[float]:
-        if not held:
+        if not earlier:
             return []
-        fragments = [entry.fragment, *(other.fragment for other in held)]
+        fragments = [entry.fragment, *(other.fragment for other in earlier)]
         try:
             first, *rows = self._nearness().vectors([f.raw_observation for f in fragments])
         except EmbedderFailed as error:
             move.discarded.failures.append(Failure(entry.fragment, f"nothing is like it: {error}"))
-            return [-1.0] * len(held)
+            return [-1.0] * len(earlier)
         return [float(np.clip(np.dot(first, row), -1.0, 1.0)) for row in rows]
 
     def _nearness(self) -> Nearness:
@@ -140,30 +140,30 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
             self._near = Nearness(self.storage.engine.recorder.embedder)
         return self._near
 
-    def _draw(self, held: FragmentEntry, new: FragmentEntry) -> float:
+    def _draw(self, earlier: FragmentEntry, new: FragmentEntry) -> float:
         if self._random is not None:
             return self._random()
-        digest = blake2b(f"{held.id}\0{new.id}".encode(), digest_size=8).digest()
+        digest = blake2b(f"{earlier.id}\0{new.id}".encode(), digest_size=8).digest()
         return int.from_bytes(digest) / 2**64
 
     # --- what leaves --------------------------------------------------------------------------
 
     def _merged(
-        self, counts: _Counts, held: FragmentEntry, entry: FragmentEntry, op: WriteOperation
+        self, counts: _Counts, earlier: FragmentEntry, entry: FragmentEntry, op: WriteOperation
     ) -> FragmentEntry | None:
         """Return what a fragment becomes that was strengthened often enough; None: it was not."""
-        if counts.is_taken(held) or counts.of(held) < self.enhance_threshold:
+        if counts.is_removed(earlier) or counts.of(earlier) < self.enhance_threshold:
             return None
-        members = counts.members(held, entry, op, keep=self.profile.keeps_members)
-        counts.take(held if self.profile.keeps_members else None, members, held)
-        return held.leaving() if len(members) == 1 else merged(members)
+        members = counts.members(earlier, entry, op, keep=self.profile.keeps_members)
+        counts.take(earlier if self.profile.keeps_members else None, members, earlier)
+        return earlier.leaving() if len(members) == 1 else merged(members)
 
     def _overflow(self, counts: _Counts) -> list[FragmentEntry]:
         buffer, gone = counts.buffer, list[FragmentEntry]()
         while len(buffer.entries) > self._buffer_size:
             victim = min(
                 buffer.entries[:-1] or buffer.entries,
-                key=lambda held: (_weight(held.fragment), counts.of(held), held.number),
+                key=lambda earlier: (_weight(earlier.fragment), counts.of(earlier), earlier.number),
             )
             counts.forget([victim])
             buffer.remove([victim])
@@ -184,44 +184,44 @@ class _Counts:
         recalled = cast("dict[str, list[str]]", buffer.note.value.get(RECALLED, {}))
         self._by = {entry.id: list(kept.get(entry.id, ())) for entry in buffer.entries}
         self._recalled = {entry.id: list(recalled.get(entry.id, ())) for entry in buffer.entries}
-        self._taken: set[str] = set()
+        self._removed: set[str] = set()
 
-    def of(self, held: FragmentEntry) -> int:
+    def of(self, earlier: FragmentEntry) -> int:
         """Return how often a fragment was strengthened."""
-        return len(self._by.get(held.id, ())) + len(self._recalled.get(held.id, ()))
+        return len(self._by.get(earlier.id, ())) + len(self._recalled.get(earlier.id, ()))
 
-    def add(self, held: FragmentEntry, by: FragmentEntry, *, recalled: bool) -> None:
+    def add(self, earlier: FragmentEntry, by: FragmentEntry, *, recalled: bool) -> None:
         """Count one more."""
-        (self._recalled if recalled else self._by).setdefault(held.id, []).append(by.id)
+        (self._recalled if recalled else self._by).setdefault(earlier.id, []).append(by.id)
         self.buffer.touch()
 
-    def is_taken(self, entry: FragmentEntry) -> bool:
+    def is_removed(self, entry: FragmentEntry) -> bool:
         """Return whether an entry left as part of another."""
-        return entry.id in self._taken
+        return entry.id in self._removed
 
     def members(
-        self, held: FragmentEntry, new: FragmentEntry, op: WriteOperation, *, keep: bool
+        self, earlier: FragmentEntry, new: FragmentEntry, op: WriteOperation, *, keep: bool
     ) -> list[FragmentEntry]:
         """Return what leaves with a fragment: itself, then what strengthened it, oldest first."""
         by_id = {entry.id: entry for entry in self.buffer.entries} | {new.id: new}
-        names = [name for name in self._by.get(held.id, ()) if name in by_id]
+        names = [name for name in self._by.get(earlier.id, ()) if name in by_id]
         if op is WriteOperation.RETRIEVAL and keep and new.id not in names:
             names.append(new.id)
         found = [by_id[name] for name in dict.fromkeys(names)]
-        return [held, *(entry for entry in found if keep or entry.id not in self._taken)]
+        return [earlier, *(entry for entry in found if keep or entry.id not in self._removed)]
 
     def take(
-        self, only: FragmentEntry | None, members: Sequence[FragmentEntry], held: FragmentEntry
+        self, only: FragmentEntry | None, members: Sequence[FragmentEntry], earlier: FragmentEntry
     ) -> None:
         """Take what leaves out of the layer: all members, or *only* one of them."""
         gone = list(members) if only is None else [only]
-        self._taken |= {entry.id for entry in gone}
+        self._removed |= {entry.id for entry in gone}
         self.buffer.remove(gone)
         if only is None:
             self.forget(gone)
         else:
-            self._by.pop(held.id, None)
-            self._recalled.pop(held.id, None)
+            self._by.pop(earlier.id, None)
+            self._recalled.pop(earlier.id, None)
 
     def forget(self, gone: Sequence[FragmentEntry]) -> None:
         """Take back what entries that are gone were counted for."""
@@ -232,7 +232,7 @@ class _Counts:
         for names in self._by.values():
             names[:] = [name for name in names if name not in ids]
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Write the counts into the note of the layer."""
         value = self.buffer.note.value
         here = {entry.id for entry in self.buffer.entries}

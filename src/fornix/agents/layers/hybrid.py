@@ -212,10 +212,12 @@ class HybridMemory(LayerMemory[T]):
             for gone in leaving:
                 self._long.take(move, gone, WriteOperation.ADD)
             for insight in insights:
-                self._keep(move, insight, leaving)
+                self._store_insight(move, insight, leaving)
         return []
 
-    def _keep(self, move: Move, insight: Insight, leaving: Sequence[FragmentEntry]) -> None:
+    def _store_insight(
+        self, move: Move, insight: Insight, leaving: Sequence[FragmentEntry]
+    ) -> None:
         """Put the first insight of a fragment into long-term memory."""
         if not insight.insights:
             return
@@ -250,7 +252,7 @@ class HybridMemory(LayerMemory[T]):
 
         def look(writer: Writer) -> list[T]:
             # In the order of moves: what moves meanwhile is seen twice, and never missed.
-            first, second = self._sensory.held(writer), self._short.held(writer)
+            first, second = self._sensory.contents(writer), self._short.contents(writer)
             third = [r.fragment for r in self._long.recalled(writer, observation, weights, wanted)]
             seen = {name for f in third for name in (f.id, *f.source_ids)}
             second = [f for f in second if f.id not in seen]

@@ -191,7 +191,7 @@ class LLMImportanceScorer(ImportanceScorer):
             ModelFailed: It could not be asked.
         """
         text = memory_fragment.raw_observation
-        return parse_number(await asked(self._model or llm_client, self._prompt, text))
+        return parse_number(await ask_model(self._model or llm_client, self._prompt, text))
 
 
 def prompt_with_text(prompt: str) -> str:
@@ -201,7 +201,7 @@ def prompt_with_text(prompt: str) -> str:
     return prompt
 
 
-async def asked(model: ChatModel | None, prompt: str, text: str) -> str:
+async def ask_model(model: ChatModel | None, prompt: str, text: str) -> str:
     """Return what *model* answers."""
     if model is None:
         raise InvalidInput(

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 
 from fornix.agents.layers.fragments import MemoryFragment
-from fornix.agents.layers.importance import asked, prompt_with_text
+from fornix.agents.layers.importance import ask_model, prompt_with_text
 from fornix.agents.layers.layer_results import InsightMemoryFragment
 from fornix.llm import ChatModel
 from fornix.text import ExtractiveSummariser, Summariser
@@ -60,7 +60,7 @@ class LLMInsightExtractor(InsightExtractor):
             InvalidInput: There is no model.
             ModelFailed: It could not be asked.
         """
-        answer = await asked(
+        answer = await ask_model(
             self._model or llm_client, self._prompt, memory_fragment.raw_observation
         )
         return InsightMemoryFragment(memory_fragment, parse_list(answer))

@@ -112,7 +112,7 @@ class ModelAnswers:
     async def ask(self) -> None:
         """Get the answers that are missing, all at once."""
         questions, self._missing = list(self._missing.values()), {}
-        found = await asyncio.gather(*(_asked(question) for question in questions))
+        found = await asyncio.gather(*(_model_answer(question) for question in questions))
         self._answers |= {q.name: a for q, a in zip(questions, found, strict=True)}
 
     def importances(self, layer: LayerSettings, fragments: Sequence[MemoryFragment]) -> list[float]:
@@ -129,7 +129,7 @@ class ModelAnswers:
         return [layer.profile.importance(rating, weight) for rating in ratings]
 
 
-async def _asked(question: FragmentQuestion) -> object:
+async def _model_answer(question: FragmentQuestion) -> object:
     """Return the answer, or a `Failure`."""
     layer, fragments = question.layer, question.fragments
     whole = fragments[0] if len(fragments) == 1 else fragments[0].current_class.reduce(fragments)

@@ -51,7 +51,7 @@ class Mirror:
         self._ids: dict[int, str] = {}
         self._number: int | None = None
         self._seq = 0
-        self._lent: WindowIndex | None = None
+        self._in_use: WindowIndex | None = None
         self.definition: Definition | None = None
         self.past = 0
         self.sizes: dict[int, int] = {}
@@ -60,8 +60,8 @@ class Mirror:
     def snapshot(self, writer: Writer) -> Generator[WindowIndex]:
         """Give what a writer sees: what is committed, and what it gathered itself."""
         with self._mutex:
-            if self._lent is not None:  # by a token counter, or a scorer, which this one asked
-                yield self._lent
+            if self._in_use is not None:  # by a token counter, or a scorer, which this one asked
+                yield self._in_use
                 return
             if isinstance(writer, Draft) and writer.before is not None:
                 index = self._paged(
@@ -77,10 +77,10 @@ class Mirror:
                 for stored in own.values():
                     if stored is not None:
                         index.add(self._entry(stored.record, stored.row, stored.first))
-                self._lent = index
+                self._in_use = index
                 yield index
             finally:
-                self._lent = None
+                self._in_use = None
                 index.remove(own)
                 for entry in hidden:
                     index.add(entry)
@@ -145,13 +145,13 @@ class Mirror:
     def _load(self, info: SetInfo, seq: int) -> None:
         self._begin(info, seq)
         for feature in self._store.features(info.number):
-            self._take(self._entry(feature, feature.row, feature.first))
+            self._add(self._entry(feature, feature.row, feature.first))
         self._follow(info)
 
     def _entry(self, record: Feature | ItemRecord, row: int, first: int) -> ObservationHeader:
         return entry_of(record, row, first, where=self._ref.name)
 
-    def _take(self, entry: ObservationHeader) -> None:
+    def _add(self, entry: ObservationHeader) -> None:
         self._ids[entry.row] = entry.id
         self._index.add(entry)
         self.past = max(self.past, entry.row)
@@ -179,4 +179,4 @@ class Mirror:
         rows = {c.row for c in changes if c.kind == "added" and c.row not in self._ids} - ended
         # One that has ended since is taken in nevertheless: the line that says so comes later.
         for feature in self._store.features_of(number, sorted(rows)):
-            self._take(self._entry(feature, feature.row, feature.first))
+            self._add(self._entry(feature, feature.row, feature.first))

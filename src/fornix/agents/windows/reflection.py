@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from fornix.agents.storage import LayerStorage
 from fornix.agents.windows.observation import Observation, Reply
 from fornix.agents.windows.observation_items import observation_of
-from fornix.agents.windows.scorers import said
+from fornix.agents.windows.scorers import text_of
 from fornix.errors import FornixError, InvalidInput
 from fornix.llm import ChatModel
 from fornix.sets.set_editor import SetEditor
@@ -65,7 +65,7 @@ Infer: TypeAlias = Callable[[Sequence[Observation]], str | None]
 _LOG = logging.getLogger(__name__)
 
 
-class Keep(Protocol):
+class CommitInsight(Protocol):
     """How a window keeps an insight; see `Window`."""
 
     def __call__(
@@ -119,7 +119,7 @@ class Reflection:
             summariser = infer or ExtractiveSummariser()
             if not isinstance(summariser, Summariser):
                 summariser = ModelSummariser(summariser)
-            texts = [said(one) for one in sources]
+            texts = [text_of(one) for one in sources]
             summary = summariser.summarise(texts, max_tokens=self.max_tokens)
             text, by = summary.text, summary.by
         else:
@@ -217,45 +217,45 @@ class Reflecting:
             return []
         return [Retire(self._note, NOTE, tally.stored.version)]
 
-    def after(self, writer: Writer, keep: Keep) -> tuple[Observation, ...]:
+    def after(self, writer: Writer, commit: CommitInsight) -> tuple[Observation, ...]:
         """Reflect as often as it is due; return what was let go for the insights."""
         gone: tuple[Observation, ...] = ()
-        with self._ours() as is_ours:
-            while is_ours:
+        with self._exclusive() as is_exclusive:
+            while is_exclusive:
                 tally = ReflectionTally.read(writer, self._note)
                 if tally.total < self._settings.threshold:
                     break
                 try:
-                    done = self._reflected(writer, tally, keep)
+                    done = self._reflected(writer, tally, commit)
                 except FAILURES as error:
                     _LOG.warning("a reflection failed", extra={"error": type(error).__name__})
                     self.failure = error
                     break
                 gone += done.gone
-                self._tell(done)
+                self._notify(done)
         return gone
 
-    def now(self, writer: Writer, keep: Keep) -> Observation | None:
+    def now(self, writer: Writer, commit: CommitInsight) -> Observation | None:
         """Reflect on what has come, due or not; return the insight, if there is one."""
-        with self._ours() as is_ours:
+        with self._exclusive() as is_exclusive:
             tally = ReflectionTally.read(writer, self._note)
-            if not is_ours or not tally.since:
+            if not is_exclusive or not tally.since:
                 return None
-            done = self._reflected(writer, tally, keep)
-            self._tell(done)
+            done = self._reflected(writer, tally, commit)
+            self._notify(done)
             return done.insight if done.is_first else None
 
     @contextmanager
-    def _ours(self) -> Generator[bool]:
+    def _exclusive(self) -> Generator[bool]:
         """Give whether nobody else of this process is at it, who sees to what is due."""
-        is_ours = self._turn.acquire(blocking=False)
+        is_exclusive = self._turn.acquire(blocking=False)
         try:
-            yield is_ours
+            yield is_exclusive
         finally:
-            if is_ours:
+            if is_exclusive:
                 self._turn.release()
 
-    def _found(self, writer: Writer, item_id: str) -> StoredItem | None:
+    def _observation(self, writer: Writer, item_id: str) -> StoredItem | None:
         """Return an observation, also if the window let it go; None: it was forgotten for good."""
         stored = writer.get(self._window, [item_id], at=None)[0]
         if stored is not None:
@@ -263,9 +263,9 @@ class Reflecting:
         past = writer.versions(self._window, item_id)
         return past[-1][0] if past else None
 
-    def _reflected(self, writer: Writer, tally: ReflectionTally, keep: Keep) -> _Done:
-        """Make an insight, keep it and begin a new sum, unless somebody else did."""
-        sources = [stored for one in tally.since if (stored := self._found(writer, one))]
+    def _reflected(self, writer: Writer, tally: ReflectionTally, commit: CommitInsight) -> _Done:
+        """Make an insight, commit it and begin a new sum, unless somebody else did."""
+        sources = [stored for one in tally.since if (stored := self._observation(writer, one))]
         insight = None
         if sources:
             insight = self._settings.insight([observation_of(stored) for stored in sources])
@@ -286,10 +286,10 @@ class Reflecting:
             SetEditor(writer, self._window).commit("reflect", [], lambda _: besides(nothing))
         else:
             links = [Link(self._window, stored.record.id) for stored in sources]
-            done.gone = tuple(keep(insight, besides=besides, sources=links))
+            done.gone = tuple(commit(insight, besides=besides, sources=links))
         return done
 
-    def _tell(self, done: _Done) -> None:
+    def _notify(self, done: _Done) -> None:
         self.failure = None
         told = self._settings.on_reflection
         if told is not None and done.insight is not None and done.is_first:

@@ -83,7 +83,7 @@ class Scorer(ABC):
 
     @abstractmethod
     def score(
-        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
     ) -> Score | float:
         """Return how much *observation* matters, from 0 to 1.
 
@@ -92,7 +92,7 @@ class Scorer(ABC):
         Args:
             observation: With the importance that it was committed with.
             now: The time.
-            held: What the window holds besides, oldest first.
+            newest: The newest that the window holds besides, oldest first.
         """
 
 
@@ -110,11 +110,11 @@ def checked_scorer(given: Scoring) -> Scoring:
 
 
 def scored(
-    scorer: Scoring, observation: Observation, *, now: datetime, held: Sequence[Observation]
+    scorer: Scoring, observation: Observation, *, now: datetime, newest: Sequence[Observation]
 ) -> Score:
     """Return what a scorer says, checked."""
     if isinstance(scorer, Scorer):
-        found, name = scorer.score(observation, now=now, held=held), _name(scorer)
+        found, name = scorer.score(observation, now=now, newest=newest), _name(scorer)
     else:
         found, name = scorer(observation), getattr(scorer, "__name__", "function")
     made = found if isinstance(found, Score) else Score(found, name)
@@ -146,10 +146,10 @@ class Recency(Scorer):
         self._hours = in_span(hours, "hours", least=1e-6, most=1e9)
 
     def score(
-        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
     ) -> Score:
         """Return it from the age alone."""
-        del held
+        del newest
         return Score(1 / (1 + hours_since(observation, now) / self._hours), "recency")
 
 
@@ -160,10 +160,10 @@ class Length(Scorer):
         self._full = counted(full, "full")
 
     def score(
-        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
     ) -> Score:
         """Return it from the reply alone."""
-        del now, held
+        del now, newest
         return Score(min(1.0, len(observation.reply.content.content) / self._full), "length")
 
 
@@ -179,16 +179,16 @@ class Fading(Scorer):
         self._full = counted(full, "full")
 
     def score(
-        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
     ) -> Score:
         """Return it from the reply and the age."""
-        del held
+        del newest
         size = math.log1p(len(observation.reply.content.content)) / math.log1p(self._full)
         return Score(min(1.0, size) / (1 + hours_since(observation, now)), "fading")
 
 
 class Novelty(Scorer):
-    """The less an observation is like any that is held, the higher; the first one is 1.
+    """The less an observation is like any that the window holds, the higher; the first one is 1.
 
     Args:
         embedder: What tells how alike they are: a bundled embedder by name, or another. One
@@ -205,12 +205,12 @@ class Novelty(Scorer):
         self._among = counted(among, "among")
 
     def score(
-        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
     ) -> Score:
         """Return 1 without the cosine of the one that is most alike."""
         del now
-        others = [one for one in held if one.created != observation.created][-self._among :]
-        texts = [said(one) for one in (observation, *others)]
+        others = [one for one in newest if one.created != observation.created][-self._among :]
+        texts = [text_of(one) for one in (observation, *others)]
         if self._near is None:
             return Score(_by_words(texts), "novelty")
         try:
@@ -224,7 +224,7 @@ class Novelty(Scorer):
         return Score(1 - min(1.0, max(0.0, nearest)), "novelty")
 
 
-def said(observation: Observation) -> str:
+def text_of(observation: Observation) -> str:
     """Return what was asked and answered, as one text."""
     return "\n".join(message.content for message in observation.messages)
 
@@ -252,7 +252,7 @@ class Explicit(Scorer):
         return self._otherwise is not None and ages(self._otherwise)
 
     def score(
-        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
     ) -> Score:
         """Return the importance that is there."""
         reply = observation.reply
@@ -260,7 +260,7 @@ class Explicit(Scorer):
             return Score(reply.importance, reply.scored_by or "decoder")
         if self._otherwise is None:
             return Score(0.0, None)
-        return scored(self._otherwise, observation, now=now, held=held)
+        return scored(self._otherwise, observation, now=now, newest=newest)
 
 
 class Combined(Scorer):
@@ -297,10 +297,10 @@ class Combined(Scorer):
         return any(isinstance(scorer, Scorer) and scorer.once for scorer, _ in self._parts)
 
     def score(
-        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
     ) -> Score:
         """Return the mean, and all who had a part in it."""
-        found = [scored(scorer, observation, now=now, held=held) for scorer, _ in self._parts]
+        found = [scored(scorer, observation, now=now, newest=newest) for scorer, _ in self._parts]
         weights = [weight for _, weight in self._parts]
         value = sum(one.value * weight for one, weight in zip(found, weights, strict=True))
         reasons = "; ".join(one.because for one in found if one.because) or None
@@ -332,7 +332,7 @@ class ByModel(Scorer):
         self._otherwise = Length() if otherwise is None else checked_scorer(otherwise)
 
     def score(
-        self, observation: Observation, *, now: datetime, held: Sequence[Observation]
+        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
     ) -> Score:
         """Return what the model says, or what is said instead."""
         by = f"model:{self._chat.name}"
@@ -346,7 +346,7 @@ class ByModel(Scorer):
             )
         except ModelFailed as error:
             _LOG.warning("a model gave no importance", extra={"model": self._chat.name})
-            made = scored(self._otherwise, observation, now=now, held=held)
+            made = scored(self._otherwise, observation, now=now, newest=newest)
             return Score(made.value, f"{made.by}, not {by}", str(error))
         return Score((rating - LOWEST) / (HIGHEST - LOWEST), by)
 

@@ -201,13 +201,13 @@ class Semantic(Window):
 
     def _embedded(
         self,
-        said: Callable[[], tuple[Message, Message]],
+        messages: Callable[[], tuple[Message, Message]],
         given: tuple[Vector | None, Vector | None],
     ) -> tuple[Vector, Vector]:
         """Return both vectors; those that are given are not made."""
         query, reply = given
         if query is None or reply is None:
-            wanted = [m.content for m, v in zip(said(), given, strict=True) if v is None]
+            wanted = [m.content for m, v in zip(messages(), given, strict=True) if v is None]
             made = iter(self._near.vectors(wanted))
             query, reply = (next(made) if v is None else v for v in given)
         return query.astype(np.float32), reply.astype(np.float32)
@@ -215,7 +215,7 @@ class Semantic(Window):
     # --- what is shown ------------------------------------------------------------------------
 
     def prepare(self, prompt: Message | None, writer: Writer) -> NearestObservations | None:
-        """Return what is near a prompt; None: nothing was request."""
+        """Return what is near a prompt; None: nothing was asked."""
         if prompt is None or not prompt.content.strip():
             return None
         if self._embedder is None:
@@ -226,11 +226,11 @@ class Semantic(Window):
             )
         (query,) = self._near.vectors([prompt.content])
 
-        def looked(index: WindowIndex) -> tuple[list[ObservationHeader], list[StoredItem]]:
+        def read_missing(index: WindowIndex) -> tuple[list[ObservationHeader], list[StoredItem]]:
             missing = self._rows.missing(index)
             return missing, self._stored(writer, missing)
 
-        missing, stored = self._read(writer, looked)
+        missing, stored = self._read(writer, read_missing)
         found = self._fetched(stored)
         fetched = [(entry, found[entry.id]) for entry in missing if entry.id in found]
         return NearestObservations({}, quantised(query.astype(np.float32)), fetched)

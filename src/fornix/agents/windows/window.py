@@ -197,11 +197,11 @@ class ContextMemory(ABC):
     they are kept in a file. `fornix.testing.ContextContract` tests yours.
 
     Attributes:
-        kept_on: The memory of the key that it is kept on; None: it is in RAM, or does not say.
+        stored_in: The memory of the key that it is kept on; None: it is in RAM, or does not say.
             The prompts of an agent are runs of that key, and what they commit is theirs.
     """
 
-    kept_on: KeySets | None = None
+    stored_in: KeySets | None = None
 
     @abstractmethod
     def purge(self) -> None:
@@ -292,7 +292,7 @@ class Window(ContextMemory):
         self._reflecting = None
         if reflection is not None:
             self._reflecting = Reflecting(reflection, self._storage, self._name)
-        self.kept_on = memory
+        self.stored_in = memory
 
     def sets(self) -> KeySets:
         """Return the memory of the key that it is kept in, which may be RAM of its own."""
@@ -528,7 +528,7 @@ class Window(ContextMemory):
 
     def _score(self, scorer: Scoring, observation: Observation, writer: Writer) -> Score:
         newest = Newest(lambda: self._newest(writer))
-        return scored(scorer, observation, now=self.scored_at(observation), held=newest)
+        return scored(scorer, observation, now=self.scored_at(observation), newest=newest)
 
     def _committed(
         self,
@@ -707,7 +707,7 @@ class Window(ContextMemory):
         def size(entry: ObservationHeader) -> int:
             return self._size(request.writer, entry, budget)
 
-        choice = UnitSelection(index, left=left, size=size)
+        choice = UnitSelection(index, room=left, size=size)
         needed = answered(index, request.prompt.answers if request.prompt else ())
         if not choice.take(needed):
             assert budget.tokens is not None and left is not None  # noqa: S101, PT018 - nothing is too much for no budget
@@ -748,12 +748,12 @@ class Newest(Sequence[Observation]):
 
     def __init__(self, read: Callable[[], Sequence[Observation]]) -> None:
         self._read = read
-        self._found: Sequence[Observation] | None = None
+        self._observations: Sequence[Observation] | None = None
 
     def _all(self) -> Sequence[Observation]:
-        if self._found is None:
-            self._found = self._read()
-        return self._found
+        if self._observations is None:
+            self._observations = self._read()
+        return self._observations
 
     def __len__(self) -> int:
         return len(self._all())

@@ -193,9 +193,9 @@ class WindowIndex:
         return self.first[slots], self.age[slots]
 
     def worst(
-        self, worth: Column | None, kept: Collection[int], *, among: Column | None = None
+        self, worth: Column | None, safe: Collection[int], *, among: Column | None = None
     ) -> int | None:
-        """Return the slot that is worth least but for those *kept*; of equals the oldest.
+        """Return the slot that is worth least but for those *safe*; of equals the oldest.
 
         A unit is as old as the newest of it.
 
@@ -206,9 +206,9 @@ class WindowIndex:
         if worth is None:
             slots = (self._slots[item_id] for _, item_id in self._order)
             there = (slot for slot in slots if among is None or among[slot])
-            return next((s for s in there if s not in kept and self._is_last(s)), None)
+            return next((s for s in there if s not in safe and self._is_last(s)), None)
         left = self.live.copy() if among is None else self.live & among
-        left[list(kept)] = False
+        left[list(safe)] = False
         slots = np.flatnonzero(left)
         if not len(slots):
             return None
@@ -333,15 +333,15 @@ class UnitSelection:
     """Units that are shown, in the making.
 
     Args:
-        left: How many tokens they may have; None: any number.
+        room: How many tokens they may have; None: any number.
         size: Returns how many an observation has.
     """
 
     def __init__(
-        self, index: WindowIndex, *, left: int | None, size: Callable[[ObservationHeader], int]
+        self, index: WindowIndex, *, room: int | None, size: Callable[[ObservationHeader], int]
     ) -> None:
-        self._index, self._left, self._size = index, left, size
-        self._taken: dict[str, ObservationHeader] = {}
+        self._index, self._room, self._size = index, room, size
+        self._chosen: dict[str, ObservationHeader] = {}
         self._passed: set[str] = set()
 
     def take_newest(self) -> None:
@@ -358,10 +358,10 @@ class UnitSelection:
         if most is None:
             self._fill(worth)
             return
-        left = self._left
-        self._left = granted = most if left is None else min(left, most)
+        left = self._room
+        self._room = granted = most if left is None else min(left, most)
         self._fill(worth)
-        self._left = None if left is None else left - (granted - self._left)
+        self._room = None if left is None else left - (granted - self._room)
 
     def tokens(self, unit: Sequence[ObservationHeader]) -> int:
         """Return how many tokens a unit has."""
@@ -375,7 +375,7 @@ class UnitSelection:
         misses = 0
         for slot in slots:
             entry = self._index.at(slot)
-            if entry.id in self._taken or entry.id in self._passed:
+            if entry.id in self._chosen or entry.id in self._passed:
                 continue
             misses = 0 if self.take(self._index.unit_of(entry)) else misses + 1
             if misses == MISSES:
@@ -383,18 +383,18 @@ class UnitSelection:
 
     def take(self, unit: Sequence[ObservationHeader]) -> bool:
         """Take a unit if there is room for all of it; return whether there is."""
-        if self._left is not None:
+        if self._room is not None:
             size = self.tokens(unit)
-            if size > self._left:
+            if size > self._room:
                 self._passed.update(entry.id for entry in unit)
                 return False
-            self._left -= size
-        self._taken.update((entry.id, entry) for entry in unit)
+            self._room -= size
+        self._chosen.update((entry.id, entry) for entry in unit)
         return True
 
     def in_order(self) -> list[ObservationHeader]:
         """Return what was taken, in the order of the window."""
-        return self._index.in_order(self._taken.values())
+        return self._index.in_order(self._chosen.values())
 
 
 def answered(index: WindowIndex, answers: Iterable[str]) -> list[ObservationHeader]:
