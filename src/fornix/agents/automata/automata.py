@@ -76,7 +76,7 @@ class Automata:
         encoder: Makes the prompt, a str or `Message`, of what is passed to `prompt`.
         decoder: Makes the result of a `Reply`, and may set its `importance`; raises
             `fornix.llm.Unfit` to tell the model why it cannot.
-        reasoner: Says, of a `State`, what follows.
+        reasoner: Says, of a `LoopState`, what follows.
         tools: What the model may have called; see `Manifold`.
         key: `Memory.key(…)`, whose runs prompts are; None: the key that the window is kept on,
             or RAM.

@@ -44,7 +44,7 @@ class BufferMemory(LayerMemory[T]):
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> Self:
-        """Return a layer like this one that holds nothing yet; see `Memory.structure_clone`."""
+        """Return an empty layer like this one; see `LayerMemory.structure_clone`."""
         del now  # RAM is renewed with its clock, and a memory has its own
         return self._cloned(label, memory, **self._settings())
 

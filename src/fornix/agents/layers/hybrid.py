@@ -45,8 +45,8 @@ class HybridMemory(LayerMemory[T]):
         long_term_memory: The third; None: `LongTermMemory()`.
         default_insight_extractor: Used where `initialize` gives none.
         default_importance_scorer: Likewise.
-        settings: What every layer takes; see `Memory`. Layers that are in RAM move to *memory*,
-            or to where another one is kept; they start empty, with the label of this.
+        settings: What every layer takes; see `LayerMemory`. Layers in RAM move to *memory*, or to
+            where another one is kept; they start empty, with the label of this.
 
     Raises:
         InvalidInput: Two layers are kept in different places, so no commit can hold both.
@@ -64,7 +64,7 @@ class HybridMemory(LayerMemory[T]):
         long_term_memory: LongTermMemory[T] | None = None,
         default_insight_extractor: InsightExtractor | None = None,
         default_importance_scorer: ImportanceScorer | None = None,
-        **settings: Any,  # noqa: ANN401 - of Memory
+        **settings: Any,  # noqa: ANN401 - of LayerMemory
     ) -> None:
         check_keywords(self, "__init__", settings, LayerOptions)
         super().__init__(now=now, **settings)
@@ -109,7 +109,7 @@ class HybridMemory(LayerMemory[T]):
         long_term_memory: LongTermMemory[T] | None = None,
         **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
     ) -> Self:
-        """Return a hybrid memory that is kept in *vector_store*: `LayerMemory.key(…)` of fornix.
+        """Return a hybrid memory that is kept in *vector_store*: `Memory.key(…)`.
 
         Args:
             embeddings: What short-term memory tells likeness by; None: the memory's embedder.

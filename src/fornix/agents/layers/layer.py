@@ -61,7 +61,7 @@ class LayerMemory(ABC, Generic[T]):
     Inside an action that runs the key, writes belong to the action.
 
     Args:
-        memory: Where fragments are kept: `LayerMemory.key(…)` of fornix. None: in RAM, until the
+        memory: Where fragments are kept: `Memory.key(…)`. None: in RAM, until the
             process ends.
         label: Goes before the names of the sets, so that several agents can share a key.
         now: The clock of RAM.

@@ -103,7 +103,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         memory: KeySets | None = None,
         dedupe: Dedupe = "text",
         storage: LayerStorage | None = None,
-        **settings: Any,  # noqa: ANN401 - of Memory
+        **settings: Any,  # noqa: ANN401 - of LayerMemory
     ) -> None:
         del executor
         check_keywords(self, "__init__", settings, LayerOptions)
@@ -126,7 +126,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> Self:
-        """Return a layer like this one that holds nothing yet; see `Memory.structure_clone`."""
+        """Return an empty layer like this one; see `LayerMemory.structure_clone`."""
         del now  # RAM is renewed with its clock, and a memory has its own
         return self._cloned(
             label,

@@ -361,7 +361,7 @@ class Window(ContextMemory):
         return [observation_of(stored) for stored in self._read(writer, newest)]
 
     def _stored(self, writer: Writer, entries: Iterable[ObservationHeader]) -> list[StoredItem]:
-        """Return the items of observations, as the window holds them, in the order request.
+        """Return the items of observations, as the window holds them, in the order asked for.
 
         Raises:
             SetMoved: One of them is gone for good, or, in a batch, was let go by others.
