@@ -23,7 +23,7 @@ from fornix.runs.memory_recorder import MemoryRecorder
 from fornix.search.query import SearchOptions
 from fornix.sets import clearing
 from fornix.sets.batch import Draft
-from fornix.sets.writer import Engine, PlannedWrite, WriteCall
+from fornix.sets.writer import Engine, WriteCall
 from fornix.state import MemoryKind, MemoryObject, Overlay, Resolver, Ttl
 from fornix.state.cells import Cells
 from fornix.state.overlay import SealedOverlay
@@ -93,14 +93,14 @@ class RunDraft(Draft):
         """See `Writer.now`: the run's own time."""
         return self._time
 
-    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
+    def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
         """See `Writer.write`."""
         if self._recorder is None:
-            return super().write(call, build)
+            return super().write(call, idempotency_key=idempotency_key)
         done = len(self.items)
         self._writing = True  # what is read to do so is no read of the action's
         try:
-            result = super().write(call, build)
+            result = super().write(call, idempotency_key=idempotency_key)
         finally:
             self._writing = False
         self._answering = call.name == "update"  # which then reads the item, to return it

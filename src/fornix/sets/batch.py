@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
@@ -23,7 +23,7 @@ from fornix.errors import (
 from fornix.search.near_duplicates import ItemsByTerm, Probe
 from fornix.search.query import Drafted, SearchOptions
 from fornix.sets.admission.barrier import both, screened_again
-from fornix.sets.writer import Engine, PlannedWrite, Ruled, WriteCall, Writer
+from fornix.sets.writer import Engine, NewId, PlannedWrite, Ruled, WriteCall, Writer
 from fornix.store import (
     Add,
     Define,
@@ -93,10 +93,10 @@ class Draft(Writer):
         """See `Writer.now`; a repetition goes by the time of the first one."""
         return super().now() if self.before is None else self.before.time
 
-    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
+    def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
         """See `Writer.write`: kept until the batch commits."""
         self._check_open()
-        if call.idempotency_key is not None:
+        if idempotency_key is not None:
             raise InvalidInput(
                 "inside a batch give the idempotency_key to the batch, not to a call"
             )
@@ -107,12 +107,12 @@ class Draft(Writer):
             return made[-1]
 
         try:
-            change = self._built(build, new_id)
+            change = self._planned(call, new_id)
         except (Conflict, NotFound):
             if not self._is_repetition():
                 raise
             again = chain(tuple(made), iter(self._new_id, None))
-            change = self._built(build, lambda: next(again))
+            change = self._planned(call, lambda: next(again))
         self.keep(change.items, change.define)
         self.calls.append([call.name, call.arguments()])
         for screened in change.screened:
@@ -177,10 +177,8 @@ class Draft(Writer):
             self.before = Moment(first.number - 1, first.time)
         return first is not None
 
-    def _built(
-        self, build: Callable[[Callable[[], str]], PlannedWrite], new_id: Callable[[], str]
-    ) -> PlannedWrite:
-        change = build(new_id)
+    def _planned(self, call: WriteCall, new_id: NewId) -> PlannedWrite:
+        change = call.plan(new_id)
         if any(isinstance(item, (Undo, Revive)) for item in change.items):
             raise Unusable("inside a batch nothing is undone or brought back; do it by itself")
         parts = [part for item in change.items for part in parts_of(item)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -87,13 +87,13 @@ class CommitWriter(Writer):
         super().__init__(engine)
         self._scope = scope
 
-    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
+    def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
         """See `Writer.write`."""
         engine, op, request = self._engine, None, None
-        if call.idempotency_key is not None:
-            op = engine.op(self._scope, call.idempotency_key)
+        if idempotency_key is not None:
+            op = engine.op(self._scope, idempotency_key)
             request = engine.request([call.name, call.arguments()])
-            earlier = engine.store.adopted(op, request=request, label=call.idempotency_key)
+            earlier = engine.store.adopted(op, request=request, label=idempotency_key)
             if earlier is not None:
                 return earlier.result
         empty = Batch(
@@ -101,10 +101,10 @@ class CommitWriter(Writer):
             time=0,
             op=op,
             request=request,
-            label=call.idempotency_key or "",
+            label=idempotency_key or "",
             limits=engine.limits,
         )
-        source = _CallSource(engine, empty, build)
+        source = _CallSource(engine, empty, call)
         commit = commit_with_retries(engine, self._scope, source)
         return commit.result if commit is not None and commit.adopted else source.planned.result
 
@@ -114,15 +114,13 @@ class _CallSource(BatchSource):
 
     planned: PlannedWrite
 
-    def __init__(
-        self, engine: Engine, empty: Batch, build: Callable[[Callable[[], str]], PlannedWrite]
-    ) -> None:
-        self._engine, self._empty, self._build = engine, empty, build
+    def __init__(self, engine: Engine, empty: Batch, call: WriteCall) -> None:
+        self._engine, self._empty, self._call = engine, empty, call
 
     def batch(self) -> Batch | None:
         """See `BatchSource.batch`."""
         engine, op = self._engine, self._empty.op
-        planned = self.planned = self._build(new_id if op is None else derived_ids(op))
+        planned = self.planned = self._call.plan(new_id if op is None else derived_ids(op))
         if not (planned.items or planned.define or op):
             return None
         engine.compactions.relieve(planned.items)

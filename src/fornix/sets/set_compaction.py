@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -11,7 +11,7 @@ from fornix.compaction.lineage import Ancestor, CompactionInfo, Lineage, Undone
 from fornix.errors import CompactionChanged, NotFound
 from fornix.sets.set_options import refuse_upkeep
 from fornix.sets.set_writes import SetWrites
-from fornix.sets.writer import PlannedWrite, WriteCall
+from fornix.sets.writer import PlannedWrite, PlannerCall
 from fornix.store import Compaction, ItemChange, StoredItem, Undo
 from fornix.store.items import Item
 from fornix.store.records import item_of
@@ -91,13 +91,10 @@ class SetTidying(SetWrites):
         if done is None or done.set != self._ref:
             raise NotFound(f"set {self.name!r} of {self._owner} has no compaction {compaction}")
         changes: list[ItemChange] = [Undo(self._ref, compaction)]
-
-        def build(_new_id: Callable[[], str]) -> PlannedWrite:
-            return PlannedWrite(changes, None)
-
+        call = PlannerCall("undo", compaction, lambda _: PlannedWrite(changes, None))
         restored, removed = self._ids(done.retired), self._writer.rows(done.added)
         try:
-            self._writer.write(WriteCall("undo", lambda: compaction), build)
+            self._writer.write(call)
         except CompactionChanged as error:
             raise self._explained(error, done) from error
         known = set(restored)

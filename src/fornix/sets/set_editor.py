@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from fornix.errors import Rejected
+from fornix.errors import NotFound, Rejected
 from fornix.sets.admission.barrier import Barrier
 from fornix.sets.batch import Draft
-from fornix.sets.writer import PlannedWrite, WriteCall, Writer
+from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, Writer
 from fornix.store import (
     Add,
     Define,
@@ -19,18 +19,17 @@ from fornix.store import (
     ItemRecord,
     Replace,
     Retire,
+    Scope,
     Screened,
     SetRef,
     StoredItem,
 )
 from fornix.store.items import Item
 from fornix.store.records import position_of
-from fornix.values.storable import Value
+from fornix.values.storable import Value, checked_name
 
 PAGE = 256
 """Items that are read at a time."""
-
-NewId: TypeAlias = Callable[[], str]
 
 JudgeItems: TypeAlias = Callable[[Sequence[Item], Sequence[ItemRecord]], list[Screened]]
 """Returns what rules of admission let in of items, which go by their records."""
@@ -60,6 +59,18 @@ class SetEditor:
     def one(self, item_id: str) -> StoredItem | None:
         """Return the live item of an id, or None."""
         return self.writer.get(self.ref, [item_id], at=None)[0]
+
+    def live(self, item_id: str) -> StoredItem:
+        """Return the live item of an id.
+
+        Raises:
+            NotFound: There is none.
+        """
+        stored = self.one(checked_name(item_id, "an item's id"))
+        if stored is None:
+            owner = owner_text(self.ref.scope)
+            raise NotFound(f"set {self.ref.name!r} of {owner} has no item {item_id!r}")
+        return stored
 
     def items(self, *, newest_first: bool = False) -> Iterator[StoredItem]:
         """Yield the live items in order of time; those of one page are of one moment."""
@@ -118,7 +129,7 @@ class SetEditor:
             StaleItem, DuplicateItem: Others changed what the plan read for as long as the memory
                 waits, or the plan is not to be retried.
         """
-        return self.writer.write(WriteCall(name, lambda: [self.ref.name, *arguments]), plan)
+        return self.writer.write(PlannerCall(name, [self.ref.name, *arguments], plan))
 
     def change(self, name: str, arguments: Sequence[Value], changes: Sequence[ItemChange]) -> None:
         """Commit changes that are never planned again; see `commit`.
@@ -166,3 +177,8 @@ class SetEditor:
             if verdict.outcome in ("reject", "quarantine"):
                 raise Rejected(self.ref.name, rule=verdict.rule, reason=verdict.reason, position=at)
         return [barrier.screened]
+
+
+def owner_text(scope: Scope) -> str:
+    """Return whose a set is, as a message names it."""
+    return f"knowledge {scope.space!r}" if scope.key is None else f"key {scope.key!r}"

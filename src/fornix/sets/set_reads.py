@@ -9,6 +9,7 @@ from typing import overload
 
 from fornix.errors import NotFound, SetDefinitionConflict
 from fornix.search.signals import Signals
+from fornix.sets.set_editor import owner_text
 from fornix.sets.set_options import checked_ids, definition, fits, search_options
 from fornix.sets.writer import Where, Writer
 from fornix.store import (
@@ -72,8 +73,7 @@ class SetReads:
 
     @property
     def _owner(self) -> str:
-        scope = self._ref.scope
-        return f"knowledge {scope.space!r}" if scope.key is None else f"key {scope.key!r}"
+        return owner_text(self._ref.scope)
 
     @property
     def name(self) -> str:
@@ -242,9 +242,3 @@ class SetReads:
             if len(found) < page:
                 return
             after, page = position_of(found[-1]), min(2 * page, PAGE)
-
-    def _live(self, item_id: str) -> StoredItem:
-        stored = self._writer.get(self._ref, [checked_name(item_id, "an item's id")], at=None)[0]
-        if stored is None:
-            raise NotFound(f"set {self.name!r} of {self._owner} has no item {item_id!r}")
-        return stored

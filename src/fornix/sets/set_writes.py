@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, Unpack
 
 from fornix.errors import HistoryPruned, InvalidInput, StaleItem
@@ -19,6 +19,7 @@ from fornix.sets.admission.quarantine import Quarantine
 from fornix.sets.admission.verdicts import ACCEPT, Added, Verdict
 from fornix.sets.forgetting import Receipt, Scrub, forget_items
 from fornix.sets.origins import check_sources, linked
+from fornix.sets.set_editor import SetEditor
 from fornix.sets.set_options import (
     ItemChanges,
     ItemFields,
@@ -31,7 +32,7 @@ from fornix.sets.set_options import (
     refuse_upkeep,
 )
 from fornix.sets.set_reads import SetReads
-from fornix.sets.writer import PlannedWrite, Ruled, Where, WriteCall
+from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, Ruled, Where
 from fornix.store import (
     Add,
     Define,
@@ -39,7 +40,6 @@ from fornix.store import (
     ItemChange,
     ItemRecord,
     Replace,
-    Retire,
     Screened,
     StoredItem,
 )
@@ -128,70 +128,19 @@ class SetWrites(SetReads):
     ) -> Added:
         check_on_rejected(on_rejected)
         _check_adding(items, on_existing)
-
-        def arguments() -> Value:
-            skips: list[Value] = [] if on_rejected == "error" else [on_rejected]
-            return [self.name, on_existing, [as_passed(item) for item in items], *skips]
-
-        defined = True
-
-        def build(new_id: Callable[[], str]) -> PlannedWrite:
-            nonlocal defined
-            if self._define:  # others may have added to the set since it was opened
-                self._define = self._definition_to_make()
-            pairs = [(new_id() if item.id is None else item.id, item) for item in items]
-            while (ruled := self._ruled()) is not None and checked:
-                change = self._checked(ruled, pairs, on_existing, on_rejected, new_id)
-                if change is not None:
-                    defined = bool(change.define) or not self._define
-                    return change
-            passed = [] if ruled is None else [Screened(self._ref, ruled.kept)]
-            records = self._writer.records(pairs)
-            ids: list[Value] = [item_id for item_id, _ in pairs]
-            if on_existing == "error":
-                changes = self._added(records, items)
-            else:
-                changes = self._merged(records, on_existing)
-            if checked:  # else it was here before, and whoever brings it back links it
-                changes = linked(self._writer, self._ref, changes)
-            again = on_existing != "error"
-            return PlannedWrite(changes, ids, self._define, retry=again, screened=passed)
-
-        answer = self._writer.write(WriteCall("add", arguments, idempotency_key), build)
-        if defined:
+        editor = SetEditor(self._writer, self._ref)
+        call = AddCall(editor, items, on_existing, on_rejected, self._definitions, checked)
+        answer = self._writer.write(call, idempotency_key=idempotency_key)
+        result = added(answer)
+        if isinstance(answer, list) or any(v.outcome == "accept" for v in result.verdicts):
             self._define = ()
-        return added(answer)
+        return result
 
-    def _ruled(self) -> Ruled | None:
-        return self._writer.rules(self._ref, self._define[0].definition if self._define else None)
-
-    def _checked(
-        self,
-        ruled: Ruled,
-        pairs: Sequence[tuple[str, Item]],
-        on_existing: OnExisting,
-        on_rejected: OnRejected,
-        new_id: Callable[[], str],
-    ) -> PlannedWrite | None:
-        """Return what the rules of the set make of a call that adds items; see `Adding`."""
-        live: dict[str, StoredItem] = {}
-        if on_existing != "error":
-            ids = [item_id for item_id, _ in pairs]
-            if len(set(ids)) != len(ids):
-                raise InvalidInput("one call names an id twice; merge those items first")
-            found = self._writer.get(self._ref, ids, at=None)
-            live = {stored.record.id: stored for stored in found if stored is not None}
-        adding = Adding(
-            writer=self._writer,
-            ref=self._ref,
-            ruled=ruled,
-            pairs=pairs,
-            live=live,
-            existing=on_existing,
-            on_rejected=on_rejected,
-            new_id=new_id,
-        )
-        return adding.change(self._define, retry=on_existing != "error")
+    def _definitions(self) -> Sequence[Define]:
+        """Return what goes with an add now: others may have added since the set was opened."""
+        if self._define:
+            self._define = self._definition_to_make()
+        return self._define
 
     def admit(self, value: object) -> Verdict:
         """Return what the rules of the set say of a value, or an `Item`; stores nothing.
@@ -214,27 +163,6 @@ class SetWrites(SetReads):
     def quarantine(self) -> Quarantine:
         """What the rules of the set keep out of it until somebody decides."""
         return Quarantine(self._writer, self._ref.scope, self.name)
-
-    def _added(self, records: Sequence[ItemRecord], items: Sequence[Item]) -> list[ItemChange]:
-        """Return changes that add what has to be new."""
-        return [
-            Add(self._ref, record, fresh=item.id is None)
-            for record, item in zip(records, items, strict=True)
-        ]
-
-    def _merged(self, records: Sequence[ItemRecord], on_existing: OnExisting) -> list[ItemChange]:
-        """Return changes that add what is new, and keep or replace what is there."""
-        latest = {record.id: record for record in records}
-        if len(latest) != len(records):
-            raise InvalidInput("one call names an id twice; merge those items first")
-        live = self._writer.get(self._ref, list(latest), at=None)
-        changes: list[ItemChange] = []
-        for record, stored in zip(latest.values(), live, strict=True):
-            if stored is None:
-                changes.append(Add(self._ref, record, existing=on_existing))
-            elif on_existing == "update":
-                changes.append(Replace(self._ref, stored.version, record, upsert=True))
-        return changes
 
     def update(
         self,
@@ -265,30 +193,12 @@ class SetWrites(SetReads):
         changes = dict[str, Any](fields) if value is ... else {**fields, "value": value}
         if "ttl" in changes:
             changes.setdefault("expire_at", None)
-        made: list[Item] = []
         if "value" in changes and "text" not in changes:
             changes["text"] = None
-
-        def arguments() -> Value:
-            names: list[Value] = [*sorted(changes)]
-            asked = as_passed(replace(Item(value=None), **changes))
-            return [self.name, id, names, if_version, asked]
-
-        def build(_new_id: Callable[[], str]) -> PlannedWrite:
-            stored = self._live(id)
-            if if_version is not None and stored.version != if_version:
-                raise StaleItem(id, expected=if_version, found=stored.version)
-            item = replace(item_of(stored), **changes)
-            made[:] = [replace(item, version=stored.version + 1)]
-            record = self._writer.records([(id, item)])[0]
-            change = Replace(self._ref, stored.version, record)
-            screened = self._screened(item, record)
-            told: Value = {"id": id, "version": stored.version + 1}
-            return PlannedWrite([change], told, retry=if_version is None, screened=screened)
-
-        answer = self._writer.write(WriteCall("update", arguments, idempotency_key), build)
+        call = UpdateCall(SetEditor(self._writer, self._ref), id, changes, if_version)
+        answer = self._writer.write(call, idempotency_key=idempotency_key)
         version = answer["version"] if isinstance(answer, dict) else None
-        return self._version_made(id, version, made)
+        return self._version_made(id, version, call.made)
 
     def _version_made(self, item_id: str, version: object, made: Sequence[Item]) -> Item:
         """Return the version of an item that a call made, whatever became of it since.
@@ -315,16 +225,6 @@ class SetWrites(SetReads):
             raise HistoryPruned(f"item {item_id!r}", commit=floor, floor=floor + 1)
         return item_of(live)
 
-    def _screened(self, item: Item, record: ItemRecord, *, beside: str = "") -> list[Screened]:
-        """Check what takes the place of an item that is there; see `check_update`."""
-        while (ruled := self._writer.rules(self._ref, None)) is not None:
-            screened = check_update(
-                self._writer, self._ref, ruled, item=item, record=record, beside=beside
-            )
-            if screened is not None:
-                return [screened]
-        return []
-
     def delete(
         self,
         ids: str | Sequence[str] | None = None,
@@ -340,21 +240,8 @@ class SetWrites(SetReads):
         if (ids is None) == (where is None):
             raise InvalidInput("delete takes ids or where=, one of them; clear() empties the set")
         wanted = None if ids is None else checked_ids(ids)
-        chosen = Filter.parse(where)
-
-        def arguments() -> Value:
-            return [self.name, list(wanted) if wanted is not None else None, checked(where)]
-
-        def build(_new_id: Callable[[], str]) -> PlannedWrite:
-            if wanted is not None:
-                found = [s for s in self._writer.get(self._ref, wanted, at=None) if s is not None]
-            else:
-                found = [s for s in self._walk(newest_first=False, at=None) if fits(s, chosen)]
-            unique = {stored.record.id: stored.version for stored in found}
-            changes = [Retire(self._ref, item_id, version) for item_id, version in unique.items()]
-            return PlannedWrite(changes, len(changes), retry=True)
-
-        answer = self._writer.write(WriteCall("delete", arguments, idempotency_key), build)
+        call = DeleteCall(SetEditor(self._writer, self._ref), wanted, where, Filter.parse(where))
+        answer = self._writer.write(call, idempotency_key=idempotency_key)
         return answer if isinstance(answer, int) else 0
 
     def clear(self, *, idempotency_key: str | None = None) -> int:
@@ -398,13 +285,182 @@ class SetWrites(SetReads):
         if not self._upkeep:
             refuse_upkeep({name: value for name, value in chosen.items() if name != "signals"})
 
-        def build(_new_id: Callable[[], str]) -> PlannedWrite:
-            new = definition(chosen, start=self.definition)
-            return PlannedWrite([], None, [Define(self._ref, new, replace=True)])
-
-        self._writer.write(WriteCall("redefine", lambda: None), build)
+        new = definition(chosen, start=self.definition)
+        planned = PlannedWrite([], None, [Define(self._ref, new, replace=True)])
+        self._writer.write(PlannerCall("redefine", None, lambda _: planned))
         self._define = ()
         return self.definition
+
+
+@dataclass(frozen=True, slots=True)
+class AddCall:
+    """Adds items to a set.
+
+    Attributes:
+        definitions: Returns what the set is defined as with its next add.
+        judged: Whether the rules of the set are asked; not about what was in the set before.
+    """
+
+    editor: SetEditor
+    items: Sequence[Item]
+    on_existing: OnExisting
+    on_rejected: OnRejected
+    definitions: Callable[[], Sequence[Define]]
+    judged: bool
+
+    name = "add"
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        skips: list[Value] = [] if self.on_rejected == "error" else [self.on_rejected]
+        items: list[Value] = [as_passed(item) for item in self.items]
+        return [self.editor.ref.name, self.on_existing, items, *skips]
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        writer, ref, define = self.editor.writer, self.editor.ref, self.definitions()
+        pairs = [(new_id() if item.id is None else item.id, item) for item in self.items]
+        own = define[0].definition if define else None
+        while (ruled := writer.rules(ref, own)) is not None and self.judged:
+            planned = self._judged(ruled, pairs, define, new_id)
+            if planned is not None:
+                return planned
+        records = writer.records(pairs)
+        if self.on_existing == "error":
+            added: list[ItemChange] = [
+                Add(ref, record, fresh=item.id is None)
+                for record, item in zip(records, self.items, strict=True)
+            ]
+        else:
+            added = self._merged(records)
+        return PlannedWrite(
+            linked(writer, ref, added) if self.judged else added,  # who brings it back links it
+            [item_id for item_id, _ in pairs],
+            define,
+            retry=self.on_existing != "error",
+            screened=[] if ruled is None else [Screened(ref, ruled.kept)],
+        )
+
+    def _judged(
+        self,
+        ruled: Ruled,
+        pairs: Sequence[tuple[str, Item]],
+        define: Sequence[Define],
+        new_id: NewId,
+    ) -> PlannedWrite | None:
+        """Return what the rules of the set make of the items; see `Adding`."""
+        existing = self.on_existing != "error"
+        adding = Adding(
+            writer=self.editor.writer,
+            ref=self.editor.ref,
+            ruled=ruled,
+            pairs=pairs,
+            live=self._live([item_id for item_id, _ in pairs]) if existing else {},
+            existing=self.on_existing,
+            on_rejected=self.on_rejected,
+            new_id=new_id,
+        )
+        return adding.change(define, retry=existing)
+
+    def _live(self, ids: Sequence[str]) -> dict[str, StoredItem]:
+        """Return the items that have one of *ids*, by id."""
+        if len(set(ids)) != len(ids):
+            raise InvalidInput("one call names an id twice; merge those items first")
+        return {stored.record.id: stored for stored in self.editor.get(ids)}
+
+    def _merged(self, records: Sequence[ItemRecord]) -> list[ItemChange]:
+        """Return changes that add what is new, and keep or replace what is there."""
+        ref, live = self.editor.ref, self._live([record.id for record in records])
+        changes: list[ItemChange] = []
+        for record in records:
+            stored = live.get(record.id)
+            if stored is None:
+                changes.append(Add(ref, record, existing=self.on_existing))
+            elif self.on_existing == "update":
+                changes.append(Replace(ref, stored.version, record, upsert=True))
+        return changes
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateCall:
+    """Changes an item.
+
+    Attributes:
+        changes: What of it changes, by field.
+        made: After a plan: the item as it made it.
+    """
+
+    editor: SetEditor
+    item_id: str
+    changes: dict[str, Any]
+    if_version: int | None
+    made: list[Item] = field(default_factory=list[Item])
+
+    name = "update"
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        fields: list[Value] = [*sorted(self.changes)]
+        passed = as_passed(replace(Item(value=None), **self.changes))
+        return [self.editor.ref.name, self.item_id, fields, self.if_version, passed]
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        _ = new_id
+        stored = self.editor.live(self.item_id)
+        if self.if_version is not None and stored.version != self.if_version:
+            raise StaleItem(self.item_id, expected=self.if_version, found=stored.version)
+        item = replace(item_of(stored), **self.changes)
+        version = stored.version + 1
+        self.made[:] = [replace(item, version=version)]
+        record = self.editor.writer.records([(self.item_id, item)])[0]
+        change = Replace(self.editor.ref, stored.version, record)
+        screened = screen_update(self.editor, item, record)
+        result: Value = {"id": self.item_id, "version": version}
+        return PlannedWrite([change], result, retry=self.if_version is None, screened=screened)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCall:
+    """Retires items by id, or those that match a filter."""
+
+    editor: SetEditor
+    ids: Sequence[str] | None
+    where: Where | None
+    matching: Filter | None
+
+    name = "delete"
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        return [
+            self.editor.ref.name,
+            None if self.ids is None else [*self.ids],
+            checked(self.where),
+        ]
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        _ = new_id
+        if self.ids is not None:
+            found = self.editor.get(self.ids)
+        else:
+            found = [s for s in self.editor.items() if fits(s, self.matching)]
+        latest = {stored.record.id: stored for stored in found}  # a page may repeat what moved
+        return PlannedWrite(self.editor.retired(latest.values()), len(latest), retry=True)
+
+
+def screen_update(
+    editor: SetEditor, item: Item, record: ItemRecord, *, beside: str = ""
+) -> list[Screened]:
+    """Check what takes the place of an item that is there; see `check_update`."""
+    while (ruled := editor.writer.rules(editor.ref, None)) is not None:
+        screened = check_update(
+            editor.writer, editor.ref, ruled, item=item, record=record, beside=beside
+        )
+        if screened is not None:
+            return [screened]
+    return []
 
 
 def _check_adding(items: Sequence[Item], on_existing: object) -> None:

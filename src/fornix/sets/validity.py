@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Unpack
 
 from fornix.errors import DuplicateItem, InvalidInput
+from fornix.sets.set_editor import SetEditor
 from fornix.sets.set_options import ItemChanges, item_from
-from fornix.sets.set_writes import SetWrites
-from fornix.sets.writer import PlannedWrite, WriteCall
-from fornix.store import Add, Link, Replace
+from fornix.sets.set_writes import SetWrites, screen_update
+from fornix.sets.writer import NewId, PlannedWrite
+from fornix.store import Add, Define, Link, Replace
 from fornix.store.items import Item
 from fornix.store.records import as_passed, item_of
 from fornix.values.keywords import check_keywords, suggest_names_in
@@ -56,26 +57,46 @@ class Superseding(SetWrites):
         if "valid_from" in fields:
             raise InvalidInput("supersede takes at=, not valid_from: the new item holds from then")
         item = replace(item_from(value, fields), id=new_id, sources=(id,))
+        editor = SetEditor(self._writer, self._ref)
+        call = SupersedeCall(editor, id, item, asked, self._define)
+        return str(self._writer.write(call, idempotency_key=idempotency_key))
 
-        def arguments() -> Value:
-            return [self.name, id, asked, as_passed(item)]
 
-        def build(new: Callable[[], str]) -> PlannedWrite:
-            stored = self._live(id)
-            since = moment(self._writer.now() if asked is None else asked)
-            before = item_of(stored)
-            ends = _ended(before, since)
-            name = new() if new_id is None else new_id
-            if new_id is not None and self._writer.get(self._ref, [name], at=None)[0] is not None:
-                raise DuplicateItem(name, set_name=self.name)  # which building again cannot mend
-            pairs = [(id, ends), (name, replace(item, valid_from=since))]
-            old, fresh = self._writer.records(pairs)
-            added = Add(self._ref, fresh, fresh=new_id is None, links=[Link(self._ref, id)])
-            screened = self._screened(replace(item, id=name, valid_from=since), fresh, beside=id)
-            changes = [Replace(self._ref, stored.version, old), added]
-            return PlannedWrite(changes, name, self._define, retry=True, screened=screened)
+@dataclass(frozen=True, slots=True)
+class SupersedeCall:
+    """Ends an item, and adds the one that holds from then on.
 
-        return str(self._writer.write(WriteCall("supersede", arguments, idempotency_key), build))
+    Attributes:
+        at: When, in microseconds; None: now.
+    """
+
+    editor: SetEditor
+    item_id: str
+    item: Item
+    at: int | None
+    define: Sequence[Define]
+
+    name = "supersede"
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        return [self.editor.ref.name, self.item_id, self.at, as_passed(self.item)]
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        writer, ref, given = self.editor.writer, self.editor.ref, self.item.id
+        stored = self.editor.live(self.item_id)
+        since = moment(writer.now() if self.at is None else self.at)
+        ends = _ended(item_of(stored), since)
+        name = new_id() if given is None else given
+        if given is not None and self.editor.one(given) is not None:
+            raise DuplicateItem(given, set_name=ref.name)  # another plan cannot mend that
+        begins = replace(self.item, id=name, valid_from=since)
+        old, new = writer.records([(self.item_id, ends), (name, begins)])
+        added = Add(ref, new, fresh=given is None, links=[Link(ref, self.item_id)])
+        screened = screen_update(self.editor, begins, new, beside=self.item_id)
+        changes = [Replace(ref, stored.version, old), added]
+        return PlannedWrite(changes, name, self.define, retry=True, screened=screened)
 
 
 def _ended(item: Item, at: datetime) -> Item:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from fornix.compaction import CALLED, Compacted, Compactions, Given, kept
 from fornix.events.memory_events import EventListeners
@@ -52,6 +52,8 @@ KNOWN = 4_096
 
 Where: TypeAlias = Mapping[str, object]
 
+NewId: TypeAlias = Callable[[], str]
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedWrite:
@@ -71,13 +73,42 @@ class PlannedWrite:
     whole: bool = False
 
 
+class WriteCall(Protocol):
+    """A call that changes sets, as a value: planned again, from a fresh read, when refused."""
+
+    @property
+    def name(self) -> str:
+        """What was called."""
+        ...
+
+    def arguments(self) -> Value:
+        """Return what it was passed: a repetition under one idempotency key passes the same."""
+        ...
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """Return what it changes, as the sets are now; *new_id* makes ids of new items."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class WriteCall:
-    """A call as the user made it: how a repetition under one idempotency key is recognised."""
+class PlannerCall:
+    """A call that is planned by a function.
+
+    Attributes:
+        passed: The arguments, as they were passed.
+    """
 
     name: str
-    arguments: Callable[[], Value]
-    idempotency_key: str | None = None
+    passed: Value
+    planner: Callable[[NewId], PlannedWrite]
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        return self.passed
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        return self.planner(new_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,5 +362,5 @@ class Writer(SetReader, ABC):
     """Where changes of sets go: a commit of their own, or a batch; and reads that see them."""
 
     @abstractmethod
-    def write(self, call: WriteCall, build: Callable[[Callable[[], str]], PlannedWrite]) -> Value:
-        """Build a change (given a maker of ids), keep it, and return its result."""
+    def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
+        """Plan a call, keep what it changes, and return its result."""

@@ -30,7 +30,7 @@ from fornix.sets.admission.barrier import Barrier
 from fornix.sets.admission.quarantine import QuarantineDraft
 from fornix.sets.admission.verdicts import Outcome
 from fornix.sets.set_editor import NewId, SetEditor
-from fornix.sets.writer import PlannedWrite, WriteCall, Writer
+from fornix.sets.writer import PlannedWrite, PlannerCall, Writer
 from fornix.store import Add, Define, ItemChange, Replace, SetRef
 from fornix.store.changes import Link
 from fornix.store.items import Item
@@ -369,7 +369,7 @@ async def moved(
     Raises:
         StaleItem: Others changed the layers again and again, for as long as the memory waits.
     """
-    answers, call = ModelAnswers(), WriteCall(name, lambda: [*arguments])
+    answers = ModelAnswers()
 
     def commit(writer: Writer) -> R:
         storage.warn_of_separate_commit(writer)
@@ -380,7 +380,7 @@ async def moved(
             result[:] = [plan(move)]
             return move.plan()
 
-        writer.write(call, build)
+        writer.write(PlannerCall(name, [*arguments], build))
         return result[0]
 
     async with lock:

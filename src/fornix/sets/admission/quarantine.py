@@ -11,13 +11,14 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 from fornix.errors import InvalidInput, NotFound
 from fornix.search.near_duplicates import Probe
 from fornix.sets.admission.verdicts import Verdict, plain
 from fornix.sets.origins import known_links
-from fornix.sets.writer import PlannedWrite, WriteCall, Writer
+from fornix.sets.writer import NewId, PlannedWrite, PlannerCall, Writer
 from fornix.store import (
     Add,
     Define,
@@ -185,28 +186,8 @@ class Quarantine:
         if by is not None:
             checked_name(by, "who releases")
 
-        def build(_new_id: Callable[[], str]) -> PlannedWrite:
-            stored = self._must(id)
-            held = _quarantined(stored)
-            ref = SetRef(self._scope, held.set_name)
-            mark: dict[str, Value] = {
-                "rule": held.rule,
-                "reason": held.reason,
-                "released": True,
-                **({} if by is None else {"by": by}),
-            }
-            item = replace(held.item, metadata={**held.item.metadata, MARK: mark})
-            target = str(item.id)
-            record = self._writer.records([(target, item)])[0]
-            links = known_links(self._writer, ref, record)
-            ruled = self._writer.rules(ref, None)
-            return PlannedWrite(
-                [Retire(stored.set, id, stored.version), Add(ref, record, links=links)],
-                target,
-                screened=[] if ruled is None else [Screened(ref, ruled.kept)],
-            )
-
-        return str(self._writer.write(WriteCall("release", lambda: [self._name, id, by]), build))
+        call = PlannerCall("release", [self._name, id, by], partial(self._planned_release, id, by))
+        return str(self._writer.write(call))
 
     def discard(self, id: str) -> None:
         """Retire what is held; only the history keeps it, until its key is forgotten.
@@ -214,12 +195,33 @@ class Quarantine:
         Raises:
             NotFound: Nothing is held under this id.
         """
+        call = PlannerCall("discard", [self._name, id], partial(self._planned_discard, id))
+        self._writer.write(call)
 
-        def build(_new_id: Callable[[], str]) -> PlannedWrite:
-            stored = self._must(id)
-            return PlannedWrite([Retire(stored.set, id, stored.version)], None)
+    def _planned_discard(self, item_id: str, _new_id: NewId) -> PlannedWrite:
+        stored = self._must(item_id)
+        return PlannedWrite([Retire(stored.set, item_id, stored.version)], None)
 
-        self._writer.write(WriteCall("discard", lambda: [self._name, id]), build)
+    def _planned_release(self, item_id: str, by: str | None, _new_id: NewId) -> PlannedWrite:
+        stored = self._must(item_id)
+        held = _quarantined(stored)
+        ref = SetRef(self._scope, held.set_name)
+        mark: dict[str, Value] = {
+            "rule": held.rule,
+            "reason": held.reason,
+            "released": True,
+            **({} if by is None else {"by": by}),
+        }
+        item = replace(held.item, metadata={**held.item.metadata, MARK: mark})
+        target = str(item.id)
+        record = self._writer.records([(target, item)])[0]
+        links = known_links(self._writer, ref, record)
+        ruled = self._writer.rules(ref, None)
+        return PlannedWrite(
+            [Retire(stored.set, item_id, stored.version), Add(ref, record, links=links)],
+            target,
+            screened=[] if ruled is None else [Screened(ref, ruled.kept)],
+        )
 
     def _refs(self) -> builtins.list[SetRef]:
         if self._name is not None:
