@@ -206,8 +206,9 @@ def _systems(
     """Yield all that is measured, filled with a conversation."""
     retrieval.fill(memory, talk, step)
     if asked.prompts:
-        yield "search", _searched(memory, talk, is_small_first=False)
+        yield "search", _searched(memory, talk)
         yield "search, small first", _searched(memory, talk, is_small_first=True)
+        yield "search, captions too", _searched(memory, talk, with_captions=True)
         yield "memory.context, no conversation", _prompt(memory, talk, None, messages=None)
         yield "memory.context", _prompt(memory, talk, None)
         return
@@ -222,10 +223,19 @@ def _systems(
         yield named, _prompt(memory, talk, share)
 
 
-def _searched(memory: Memory, talk: Conversation, *, is_small_first: bool) -> Ask:
+def _searched(
+    memory: Memory,
+    talk: Conversation,
+    *,
+    is_small_first: bool = False,
+    with_captions: bool = False,
+) -> Ask:
     """Lines "Speaker: text" of a search, without what a prompt needs to keep them apart."""
     budget, key = Budget().remembering(), memory.key(talk.id)
-    lines = {turn.id: budget.count(f"{turn.speaker}: {turn.text}\n") for turn in talk.turns}
+    lines: dict[str, int] = {}
+    for turn in talk.turns:
+        caption = f" image: {turn.caption}" if with_captions and turn.caption else ""
+        lines[turn.id] = budget.count(f"{turn.speaker}: {turn.text}{caption}\n")
     hits: dict[str, list[str]] = {}
 
     def ask(question: str, tokens: int) -> tuple[set[str], int]:

@@ -2,6 +2,7 @@
 
     python bench/retrieval.py DATA.jsonl --embedder minilm --out ranking.jsonl
     python bench/retrieval.py DATA.jsonl --out ranking.jsonl --baselines --log
+    python bench/retrieval.py DATA.jsonl --out ranking.jsonl --facts FACTS.jsonl
 
 The file's form is in conversations.py. Each conversation becomes a key, each turn an item; then
 every question is searched in its key with fornix's defaults. Stopped at any time, the same command
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.fresh:
         _forget(asked.out)
     size = _size(asked.data)
+    if asked.facts:
+        return _report_facts(asked, size)
     results = [] if asked.score_only else _rank(asked, size)
     rankings = {"fornix": read_ranking(asked.out)}
     for name in baselines.NAMES:
@@ -59,6 +62,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = f"{size.turns:,} turns, {size.questions:,} questions, sha256 {size.digest[:12]}"
         notes = [f"data: {asked.data.name}, {what}"]
         measure.append_log(Report("retrieval", command, where, results, notes=notes))
+    return 0
+
+
+def _report_facts(asked: argparse.Namespace, size: Size) -> int:
+    from bench import facts
+
+    found = list(facts.results(asked))
+    measure.show(found, title="retrieval: facts with sources")
+    if asked.log:
+        command = (
+            f"python bench/retrieval.py {asked.data.name} --facts {asked.facts.name}"
+            f" --embedder {asked.embedder}"
+        )
+        where = measure.machine(asked.out.resolve().parent)
+        notes = [f"data: {asked.data.name}, {size.turns:,} turns, sha256 {size.digest[:12]}"]
+        measure.append_log(Report("facts", command, where, found, notes=notes))
     return 0
 
 
@@ -305,6 +324,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", type=Path, required=True, help="the ranking; its state is kept beside it"
     )
+    parser.add_argument("--facts", type=Path, help="facts with sources, one per line")
+    parser.add_argument("--conversations", type=int, help="with --facts: only the first so many")
     parser.add_argument("--limit", type=int, default=50, help="turns per question")
     parser.add_argument(
         "--baselines", action="store_true", help="rank with plain BM25, cosine, RRF and Chroma too"
