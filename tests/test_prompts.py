@@ -973,3 +973,24 @@ def test_asyncio_has_it_too() -> None:
     first, *others = asyncio.run(ask())
     assert _texts(first, "items") == ["a window seat"]
     assert all(one.messages == first.messages for one in others)
+
+
+def test_what_does_not_matter_is_left_out() -> None:
+    """If nothing found bears on the query, no item is in the prompt, and `why` says so."""
+    notes = ["Vera keeps bees.", "The dentist moved to Thursday.", "Oat milk in the coffee."]
+    with Memory.open(embedder="minilm") as memory:
+        ada = memory.key("ada")
+        ada.add_many(notes)
+        memory.knowledge.set("handbook").add("The canteen closes at three.")
+        memory.settle()
+        made = ada.context("What is 2+2?")
+        assert made.messages == [{"role": "user", "content": "What is 2+2?"}]
+        assert {piece.shown for piece in made.why if piece.part in ("items", "knowledge")} == {False}
+        assert all("a relevance of 0.0" in piece.reason for piece in made.why if not piece.shown)
+        everything = ada.context("What is 2+2?", min_score=0).text
+        assert all(note in everything for note in [*notes, "The canteen closes at three."])
+        about_bees = ada.context("Who keeps bees?").text
+        assert "Vera keeps bees." in about_bees
+        assert "canteen" not in about_bees
+        with pytest.raises(InvalidInput, match="min_score must be a number from 0 to 1"):
+            ada.context("Who?", min_score=2)

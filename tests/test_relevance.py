@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from fornix import KeyMemory, Memory, Signals
+from fornix import Item, KeyMemory, Memory, Signals
 from fornix.errors import InvalidInput
 from fornix.search.relevance import BUNDLED, UNRELATED, calibration_of
 
@@ -39,7 +39,7 @@ UNANSWERED = ["What is 2+2?", "Write a haiku about autumn.", "How does heap sort
 def ada(request: pytest.FixtureRequest) -> Iterator[KeyMemory]:
     with Memory.open(embedder=request.param) as memory:
         key = memory.key("ada")
-        key.add_many(NOTES)
+        key.add_many([Item(note, time=datetime(2024, 2, 2, 2, 2, tzinfo=UTC)) for note in NOTES])
         memory.settle()
         yield key
 

@@ -33,6 +33,7 @@ from fornix.memory.opening import (
 )
 from fornix.memory.prompt import (
     ALL,
+    MIN_SCORE,
     NEWEST,
     All,
     Context,
@@ -345,6 +346,7 @@ class Memory(Maintenance):
         valid_at: ValidAt | None = None,
         signals: Signals | None = None,
         limit: int | None = None,
+        min_score: float = MIN_SCORE,
         shares: Shares = Shares(),  # noqa: B008 - frozen
         secrets: Secrecy = "mask",
         details: Details = "hide",
@@ -364,6 +366,7 @@ class Memory(Maintenance):
             valid_at=valid_at,
             signals=signals,
             limit=limit,
+            min_score=min_score,
             shares=shares,
             secrets=secrets,
             details=details,

@@ -54,13 +54,27 @@ Mask = NDArray[np.bool_]
 class Bm25:
     """The words of one question, in the sets that are searched."""
 
-    def __init__(self, sets: Sequence[SetIndex], terms: Sequence[int], signals: Signals) -> None:
-        self._sets, self._terms, self._signals = sets, terms, signals
-        self._known = _weighed(sets[0], signals) if len(sets) == 1 else None
+    def __init__(
+        self,
+        sets: Sequence[SetIndex],
+        terms: Sequence[int],
+        signals: Signals,
+        *,
+        background: int | None = None,
+    ) -> None:
+        """Look the terms up.
+
+        Args:
+            background: Texts without any of the terms that are counted as if they were there too,
+                so that a word is worth something in a set of one text.
+        """
+        self._sets, self._terms = sets, terms
+        few = len(sets) == 1 and background is None
+        self._known = _weighed(sets[0], signals) if few else None
         if self._known is not None:
             return
         self._postings = [[index.postings(term) for term in terms] for index in sets]
-        live = sum([index.live for index in sets])
+        live = sum([index.live for index in sets]) + (background or 0)
         self._least, self._slope = _norms(sets, signals)
         self._peaks: list[float] = []
         """By term, what its weight tends to where it is repeated for ever."""
@@ -73,12 +87,10 @@ class Bm25:
             )
             self._peaks.append(_peak(live, held, signals))
 
+    @property
     def most(self) -> float:
-        """Return what the BM25 of a text tends to that repeats every term for ever."""
-        sets = self._sets
-        live = sum([index.live for index in sets])
-        held = [sum([index.frequency(term) for index in sets]) for term in self._terms]
-        return sum([_peak(live, number, self._signals) for number in held])
+        """What the BM25 of a text tends to that repeats every term for ever."""
+        return sum(self._peaks)
 
     def all(self, number: int) -> Numbers:
         """Return the BM25 of every doc of a set, `size` numbers, 0.0 where no word is in common."""
@@ -98,8 +110,6 @@ class Bm25:
     def some(self, number: int, docs: Docs) -> Numbers:
         """Return the BM25 of *docs*, which rise: to the last bit what `all` says of them."""
         index = self._sets[number]
-        if self._known is not None:
-            return self.all(number)[docs]
         if not len(docs):
             return np.zeros(0)
         passages, firsts = (docs, None) if index.uncut else index.passages_of(docs)

@@ -23,7 +23,13 @@ from numpy.typing import NDArray
 
 from fornix.search.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest
 from fornix.search.index import Quantised, SetIndex
-from fornix.search.relevance import SHARE_AFTER, SHARE_BEFORE, Calibration
+from fornix.search.relevance import (
+    BACKGROUND,
+    SHARE_AFTER,
+    SHARE_BEFORE,
+    Calibration,
+    telling_terms,
+)
 from fornix.search.signals import QuestionSignals, Signals
 from fornix.store.items import ScoreParts
 from fornix.values.dates import closeness
@@ -137,8 +143,9 @@ class Ranking:
         """Return hits with their relevance, if it is asked for."""
         if self.calibration is None or not scored:
             return scored
-        words = Bm25(self.sets, self.question.terms, self.signals)
-        most = words.most() or 1.0
+        terms = telling_terms(self.question.terms)
+        words = Bm25(self.sets, terms, self.signals, background=BACKGROUND)
+        most = words.most or 1.0
         judged = list(scored)
         for number in range(len(self.sets)):
             places = [at for at, one in enumerate(scored) if one.set == number]

@@ -7,24 +7,33 @@ A score orders the hits of one search. A relevance compares across searches:
 
 *coverage* is the item's BM25 as a share of the most that the question could reach, *likeness* the
 cosine of their vectors; of both the neighbours in the session lend a part, as they do to a score.
+Numbers of up to two digits, which every text has from the time at which it was said, cover nothing.
 *named* is what the question names and the item is: 1 for the speaker or the user, up to 1 for the
-date. The numbers were fitted on LoCoMo: items that answer a question against the ten best items
-for a question about other people, and for one about nobody (a logistic regression, rounded).
-`docs/how-search-works.md` says what a relevance of 0.5 means.
+date.
+
+The numbers were fitted on LoCoMo: items that answer a question against the ten best items for a
+question about other people, and for one about nobody (a logistic regression, rounded).
+`docs/how-search-works.md` says what a relevance of 0.5 means, and `bench/relevance.py` measures it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fornix.embed import Embedder
 from fornix.search.embedding_worker import embed_texts
+from fornix.values import words
 
 SHARE_BEFORE, SHARE_AFTER = 0.2, 0.1
 """What the neighbours in a session lend; those of `Signals` at their defaults."""
+
+BACKGROUND = 50
+"""Texts that BM25 counts beside those there are, so that a word of the only text is still rare."""
 
 Numbers = NDArray[np.float64]
 
@@ -76,6 +85,18 @@ UNRELATED = (
     "The novel is set in a mining town.",
 )
 """Texts that have nothing in common."""
+
+
+def telling_terms(terms: Sequence[int]) -> list[int]:
+    """Return terms without those that a text has from the time at which it was said: "2", "pm"."""
+    clock = _clock_terms()
+    return [term for term in terms if term not in clock]
+
+
+@lru_cache(maxsize=1)
+def _clock_terms() -> frozenset[int]:
+    numbers = [f"{n:0{width}}" for width in (1, 2) for n in range(60)]
+    return frozenset(words.terms(" ".join([*numbers, "am", "pm"])))
 
 
 def calibration_of(embedder: Embedder) -> Calibration:

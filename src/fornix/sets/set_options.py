@@ -143,16 +143,18 @@ def search_options(
     min_score: float | None = None,
 ) -> SearchOptions:
     """Check what a search was asked with."""
-    if min_score is not None and (
-        isinstance(min_score, bool)
-        or not isinstance(min_score, (int, float))  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        or not 0 <= min_score <= 1
-    ):
-        raise InvalidInput(f"min_score must be a number from 0 to 1, not {shown(min_score)}")
+    if min_score is not None:
+        checked_relevance(min_score)
     if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"signals must be a Signals, not {shown(signals)}")
     count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
     return SearchOptions(count, chosen, at, signals, valid_time(valid_at), min_score=min_score)
+
+
+def checked_relevance(min_score: float) -> None:
+    """Refuse what is no relevance."""
+    if type(min_score) not in (int, float) or not 0 <= min_score <= 1:
+        raise InvalidInput(f"min_score must be a number from 0 to 1, not {shown(min_score)}")
 
 
 def definition(given: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen

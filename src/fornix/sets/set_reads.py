@@ -211,7 +211,7 @@ class SetReads:
             as_of: Search what was there at a moment of the past.
             valid_at: When facts have to hold, by default now (or at *as_of*); "any": whenever.
             min_score: Leave out hits whose relevance (0..1, comparable across searches) is lower.
-                Of items that answer a question, 93 of 100 have 0.5 or more (LoCoMo, minilm); of
+                Of items that answer a question, 94 of 100 have 0.5 or more (LoCoMo, minilm); of
                 the ten best for a question that nothing answers, 12 of 100. 0 leaves out none, and
                 has each `Hit` tell its relevance.
 

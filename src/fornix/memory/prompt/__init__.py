@@ -3,6 +3,7 @@
 from fornix.memory.prompt.context import Context, Part, Piece
 from fornix.memory.prompt.context_request import (
     ALL,
+    MIN_SCORE,
     NEWEST,
     All,
     ContextRequest,
@@ -18,6 +19,7 @@ from fornix.memory.prompt.prompts import Prompts
 
 __all__ = [
     "ALL",
+    "MIN_SCORE",
     "NEWEST",
     "All",
     "Context",

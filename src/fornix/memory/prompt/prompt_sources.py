@@ -373,7 +373,10 @@ def _search(
     limit = request.limit or (
         HITS if room is None else min(MOST_HITS, max(FEWEST_HITS, room // TOKENS_A_HIT))
     )
-    options = search_options(limit, request.where, at, request.signals, request.valid_at)
+    judged = 0.0 if request.min_score else None
+    options = search_options(
+        limit, request.where, at, request.signals, request.valid_at, min_score=judged
+    )
     names = cast("Sequence[str]", () if sets is ALL else sets)
     refs = scope if sets is ALL else [SetRef(scope, name) for name in names]
     return sources.writer.search(refs, request.query, options)
@@ -382,12 +385,17 @@ def _search(
 def hits_found(hits: Hits, request: ContextRequest, part: Part) -> list[PromptCandidate]:
     """Return hits as what may become pieces."""
     found: list[PromptCandidate] = []
+    best = max([hit.relevance or 0.0 for hit in hits], default=0.0)
+    left_out = ""
+    if best < request.min_score:
+        left_out = f"nothing found bears on the query: the best has a relevance of {best:.2f}"
     for rank, hit in enumerate(hits, start=1):
         item = hit.item if request.secrets == "show" else masked_item(hit.item)
         made = PromptCandidate(
             _piece(part, item, rank=rank, hit=hit),
             refs=frozenset({(item.set_name, item.id)}),
             hit=replace(hit, item=item),
+            left_out=left_out,
         )
         made.line = _line(item, request)
         if request.details == "hide" and item.time is not None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fornix.memory.prompt.context import Context
 from fornix.memory.prompt.context_request import (
     ALL,
+    MIN_SCORE,
     NEWEST,
     All,
     ContextRequest,
@@ -47,6 +48,7 @@ class Prompts:
         valid_at: ValidAt | None = None,
         signals: Signals | None = None,
         limit: int | None = None,
+        min_score: float = MIN_SCORE,
         shares: Shares = Shares(),  # noqa: B008 - frozen
         secrets: Secrecy = "mask",
         details: Details = "hide",
@@ -80,6 +82,8 @@ class Prompts:
             signals: Weights of the searches.
             limit: Most items that a search is asked for; by default what the budget may have room
                 for.
+            min_score: Leave out all that a search finds if its best item has a lower relevance,
+                0..1: then nothing that is remembered bears on the query. 0: leave out nothing.
             shares: How the budget is divided.
             secrets: "mask" replaces each secret in what is remembered by its kind, as the rule
                 `Secrets` of the write barrier finds it; "show" does not. Instructions and query
@@ -108,6 +112,7 @@ class Prompts:
             valid_at=valid_at,
             signals=signals,
             limit=limit,
+            min_score=min_score,
             shares=shares,
             secrets=secrets,
             details=details,
