@@ -985,7 +985,9 @@ def test_what_does_not_matter_is_left_out() -> None:
         memory.settle()
         made = ada.context("What is 2+2?")
         assert made.messages == [{"role": "user", "content": "What is 2+2?"}]
-        assert {piece.shown for piece in made.why if piece.part in ("items", "knowledge")} == {False}
+        assert {piece.shown for piece in made.why if piece.part in ("items", "knowledge")} == {
+            False
+        }
         assert all("a relevance of 0.0" in piece.reason for piece in made.why if not piece.shown)
         everything = ada.context("What is 2+2?", min_score=0).text
         assert all(note in everything for note in [*notes, "The canteen closes at three."])
