@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     if not question.gold or str(question.category) == "5":
                         continue
                     hits = [
-                        (hit.item.id, hit.relevance)
+                        (hit.item.id, hit.relevance or 0.0)
                         for hit in key.search(question.text, min_score=0)
                     ]
                     gold = [value for name, value in hits if name in question.gold]

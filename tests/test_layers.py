@@ -42,6 +42,7 @@ from fornix.agents.layers import (
     initialize_id_generator,
     time_of_id,
 )
+from fornix.agents.layers.layer import Dedupe
 from fornix.agents.storage import FairLock
 from fornix.compat import dbgpt
 from fornix.embed import open_embedder
@@ -120,8 +121,9 @@ def test_what_is_no_key_is_refused(memory):
     """A whole memory is a likely mistake; the error says what to pass."""
     with pytest.raises(InvalidInput, match=r"use memory.key"):
         ShortTermMemory(memory=memory)
+    name: Any = "ada"
     with pytest.raises(InvalidInput, match="not in 'ada'"):
-        ShortTermMemory(memory="ada")
+        ShortTermMemory(memory=name)
 
 
 @run
@@ -408,7 +410,8 @@ async def test_structured_fragments_keep_their_class(memory):
 async def test_duplicates_by_policy(memory):
     """By id, by text, or not at all."""
     same = [frag("Tea", 0.2), frag("tea ", 0.8)]
-    for dedupe, count in (("id", 2), ("text", 1), ("none", 2)):
+    policies: list[tuple[Dedupe, int]] = [("id", 2), ("text", 1), ("none", 2)]
+    for dedupe, count in policies:
         short = ShortTermMemory(memory=memory.key("ada"), label=dedupe, dedupe=dedupe)
         assert len(await short.handle_duplicated(same[:1], same[1:])) == count
         await short.write_batch([f.copy() for f in same])
@@ -728,8 +731,8 @@ def test_bad_settings_are_refused():
     for make in (
         lambda: ShortTermMemory(0),
         lambda: SensoryMemory(-1),
-        lambda: ShortTermMemory(dedupe="maybe"),
-        lambda: ShortTermMemory(profile="mine"),
+        lambda: ShortTermMemory(dedupe=text),
+        lambda: ShortTermMemory(profile=text),
         lambda: EnhancedShortTermMemory(3),
         lambda: EnhancedShortTermMemory(enhance_threshold=0),
         lambda: LongTermMemory(reflection_threshold=0),

@@ -528,7 +528,12 @@ def test_long_messages_leave_room_for_what_matters(memory: Memory) -> None:
         assert len(_in(made, "items")) > 10
     reason = _in(made, "recent")[0].reason
     assert reason.startswith("one of the last exchanges; only a part is shown")
-    for options in ({"budget_tokens": 9_000}, {"budget_tokens": 1_400, "sets": None}, {}):
+    every: list[dict[str, Any]] = [
+        {"budget_tokens": 9_000},
+        {"budget_tokens": 1_400, "sets": None},
+        {},
+    ]
+    for options in every:
         made = memory.context("Which train?", key="ada", **{"sets": ["default"]} | options)
         assert made.messages[-2]["content"] == answer
 
