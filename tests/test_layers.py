@@ -728,11 +728,12 @@ def test_bad_settings_are_refused():
     """Each says what it wants."""
     number: Any = {"a": 1}
     text: Any = "text"
+    unknown: Any = "maybe"
     for make in (
         lambda: ShortTermMemory(0),
         lambda: SensoryMemory(-1),
-        lambda: ShortTermMemory(dedupe=text),
-        lambda: ShortTermMemory(profile=text),
+        lambda: ShortTermMemory(dedupe=unknown),
+        lambda: ShortTermMemory(profile=unknown),
         lambda: EnhancedShortTermMemory(3),
         lambda: EnhancedShortTermMemory(enhance_threshold=0),
         lambda: LongTermMemory(reflection_threshold=0),

@@ -528,13 +528,8 @@ def test_long_messages_leave_room_for_what_matters(memory: Memory) -> None:
         assert len(_in(made, "items")) > 10
     reason = _in(made, "recent")[0].reason
     assert reason.startswith("one of the last exchanges; only a part is shown")
-    every: list[dict[str, Any]] = [
-        {"budget_tokens": 9_000},
-        {"budget_tokens": 1_400, "sets": None},
-        {},
-    ]
-    for options in every:
-        made = memory.context("Which train?", key="ada", **{"sets": ["default"]} | options)
+    for sets, size in ((["default"], 9_000), (None, 1_400), (["default"], None)):
+        made = memory.context("Which train?", key="ada", sets=sets, budget_tokens=size)
         assert made.messages[-2]["content"] == answer
 
 
