@@ -134,7 +134,7 @@ def test_a_prompt_is_made_and_explained(filled):
     assert f"{made['tokens']} of 300 tokens" in result.stderr
     assert filled(*words, "--quiet").stderr == ""
     (alone,) = filled.json(
-        "context", "hello?", "-k", "nobody", "--messages", "chat", "--recent", "2"
+        "context", "returns?", "-k", "nobody", "--messages", "chat", "--recent", "2"
     )
     assert len(alone["messages"]) == 2, "knowledge is everybody's"
     (some,) = filled.json("context", "seat", "-k", "ada", "-s", "default", "--where", '{"n": 1}')

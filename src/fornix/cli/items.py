@@ -99,13 +99,7 @@ class SearchFilters(TypedDict):
 @options.where_option
 @options.as_of_option
 @options.valid_at_option
-@click.option(
-    "--min-score",
-    metavar="NUMBER",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    help="Leave out hits of a lower relevance, 0 to 1; 0.5 leaves out what is unrelated.",
-)
+@options.min_score_option("Leave out hits of a lower relevance, 0 to 1; 0.5: what is unrelated.", 0)
 @options.option("--explain", "Show what each score is made of.")
 def search_command(
     session: Session,

@@ -10,7 +10,7 @@ import click
 from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
 from fornix.memory.memory import Memory
-from fornix.memory.prompt import ALL, NEWEST, Context, Piece
+from fornix.memory.prompt import ALL, MIN_SCORE, NEWEST, Context, Piece
 from fornix.store.as_of import ValidAt
 from fornix.values.storable import Value
 
@@ -36,6 +36,7 @@ class ContextFilters(TypedDict):
     where: dict[str, Value] | None
     as_of: int | datetime | None
     valid_at: ValidAt | None
+    min_score: float
 
 
 @options.command("context")
@@ -52,6 +53,9 @@ class ContextFilters(TypedDict):
 @options.where_option
 @options.as_of_option
 @options.valid_at_option
+@options.min_score_option(
+    "Leave out all items if the best has a lower relevance, 0 to 1.  [default: 0.5]", MIN_SCORE
+)
 def context_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,

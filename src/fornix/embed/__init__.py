@@ -33,12 +33,15 @@ from fornix.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from fornix.embed.minilm_onnx import MiniLmOnnx
+    from fornix.embed.openai_embedder import OpenAIEmbedder
 
 __all__ = [
     "BUNDLED",
     "LARGEST",
     "Embedder",
     "MiniLmOnnx",
+    "OpenAIEmbedder",
+    "QueryEmbedder",
     "Vector",
     "Vectors",
     "WindowedEmbedder",
@@ -89,6 +92,15 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
+class QueryEmbedder(Embedder, Protocol):
+    """An embedder whose model reads questions in another way than texts, by a prefix or so."""
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Return a row per question, as `embed` does for texts."""
+        ...
+
+
+@runtime_checkable
 class WindowedEmbedder(Embedder, Protocol):
     """An embedder that reads only so much at once, and gives a longer text several vectors."""
 
@@ -124,9 +136,11 @@ def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
 
 
 def open_embedder(name: str | Embedder) -> Embedder:
-    """Return a bundled embedder by its name, or the embedder that was passed.
+    """Return an embedder by its name, or the embedder that was passed.
 
-    There is one instance per name and process, and it reads its weights when it first embeds.
+    A name is that of a bundled embedder, or ``openai:MODEL``, ``sentence-transformers:MODEL`` or
+    ``fastembed:MODEL``. There is one instance per name and process, and it reads its weights when
+    it first embeds.
 
     Raises:
         InvalidInput: No embedder has this name, or the object is not an embedder.
@@ -177,6 +191,13 @@ BUNDLED = {
 }
 """The module and class of each embedder that `open_embedder` opens by name."""
 
+BY_MODEL = {
+    "openai": "openai_embedder.OpenAIEmbedder",
+    "sentence-transformers": "local_models.SentenceTransformerEmbedder",
+    "fastembed": "local_models.FastEmbedder",
+}
+"""The module and class for what stands before the colon of ``openai:MODEL`` and its like."""
+
 
 class _OpenEmbedders:
     """The open embedders of this process: their weights are large, so each is there once."""
@@ -186,15 +207,25 @@ class _OpenEmbedders:
         self._open: dict[str, Embedder] = {}
 
     def take(self, name: str) -> Embedder:
-        if name not in BUNDLED:
-            raise InvalidInput(f"no embedder is called {name!r}; there are {', '.join(BUNDLED)}")
+        kind, colon, model = name.partition(":")
+        where = BY_MODEL.get(kind) if colon and model else BUNDLED.get(name)
+        if where is None:
+            there_are = ", ".join([*BUNDLED, *(f"{kind}:MODEL" for kind in BY_MODEL)])
+            raise InvalidInput(f"no embedder is called {name!r}; there are {there_are}")
         with self._lock:
             if name not in self._open:
-                module, _, made = BUNDLED[name].partition(".")
-                self._open[name] = getattr(import_module(f"{__name__}.{module}"), made)()
+                module, _, made = where.partition(".")
+                make = getattr(import_module(f"{__name__}.{module}"), made)
+                self._open[name] = make(model) if colon else make()
             return self._open[name]
 
 
 _open_embedders = _OpenEmbedders()
 
-__getattr__ = lazy_names(__name__, {"fornix.embed.minilm_onnx": ("MiniLmOnnx",)})
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "fornix.embed.minilm_onnx": ("MiniLmOnnx",),
+        "fornix.embed.openai_embedder": ("OpenAIEmbedder",),
+    },
+)

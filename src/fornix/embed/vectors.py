@@ -27,6 +27,12 @@ SCALE_BYTES = 4
 """Of the scale in front of a packed vector, a float32."""
 
 
+def unit_rows(rows: Vectors) -> Vectors:
+    """Return rows of length one; a row of zeros stays one."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return (rows / np.where(lengths > 0, lengths, 1)[:, None]).astype(np.float32)
+
+
 def quantise(vectors: Vectors) -> bytes:
     """Return rows as int8, one after the other, each stretched until its largest number is 127.
 

@@ -66,6 +66,7 @@
     │   └── Unsupported                    this platform, file system or option is not supported
     ├── EmbedderFailed (RuntimeError)  an embedder raised or answered wrongly
     │   └── EmbedderMissing                there is none, or its package is not installed
+    ├── RerankerFailed (RuntimeError)  a re-ranker raised or answered wrongly
     ├── StrategyFailed                 a strategy of compaction raised, or cannot be found here
     └── ModelFailed                    a language model raised
         ├── ModelUnavailable               it cannot be reached, is busy or too slow: try again
@@ -646,6 +647,10 @@ class EmbedderFailed(FornixError, RuntimeError):
 
 class EmbedderMissing(EmbedderFailed):
     """The package that an embedder needs is not installed, or there is no embedder at all."""
+
+
+class RerankerFailed(FornixError, RuntimeError):
+    """A re-ranker raised, or gave not one number for each text."""
 
 
 class StrategyFailed(FornixError):

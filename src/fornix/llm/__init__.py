@@ -14,21 +14,26 @@ from fornix.llm.chat import (
     checked_messages,
     checked_request,
 )
+from fornix.llm.reranker import Reranker
 from fornix.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from fornix.llm.json_answers import Asking, Unfit, ask_json, read_json
     from fornix.llm.openai_chat import Dialect, OpenAIChat
+    from fornix.llm.reranking import ChatReranker, HttpReranker
     from fornix.llm.scripted import ScriptedChat
 
 __all__ = [
     "Asking",
     "ChatModel",
     "ChatRequest",
+    "ChatReranker",
     "Dialect",
+    "HttpReranker",
     "Messages",
     "ModelMessage",
     "OpenAIChat",
+    "Reranker",
     "ScriptedChat",
     "Unfit",
     "Usage",
@@ -43,6 +48,7 @@ __getattr__ = lazy_names(
     {
         "fornix.llm.json_answers": ("Asking", "Unfit", "ask_json", "read_json"),
         "fornix.llm.openai_chat": ("Dialect", "OpenAIChat"),
+        "fornix.llm.reranking": ("ChatReranker", "HttpReranker"),
         "fornix.llm.scripted": ("ScriptedChat",),
     },
 )

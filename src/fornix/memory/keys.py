@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, Self, Unpack
 import fornix
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
+from fornix.llm import Reranker
 from fornix.memory.prompt import Prompts, Sources
 from fornix.search.signals import Signals
 from fornix.sets import KnowledgeSet, MemorySet, refuse_upkeep, search_options
@@ -80,6 +81,7 @@ class OwnerSets:
         signals: Signals | None = None,
         valid_at: ValidAt | None = None,
         min_score: float | None = None,
+        reranker: Reranker | None = None,
     ) -> Hits:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):
@@ -88,7 +90,9 @@ class OwnerSets:
         refs = [SetRef(self._scope, name) for name in dict.fromkeys(names)]
         asked = self._scope if sets is None else refs
         at = None if as_of is None else self._writer.moment_of(as_of)
-        options = search_options(limit, where, at, signals, valid_at, min_score)
+        options = search_options(
+            limit, where, at, signals, valid_at, min_score=min_score, reranker=reranker
+        )
         return self._writer.search(asked, query, options)
 
 

@@ -206,8 +206,10 @@ def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     Raises:
         EmbedderFailed: The embedder raised, or answered with another shape than it promises.
     """
+    # A model may read questions in another way; `isinstance` with a protocol takes too long.
+    embed = getattr(embedder, "embed_queries", embedder.embed)
     try:
-        rows = np.asarray(embedder.embed(texts), dtype=np.float32)
+        rows = np.asarray(embed(texts), dtype=np.float32)
     except FornixError:
         raise
     except Exception as error:  # the edge to other people's code; the cause is kept

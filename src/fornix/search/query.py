@@ -5,18 +5,20 @@ Refreshes the index, embeds the question, ranks, fetches the items, notes that t
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fornix.embed import Embedder
-from fornix.errors import EmbedderConflict, InvalidInput, Unavailable
+from fornix.errors import EmbedderConflict, FornixError, InvalidInput, RerankerFailed, Unavailable
 from fornix.errors.shown import shown
+from fornix.llm import Reranker
 from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, SetIndex, quantised
 from fornix.search.item_cache import ItemCache
@@ -40,7 +42,13 @@ REMEMBERED = 256
 """Questions that are kept, as they were understood, and their vectors."""
 
 
+CANDIDATES = 50
+"""Hits that a re-ranker reads, or as many as are asked for."""
+
+
 DEFAULTS = Signals()
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,7 @@ class SearchOptions:
             that is searched.
         touch: Whether what is found counts as read.
         min_score: Least relevance of a hit, 0..1; None: relevance is not asked for.
+        reranker: Orders the best `CANDIDATES` hits again; None: nobody does.
     """
 
     limit: int = 10
@@ -61,6 +70,7 @@ class SearchOptions:
     valid_at: int | Literal["any"] | None = None
     touch: bool = True
     min_score: float | None = None
+    reranker: Reranker | None = None
 
     def instants(self, now: int) -> tuple[int, int | None]:
         """Return when items must not have expired, and when they have to hold; None: whenever."""
@@ -305,7 +315,7 @@ class Searcher:
             sets,
             question,
             self._vector(question.meaning),
-            limit=options.limit,
+            limit=options.limit if options.reranker is None else max(options.limit, CANDIDATES),
             signals=signals,
             allowed=[
                 _allowed(one, options.where, gone) for one, gone in zip(sets, rows, strict=True)
@@ -354,6 +364,9 @@ class Searcher:
         partial: bool,
         touch: bool,
     ) -> Hits:
+        failure: str | None = None
+        if asked.options.reranker is not None:
+            scored, failure = self._reranked(scored, drafted, asked)
         rows = [one.row for one in scored]
         if touch and not drafted:
             now = self._clock()
@@ -369,7 +382,36 @@ class Searcher:
             and asked.admits(item)  # it may have come while this was asked
             and (one.relevance is None or one.relevance >= (asked.options.min_score or 0.0))
         ]
-        return Hits(hits, partial=partial)
+        return Hits(hits, partial=partial, reranker_failure=failure)
+
+    def _reranked(
+        self, scored: Sequence[Scored], drafted: Mapping[int, StoredItem], asked: _SearchRequest
+    ) -> tuple[list[Scored], str | None]:
+        """Return the best hits in a re-ranker's order; in the search's own, and why, if it fails.
+
+        A score is then the re-ranker's; ties are in the order of the search.
+        """
+        limit, least = asked.options.limit, asked.options.min_score or 0.0
+        items = self._from_store([one.row for one in scored], drafted, touch=False)
+        there = [
+            (one, item)
+            for one, item in zip(scored, items, strict=True)
+            if item is not None and asked.admits(item) and (one.relevance or 1.0) >= least
+        ]
+        if not there:
+            return [], None
+        texts = [item.text or shown(item.value) for _, item in there]
+        try:
+            scores = reranked(cast("Reranker", asked.options.reranker), asked.query, texts)
+        except FornixError as error:
+            logger.warning("hits are not re-ranked: %s", error)
+            return [one for one, _ in there][:limit], str(error)
+        judged = [
+            one._replace(score=score, parts={"rerank": score})
+            for (one, _), score in zip(there, scores, strict=True)
+        ]
+        judged.sort(key=lambda one: -one.score)
+        return judged[:limit], None
 
     def _from_store(
         self, rows: Sequence[int], drafted: Mapping[int, StoredItem], *, touch: bool
@@ -396,6 +438,24 @@ class Searcher:
     def clear(self) -> None:
         """Free what is kept of items."""
         self._item_cache.clear()
+
+
+def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
+    """Return a re-ranker's number for each text.
+
+    Raises:
+        RerankerFailed: It raised, or gave not one finite number for each text.
+        ModelFailed: The model that it asks failed.
+    """
+    try:
+        scores = [float(score) for score in reranker.rerank(query, texts)]
+    except FornixError:
+        raise
+    except Exception as error:  # the edge to other people's code; the cause is kept
+        raise RerankerFailed(f"the re-ranker {reranker!r} raised {error!r}") from error
+    if len(scores) != len(texts) or not np.isfinite(scores).all():
+        raise RerankerFailed(f"the re-ranker {reranker!r} gave not one number for each text")
+    return scores
 
 
 def _speakers(sets: Sequence[SetIndex]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import overload
 
 from fornix.errors import NotFound, SetDefinitionConflict
+from fornix.llm import Reranker
 from fornix.search.signals import Signals
 from fornix.sets.set_editor import owner_text
 from fornix.sets.set_options import checked_ids, definition, fits, search_options
@@ -201,6 +202,7 @@ class SetReads:
         signals: Signals | None = None,
         valid_at: ValidAt | None = None,
         min_score: float | None = None,
+        reranker: Reranker | None = None,
     ) -> Hits:
         """Return the items that answer *query* best, by words, meaning and signals.
 
@@ -214,13 +216,17 @@ class SetReads:
                 Of items that answer a question, 94 of 100 have 0.5 or more (LoCoMo, minilm); of
                 the ten best for a question that nothing answers, 12 of 100. 0 leaves out none, and
                 has each `Hit` tell its relevance.
+            reranker: Orders the best 50 hits again, or as many as *limit* says; a `Hit` then has
+                its score. If it fails, they stay in their order, and `Hits` say why.
 
         Raises:
             HistoryPruned: What was there at *as_of* is no longer kept.
             InvalidFilter: *where* cannot be understood.
             InvalidInput: *query* is not a str, *limit* not 1..1,000, or *min_score* not 0..1.
         """
-        options = search_options(limit, where, self._at(as_of), signals, valid_at, min_score)
+        options = search_options(
+            limit, where, self._at(as_of), signals, valid_at, min_score=min_score, reranker=reranker
+        )
         return self._writer.search([self._ref], query, options)
 
     def _at(self, as_of: AsOf | None) -> Moment | None:

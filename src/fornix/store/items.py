@@ -132,14 +132,24 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
     Attributes:
         partial: True where some items in reach have no vector yet, so that only their words were
             searched; `Memory.settle` waits for them.
+        reranker_failure: Why the re-ranker that was asked for did not order them, so that they are
+            in the search's own order; None: it did, or none was asked for.
     """
 
     partial: bool
+    reranker_failure: str | None
 
-    def __new__(cls, hits: Iterable[Hit] = (), *, partial: bool = False) -> Self:
+    def __new__(
+        cls,
+        hits: Iterable[Hit] = (),
+        *,
+        partial: bool = False,
+        reranker_failure: str | None = None,
+    ) -> Self:
         """Make hits of what was found."""
         self = super().__new__(cls, tuple(hits))
         self.partial = partial
+        self.reranker_failure = reranker_failure
         return self
 
     def __repr__(self) -> str:
@@ -161,6 +171,8 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
             lines.append("  ".join([f"{hit.score:5.2f}", *parts, text[:70]]))
         if self.partial:
             lines.append("partial: some items in reach are not embedded yet (memory.settle waits)")
+        if self.reranker_failure:
+            lines.append(f"not re-ranked: {self.reranker_failure}")
         return "\n".join(lines)
 
 

@@ -259,9 +259,13 @@ def _quick(made: type[C]) -> type[C]:
     star = ["*"] if every and every[0].kw_only else []
     lines = [
         f"def __init__({', '.join(['self', *star, *given])}):",
-        " _become(self, '__class__', _twin)",
-        *(f" self.{f.name} = {f.name}" for f in every),
-        " self.__class__ = _made",
+        " try:",
+        "  _become(self, '__class__', _twin)",
+        *(f"  self.{f.name} = {f.name}" for f in every),
+        "  self.__class__ = _made",
+        # At the end of the stack CPython cannot compare the layouts, and says that they differ.
+        " except TypeError:",
+        "  raise RecursionError('the stack is at its end') from None",
         *([" self.__post_init__()"] if hasattr(made, "__post_init__") else []),
     ]
     exec("\n".join(lines), known)  # noqa: S102 - of names of fields, as dataclasses has it

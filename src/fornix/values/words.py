@@ -89,10 +89,6 @@ _UNSPACED_SCRIPTS = (
     f"{_HAN}\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uac00-\ud7a3"
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0eff\u1000-\u109f\u1780-\u17d3"
 )
-_UNSPACED = re.compile(f"[{_UNSPACED_SCRIPTS}]+")
-_WORD = re.compile(f"[{_UNSPACED_SCRIPTS}]{{1,2}}|[^\\s{_UNSPACED_SCRIPTS}]+")
-"""A word, for counting: what stands between spaces, or two characters of a script without."""
-_IDEOGRAPH = re.compile(f"[{_HAN}]")
 _VARIANTS = re.compile("[\u1100-\u11ff\u3040-\u30ff\uff00-\uffef]+")
 """Full- and half-width forms and split hangul and kana, which have one form that is searched.
 
@@ -168,6 +164,25 @@ def analyse(
     return TextTerms(packed, tokens, min(times, MAX_COUNT))
 
 
+# Patterns of large sets of characters take milliseconds to compile: only where they are needed.
+
+
+@lru_cache(maxsize=1)
+def _unspaced() -> re.Pattern[str]:
+    return re.compile(f"[{_UNSPACED_SCRIPTS}]+")
+
+
+@lru_cache(maxsize=1)
+def _words_of() -> re.Pattern[str]:
+    """Return what finds words to be counted: between spaces, or two characters of such a script."""
+    return re.compile(f"[{_UNSPACED_SCRIPTS}]{{1,2}}|[^\\s{_UNSPACED_SCRIPTS}]+")
+
+
+@lru_cache(maxsize=1)
+def _ideograph() -> re.Pattern[str]:
+    return re.compile(f"[{_HAN}]")
+
+
 def passages(text: str) -> list[str]:
     """Return the passages of *text*, in order: it is cut before every hundredth word.
 
@@ -176,7 +191,7 @@ def passages(text: str) -> list[str]:
     least = PASSAGE_WORDS + LAST_WORDS
     if len(text) < 2 * least - 1:
         return [text]
-    starts = [word.start() for word in _WORD.finditer(text)]
+    starts = [word.start() for word in _words_of().finditer(text)]
     if len(starts) < least:
         return [text]
     cuts = starts[PASSAGE_WORDS : len(starts) - LAST_WORDS + 1 : PASSAGE_WORDS]
@@ -193,7 +208,7 @@ def _marks(text: str) -> list[int]:
     is_instruction = _INSTRUCTION.match(text) is not None
     if not (is_question or is_instruction):
         return []
-    count = sum(1 for _ in islice(_WORD.finditer(text), QUESTION_WORDS + 1))
+    count = sum(1 for _ in islice(_words_of().finditer(text), QUESTION_WORDS + 1))
     marks = (
         (QUESTION, is_question and count <= QUESTION_WORDS),
         (SHORT_QUESTION, is_question and count <= SHORT_QUESTION_WORDS),
@@ -248,7 +263,7 @@ def temporal(text: str) -> int:
 
 def is_unspaced(text: str) -> bool:
     """Return whether *text* has characters of a script that puts no spaces between words."""
-    return _UNSPACED.search(text) is not None
+    return not text.isascii() and _unspaced().search(text) is not None
 
 
 def pack(found: Sequence[int], marks: Sequence[int] = ()) -> tuple[bytes, int]:
@@ -291,9 +306,9 @@ def _read(text: str) -> tuple[list[str], int]:
     pairs: list[str] = []
     if not text.isascii():
         text = _VARIANTS.sub(_normalized, text)
-        if _UNSPACED.search(text):
+        if _unspaced().search(text):
             pairs = _pairs(text)
-            text = _UNSPACED.sub(" ", text)
+            text = _unspaced().sub(" ", text)
     found = _tokenizers().split(text.encode(errors="replace"))
     times = sum(map(_TEMPORAL_WORDS.__contains__, found))
     years = sum([token.isdecimal() for token in found if len(token) == len("2023")])
@@ -308,10 +323,10 @@ def _normalized(found: re.Match[str]) -> str:
 
 def _pairs(text: str) -> list[str]:
     """Return pairs of neighbours in each run without spaces, a lone character, ideographs."""
-    pairs = _IDEOGRAPH.findall(text)
-    for run in _UNSPACED.findall(text):
+    pairs = _ideograph().findall(text)
+    for run in _unspaced().findall(text):
         pairs += [run[i : i + 2] for i in range(len(run) - 1)]
-        if len(run) == 1 and not _IDEOGRAPH.match(run):
+        if len(run) == 1 and not _ideograph().match(run):
             pairs.append(run)
     return pairs
 

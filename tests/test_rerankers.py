@@ -1,0 +1,285 @@
+"""Re-rankers, and embedders on servers: their protocols, spoken over HTTP, and their faults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fornix import Memory
+from fornix.embed import OpenAIEmbedder, QueryEmbedder, open_embedder
+from fornix.errors import (
+    EmbedderConflict,
+    EmbedderFailed,
+    EmbedderMissing,
+    InvalidInput,
+    ModelAnswerInvalid,
+    RerankerFailed,
+)
+from fornix.llm import ChatReranker, HttpReranker, ScriptedChat
+from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
+from fornix.values import http_json
+
+Answer = Callable[[ChatAsked], ChatReply]
+
+NOTES = ["Tea with milk.", "Coffee, black.", "Tea and toast.", "The bus to town."]
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask again at once, and with no key of this machine."""
+    monkeypatch.setattr(http_json, "FIRST_PAUSE_S", 0.0)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "RERANKER_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def by_length(texts: Sequence[str]) -> list[float]:
+    return [1 / len(text) for text in texts]
+
+
+def cohere(asked: ChatAsked) -> ChatReply:
+    """Answer as Cohere and Jina do: the best first, each with the place of its text."""
+    scores = by_length(asked.body["documents"])
+    entries = [{"index": at, "relevance_score": score} for at, score in enumerate(scores)]
+    entries.sort(key=lambda entry: -entry["relevance_score"])
+    return ChatReply(body=json.dumps({"results": entries}).encode())
+
+
+def tei(asked: ChatAsked) -> ChatReply:
+    """Answer as Text Embeddings Inference does."""
+    entries = [
+        {"index": at, "score": score} for at, score in enumerate(by_length(asked.body["texts"]))
+    ]
+    return ChatReply(body=json.dumps(entries[::-1]).encode())
+
+
+@pytest.mark.parametrize(("answer", "model"), [(cohere, "rerank-v3.5"), (tei, None)])
+def test_a_server_re_ranks_hits(
+    answer: Callable[[ChatAsked], ChatReply], model: str | None
+) -> None:
+    """Its order and its scores are those of the hits, and `parts` and `explain` show them."""
+    with ChatServer(answer) as server, Memory.open(embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add_many([*NOTES, "tea", "more tea for the tea party"])
+        reranker = HttpReranker(f"{server.url}/rerank", model=model, api_key="secret")
+        hits = ada.search("tea", limit=3, reranker=reranker)
+        assert [hit.item.text for hit in hits] == ["tea", "Tea with milk.", "Tea and toast."]
+        assert [hit.score for hit in hits] == [hit.parts["rerank"] for hit in hits]
+        assert hits[0].score == pytest.approx(1 / 3)
+        assert "rerank" in hits.explain()
+        assert hits.reranker_failure is None
+        (asked,) = server.asked
+        assert asked.path == "/v1/rerank"
+        assert asked.headers["authorization"] == "Bearer secret"
+        assert asked.body["query"] == "tea"
+        assert asked.body.get("model") == model
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ChatReply(status=401),
+        ChatReply(status=503),
+        ChatReply(body=b"no JSON"),
+        ChatReply(body=b"[]"),
+        ChatReply(body=b'{"results": [{"index": 0, "relevance_score": 1}]}'),
+        ChatReply(body=b'{"results": 7}'),
+        ChatReply(body=b'{"results": [{"index": 9, "relevance_score": NaN}]}'),
+        ChatReply(cut_after=3),
+    ],
+)
+def test_a_search_outlives_its_re_ranker(reply: ChatReply) -> None:
+    """Without a usable answer hits stay in their own order, and say why."""
+    with ChatServer([reply]) as server, Memory.open(embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add_many(NOTES)
+        own = ada.search("tea and milk")
+        reranker = HttpReranker(f"{server.url}/rerank", model="m")
+        hits = ada.search("tea and milk", reranker=reranker)
+        assert [(hit.item.id, hit.score) for hit in hits] == [(h.item.id, h.score) for h in own]
+        assert hits.reranker_failure is not None
+        assert "not re-ranked" in hits.explain()
+        with pytest.raises(RerankerFailed):
+            reranker.rerank("tea", ["a", "b"])
+
+
+def test_a_busy_server_is_asked_again() -> None:
+    """Up to four times; a key or a text is in no error."""
+    answer = ChatReply(body=b'[{"index": 0, "score": 0.5}]')
+    with ChatServer([ChatReply(status=429), ChatReply(status=500), answer]) as server:
+        reranker = HttpReranker(server.url, api_key="hush")
+        assert reranker.rerank("private", ["words"]) == [0.5]
+        assert len(server.asked) == 3
+    with pytest.raises(RerankerFailed, match="tried 4 times") as caught:
+        reranker.rerank("private", ["words"])
+    assert not {"hush", "private", "words"} & set(str(caught.value).split())
+
+
+def test_a_chat_model_re_ranks() -> None:
+    """It gives marks; what is no list of marks is asked for again."""
+    model = ScriptedChat(['{"marks": [1, 2]}', '{"marks": [2, 9.5, 0]}'])
+    assert ChatReranker(model).rerank("tea?", ["a", "b", "c"]) == [2.0, 9.5, 0.0]
+    with pytest.raises(ModelAnswerInvalid, match="from 0 to 10"):
+        ChatReranker(ScriptedChat(['{"marks": [11]}'] * 3)).rerank("tea?", ["a"])
+    with Memory.open(embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add_many(NOTES)
+        reranker = ChatReranker(ScriptedChat(['{"marks": [1, 7]}']))
+        hits = ada.search("tea", reranker=reranker)
+        assert [hit.score for hit in hits] == [7.0, 1.0]
+        failing = ada.search("tea", reranker=ChatReranker(ScriptedChat(["never"] * 3)))
+        assert len(failing) == 2
+        assert failing.reranker_failure is not None
+
+
+class Backwards:
+    """Gives each text a lower number than the one before it."""
+
+    def __init__(self, *numbers: float) -> None:
+        self.numbers, self.read = numbers, list[str]()
+
+    def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        self.read = list(texts)
+        return self.numbers or list(range(len(texts)))
+
+
+def test_a_re_ranker_reads_more_than_is_asked_for() -> None:
+    """Fifty hits, or as many as are asked for; only those that are returned count as read."""
+    with Memory.open(embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add_many([f"tea number {n}" for n in range(70)])
+        reranker = Backwards()
+        hits = ada.search("tea", limit=2, reranker=reranker)
+        assert len(reranker.read) == 50
+        assert [hit.item.text for hit in hits] == reranker.read[:-3:-1]
+        read = [item for item in ada.set("default").list(limit=100) if item.accessed]
+        assert {item.id for item in read} == {hit.item.id for hit in hits}
+        assert len(ada.search("tea", limit=60, reranker=Backwards())) == 60
+        assert ada.search("nothing of it", reranker=Backwards()) == ()
+
+
+@pytest.mark.parametrize("numbers", [(1.0,), (float("nan"), 1.0), (float("inf"), 1.0)])
+def test_what_is_no_number_for_each_text_is_a_failure(numbers: tuple[float, ...]) -> None:
+    """The search stands."""
+    with Memory.open(embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add_many(NOTES)
+        hits = ada.search("tea", reranker=Backwards(*numbers))
+        assert len(hits) == 2
+        assert "one number for each text" in (hits.reranker_failure or "")
+        no_reranker: Any = "cohere"
+        with pytest.raises(InvalidInput, match="must have a method rerank"):
+            ada.search("tea", reranker=no_reranker)
+
+
+@pytest.mark.parametrize("url", ["localhost:80", "ftp://host/x", "", "http://"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    """When it is made, not when it is asked."""
+    with pytest.raises(InvalidInput, match="http or https"):
+        HttpReranker(url)
+    if url:
+        with pytest.raises(InvalidInput, match="http or https"):
+            OpenAIEmbedder("m", base_url=url)
+
+
+# --- embedders --------------------------------------------------------------------------------
+
+
+def vectors(asked: ChatAsked) -> ChatReply:
+    """Answer as an embeddings server does, in another order than asked: counts of letters."""
+    size = asked.body.get("dimensions", 26)
+    entries = [
+        {"index": at, "embedding": [text.lower().count(chr(97 + i)) + 0.1 for i in range(size)]}
+        for at, text in enumerate(asked.body["input"])
+    ]
+    return ChatReply(body=json.dumps({"data": entries[::-1]}).encode())
+
+
+def test_a_server_embeds(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """By name or as an object; stored, searched and remembered as any embedder."""
+    with ChatServer(vectors) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "secret")
+        path = tmp_path / "app.db"
+        with Memory.open(path, embedder="openai:letters") as memory:
+            ada = memory.key("ada")
+            ada.add_many(["zigzag", "banana", "   "])
+            memory.settle()
+            assert ada.search("zzz")[0].item.text == "zigzag"
+            assert ada.search("zzz", min_score=0)[0].relevance is not None
+        assert {asked.path for asked in server.asked} == {"/v1/embeddings"}
+        assert {asked.body["model"] for asked in server.asked} == {"letters"}
+        assert server.asked[0].headers["authorization"] == "Bearer secret"
+        assert all(text.strip() for asked in server.asked for text in asked.body["input"])
+        with pytest.raises(EmbedderConflict):
+            Memory.open(path, embedder=OpenAIEmbedder("others"))
+        with Memory.open(path) as memory:  # the name is remembered
+            assert memory.key("ada").search("zzz")[0].item.text == "zigzag"
+
+
+def test_questions_have_a_prefix_of_their_own() -> None:
+    """And so have texts, which is a part of the embedder's name."""
+    with ChatServer(vectors) as server:
+        embedder = OpenAIEmbedder(
+            "e5",
+            base_url=server.url,
+            dimensions=26,
+            query_prefix="query: ",
+            text_prefix="passage: ",
+        )
+        assert isinstance(embedder, QueryEmbedder)
+        assert embedder.name == "openai:e5@26 'passage: '"
+        with Memory.open(embedder=embedder) as memory:
+            ada = memory.key("ada")
+            ada.add("banana")
+            memory.settle()
+            ada.search("fruit")
+        assert [asked.body["input"] for asked in server.asked] == [
+            ["passage: banana"],
+            ["query: fruit"],
+        ]
+        assert server.asked[0].body["dimensions"] == 26
+
+
+def test_many_texts_are_sent_in_parts() -> None:
+    """In their order, each with its own row."""
+    with ChatServer(vectors) as server:
+        embedder = OpenAIEmbedder("letters", base_url=server.url)
+        texts = [chr(97 + n % 26) * 3 for n in range(300)]
+        rows = embedder.embed(texts)
+        assert rows.argmax(axis=1).tolist() == [n % 26 for n in range(300)]
+        assert np.linalg.norm(rows, axis=1) == pytest.approx(np.ones(300), abs=1e-5)
+        assert [len(asked.body["input"]) for asked in server.asked] == [1, 128, 128, 44]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ChatReply(status=401),
+        ChatReply(body=b"{}"),
+        ChatReply(body=b'{"data": []}'),
+        ChatReply(body=b'{"data": [{"index": 1, "embedding": [1.0]}]}'),
+        ChatReply(body=b'{"data": [{"index": 0, "embedding": [NaN]}]}'),
+        ChatReply(body=b'{"data": [{"index": 0, "embedding": [1.0, 2.0]}]}'),
+        ChatReply(body=b'{"data": [{"index": 0, "embedding": ["x"]}]}'),
+    ],
+)
+def test_wrong_vectors_are_refused(reply: ChatReply) -> None:
+    """Nothing wrong is stored: the item waits for its vector, and is found by its words."""
+    with ChatServer([reply]) as server:
+        embedder = OpenAIEmbedder("m", base_url=server.url, dimensions=3)
+        with pytest.raises(EmbedderFailed, match="openai:m"):
+            embedder.embed(["tea"])
+
+
+def test_names_say_which_there_are() -> None:
+    """What is no embedder, and what is not installed, is said when it is opened."""
+    for name in ("openai", "openai:", "cohere:x", ""):
+        with pytest.raises(InvalidInput, match=r"openai:MODEL, sentence-transformers:MODEL"):
+            open_embedder(name)
+    for kind in ("sentence-transformers", "fastembed"):
+        with pytest.raises(EmbedderMissing, match=f"pip install {kind}"):
+            open_embedder(f"{kind}:some/model")
