@@ -72,12 +72,16 @@ def test_the_shipped_conversation_is_found_again(english: tuple[str, float]) -> 
     assert found >= FLOORS[embedder], f"{embedder}: {found:.3f}"
 
 
-@pytest.mark.parametrize(("language", "floor"), [("german", 0.8), ("chinese", 0.8)])
+@pytest.mark.parametrize(
+    ("language", "floor"),
+    [("german", 0.8), ("chinese", 0.8), ("arabic", 0.95), ("hindi", 0.95)],
+)
 @pytest.mark.parametrize("embedder", ["minilm", "words"])
 def test_other_languages_are_found_by_their_words(
     language: str, floor: float, embedder: str
 ) -> None:
-    """German by stems that happen to fit, Chinese by pairs of characters; meaning does no harm."""
+    """German by stems that happen to fit, Chinese by pairs of characters, Arabic and Hindi by light
+    stems; meaning does no harm."""
     data = load(HERE / "data" / f"{language}.jsonl")
     with Memory.open(embedder=embedder) as memory:
         remember(memory.key("demo"), data)

@@ -199,3 +199,33 @@ def test_threads_read_alike():
         thread.join()
     assert len(found) == 1600
     assert set(found) == {words.analyse(text)}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("किताब", "किताबें"),
+        ("लड़की", "लड़कियों"),
+        ("सड़क", "सड़कों"),
+        ("\u0938\u095c\u0915", "\u0938\u0921\u093c\u0915"),  # a letter in one piece, or two
+        ("كِتَابٌ", "كتاب"),
+        ("كتاب", "الكتاب"),
+        ("والمدرسة", "مدرسه"),
+        ("أحمد", "احمد"),
+        ("שָׁלוֹם", "שלום"),
+        ("Straße", "STRASSE"),
+        ("Größe", "GRÖSSE"),
+        ("école", "e\u0301cole"),
+    ],
+)
+def test_spellings_of_one_word_are_one_term(one: str, other: str) -> None:
+    """Signs that may be left out, and endings of number and case, make no difference."""
+    (term,) = words.terms(one)
+    assert [term] == words.terms(other)
+
+
+def test_different_words_are_different_terms() -> None:
+    """Light stems leave short words alone."""
+    every = ["नदी", "नाम", "काम", "كتب", "مكتب", "هي", "ان", "שלום", "weiss", "weis"]
+    assert len({tuple(words.terms(word)) for word in every}) == len(every)
+    assert words.terms("tea \U0001f375\ufe0f") == words.terms("tea \U0001f375")

@@ -2,7 +2,8 @@
 
 A term is a stem, as a 32-bit number that is the same on every machine. Where words are written
 with spaces, tokens come from SQLite's `unicode61` (letters and digits, lower case, no diacritics)
-and stems from its `porter`; stop words go before stemming. Where they are written without
+and stems from its `porter`; stop words go before stemming. Arabic and Hindi have light stems of
+their own. Where words are written without
 (ideographs, kana, hangul, Thai, Lao, Khmer, Burmese), terms are pairs of characters, and for
 ideographs the single ones too.
 
@@ -94,6 +95,41 @@ _VARIANTS = re.compile("[\u1100-\u11ff\u3040-\u30ff\uff00-\uffef]+")
 
 Only these are normalised: on a long run of other combining marks `normalize` takes quadratic time.
 """
+_FOLDED = str.maketrans(
+    {
+        **dict.fromkeys(map(chr, (*range(0x064B, 0x0660), 0x0670, 0x0640))),  # Arabic vowels
+        **dict.fromkeys(map(chr, range(0x06D6, 0x06EE))),
+        **dict.fromkeys(map(chr, range(0x0591, 0x05C8))),  # Hebrew points
+        "\u0622": "\u0627",
+        "\u0623": "\u0627",
+        "\u0625": "\u0627",
+        "\u0671": "\u0627",
+        "\u0649": "\u064a",
+        "\u0629": "\u0647",
+        "\u093c": None,  # the dot that tells Hindi letters apart is often left out
+        "\u0901": "\u0902",
+        "\u00df": "ss",
+        "\u1e9e": "ss",
+        **{chr(0xFE00 + at): " " for at in range(16)},  # how emoji are drawn
+    }
+)
+"""Signs that are written or not, and letters that are written in two ways."""
+
+_DOTTED = re.compile("[\u0929\u0931\u0934\u0958-\u095f]")
+"""Hindi letters with their dot, which come in one piece or in two."""
+
+_ARABIC = re.compile("[\u0621-\u064a]+")
+_ARABIC_FRONTS = ("وال", "بال", "كال", "فال", "لل", "ال")
+_ARABIC_ENDS = ("ها", "ان", "ات", "ون", "ين", "يه", "ه", "ي")  # noqa: RUF001 - Arabic letters
+"""What light10 takes off (Larkey, Ballesteros and Connell, SIGIR 2002), letters folded."""
+
+_HINDI = re.compile("[\u0900-\u097f]+")
+_HINDI_ENDS = (
+    *("ियों", "ियां", "ाओं", "ाएं", "ुओं", "ुएं"),
+    *("ों", "ें", "ीं", "ां", "ी", "े", "ा", "ो", "ू", "ि", "ु"),
+)
+"""Endings of number, case and gender (Ramanathan and Rao, EACL 2003), the longest first."""
+
 _NUMERIC_DATE = re.compile(
     r"(?<![\d.-])(?:\d{4}-(\d\d)-(\d\d)|(\d\d?)\.(\d\d?)\.\d{4})(?![\d-])", re.ASCII
 )
@@ -305,7 +341,7 @@ def _read(text: str) -> tuple[list[str], int]:
     """Return the tokens of *text*, stop words among them, and how many are temporal."""
     pairs: list[str] = []
     if not text.isascii():
-        text = _VARIANTS.sub(_normalized, text)
+        text = _DOTTED.sub(_decomposed, _VARIANTS.sub(_normalized, text)).translate(_FOLDED)
         if _unspaced().search(text):
             pairs = _pairs(text)
             text = _unspaced().sub(" ", text)
@@ -319,6 +355,10 @@ def _read(text: str) -> tuple[list[str], int]:
 
 def _normalized(found: re.Match[str]) -> str:
     return unicodedata.normalize("NFKC", found[0])
+
+
+def _decomposed(found: re.Match[str]) -> str:
+    return unicodedata.normalize("NFD", found[0])
 
 
 def _pairs(text: str) -> list[str]:
@@ -360,6 +400,8 @@ class _Stems(dict[str, int]):
         if len(self) >= CACHED_TERMS:
             self.clear()
         stem = " ".join(_tokenizers().stem(token.encode(errors="replace"))) or token
+        if not token.isascii():
+            stem = _light_stem(stem)
         self[token] = term = 0 if token in STOP_WORDS else _hash(stem)
         return term
 
@@ -367,6 +409,21 @@ class _Stems(dict[str, int]):
 @lru_cache(maxsize=1)
 def _stems() -> _Stems:
     return _Stems()
+
+
+def _light_stem(token: str) -> str:
+    """Return an Arabic or Hindi word without its article, number and case; others as they are."""
+    if _HINDI.fullmatch(token):
+        end = next((e for e in _HINDI_ENDS if token.endswith(e) and len(token) > len(e) + 1), "")
+        return token.removesuffix(end)
+    if not _ARABIC.fullmatch(token):
+        return token
+    front = next((f for f in _ARABIC_FRONTS if token.startswith(f) and len(token) > len(f) + 1), "")
+    token = token.removeprefix(front)
+    for end in _ARABIC_ENDS:
+        if token.endswith(end) and len(token) > len(end) + 1:
+            token = token.removesuffix(end)
+    return token
 
 
 def _hash(stem: str) -> int:
@@ -380,7 +437,9 @@ class _PerThread(threading.local):
     def __init__(self) -> None:
         with FORKS.inside():
             connection = apsw.Connection(":memory:")
-            folding = ["unicode61", "remove_diacritics", "2"]
+            # Vowel signs of Indian scripts are parts of words; unicode61 by itself splits at them.
+            kinds = "L* N* Co Mn Mc"
+            folding = ["unicode61", "remove_diacritics", "2", "categories", kinds]
             self.split = _tokenizer(connection, folding)
             self.stem = _tokenizer(connection, ["porter", *folding])
 

@@ -348,7 +348,9 @@ def add_word_functions(connection: apsw.Connection) -> None:
 
 def _is_read_again(text: str | None) -> bool:
     """Return whether words may read more of a text than before schema 6."""
-    return text is not None and (len(passages(text)) > 1 or is_marked(text))
+    if text is None:
+        return False
+    return not text.isascii() or len(passages(text)) > 1 or is_marked(text)
 
 
 def _terms_of(text: str, time: int, speaker: str | None, metadata: str) -> bytes:
