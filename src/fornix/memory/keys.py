@@ -8,7 +8,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, Unpack
 
-import fornix
+from fornix import conversation as conversations
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
 from fornix.llm import Reranker
@@ -119,11 +119,9 @@ class KeySets(OwnerSets):
         check_keywords(self, "set", options, SetOptions)
         return self._set(name, **asked_of(options, self._writer))
 
-    def conversation(self, name: str) -> fornix.ConversationMemory:
+    def conversation(self, name: str) -> conversations.ConversationMemory:
         """Return a conversation: messages in their order, in the set *name*; writes nothing."""
-        from fornix.conversation import ConversationMemory
-
-        return ConversationMemory(self._writer, SetRef(self._scope, set_name(name)))
+        return conversations.ConversationMemory(self._writer, SetRef(self._scope, set_name(name)))
 
     # Of the set "default":
     add = on_part(default_set, MemorySet.add)
