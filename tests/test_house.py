@@ -361,7 +361,8 @@ def test_the_door_is_light():
     program = (
         "import sys, fornix; assert not {'numpy', 'apsw', 'asyncio', 'click'} & set(sys.modules);"
         "fornix.Memory; assert 'apsw' in sys.modules; assert not {'asyncio', 'ssl', 'email',"
-        "'fornix.sets.admission.injection', 'fornix.store.sqlite', 'fornix.conversation.conversation_memory',"
+        "'fornix.sets.admission.injection', 'fornix.store.sqlite',"
+        "'fornix.conversation.conversation_memory',"
         "'fornix.memory.prompt.assembly', 'fornix.llm.openai_chat'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
