@@ -26,6 +26,7 @@ from fornix import (
     OpenAIChat,
     Retry,
     Shares,
+    Signals,
     Trim,
     Ttl,
 )
@@ -296,6 +297,7 @@ MISSPELLED: dict[str, tuple[Callable[..., object], str]] = {
     "HybridMemory() has no argument 'profil'; did you mean 'profile'?": (HybridMemory, "profil"),
     "Item() has no argument 'metdata'; did you mean 'metadata'?": (Item, "metdata"),
     "Limits() has no argument 'item'; did you mean 'items'?": (Limits, "item"),
+    "Signals() has no argument 'sesion'; did you mean 'session'?": (Signals, "sesion"),
     "Ttl() has no argument 'refreshed'; did you mean 'refresh'?": (Ttl, "refreshed"),
     "Agent() has no argument 'action'; did you mean 'actions'?": (Agent, "action"),
     "KeyMemory.add() has no argument 'on_exist'; did you mean 'on_existing'?": (

@@ -15,6 +15,7 @@ from functools import lru_cache
 from fornix.errors import InvalidInput
 from fornix.values import words
 from fornix.values.dates import NamedDate, named_date
+from fornix.values.keywords import suggest_names_in
 
 MAX_TERMS = 256
 """Terms of a question that are searched, the first ones; a pasted page has more."""
@@ -30,6 +31,7 @@ _SHARES = frozenset({"mean", "names", "decay", "b"})
 """Numbers that are at most 1."""
 
 
+@suggest_names_in
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
     """How much each sign of a match weighs in a score; 0 switches a sign off.
