@@ -22,6 +22,7 @@ from fornix.errors import (
 from fornix.llm import ChatReranker, HttpReranker, ScriptedChat
 from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
 from fornix.values import http_json
+from waiting import LIMIT_S, SHORT_S
 
 Answer = Callable[[ChatAsked], ChatReply]
 
@@ -183,6 +184,56 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
     if url:
         with pytest.raises(InvalidInput, match="http or https"):
             OpenAIEmbedder("m", base_url=url)
+
+
+def test_a_silent_server_is_asked_once() -> None:
+    """Time runs for all tries together, also where an answer trickles in without an end."""
+    trickle = ChatReply(body=b" " * 4096, drip_s=0.05)
+    for slow in (ChatReply(delay_s=LIMIT_S), trickle):
+        with ChatServer([slow]) as server:
+            reranker = HttpReranker(server.url, timeout_s=SHORT_S)  # no answer ever ends in time
+            with pytest.raises(RerankerFailed, match="did not answer within"):
+                reranker.rerank("tea", ["a"])
+            assert len(server.asked) <= 1  # on a slow machine it is too late even to be asked
+
+
+@pytest.mark.parametrize("longest_s", [20.0, 9 * LIMIT_S])
+def test_a_pause_that_is_too_long_is_not_waited_for(
+    longest_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that asks to be left alone for longer than there is time has failed."""
+    monkeypatch.setattr(http_json, "LONGEST_PAUSE_S", longest_s)
+    busy = ChatReply(status=429, headers={"Retry-After": str(2 * LIMIT_S)})
+    with ChatServer([busy]) as server:
+        with pytest.raises(RerankerFailed, match="status 429"):
+            HttpReranker(server.url, timeout_s=LIMIT_S).rerank("tea", ["a"])
+        assert len(server.asked) == 1
+
+
+def test_a_key_goes_to_its_server_alone() -> None:
+    """A redirect is an error, so that no other host is sent the key."""
+    with ChatServer() as other:
+        moved = ChatReply(status=302, headers={"Location": f"{other.url}/elsewhere"})
+        with ChatServer([moved]) as server, pytest.raises(RerankerFailed, match="status 302"):
+            HttpReranker(server.url, api_key="secret").rerank("tea", ["a"])
+        assert other.asked == ()
+        assert other.connections == 0
+
+
+@pytest.mark.parametrize("key", ["sk-hidden\n", "sk hidden", "sk-hidd\u00e9n", "sk-hidden\r\nX: y"])
+def test_a_key_that_cannot_be_sent_is_in_no_message(
+    key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A key with an end of line is a common slip; hits, errors and logs do not repeat it."""
+    with ChatServer() as server, Memory.open(embedder="words") as memory:
+        memory.key("ada").add_many(NOTES)
+        hits = memory.key("ada").search("tea", reranker=HttpReranker(server.url, api_key=key))
+        assert "no HTTP header can carry" in (hits.reranker_failure or "")
+        with pytest.raises(EmbedderFailed, match="no HTTP header can carry") as caught:
+            OpenAIEmbedder("m", base_url=server.url, api_key=key, dimensions=3).embed(["tea"])
+        assert server.asked == ()
+    for said in (caplog.text, hits.explain(), str(caught.value), repr(caught.value.__cause__)):
+        assert "hidd" not in said
 
 
 # --- embedders --------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class HttpReranker:
         api_key: By default ``RERANKER_API_KEY``; a server on this machine may want none.
         protocol: ``"cohere"``, which Jina and vLLM speak too, or ``"tei"``; by default "cohere" if
             a model is named, else "tei".
-        timeout_s: For one request, which is tried four times.
+        timeout_s: For one request, with up to four tries.
 
     Raises:
         InvalidInput: An argument cannot be used.

@@ -5,21 +5,38 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from http.client import HTTPException
-from urllib.error import HTTPError, URLError
+from functools import lru_cache
+from http.client import HTTPException, HTTPResponse, IncompleteRead
+from typing import cast
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
 LARGEST_ANSWER = 256 * 1024 * 1024
 """Bytes of an answer; a longer one is refused."""
 
 TRIES = 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 20.0
-_WORTH_TRYING_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+PART = 65_536
+"""Bytes of an answer that are read between two looks at the time."""
+
+SERVER_ERROR = 500
+_WORTH_TRYING_AGAIN = frozenset({408, 409, 425, 429})
+"""Statuses below `SERVER_ERROR` that may be others later."""
+
+_HINTS = {401: "; check the API key", 403: "; check the API key"}
 
 
 class ServerFailed(Exception):
-    """A server did not answer, or answered with an error; says which, never what it was sent."""
+    """A server did not answer, or answered with an error; says which, never what it was sent.
+
+    Attributes:
+        status: Of its HTTP answer, if there was one.
+    """
+
+    def __init__(self, problem: str, *, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(problem)
 
 
 def server_url(url: str, what: str) -> str:
@@ -40,7 +57,11 @@ def post_json(
     """Return the JSON that a server answers with.
 
     A server that is busy, or that cannot be reached, is asked up to `TRIES` times, with pauses that
-    double; a ``Retry-After`` of up to 20 seconds is kept.
+    double; a ``Retry-After`` of up to 20 seconds is kept. Redirects are not followed: the key would
+    go with them.
+
+    Args:
+        timeout_s: For all tries and pauses together. A server that is silent is asked once.
 
     Raises:
         ServerFailed: There is no answer that can be used.
@@ -48,39 +69,76 @@ def post_json(
     host = urlsplit(url).netloc.rpartition("@")[2]
     headers = {"Content-Type": "application/json", "User-Agent": "fornix"}
     if key:
+        if not (key.isascii() and key.isprintable() and " " not in key):
+            raise ServerFailed(
+                f"the API key for {host} has characters that no HTTP header can carry, such as a "
+                "space or an end of line"
+            )
         headers["Authorization"] = f"Bearer {key}"
     request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - `server_url` checked it
+    latest = time.monotonic() + timeout_s
+    silent = f"{host} did not answer within {timeout_s:g} s"
     for attempt in range(1, TRIES + 1):
         pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempt - 1))
         try:
-            return _answer(request, timeout_s)
+            return _answer(request, host, latest)
         except HTTPError as error:
+            pause_s = max(pause_s, _pause_after(error, host))
             problem = f"{host} answered with status {error.code}"
-            asked_s = _seconds(error.headers.get("Retry-After"))
-            error.close()
-            if error.code not in _WORTH_TRYING_AGAIN or asked_s > LONGEST_PAUSE_S:
-                raise ServerFailed(problem) from None
-            pause_s = max(pause_s, asked_s)
         except TimeoutError:
-            problem = f"{host} did not answer within {timeout_s:g} s"
-        except (URLError, HTTPException, OSError) as error:
+            raise ServerFailed(silent) from None
+        except (HTTPException, OSError) as error:
             told = getattr(error, "reason", error)
+            if isinstance(told, TimeoutError):
+                raise ServerFailed(silent) from None
             problem = f"{host} cannot be reached ({type(told).__name__})"
-        if attempt == TRIES:
-            raise ServerFailed(f"{problem}; tried {TRIES} times")
+        if attempt == TRIES or time.monotonic() + pause_s >= latest:
+            raise ServerFailed(f"{problem}; tried {attempt} times")
         time.sleep(pause_s)
     raise AssertionError("a server is asked at least once")
 
 
-def _answer(request: Request, timeout_s: float) -> object:
-    with urlopen(request, timeout=timeout_s) as response:  # noqa: S310 - `server_url` checked it
-        content = response.read(LARGEST_ANSWER + 1)
-    host = urlsplit(request.full_url).netloc.rpartition("@")[2]
-    if len(content) > LARGEST_ANSWER:
-        raise ServerFailed(f"{host} answered with more than {LARGEST_ANSWER:,} bytes")
+def _pause_after(error: HTTPError, host: str) -> float:
+    """Return for how long a server asks to be left alone.
+
+    Raises:
+        ServerFailed: Asking again would change nothing, or only much later.
+    """
+    asked_s = _seconds(error.headers.get("Retry-After"))
+    error.close()
+    again = error.code in _WORTH_TRYING_AGAIN or error.code >= SERVER_ERROR
+    if not again or asked_s > LONGEST_PAUSE_S:
+        hint = _HINTS.get(error.code, "")
+        raise ServerFailed(f"{host} answered with status {error.code}{hint}", status=error.code)
+    return asked_s
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *args: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - takes them all
+        """Follow none; the answer becomes an `HTTPError`."""
+
+
+@lru_cache(maxsize=1)
+def _opener() -> OpenerDirector:
+    return build_opener(_NoRedirects())
+
+
+def _answer(request: Request, host: str, latest: float) -> object:
+    left_s = max(latest - time.monotonic(), 0.001)
+    content = bytearray()
+    with _opener().open(request, timeout=left_s) as opened:
+        response = cast("HTTPResponse", opened)
+        while part := response.read1(PART):
+            content += part
+            if len(content) > LARGEST_ANSWER:
+                raise ServerFailed(f"{host} answered with more than {LARGEST_ANSWER:,} bytes")
+            if time.monotonic() > latest:
+                raise TimeoutError
+        if response.length:
+            raise IncompleteRead(bytes(content), response.length)
     try:
         return json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ServerFailed(f"{host} answered with something that is not JSON") from None
 
 
