@@ -326,6 +326,67 @@ def test_wrong_vectors_are_refused(reply: ChatReply) -> None:
             embedder.embed(["tea"])
 
 
+def only_up_to(characters: int, status: int) -> Answer:
+    """Answer as servers do that take so much in a text, and four times as much in a request."""
+
+    def answer(asked: ChatAsked) -> ChatReply:
+        lengths = [len(text) for text in asked.body["input"]]
+        if max(lengths) > characters or sum(lengths) > 4 * characters:
+            return ChatReply(status=status, error={"code": "context_length_exceeded"})
+        return vectors(asked)
+
+    return answer
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_text_that_is_too_long_for_the_model_harms_no_other(status: int) -> None:
+    """Of it the beginning has a vector; nothing waits, and searches go on."""
+    with ChatServer(only_up_to(500, status)) as server:
+        embedder = OpenAIEmbedder("letters", base_url=server.url)
+        with Memory.open(embedder=embedder) as memory:
+            ada = memory.key("ada")
+            ada.add_many([*NOTES, "zigzag " * 300, *["filler " * 60 for _ in range(9)]])
+            assert memory.settle()
+            hits = ada.search("zzz")
+            assert hits[0].item.text is not None
+            assert hits[0].item.text.startswith("zigzag")
+            assert not hits.partial
+
+
+def test_a_server_that_refuses_everything_is_not_asked_for_long() -> None:
+    """Another reason than length ends soon, with the server's answer."""
+    with ChatServer([ChatReply(status=400)]) as server:
+        embedder = OpenAIEmbedder("m", base_url=server.url, dimensions=3)
+        with pytest.raises(EmbedderFailed, match="status 400"):
+            embedder.embed(["tea " * 5_000] * 64)
+        assert len(server.asked) < 20
+
+
+def test_a_name_tells_how_an_embedder_was_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Opened by the name that is remembered, it is the same, or it is refused."""
+    with ChatServer(vectors) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        path = tmp_path / "fewer.db"
+        for embedder in (OpenAIEmbedder("letters", dimensions=13), None):
+            with Memory.open(path, embedder=embedder) as memory:
+                memory.key("ada").add("zigzag")
+                memory.settle()
+                memory.key("ada").search("zzz")
+                assert memory.embedder.dimensions == 13
+        bodies = {(asked.body["model"], asked.body["dimensions"]) for asked in server.asked}
+        assert bodies == {("letters", 13)}
+        path = tmp_path / "prefixed.db"
+        for prefix in ("passage: ", "it's "):
+            Memory.open(
+                path, space=prefix, embedder=OpenAIEmbedder("a@003", text_prefix=prefix)
+            ).close()
+            with pytest.raises(InvalidInput, match=r"OpenAIEmbedder\('a@003', text_prefix"):
+                Memory.open(path, space=prefix)
+    assert open_embedder("openai:gecko@003").name == "openai:gecko@003"
+
+
 def test_names_say_which_there_are() -> None:
     """What is no embedder, and what is not installed, is said when it is opened."""
     for name in ("openai", "openai:", "cohere:x", ""):

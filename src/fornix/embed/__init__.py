@@ -192,11 +192,11 @@ BUNDLED = {
 """The module and class of each embedder that `open_embedder` opens by name."""
 
 BY_MODEL = {
-    "openai": "openai_embedder.OpenAIEmbedder",
+    "openai": "openai_embedder.by_name",
     "sentence-transformers": "local_models.SentenceTransformerEmbedder",
     "fastembed": "local_models.FastEmbedder",
 }
-"""The module and class for what stands before the colon of ``openai:MODEL`` and its like."""
+"""The module and what makes an embedder, for what stands before a colon: ``openai:MODEL``."""
 
 
 class _OpenEmbedders:

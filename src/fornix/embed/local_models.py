@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fornix.embed.vectors import Vectors, unit_rows
-from fornix.errors import EmbedderMissing
+from fornix.errors import EmbedderFailed, EmbedderMissing
 from fornix.values.forks import FreshLock
 
 
@@ -59,10 +59,18 @@ class _LocalModel:
     def _rows(self, texts: Sequence[str], *, question: bool) -> Vectors:
         with self._lock:
             if self._model is None:
-                self._model = self._load()
+                self._model = self._loaded()
             rows = np.array(self._encoded(list(texts), question=question), np.float32)
         rows[[not text.strip() for text in texts]] = 0
         return unit_rows(rows)
+
+    def _loaded(self) -> object:
+        try:
+            return self._load()
+        except Exception as error:  # the edge to other people's code; the cause is kept
+            raise EmbedderFailed(
+                f"the embedder {self.name!r} cannot load its model: {error}"
+            ) from error
 
     def _load(self) -> object:
         raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -27,6 +28,19 @@ BATCH = 128
 LONGEST = 24_000
 """Characters of a text that are sent, about 6,000 words; models read less."""
 
+FITS = 250
+"""Characters that every model takes: a server that refuses so few has another reason."""
+
+_REFUSALS = frozenset({400, 413, 422})
+"""Statuses with which servers answer texts that are too long, and much else."""
+
+_NAMED = re.compile(r"(.+?)(?:@([1-9]\d*))?( ['\"].*)?", re.DOTALL)
+"""A model, its dimensions and its prefix, as they stand in a name."""
+
+
+class _Refused(EmbedderFailed):
+    """The server turned a request down, perhaps because of a text that is too long."""
+
 
 class OpenAIEmbedder:
     """Asks a server for vectors; one instance serves many threads.
@@ -42,7 +56,7 @@ class OpenAIEmbedder:
             which the server is asked for once where they are not known.
         query_prefix, text_prefix: What the model wants before a question, and before a text:
             for e5 ``"query: "`` and ``"passage: "``. The prefix of texts is a part of `name`.
-        timeout_s: For one request, which is tried four times.
+        timeout_s: For one request, with up to four tries.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -113,7 +127,7 @@ class OpenAIEmbedder:
         told = [at for at, text in enumerate(texts) if text.strip()]
         for start in range(0, len(told), BATCH):
             places = told[start : start + BATCH]
-            rows = self._asked([prefix + texts[at][:LONGEST] for at in places])
+            rows = self._fitting([prefix + texts[at][:LONGEST] for at in places])
             if any(len(row) != self.dimensions for row in rows):
                 raise EmbedderFailed(
                     f"embedder {self.name!r} gave vectors of {len(rows[0])} numbers instead of"
@@ -121,6 +135,22 @@ class OpenAIEmbedder:
                 )
             found[places] = np.array(rows, np.float32)
         return unit_rows(found)
+
+    def _fitting(self, texts: list[str]) -> list[list[float]]:
+        """Return a row per text; what the server refuses as too long is sent in smaller parts.
+
+        Several texts are sent as two halves, and of one text the first half. So a text that is too
+        long for the model keeps neither itself nor others from having a vector.
+        """
+        try:
+            return self._asked(texts)
+        except _Refused:
+            if max(map(len, texts)) <= FITS:
+                raise
+        if len(texts) == 1:
+            return self._fitting([texts[0][: len(texts[0]) // 2]])
+        half = len(texts) // 2
+        return self._fitting(texts[:half]) + self._fitting(texts[half:])
 
     def _asked(self, texts: list[str]) -> list[list[float]]:
         body: dict[str, object] = {"model": self._model, "input": texts}
@@ -130,8 +160,25 @@ class OpenAIEmbedder:
         try:
             answer = post_json(f"{self._url}/embeddings", body, key=key, timeout_s=self._timeout_s)
         except ServerFailed as error:
-            raise EmbedderFailed(f"embedder {self.name!r}: {error}") from None
+            failed = _Refused if error.status in _REFUSALS else EmbedderFailed
+            raise failed(f"embedder {self.name!r}: {error}") from None
         return _vectors(answer, len(texts), self.name)
+
+
+def by_name(model: str) -> OpenAIEmbedder:
+    """Return the embedder that is called ``openai:`` and *model*.
+
+    Raises:
+        InvalidInput: It has a prefix for texts, so its name does not tell all of it.
+    """
+    found = _NAMED.fullmatch(model)
+    name, size, prefix = found.groups() if found else (model, None, None)
+    if prefix:
+        raise InvalidInput(
+            f"the embedder {f'openai:{model}'!r} was made with prefixes; pass it as it was made: "
+            f"embedder=OpenAIEmbedder({name!r}, text_prefix=…, query_prefix=…)"
+        )
+    return OpenAIEmbedder(name, dimensions=int(size) if size else None)
 
 
 def _vectors(answer: object, number: int, name: str) -> list[list[float]]:
