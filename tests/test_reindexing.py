@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -147,6 +149,47 @@ def test_interrupted_it_goes_on_where_it_was(path: Path) -> None:
     again = Backwards()
     assert Memory.reindex(path, embedder=again) == MANY + 2 - 2 * BATCH
     assert len(again.asked) == MANY + 2 - 2 * BATCH
+    check_vectors(path, Backwards())
+
+
+HALTING = """
+import sys
+from pathlib import Path
+from fornix import Memory
+from test_reindexing import Backwards
+
+def progress(done, total):
+    print(done, flush=True)
+    if done >= int(sys.argv[2]):
+        sys.stdin.read()  # until it is killed
+
+Memory.reindex(Path(sys.argv[1]), embedder=Backwards(), progress=progress)
+"""
+
+
+def test_killed_it_goes_on_where_it_was(path: Path) -> None:
+    """While it runs, and after SIGKILL, the old embedder serves; nothing is embedded twice."""
+    filled(path, Letters())
+    worker = subprocess.Popen(
+        [sys.executable, "-c", HALTING, str(path), str(2 * BATCH)],
+        cwd=Path(__file__).parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with worker:
+        assert worker.stdout is not None
+        assert [int(worker.stdout.readline()) for _ in range(2)] == [BATCH, 2 * BATCH]
+        with Memory.open(path, embedder=Letters()) as memory:
+            hits = memory.key("bob").search("xyz")
+            assert (hits[0].item.text, hits.partial) == ("bob knows xyz", False)
+            assert hits[0].parts["meaning"] > 0
+            memory.key("bob").add("added meanwhile")
+        worker.kill()
+    with Memory.open(path, embedder=Letters()) as memory:
+        assert len(memory.key("ada").search("item", limit=1000)) == MANY
+    again = Backwards()
+    assert Memory.reindex(path, embedder=again) == MANY + 3 - 2 * BATCH
+    assert len(again.asked) == MANY + 3 - 2 * BATCH
     check_vectors(path, Backwards())
 
 
