@@ -216,6 +216,11 @@ def test_threads_read_alike():
         ("Straße", "STRASSE"),
         ("Größe", "GRÖSSE"),
         ("école", "e\u0301cole"),
+        ("सन्\u200dदेश", "सन्देश"),
+        ("می\u200cخواهم", "میخواهم"),
+        ("کتاب", "كتاب"),
+        ("٢٠٢٥", "2025"),
+        ("۲۰۲۵", "२०२५"),
     ],
 )
 def test_spellings_of_one_word_are_one_term(one: str, other: str) -> None:

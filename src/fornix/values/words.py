@@ -106,6 +106,11 @@ _FOLDED = str.maketrans(
         "\u0671": "\u0627",
         "\u0649": "\u064a",
         "\u0629": "\u0647",
+        "\u06cc": "\u064a",  # Persian yeh and kaf
+        "\u06a9": "\u0643",
+        **{chr(zero + n): str(n) for zero in (0x660, 0x6F0, 0x966) for n in range(10)},
+        "\u200c": None,  # how letters are joined
+        "\u200d": None,
         "\u093c": None,  # the dot that tells Hindi letters apart is often left out
         "\u0901": "\u0902",
         "\u00df": "ss",
