@@ -225,11 +225,12 @@ def anchors(text: str) -> list[int]:
 
 def statement(text: str) -> Statement:
     """Return what a text says; takes about 2 µs a word."""
-    text = _folded(text)
+    whole = text.strip()
+    text = _folded(whole)
     spoken = _spoken(list(_tokens(text)))
     said = tuple(_weighty(spoken)) or tuple(word for word in spoken if word not in _SILENT)
     if not said:
-        said = tuple(text.split())
+        said = tuple(whole.casefold().split())
     elif "?" not in said and _asks(said):
         said = (*said, "?")
     relative = any(

@@ -279,6 +279,10 @@ class Segment:
         self.check_bytes(name, 0, section.nbytes)
         return self.array(name).copy()
 
+    def check_again(self) -> None:
+        """Forget which blocks were found sound: each is checked again when it is next touched."""
+        self._sound[:] = False
+
     def check_bytes(self, name: str, start: int, stop: int) -> None:
         """Check the blocks that hold these bytes of an array."""
         if start < stop:

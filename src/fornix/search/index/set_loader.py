@@ -154,6 +154,7 @@ class SealedSets:
         index = SetIndex(dimensions=dimensions, sealed=segment)
         if figures["witnesses"] != self._witnesses(found.seq) or not self._same(index, number):
             raise Damaged(segment.path, "the store's change log is not the one it was made from")
+        segment.check_again()
         return index
 
     def _witnesses(self, seq: int) -> list[list[object]]:
