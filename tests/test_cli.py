@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -707,15 +708,24 @@ MAKE = {"add", "set", "run", "chat", "import", "restore", "demo"}
 NO_MEMORY = {"version", "completion"}
 
 
-@pytest.fixture
-def beside(tmp_path_factory, monkeypatch):
-    """The working directory, with the files that commands are given."""
-    folder = tmp_path_factory.mktemp("beside")
-    monkeypatch.chdir(folder)
-    with Memory.open("original.db", embedder="words") as memory:
+@pytest.fixture(scope="session")
+def given_files(tmp_path_factory):
+    """The files that commands are given: made once."""
+    folder = tmp_path_factory.mktemp("given")
+    with Memory.open(folder / "original.db", embedder="words") as memory:
         memory.key("ada").add("x")
-        memory.backup("backup.db")
-    assert run("export", "in.jsonl", "--quiet", db=folder / "original.db")[0] == 0
+        memory.backup(folder / "backup.db")
+    exported = str(folder / "in.jsonl")
+    assert run("export", exported, "--quiet", db=folder / "original.db")[0] == 0
+    return folder
+
+
+@pytest.fixture
+def beside(given_files, tmp_path_factory, monkeypatch):
+    """The working directory, with copies of the files that commands are given."""
+    folder = tmp_path_factory.mktemp("beside")
+    shutil.copytree(given_files, folder, dirs_exist_ok=True)
+    monkeypatch.chdir(folder)
 
 
 def test_every_command_is_tried():
