@@ -113,6 +113,16 @@ def nested(levels: int) -> list[Any]:
     return value
 
 
+def test_json_of_a_thousand_levels_is_refused_before_it_is_parsed():
+    """The stack would come near its end, where finalizers of other objects fail."""
+    for text in ('{"not":' * 950 + "{}" + "}" * 950, "[" * 950 + "]" * 950, "[" * 100_000):
+        with pytest.raises(RecursionError, match="200 levels"):
+            wire.plain(text)
+    flat = ["[{" * 300, '\\"[', {"a[": []}] + [[], {}] * 500
+    assert wire.plain(json.dumps(flat)) == flat
+
+
+
 def test_depth_is_bounded() -> None:
     """A hundred levels go through; one more, and a value that contains itself, does not."""
     deep = nested(MAX_DEPTH)

@@ -288,6 +288,7 @@ def read_value(text: str) -> Value:
         click.UsageError: It is JSON, but no value that fornix stores.
     """
     try:
+        wire.check_depth(text)
         json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError:
         return text

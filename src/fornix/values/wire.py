@@ -17,12 +17,17 @@ from hashlib import blake2b
 from typing import Any, cast
 
 from fornix.errors import InvalidInput, StoreDamaged
-from fornix.values.storable import Value
+from fornix.values.storable import MAX_DEPTH, Value
 
 _DIGITS = 600
 """Python refuses to parse ints of over 640 digits where its limit is set low."""
 
 _RUN = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
+
+_DEEPEST = 2 * MAX_DEPTH
+"""JSON of more levels is not parsed at all: no value has half as many."""
+
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[]}]', re.DOTALL)
 
 _BIG = 1 << 1900
 
@@ -171,7 +176,25 @@ def plain(text: str) -> Value:
         ValueError: It is no JSON, or no value.
         RecursionError: It is nested very deeply.
     """
+    check_depth(text)
     return _marked(json.loads(text, parse_float=_finite))
+
+
+def check_depth(text: str) -> None:
+    """Refuse JSON nested so deeply that a parser would come near the end of the stack.
+
+    What Python runs of itself there, like the finalizer of some other object, would fail.
+
+    Raises:
+        RecursionError: It is nested very deeply.
+    """
+    if text.count("[") + text.count("{") <= _DEEPEST:
+        return
+    depth = 0
+    for part in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(part[0], 0)
+        if depth > _DEEPEST:
+            raise RecursionError(f"JSON is nested deeper than {_DEEPEST} levels")
 
 
 def _finite(text: str) -> float:
