@@ -122,7 +122,6 @@ def test_json_of_a_thousand_levels_is_refused_before_it_is_parsed():
     assert wire.plain(json.dumps(flat)) == flat
 
 
-
 def test_depth_is_bounded() -> None:
     """A hundred levels go through; one more, and a value that contains itself, does not."""
     deep = nested(MAX_DEPTH)
