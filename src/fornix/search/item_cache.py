@@ -27,7 +27,7 @@ LONGEST = 2_048
 _SCALARS = (str, int, float, bool, type(None))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _CachedItem:
     """One item by its fields, and the texts that those are decoded from which may change.
 
@@ -70,7 +70,7 @@ class ItemCache:
         They are noted as read *now*, which they do not say themselves yet.
         """
         cached = [self._items.get(row) for row in rows]
-        if None in cached:
+        if not all(cached):
             stored = self._finder.stored(
                 [r for r, one in zip(rows, cached, strict=True) if not one]
             )

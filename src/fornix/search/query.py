@@ -33,7 +33,7 @@ from fornix.store.items import Hit, Hits, Item
 from fornix.store.records import item_of
 from fornix.store.scope import is_hidden
 from fornix.values.forks import HandleLock
-from fornix.values.storable import checked, microseconds
+from fornix.values.storable import checked, frozen, microseconds
 
 EMBED_FIRST = 64
 """Pending items in reach that a search embeds before it answers; more make it partial."""
@@ -51,7 +51,7 @@ DEFAULTS = Signals()
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchOptions:
     """How to search; see `MemorySet.search`.
 
@@ -97,7 +97,7 @@ class Drafted:
     hidden: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SearchRequest:
     """What is searched, for what, and as of when.
 
@@ -324,8 +324,11 @@ class Searcher:
             calibration=asked.calibration,
             read=self._read_times(sets, asked) if signals.decay else None,
         )
-        pending = sum(one.pending for one in sets) if self._embedder.dimensions else 0
-        return ranking.best(), pending
+        scored, least = ranking.best(), options.min_score
+        if least is not None:
+            scored = [one for one in scored if (one.relevance or 0.0) >= least]
+        pending = sum([one.pending for one in sets]) if self._embedder.dimensions else 0
+        return scored, pending
 
     def _read_times(
         self, sets: Sequence[SetIndex], asked: _SearchRequest
@@ -378,9 +381,7 @@ class Searcher:
         hits = [
             Hit(item, one.score, one.parts, one.relevance)
             for item, one in found
-            if item is not None
-            and asked.admits(item)  # it may have come while this was asked
-            and (one.relevance is None or one.relevance >= (asked.options.min_score or 0.0))
+            if item is not None and asked.admits(item)  # it may have come while this was asked
         ]
         return Hits(hits, partial=partial, reranker_failure=failure)
 
@@ -391,12 +392,12 @@ class Searcher:
 
         A score is then the re-ranker's; ties are in the order of the search.
         """
-        limit, least = asked.options.limit, asked.options.min_score or 0.0
+        limit = asked.options.limit
         items = self._from_store([one.row for one in scored], drafted, touch=False)
         there = [
             (one, item)
             for one, item in zip(scored, items, strict=True)
-            if item is not None and asked.admits(item) and (one.relevance or 1.0) >= least
+            if item is not None and asked.admits(item)
         ]
         if not there:
             return [], None

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import repeat
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fornix.search.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest
+from fornix.search.bm25 import Bm25, Docs, Mask, Numbers, highest, kth_highest, united
 from fornix.search.index import Quantised, SetIndex
 from fornix.search.relevance import (
     BACKGROUND,
@@ -33,6 +34,7 @@ from fornix.search.relevance import (
 from fornix.search.signals import QuestionSignals, Signals
 from fornix.store.items import ScoreParts
 from fornix.values.dates import closeness
+from fornix.values.storable import frozen
 from fornix.values.words import INSTRUCTION, QUESTION, SHORT_QUESTION
 
 NEAR_SHARE = 0.004
@@ -98,7 +100,7 @@ class _Page:
     keys: Numbers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ranking:
     """The docs of *sets* by how well they answer *question*.
 
@@ -162,7 +164,7 @@ class Ranking:
         """Return BM25 and cosine of *docs* of a set, with the shares of their neighbours."""
         index = self.sets[number]
         before, after = index.previous[docs], index.next[docs]
-        around = _united([docs, before, after])
+        around = united([docs, before, after])
         around = around[around >= 0]
         meaning = self._meaning
         cosines = np.zeros(len(around)) if meaning is None else index.cosines(meaning, around)
@@ -236,10 +238,10 @@ class Ranking:
 
     def _answers(self, index: SetIndex, docs: Docs | None) -> Mask | None:
         """Return which docs follow a question, and are of whom the question names; None: none."""
-        asking = _marked(index, QUESTION)
-        if asking is None:
+        questions = _traits(index).questions
+        if questions is None:
             return None
-        answers = asking[_of(index.previous, docs)]  # -1, no neighbour, is the False at the end
+        answers = questions[_of(index.previous, docs)]  # -1, no neighbour, is the False at the end
         speakers = self._named(index)
         if speakers is None:
             return answers
@@ -250,7 +252,7 @@ class Ranking:
         """Score *docs* of a large set, as `_whole` would; *unit* is the BM25 that counts as one."""
         index = self.sets[number]
         before, after = index.previous[docs], index.next[docs]
-        around = _united([docs, before, after])
+        around = united([docs, before, after])
         around = around[around >= 0]
         near, base = self._base(index, around, words.some(number, around) / unit)
         own = around.searchsorted(docs)
@@ -285,7 +287,7 @@ class Ranking:
             # Who was named, or when, lifts docs of a lower cosine: near ones are fetched apart.
             for _, part in self._evidence(index, None):
                 chosen.append(index.nearest(self._meaning, near, open_to & (part > 0)))
-        docs = _united(chosen)
+        docs = united(chosen)
         docs = docs[open_to[docs]]
         parts, base = self._base(index, docs, words.some(number, docs) / unit)
         if not index.linked:
@@ -294,7 +296,7 @@ class Ranking:
         keys = self._page(number, docs, parts, base[:-1]).keys
         short = max(SHORT_LIST, 10 * self.limit)
         docs = docs[highest(keys, short)]
-        around = _united([docs, index.previous[docs], index.next[docs]])
+        around = united([docs, index.previous[docs], index.next[docs]])
         around = around[around >= 0]
         return self._chosen(number, words, unit, around[open_to[around]])
 
@@ -380,20 +382,17 @@ class Ranking:
         weights = self.signals
         if weights.when and self.question.when:
             yield "when", (weights.when / 2) * np.minimum(_of(index.temporal, docs), 2)
-        if weights.short_question:
-            asking = _marked(index, SHORT_QUESTION)
-            if asking is not None:
-                short = _of(asking[:-1], docs)
-                yield "short_question", np.where(short, -weights.short_question, 0.0)
+        short = _traits(index).short_questions if weights.short_question else None
+        if short is not None:
+            lost = np.where(_of(short[:-1], docs), -weights.short_question, 0.0)
+            yield "short_question", lost
 
     def _leanings(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
         """Yield signals of an item itself, whatever is asked."""
         weights = self.signals
-        if weights.instruction:
-            instructions = _marked(index, INSTRUCTION)
-            if instructions is not None:
-                standing = _of(instructions[:-1], docs)
-                yield "instruction", np.where(standing, weights.instruction, 0.0)
+        standing = _traits(index).instructions if weights.instruction else None
+        if standing is not None:
+            yield "instruction", np.where(_of(standing[:-1], docs), weights.instruction, 0.0)
         if weights.recency:
             yield "recency", weights.recency * self._freshness(index, docs)
         if weights.importance:
@@ -425,23 +424,56 @@ def _named_parts(parts: Mapping[str, float], signals: Signals) -> float:
     return float(said) + parts.get("date", 0.0) / (signals.date or 1.0)
 
 
+class _Traits(NamedTuple):
+    """What the docs of a set are like, whatever is asked.
+
+    Attributes:
+        questions: Which docs are questions, with a False at the end; None: none is.
+        short_questions: The same of short ones.
+        instructions: The same of standing instructions.
+        in_sessions: Whether any doc has a session.
+    """
+
+    questions: Mask | None
+    short_questions: Mask | None
+    instructions: Mask | None
+    in_sessions: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of RAM they take, roughly."""
+        return sum([mask.nbytes for mask in self[:3] if mask is not None])
+
+
+def _traits(index: SetIndex) -> _Traits:
+    found = index.cache.get("traits")
+    if found is None:
+        found = index.cache["traits"] = _Traits(
+            questions=_marked(index, QUESTION),
+            short_questions=_marked(index, SHORT_QUESTION),
+            instructions=_marked(index, INSTRUCTION),
+            in_sessions=bool((index.session >= 0).any()),
+        )
+    return found
+
+
 def _marked(index: SetIndex, mark: int) -> Mask | None:
     """Return which docs bear *mark*, with a False at the end; None: none does."""
-    name = "mark", mark
-    if name not in index.cache:
-        docs = index.holders(mark)
-        marked: Mask | None = None
-        if len(docs):
-            marked = np.zeros(index.size + 1, np.bool_)
-            marked[docs] = True
-        index.cache[name] = marked
-    return index.cache[name]
+    docs = index.holders(mark)
+    if not len(docs):
+        return None
+    marked = np.zeros(index.size + 1, np.bool_)
+    marked[docs] = True
+    return marked
 
 
 def _best_of_sessions(
     index: SetIndex, docs: Docs | None, score: Numbers, hits: Mask | None
 ) -> Numbers:
     """Return the best score of a hit in each doc's session, at least 0; its own without one."""
+    own = np.maximum(score, 0.0)
+    if not _traits(index).in_sessions:
+        return own
     if docs is None:
         if "sessions" not in index.cache:
             index.cache["sessions"] = np.unique(index.session, return_inverse=True)
@@ -449,12 +481,10 @@ def _best_of_sessions(
     else:
         names, at = np.unique(index.session[docs], return_inverse=True)
     best = np.zeros(len(names))
-    np.maximum.at(best, at, score if hits is None else np.where(hits, score, 0.0))
-    found = best[at]
-    if len(names) and names[0] < 0:  # no session
-        alone = at == 0
-        found[alone] = np.maximum(score[alone], 0.0)
-    return found
+    np.maximum.at(best, at, own if hits is None else np.where(hits, own, 0.0))
+    if not len(names) or names[0] >= 0:
+        return best[at]
+    return np.where(at == 0, own, best[at])  # the first name stands for no session
 
 
 _Any = TypeVar("_Any", bound=np.generic)
@@ -462,15 +492,6 @@ _Any = TypeVar("_Any", bound=np.generic)
 
 def _of(column: NDArray[_Any], docs: Docs | None) -> NDArray[_Any]:
     return column if docs is None else column[docs]
-
-
-def _united(parts: Sequence[Docs]) -> Docs:
-    """Return docs once each, rising; for so few quicker than `np.unique`."""
-    docs = np.concatenate(parts)
-    docs.sort()
-    new = np.ones(len(docs), np.bool_)
-    np.not_equal(docs[1:], docs[:-1], out=new[1:])
-    return docs[new].astype(np.int32, copy=False)
 
 
 def _places(around: Docs, docs: Docs) -> NDArray[np.intp]:
@@ -493,8 +514,8 @@ def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:
         places = (page.keys >= least).nonzero()[0]
         docs = places if page.docs is None else page.docs[places]
         ids, number = page.index.ids(docs), page.number
-        named = zip((-page.keys[places]).tolist(), ids, places.tolist(), strict=True)
-        entries += [(key, name, number, place) for key, name, place in named]
+        keys = (-page.keys[places]).tolist()
+        entries += zip(keys, ids, repeat(number), places.tolist(), strict=False)
     entries.sort()
     return entries[:limit]
 
@@ -502,11 +523,9 @@ def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:
 def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
     at = np.array([place for _, _, _, place in entries], np.intp)
     docs = at if page.docs is None else page.docs[at]
+    names, shares = tuple(page.parts), [part[at] for part in page.parts.values()]
+    parts = map(ScoreParts, repeat(names), repeat(shares), range(len(entries)))
+    ids = [name for _, name, _, _ in entries]
+    scores = (page.keys[at] / _UNIT).tolist()
     rows = page.index.row[docs].tolist()
-    shares = [part[at] for part in page.parts.values()]
-    names = tuple(page.parts)
-    found = zip(entries, docs.tolist(), rows, range(len(rows)), strict=True)
-    return [
-        Scored(number, doc, row, name, -key / _UNIT, ScoreParts(names, shares, place))
-        for (key, name, number, _), doc, row, place in found
-    ]
+    return [*map(Scored, repeat(page.number), docs.tolist(), rows, ids, scores, parts)]

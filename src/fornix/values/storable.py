@@ -256,9 +256,10 @@ def _quick(made: type[C]) -> type[C]:
     known = {f"_{f.name}": f.default for f in every if f.default is not MISSING}
     known.update(_become=object.__setattr__, _twin=twin, _made=made)
     given = [f"{f.name}=_{f.name}" if f"_{f.name}" in known else f.name for f in every]
-    star = ["*"] if every and every[0].kw_only else []
+    by_place = sum([not f.kw_only for f in every])  # the others are below a KW_ONLY
+    star = ["*"] if by_place < len(every) else []
     lines = [
-        f"def __init__({', '.join(['self', *star, *given])}):",
+        f"def __init__({', '.join(['self', *given[:by_place], *star, *given[by_place:]])}):",
         " try:",
         "  _become(self, '__class__', _twin)",
         *(f"  self.{f.name} = {f.name}" for f in every),

@@ -161,7 +161,8 @@ class SetVectors:
         """Return the product of every row with *whole*."""
         size, own = self.size, self._rows.view
         if size <= WIDE and not self._sealed and (self._asked or size <= STEP):
-            self._wide.extend(own[self._wide.size :].astype(np.float32))
+            if self._wide.size < size:
+                self._wide.extend(own[self._wide.size :].astype(np.float32))
             return self._wide.view @ whole
         self._asked += 1
         products = np.empty(size, np.float32)
