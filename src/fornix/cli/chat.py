@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from importlib import import_module
 from typing import TextIO, cast
@@ -24,6 +24,7 @@ from fornix.memory.keys import KeyMemory
 from fornix.memory.prompt import Context, Piece
 from fornix.text.messages import MESSAGES
 from fornix.values.ids import derived_ids
+from fornix.values.lazy_dataclass import dataclass
 
 NAME = "chat"
 """The conversation, unless another is named."""

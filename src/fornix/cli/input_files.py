@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import blake2b
 from io import BufferedReader
 from typing import IO, cast
@@ -12,6 +11,7 @@ from typing import IO, cast
 from fornix.errors import InvalidInput
 from fornix.transfer.import_source import line_error, numbered_lines
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name
 
 SHAPE = 'write {"key": "ada", "value": …}, and "id": "…" if it has one'

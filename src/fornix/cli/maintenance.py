@@ -6,7 +6,6 @@ import os
 import platform
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -25,6 +24,7 @@ from fornix.memory.memory import Memory
 from fornix.store import Store, StoreStats
 from fornix.store.scope import Scope, is_hidden
 from fornix.transfer import LAST
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import microseconds, moment
 from fornix.values.times import stamp
 

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO
 
@@ -27,6 +27,7 @@ from fornix.runs.runner import LocalRunner, Output, Outputs
 from fornix.runs.runner.local_runner import CONCURRENCY, OnParked
 from fornix.store import Run
 from fornix.transfer.import_source import numbered_lines
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked
 
 TOLD = 5

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
@@ -16,6 +15,7 @@ import click
 import fornix
 from fornix.cli import output
 from fornix.errors import InvalidInput, NotFound
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import DEFAULT_SPACE, checked_name
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
 from fornix.errors import ForkedStore, FornixError, SetBusy, StoreClosed, Unavailable
 from fornix.store.scope import SetRef
 from fornix.values.forks import HandleLock
+from fornix.values.lazy_dataclass import dataclass
 
 _LOG = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from fornix.errors import FornixError
@@ -14,6 +13,7 @@ from fornix.store.checks import ROW_BITS
 from fornix.store.scope import SetRef
 from fornix.values import wire
 from fornix.values.forks import HandleLock
+from fornix.values.lazy_dataclass import dataclass
 
 _LOG = logging.getLogger(__name__)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
 
 SHOWN = 60

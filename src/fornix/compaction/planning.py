@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from itertools import islice
 from uuid import uuid4
@@ -27,6 +27,7 @@ from fornix.store.records import RecordMaker, item_of, position_of
 from fornix.store.scope import SetRef
 from fornix.text import Summariser, Summary, sentences
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, microseconds, moment
 
 STEP = 1_000

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from fornix.errors import InvalidPlan
 from fornix.store.items import Item, text_of
+from fornix.values.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, Self
 
 from fornix.store import Feature, ItemRecord, SetInfo, Store, StoredItem
@@ -11,6 +11,7 @@ from fornix.store.as_of import expired
 from fornix.store.definition import Definition
 from fornix.store.records import position_of
 from fornix.store.scope import SetRef
+from fornix.values.lazy_dataclass import dataclass
 
 PAGE = 512
 

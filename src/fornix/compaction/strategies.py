@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -14,6 +14,7 @@ from fornix.errors.shown import shown
 from fornix.store.items import Item
 from fornix.values import wire
 from fornix.values.keywords import suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, counted
 
 By: TypeAlias = Literal["oldest", "importance", "accessed", "score"]

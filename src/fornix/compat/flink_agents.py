@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
@@ -38,6 +38,7 @@ from fornix.runs.durable_calls import Durable
 from fornix.state import MemoryKind as MemoryType
 from fornix.state import MemoryObject, MemoryRef
 from fornix.store.items import Item, text_of
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import Retry
 from fornix.values.storable import Value
 

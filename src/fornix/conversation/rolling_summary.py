@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from typing import Self
 
@@ -15,6 +15,7 @@ from fornix.text import ExtractiveSummariser, ModelSummariser, Summariser, Summa
 from fornix.text.budget import Budget, Unit, units
 from fornix.text.messages import Message
 from fornix.text.summary import LEAST_TOKENS
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 
 MAX_TOKENS = 512

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.embed.vectors import Vectors, unit
+from fornix.values.lazy_dataclass import dataclass
 
 HEADS = 12
 """Attention heads of a layer. Source: all-MiniLM-L6-v2's `config.json`, like the next."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain
 
 import numpy as np
@@ -13,6 +12,7 @@ from fornix.embed import wordpiece
 from fornix.embed.vectors import Vectors, as_texts, unit
 from fornix.embed.weights import read_arrays
 from fornix.values.forks import FreshLock
+from fornix.values.lazy_dataclass import dataclass
 
 DIMENSIONS = 256
 """Numbers of a vector; 128 lose 6 points of recall@10 on LoCoMo, 384 gain one."""

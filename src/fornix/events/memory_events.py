@@ -14,11 +14,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Literal, TypeAlias, cast
 
 from fornix.errors import InvalidInput, InvalidValue
 from fornix.events.events import Event
+from fornix.values.lazy_dataclass import dataclass
 
 _LOG = logging.getLogger("fornix.run")
 

@@ -7,12 +7,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NotRequired, Protocol, TypeAlias, TypedDict, cast, runtime_checkable
 
 from fornix.errors import InvalidInput
 from fornix.values.forks import FreshLock
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 from fornix.values.urls import checked_urls, is_image, with_urls
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from fornix.errors import FornixError, ModelAnswerInvalid, ModelFailed
 from fornix.llm.chat import ChatModel, Messages, ModelMessage, checked_messages
+from fornix.values.lazy_dataclass import dataclass
 
 LONGEST_ANSWER = 1_000_000
 """Characters; a longer answer is not read."""

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Event, Lock
@@ -35,6 +35,7 @@ from fornix.llm.chat import (
     for_servers,
 )
 from fornix.values.keywords import suggest_names
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import Retry
 
 if TYPE_CHECKING:

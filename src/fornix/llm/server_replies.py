@@ -6,13 +6,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import cast
 
 from fornix.errors import ModelAnswerInvalid, ModelFailed, ModelRefused, ModelUnavailable
 from fornix.llm.chat import Usage
+from fornix.values.lazy_dataclass import dataclass
 
 BUSY = frozenset({408, 409, 425, 429})
 """Status of an answer that may be another one later; all from 500 on are, too."""

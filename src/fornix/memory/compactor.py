@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -25,6 +24,7 @@ from fornix.errors import (
 from fornix.memory.memory import Memory
 from fornix.store import SetInfo
 from fornix.store.scope import Scope, SetRef, is_hidden
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name, moment
 
 _LOG = logging.getLogger(__name__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -14,6 +13,7 @@ from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.store.scope import is_hidden
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, checked_name, moment
 
 Kind: TypeAlias = Literal["added", "removed", "changed"]

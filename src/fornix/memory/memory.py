@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +58,7 @@ from fornix.text.budget import Budget
 from fornix.values.forks import FORKS
 from fornix.values.ids import new_id
 from fornix.values.keywords import suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import DEFAULT_SPACE, checked_name
 
 CACHE_BYTES = 256 * 1024 * 1024

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from fornix.errors import InvalidInput
@@ -28,6 +28,7 @@ from fornix.events.memory_events import Detail, MemoryEvent, MemoryEvents, RunBe
 from fornix.state import Ttl
 from fornix.store.progress import MOST
 from fornix.values.keywords import suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import ONCE, Retry
 from fornix.values.storable import checked_name, counted
 

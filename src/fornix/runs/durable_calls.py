@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from fornix.errors import (
@@ -23,6 +23,7 @@ from fornix.errors import (
 from fornix.runs.agent import OnMismatch
 from fornix.store import DurableCall
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import ONCE, Retry
 from fornix.values.storable import Value, checked, checked_name
 

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import cast
 
@@ -38,6 +38,7 @@ from fornix.store import (
     Step,
 )
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import ONCE
 from fornix.values.storable import Value
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -36,6 +36,7 @@ from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.forks import HandleLock
 from fornix.values.ids import derived_ids
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, moment
 
 FEW_LOOKUPS = 8

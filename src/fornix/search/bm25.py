@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from fornix.search.index import SetIndex
 from fornix.search.signals import Signals
+from fornix.values.lazy_dataclass import dataclass
 
 _CHEAP = 64
 """A term in less than 1/64 of a set is always added up by `top`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fornix.store import Finder, ItemRecord, Scope, SetRef, StoredItem
@@ -16,6 +15,7 @@ from fornix.store.items import Hits, Item
 from fornix.store.records import item_of
 from fornix.values import wire
 from fornix.values.forks import HandleLock
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import moment
 
 CACHED_ITEMS = 4_096

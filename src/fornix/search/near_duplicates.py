@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from fornix.search.index import Index, SetIndex
 from fornix.store import SetRef, Store, StoredItem
 from fornix.values import words
 from fornix.values.forks import HandleLock
+from fornix.values.lazy_dataclass import dataclass
 
 RECENT_ITEMS = 16_384
 """Items that are kept outside the index; beyond so many the index takes them over."""

@@ -9,7 +9,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, cast
 
 import numpy as np
@@ -33,7 +33,8 @@ from fornix.store.items import Hit, Hits, Item
 from fornix.store.records import item_of
 from fornix.store.scope import is_hidden
 from fornix.values.forks import HandleLock
-from fornix.values.storable import checked, frozen, microseconds
+from fornix.values.lazy_dataclass import dataclass
+from fornix.values.storable import checked, microseconds
 
 EMBED_FIRST = 64
 """Pending items in reach that a search embeds before it answers; more make it partial."""
@@ -51,7 +52,7 @@ DEFAULTS = Signals()
 logger = logging.getLogger(__name__)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SearchOptions:
     """How to search; see `MemorySet.search`.
 
@@ -97,7 +98,7 @@ class Drafted:
     hidden: frozenset[int] = frozenset()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _SearchRequest:
     """What is searched, for what, and as of when.
 

@@ -15,7 +15,7 @@ meaning, with their neighbours; their scores are the exact ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from itertools import repeat
 from typing import NamedTuple, TypeVar
 
@@ -34,7 +34,7 @@ from fornix.search.relevance import (
 from fornix.search.signals import QuestionSignals, Signals
 from fornix.store.items import ScoreParts
 from fornix.values.dates import closeness
-from fornix.values.storable import frozen
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.words import INSTRUCTION, QUESTION, SHORT_QUESTION
 
 NEAR_SHARE = 0.004
@@ -100,7 +100,7 @@ class _Page:
     keys: Numbers
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """The docs of *sets* by how well they answer *question*.
 

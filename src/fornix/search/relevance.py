@@ -19,7 +19,6 @@ question about other people, and for one about nobody (a logistic regression, ro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from fornix.embed import Embedder
 from fornix.search.embedding_worker import embed_texts
 from fornix.values import words
+from fornix.values.lazy_dataclass import dataclass
 
 SHARE_BEFORE, SHARE_AFTER = 0.2, 0.1
 """What the neighbours in a session lend; those of `Signals` at their defaults."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from difflib import SequenceMatcher
 from functools import lru_cache
 
@@ -16,6 +16,7 @@ from fornix.errors import InvalidInput
 from fornix.values import words
 from fornix.values.dates import NamedDate, named_date
 from fornix.values.keywords import suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 
 MAX_TERMS = 256
 """Terms of a question that are searched, the first ones; a pasted page has more."""

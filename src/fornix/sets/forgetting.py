@@ -7,7 +7,6 @@ is left in the files of the store; where somebody still reads an old state, that
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
@@ -31,6 +30,7 @@ from fornix.store.filters import Filter
 from fornix.store.records import facts_of
 from fornix.values import wire
 from fornix.values.ids import new_id
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, moment
 
 Scrub: TypeAlias = Literal["now", "later"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -26,6 +25,7 @@ from fornix.store import (
 )
 from fornix.store.items import Item
 from fornix.store.records import position_of
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name
 
 PAGE = 256

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, TypeAlias, Unpack
 
 from fornix.errors import HistoryPruned, InvalidInput, StaleItem
@@ -47,6 +47,7 @@ from fornix.store.filters import Filter
 from fornix.store.items import Item
 from fornix.store.records import as_passed, item_of
 from fornix.values.keywords import check_keywords, suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name
 
 OnExisting: TypeAlias = Literal["error", "keep", "update"]

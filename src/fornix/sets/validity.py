@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Unpack
 
@@ -16,6 +16,7 @@ from fornix.store import Add, Define, Link, Replace
 from fornix.store.items import Item
 from fornix.store.records import as_passed, item_of
 from fornix.values.keywords import check_keywords, suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, microseconds, moment
 
 

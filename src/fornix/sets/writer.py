@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
@@ -45,6 +45,7 @@ from fornix.store.records import RecordMaker, position_of
 from fornix.store.scope import is_hidden
 from fornix.values import wire
 from fornix.values.forks import HandleLock
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, moment
 
 KNOWN = 4_096

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
@@ -38,6 +38,7 @@ from fornix.store import (
 from fornix.store.as_of import FOREVER, AsOf, check_tree, moment_of
 from fornix.store.running_keys import refuse_own_tree
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, checked, checked_name
 
 Result = TypeVar("Result")

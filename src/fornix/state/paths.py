@@ -6,11 +6,11 @@ A path is dotted text (``"user.name"``) or a tuple of names, which may then hold
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, cast
 
 from fornix.errors import InvalidInput, InvalidPath, TooLarge
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import MAX_NAME, Path, Value
 
 MAX_LEVELS = 100

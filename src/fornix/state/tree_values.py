@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Final, Literal, Protocol, TypeAlias, cast
@@ -13,7 +12,8 @@ from fornix.state.paths import ParsedPath, Spelling, spelled
 from fornix.store import Ledger, Node, Scope
 from fornix.values import wire
 from fornix.values.keywords import suggest_names_in
-from fornix.values.storable import MAX_DEPTH, Path, Value, frozen
+from fornix.values.lazy_dataclass import dataclass
+from fornix.values.storable import MAX_DEPTH, Path, Value
 from fornix.values.times import LONGEST_TTL
 
 EVER: Final = 0
@@ -39,7 +39,7 @@ class ExactTree(Protocol):
         ...
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The tree of a scope after commit *at*; None: the latest, which moves."""
 

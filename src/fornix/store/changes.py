@@ -6,7 +6,6 @@ Times are microseconds since 1970 in UTC, as int; commit numbers are whole and s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from fornix.errors import InvalidInput
@@ -14,12 +13,13 @@ from fornix.store.definition import Definition, Screened
 from fornix.store.progress import Progress, StatusChange
 from fornix.store.scope import Lease, Scope, SetRef
 from fornix.values.keywords import suggest_names_in
-from fornix.values.storable import Path, Value, counted, frozen, frozen_by_name
+from fornix.values.lazy_dataclass import dataclass
+from fornix.values.storable import Path, Value, counted
 
 # --- the exact tree ---------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Node:
     """A node of an exact tree: an object, or a value.
 
@@ -32,7 +32,7 @@ class Node:
     expires: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Create:
     """Put an empty object at *path*: where nothing is, or in place of a value."""
 
@@ -40,7 +40,7 @@ class Create:
     expires: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Put:
     """Put a value at *path*: where nothing is, or in place of a value, keeping its position."""
 
@@ -49,21 +49,21 @@ class Put:
     expires: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Delete:
     """Remove the node at *path* and everything below it; nothing there is no error."""
 
     path: Path
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Clear:
     """Remove everything below the object at *path*, which stays; ``()`` empties the tree."""
 
     path: Path
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Refresh:
     """Move the expiry of the node at *path*; makes no new version of it."""
 
@@ -81,7 +81,7 @@ Applying them looks at no expiry: what had expired when they were made, they del
 # --- items of sets ----------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ItemRecord:
     """The contents of one version of an item, ready to be stored.
 
@@ -122,7 +122,7 @@ class ItemRecord:
     vectors: bytes | None = b""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Link:
     """What an item was derived from: the last version of an id, live or not."""
 
@@ -130,7 +130,7 @@ class Link:
     id: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Add:
     """Add an item; `DuplicateItem` if a live one has its id. *fresh*: the id was just made.
 
@@ -153,7 +153,7 @@ class Add:
     existing: Literal["error", "keep", "update"] = "error"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Replace:
     """End version *version* of an item and begin the next; `StaleItem` if that is not live.
 
@@ -169,7 +169,7 @@ class Replace:
     upsert: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Retire:
     """End version *version* of an item; `StaleItem` if that is not live."""
 
@@ -193,7 +193,7 @@ class Define:
     replace: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Compact:
     """Retire items of a set, and add what stands for them: one compaction, undone as one.
 
@@ -217,7 +217,7 @@ class Compact:
                 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Undo:
     """Bring back what compaction *compaction* of a set retired, and retire what it added.
 
@@ -231,7 +231,7 @@ class Undo:
     compaction: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Revive:
     """Bring back a version of an item that is not live, as its next version.
 
@@ -242,7 +242,7 @@ class Revive:
     row: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Past:
     """Do to a set what a commit of another store did: what an import of history is made of.
 
@@ -313,7 +313,7 @@ class Limits:
 # --- the one write path -----------------------------------------------------------------------
 
 
-@frozen_by_name
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """All that one action changes, as one value: committed whole, or not at all.
 
@@ -407,7 +407,7 @@ def refs_of(batch: Batch) -> Iterator[SetRef]:
                 yield from (link.set for link in add.links)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Commit:
     """The answer to a batch.
 
@@ -451,7 +451,7 @@ class Effects:
     undone: Sequence[int] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StoredItem:
     """One version of an item, as it is in the store.
 

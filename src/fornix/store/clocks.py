@@ -24,13 +24,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from fornix.store import CLOCK_STEP_US, CORROBORATED, Store
+from fornix.values.lazy_dataclass import dataclass
 
 PROOF_US = 24 * 3600 * 1_000_000
 """How much elapsed time makes a new line out of what is in doubt."""

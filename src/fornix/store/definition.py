@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TypeAlias, cast
 
 from fornix.errors import InvalidInput
 from fornix.store.scope import SetRef
-from fornix.values.storable import Value, counted, frozen
+from fornix.values.lazy_dataclass import dataclass
+from fornix.values.storable import Value, counted
 
 HIGH_WATER = 0.9
 """Share of its capacity at which a set is compacted in the background."""
@@ -233,7 +234,7 @@ class Ruled:
     read: object = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Screened:
     """What the adds of a batch to a set were checked by, and against.
 

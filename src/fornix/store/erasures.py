@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, cast
 
 from fornix.errors import Forgotten
 from fornix.store.scope import Scope, SetRef
 from fornix.store.stored_read_set import ReadSet
 from fornix.values import wire
-from fornix.values.storable import Value, frozen
+from fornix.values.lazy_dataclass import dataclass
+from fornix.values.storable import Value
 
 ReceiptState: TypeAlias = Literal["erased", "rewritten", "scrubbed"]
 """Erased: gone from every read. Rewritten: also from the database, but for its log and side files.
@@ -31,7 +32,7 @@ ERASED_HOW = "{}"
 """What is left of how a compaction was done, when something of it was erased."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Erasure:
     """What is to be erased.
 
@@ -108,7 +109,7 @@ class Erased:
         return cls(**merged)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StoredReceipt:
     """A receipt, as a store keeps it.
 

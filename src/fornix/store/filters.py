@@ -22,13 +22,14 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import Enum
 from typing import Final, TypeAlias, cast
 
 from fornix.errors import InvalidFilter, InvalidTime
 from fornix.errors.shown import shown
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, microseconds, moment, shortened
 
 MAX_DEPTH = 32

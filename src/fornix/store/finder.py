@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from fornix.store.changes import ItemRecord, StoredItem
 from fornix.store.definition import SetInfo
 from fornix.store.scope import Scope, SetRef
+from fornix.values.lazy_dataclass import dataclass
 
 ChangeKind: TypeAlias = Literal["added", "ended", "embedded", "removed"]
 

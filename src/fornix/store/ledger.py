@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from fornix.errors import FornixError
@@ -11,6 +11,7 @@ from fornix.store.changes import Batch, Commit, Compaction, Effects, Node, Store
 from fornix.store.definition import SetInfo
 from fornix.store.erasures import Erased, Erasure, StoredReceipt
 from fornix.store.scope import Lease, Scope, SetRef
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value
 
 OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000

@@ -7,13 +7,13 @@ look into. Times are microseconds since 1970 in UTC, as int.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from fornix.errors import InvalidInput, TooLarge
 from fornix.store.scope import Lease, Scope
-from fornix.values.storable import counted, frozen
+from fornix.values.lazy_dataclass import dataclass
+from fornix.values.storable import counted
 
 LARGEST = 2**63 - 1
 """The largest number that a store can look for."""
@@ -31,7 +31,7 @@ ENDED = frozenset[RunStatus]({"done", "discarded", "retried"})
 """A run that ended stays as it is."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QueuedInput:
     """An event from outside, to be run for a key.
 
@@ -51,7 +51,7 @@ class QueuedInput:
     label: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """The answer to an input, once it is durable.
 
@@ -87,7 +87,7 @@ def space_of(inputs: Sequence[QueuedInput]) -> str:
     return space
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Run:
     """A run, as the store knows it.
 
@@ -122,7 +122,7 @@ class Run:
 # --- what a batch may carry of a run -----------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Begin:
     """What the first commit of a run fixes: its time, and the actions its input sets off."""
 
@@ -130,7 +130,7 @@ class Begin:
     actions: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Step:
     """A task that is done: with what its batch changes, this is all it leaves.
 
@@ -168,7 +168,7 @@ class Step:
 CallStatus: TypeAlias = Literal["pending", "returned", "raised"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DurableCall:
     """A durable call of a task: begun, or completed.
 
@@ -200,7 +200,7 @@ class DurableCall:
         _placed(self.position, "durable calls of a task")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StatusChange:
     """A change of a run's status alone; refused as `StaleRun` if it is not *expected*.
 
@@ -231,7 +231,7 @@ def _placed(position: int, what: str) -> None:
 # --- what is read back -------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StepDone:
     """A step, as it was committed; *sensory* is None once the run has ended."""
 
@@ -245,7 +245,7 @@ class StepDone:
     skipped: str | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StoredOutput:
     """An event for the world.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeAlias, cast
 
@@ -13,6 +13,7 @@ from fornix.errors.shown import shown
 from fornix.store import Add, Compact, Feature, ItemChange, ItemRecord, Replace, Retire, StoredItem
 from fornix.store.items import Item, text_of
 from fornix.values import wire, words
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name, microseconds, moment
 from fornix.values.times import read_span
 

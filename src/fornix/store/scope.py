@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fornix.errors import InvalidName
-from fornix.values.storable import checked_name, frozen
+from fornix.values.lazy_dataclass import dataclass
+from fornix.values.storable import checked_name
 
 HIDDEN = "\x1a"
 """Begins the names of sets that fornix keeps for itself: in no listing or search of a scope."""
@@ -26,7 +27,7 @@ class Scope(NamedTuple):
         return self.key or self.space
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SetRef:
     """A named set in a scope."""
 
@@ -50,7 +51,7 @@ def set_name(name: str) -> str:
     return name
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Lease:
     """The right to run one key. *epoch* fences whoever held it before."""
 

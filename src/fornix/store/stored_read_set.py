@@ -15,11 +15,11 @@ run that names an item as the store does: by scope, set and id.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from fornix.store.scope import Scope, SetRef
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path
 
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self, cast
+
+from fornix.values.lazy_dataclass import dataclass
 
 PART = 16
 """Bytes of a plain body that are sent at once where it trickles."""

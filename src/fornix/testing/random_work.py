@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import timedelta
 from random import Random
 from typing import Any, ParamSpec, TypeVar, cast
@@ -48,6 +48,7 @@ from fornix.store import (
 )
 from fornix.testing.batches import DAY, SECOND
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value
 
 SCOPES = (Scope("app", "ada"), Scope("app", "b.o\0b"), Scope("app 2", "ada"), Scope("app", None))

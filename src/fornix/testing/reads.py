@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from fornix.errors import OutputsPruned
 from fornix.store import (
@@ -20,6 +20,7 @@ from fornix.store import (
 )
 from fornix.store.erasures import NO_SPACE
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path
 
 FAR = 1 << 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from random import Random
 
@@ -29,6 +29,7 @@ from fornix.testing.random_work import (
     vectors_of,
 )
 from fornix.testing.reads import Follower, differences, reads
+from fornix.values.lazy_dataclass import dataclass
 
 OWNERS = ("one", "two")
 CHANCE = st.randoms(use_true_random=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Self, TypeAlias
 
@@ -11,6 +11,7 @@ from fornix.errors import BudgetTooSmall, InvalidInput
 from fornix.text import tokens as word_pieces
 from fornix.text.messages import Message
 from fornix.values.keywords import suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 
 TokenCounter: TypeAlias = Callable[[str], int]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Self, TypeAlias, cast
 
 from fornix.errors import InvalidInput
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]

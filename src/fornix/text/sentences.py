@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from fornix.embed import wordpiece
+from fornix.values.lazy_dataclass import dataclass
 
 LONGEST_SENTENCE = 600
 """Characters; what goes on for longer without an end is cut, at a space if there is one."""

@@ -16,10 +16,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from fornix.values import words
+from fornix.values.lazy_dataclass import dataclass
 
 _NEGATIONS = frozenset("no not never none nobody nothing neither nor without hardly only".split())  # noqa: SIM905 - a list of words reads best as text
 _PRONOUNS = frozenset("i you he she it we they".split())  # noqa: SIM905 - as above

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from fornix.embed import Vectors
 from fornix.errors import InvalidInput
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 
 MOST_TOPICS = 1_000

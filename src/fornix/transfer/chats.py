@@ -9,7 +9,7 @@ counted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from fornix.errors import InvalidInput
@@ -18,6 +18,7 @@ from fornix.transfer.foreign_formats import TIMES, Reader, Skipped
 from fornix.transfer.fornix_format import ItemLine
 from fornix.transfer.import_source import JsonRecord
 from fornix.transfer.record_fields import inside, label_of, metadata_of, name_of, objects_of
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
 
 FIELDS = {"id", "role", "content", "speaker", "session", "metadata", "importance"}

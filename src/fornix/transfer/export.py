@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from fornix.memory.memory import Memory
 from fornix.store import Node, Scope, SetInfo, SetRef, Store, StoredItem
@@ -11,6 +10,7 @@ from fornix.store.records import item_of
 from fornix.store.scope import is_hidden
 from fornix.transfer.fornix_format import FORMAT, ItemLine, ItemLocation, NodeLine, SetLine
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, checked_name
 
 PAGE = 256
@@ -56,7 +56,7 @@ class Selection:
         return (self.sets is None or ref.name in self.sets) and self.includes(memory, ref.scope)
 
 
-def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator[str]:
+def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator[str]:  # noqa: B008 - frozen
     """Yield the lines of an export, without line ends: one unmoving state of the memory.
 
     The same memory gives the same lines, byte for byte, also after an export and an import.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, tzinfo
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from fornix.store.items import Item, text_of
 from fornix.transfer.fornix_format import ItemLine, checked_item
 from fornix.transfer.import_source import JsonRecord
 from fornix.transfer.record_fields import Ids, time_of, value_at
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name
 
 NO_TEXT = "has no text"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple, TypeAlias, cast
 
@@ -20,6 +20,7 @@ from fornix.store.items import Item, text_of
 from fornix.store.records import as_passed
 from fornix.store.scope import HIDDEN
 from fornix.transfer.record_fields import Ids, object_of, only, owner_of, texts_of, time_of
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, checked, checked_name, microseconds, moment
 from fornix.values.times import stamp
 

@@ -7,7 +7,7 @@ or a compaction is named by its commit and its place in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, replace
 from dataclasses import fields as fields_of
 from hashlib import blake2b
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
@@ -24,6 +24,7 @@ from fornix.transfer.fornix_format import (
 )
 from fornix.transfer.record_fields import Ids, only, time_of
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, checked_name, counted, microseconds, moment
 from fornix.values.times import stamp
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 from fornix.errors import Conflict, FornixError, StaleRun
@@ -42,6 +42,7 @@ from fornix.transfer.history_format import (
 )
 from fornix.transfer.import_formats import entries
 from fornix.transfer.import_source import Source
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import call_again
 
 TOGETHER = 200

@@ -6,11 +6,12 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, cast
 
 from fornix.errors import InvalidInput
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
 
 FIRST_LINE_BYTES = 1 << 20

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Literal
@@ -27,6 +27,7 @@ from fornix.transfer.import_formats import Entry, Layout, entries, has_history, 
 from fornix.transfer.import_source import Source
 from fornix.transfer.langgraph import is_sqlite, langgraph_file
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import TRIES, call_again
 from fornix.values.storable import microseconds, moment
 

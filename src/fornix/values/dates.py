@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import microseconds, moment
 from fornix.values.words import MONTHS
 

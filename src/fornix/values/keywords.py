@@ -8,6 +8,8 @@ from inspect import CO_COROUTINE, CO_VARKEYWORDS
 from types import CodeType, FunctionType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from fornix.values.lazy_dataclass import CompiledMethod
+
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
@@ -95,6 +97,8 @@ def suggest_names_in(made: C) -> C:
         if isinstance(member, (classmethod, staticmethod)):
             bound = cast("Any", member)
             setattr(made, name, type(bound)(suggest_names(bound.__func__)))
+        elif isinstance(member, CompiledMethod):
+            setattr(made, name, member.wrapped(suggest_names))
         elif isinstance(member, FunctionType) and not member.__code__.co_flags & CO_VARKEYWORDS:
             setattr(made, name, suggest_names(member))
     return made

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 from fornix.errors import FornixError, InvalidInput
 from fornix.values.keywords import suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted, in_span
 
 LONGEST_S = 366.0 * 86_400

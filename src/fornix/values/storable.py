@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import TypeAlias, cast
 
 from fornix.errors import InvalidInput, InvalidName, InvalidTime, InvalidValue, TooLarge
 from fornix.errors.shown import shown
@@ -229,49 +227,3 @@ def microseconds(time: datetime, what: str = "time") -> int:
 def moment(us: int) -> datetime:
     """Return the UTC datetime of *us* microseconds since 1970."""
     return EPOCH + timedelta(microseconds=us)
-
-
-C = TypeVar("C")
-
-
-@dataclass_transform(frozen_default=True)
-def frozen(cls: type[C]) -> type[C]:
-    """Return *cls* as ``dataclass(frozen=True, slots=True)`` would have it.
-
-    It serves classes without bases or default factories.
-    """
-    return _quick(dataclass(init=False, frozen=True, slots=True)(cls))
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def frozen_by_name(cls: type[C]) -> type[C]:
-    """Return *cls* as ``dataclass(frozen=True, slots=True, kw_only=True)`` would have it."""
-    return _quick(dataclass(init=False, frozen=True, slots=True, kw_only=True)(cls))
-
-
-def _quick(made: type[C]) -> type[C]:
-    """Give a frozen dataclass an `__init__` that is quicker than the usual one."""
-    every = fields(cast("Any", made))
-    twin = type(made.__name__, (), {"__slots__": tuple(f.name for f in every)})
-    known = {f"_{f.name}": f.default for f in every if f.default is not MISSING}
-    known.update(_become=object.__setattr__, _twin=twin, _made=made)
-    given = [f"{f.name}=_{f.name}" if f"_{f.name}" in known else f.name for f in every]
-    by_place = sum([not f.kw_only for f in every])  # the others are below a KW_ONLY
-    star = ["*"] if by_place < len(every) else []
-    lines = [
-        f"def __init__({', '.join(['self', *given[:by_place], *star, *given[by_place:]])}):",
-        " try:",
-        "  _become(self, '__class__', _twin)",
-        *(f"  self.{f.name} = {f.name}" for f in every),
-        "  self.__class__ = _made",
-        # At the end of the stack CPython cannot compare the layouts, and says that they differ.
-        " except TypeError:",
-        "  raise RecursionError('the stack is at its end') from None",
-        *([" self.__post_init__()"] if hasattr(made, "__post_init__") else []),
-    ]
-    exec("\n".join(lines), known)  # noqa: S102 - of names of fields, as dataclasses has it
-    init = cast("Callable[..., None]", known["__init__"])
-    init.__qualname__ = f"{made.__qualname__}.__init__"
-    init.__annotations__ = {f.name: f.type for f in every} | {"return": None}
-    cast("Any", made).__init__ = init
-    return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from fornix.agents.automata.roles import LoopState, Phase, read_answer
@@ -16,6 +16,7 @@ from fornix.runs.agent import Agent, action
 from fornix.runs.durable_calls import Durable
 from fornix.runs.task import RunnerContext
 from fornix.text.messages import Message
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import Retry
 from fornix.values.storable import in_span
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from fornix.agents.windows import Reply
 from fornix.errors import EpochsSpent, InvalidInput
 from fornix.llm import ChatModel
 from fornix.text.messages import Message
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 
 Phase: TypeAlias = Literal["return", "ask", "refine", "retry", "abort"]

@@ -6,12 +6,12 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from fornix.errors import InvalidInput, InvalidValue, PromptAborted
 from fornix.llm import Unfit, read_json
 from fornix.runs.durable_calls import Reconcile, message_of, options_of
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, checked_name, counted
 
 _LOG = logging.getLogger(__name__)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from fornix.errors import InvalidInput
+from fornix.values.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

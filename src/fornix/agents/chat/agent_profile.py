@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fornix.agents.chat.actions import AgentMessage
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel, ModelMessage
 from fornix.llm.chat import MOST_TEMPERATURE
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name, counted
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import Any, ClassVar, Self, cast
 
@@ -46,6 +46,7 @@ from fornix.runs.task import RunnerContext
 from fornix.store.running_keys import refuse_own_run
 from fornix.store.scope import Scope
 from fornix.values.ids import new_id
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 
 BINDABLE = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from fornix.store import Add, ItemChange, Replace, SetRef, StoredItem
 from fornix.store.changes import Link
 from fornix.store.items import Item
 from fornix.store.records import item_of
+from fornix.values.lazy_dataclass import dataclass
 
 LABELS = ("speaker", "role", "session")
 """Fields of an item that a fragment has in its metadata."""

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self, TypeVar, cast
@@ -19,6 +19,7 @@ from fornix.errors import InvalidInput, NotFound, StaleItem
 from fornix.memory.memory import Memory
 from fornix.sets import MemorySet
 from fornix.store.items import Item
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 
 R = TypeVar("R")

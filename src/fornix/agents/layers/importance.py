@@ -7,13 +7,14 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from fornix.agents.layers.fragments import MemoryFragment, finite
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel
+from fornix.values.lazy_dataclass import dataclass
 
 LOWEST, HIGHEST = 1.0, 10.0
 """The scale on which scorers rate."""

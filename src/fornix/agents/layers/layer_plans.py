@@ -10,7 +10,6 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from fornix.agents.layers.fragment_items import Buffer, FragmentEntry, Note, added, replaced
@@ -35,6 +34,7 @@ from fornix.store import Add, Define, ItemChange, Replace, SetRef
 from fornix.store.changes import Link
 from fornix.store.items import Item
 from fornix.values.ids import new_id
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
 
 R = TypeVar("R")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from fornix.agents.layers.fragments import MemoryFragment
 from fornix.errors import InvalidInput
+from fornix.values.lazy_dataclass import dataclass
 
 F = TypeVar("F", bound=MemoryFragment)
 

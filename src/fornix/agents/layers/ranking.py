@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from fornix.agents.layers.importance import Weights, recency, unit
 from fornix.agents.storage import LayerStorage, aware
 from fornix.errors import InvalidInput
 from fornix.search.similarity import Nearness
+from fornix.values.lazy_dataclass import dataclass
 
 T = TypeVar("T", bound=MemoryFragment)
 

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from fornix.agents.storage import LayerStorage
@@ -40,6 +40,7 @@ from fornix.store.scope import HIDDEN
 from fornix.text import ExtractiveSummariser, ModelSummariser, Summariser
 from fornix.text.messages import Message
 from fornix.values.keywords import suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, counted, in_span
 
 INSIGHT_TOKENS = 128

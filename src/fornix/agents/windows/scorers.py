@@ -7,7 +7,6 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar, TypeAlias, cast
 
@@ -20,6 +19,7 @@ from fornix.llm import Asking, ChatModel, ModelMessage, Unfit, ask_json
 from fornix.search.similarity import Nearness
 from fornix.text.sentences import shortened
 from fornix.values import words
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted, in_span
 
 FULL = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Unpack, cast
 
@@ -31,6 +31,7 @@ from fornix.sets.writer import Writer
 from fornix.store import StoredItem
 from fornix.store.items import Item
 from fornix.text.messages import Message
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 
 SIDES = 2

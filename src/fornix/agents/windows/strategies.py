@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, zip_longest
 from typing import ClassVar, Unpack, get_args
@@ -29,6 +28,7 @@ from fornix.store import StoredItem
 from fornix.text.budget import Budget
 from fornix.text.messages import Message
 from fornix.values.keywords import suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted, in_span, microseconds
 
 HYBRID_CAP, RECENT, THRESHOLD = 70, 20, 0.5

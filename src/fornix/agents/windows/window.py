@@ -6,7 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -59,6 +59,7 @@ from fornix.store.scope import set_name
 from fornix.text.budget import Budget
 from fornix.text.messages import OBSERVATIONS, Message
 from fornix.values.keywords import check_keywords, suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
 
 R = TypeVar("R")

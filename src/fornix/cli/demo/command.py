@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from fornix.errors import InvalidInput
 from fornix.memory.keys import KeyMemory
 from fornix.memory.memory import Memory
 from fornix.transfer import Load, Target, survey
+from fornix.values.lazy_dataclass import dataclass
 
 ASKED = (9, 18, 36, 56)
 """Questions that the demo asks, by their numbers."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from fornix.memory.memory import Memory
+from fornix.values.lazy_dataclass import dataclass
 
 SPACE, KEY, SET = "kill", "writer", "log"
 

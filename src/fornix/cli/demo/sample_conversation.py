@@ -6,13 +6,13 @@ import json
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import resources
 from statistics import median
 
 from fornix.memory.keys import KeyMemory
 from fornix.search.signals import Signals
 from fornix.transfer import Source
+from fornix.values.lazy_dataclass import dataclass
 
 NAME = "ines-tomas"
 KEY = "ines"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Literal, TypeAlias
+
+from fornix.values.lazy_dataclass import dataclass
 
 Part: TypeAlias = Literal["system", "recent", "exact", "knowledge", "items", "query"]
 """Which part of a prompt a piece is of."""

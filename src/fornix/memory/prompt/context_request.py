@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
@@ -17,6 +17,7 @@ from fornix.store.filters import Filter
 from fornix.store.scope import Scope, set_name
 from fornix.text.budget import Budget
 from fornix.values.keywords import suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, checked, counted
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, islice
 from typing import TypeAlias, cast
 
@@ -37,6 +37,7 @@ from fornix.store.records import item_of, position_of
 from fornix.text.budget import Budget, Unit, units
 from fornix.text.messages import MESSAGES, OBSERVATIONS, ROLES, Message, Role
 from fornix.values import words
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value
 
 PAGE = 32

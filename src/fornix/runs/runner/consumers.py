@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any, cast
@@ -17,6 +16,7 @@ from fornix.store import QueuedInput, StoredOutput
 from fornix.store.progress import LARGEST
 from fornix.store.scope import Scope
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name, counted, moment
 
 

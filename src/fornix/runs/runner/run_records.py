@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast, get_args
 
@@ -12,6 +11,7 @@ from fornix.runs.run import RunnerSetup
 from fornix.store import Batch, Run, RunStatus, StatusChange, Store
 from fornix.store.progress import ENDED, LARGEST
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import checked_name, counted, moment
 
 

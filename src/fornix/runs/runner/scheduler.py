@@ -15,7 +15,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from itertools import count
 from math import inf
@@ -28,6 +28,7 @@ from fornix.state.committed_tree import LeasedTree
 from fornix.store import Ledger, Run, Store
 from fornix.store.scope import Lease, Scope
 from fornix.values.forks import HandleLock
+from fornix.values.lazy_dataclass import dataclass
 
 
 def owner_name(engine: Engine) -> str:

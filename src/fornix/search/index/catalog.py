@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from fornix.search.index.set_index import SetIndex
 from fornix.search.index.set_loader import OVERGROWN, WORN, Outdated, SealedSets, apply
 from fornix.store import FeatureChange, Finder
 from fornix.values.forks import HandleLock
+from fornix.values.lazy_dataclass import dataclass
 
 R = TypeVar("R")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from fornix.search.index.arrays import Codes, Columns, Texts
 from fornix.search.index.segment import TextList
 from fornix.store import Feature
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.words import FIRST_TERM, PASSAGE
 
 NONE = -1

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fornix.search.index.arrays import Growable
 from fornix.search.index.segment import Segment
+from fornix.values.lazy_dataclass import dataclass
 
 FLAT = 16_384
 """Entries that are scanned faster than they are found by a search for their term."""

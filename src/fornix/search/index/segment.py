@@ -20,7 +20,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fornix.store.fsync import sync_folder
+from fornix.values.lazy_dataclass import dataclass
 
 FORMAT = 2
 MAGIC = b"fornixIX"

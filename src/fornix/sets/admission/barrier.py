@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias, cast
 
 from fornix.errors import InvalidInput, Rejected, SetMoved
@@ -39,6 +39,7 @@ from fornix.store.items import Item
 from fornix.store.records import item_of
 from fornix.text.statements import anchors
 from fornix.values import words
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
 
 OnRejected: TypeAlias = Literal["error", "skip"]

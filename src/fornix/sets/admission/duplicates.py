@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import ClassVar, cast
 
@@ -21,6 +20,7 @@ from fornix.sets.admission.verdicts import (
 from fornix.store import ItemRecord
 from fornix.text.statements import Statement, statement
 from fornix.values import words
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import moment
 
 _LABELS = ("speaker", "role", "session")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
 from fornix.sets.admission.injection_english import DEEDS, FRAMES, NEEDS, PHRASES
@@ -21,6 +20,7 @@ from fornix.sets.admission.injection_forms import forms, unaccented
 from fornix.sets.admission.injection_guards import Examples, is_opposed
 from fornix.sets.admission.injection_languages import LANGUAGES, AttackPhrases
 from fornix.sets.admission.injection_vocabulary import LISTS
+from fornix.values.lazy_dataclass import dataclass
 
 GAP = r"[^.!?\n\u3002]{0,40}?"
 

@@ -8,7 +8,7 @@ asking for the prompt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fornix.values.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

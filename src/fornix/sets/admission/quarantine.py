@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, cast
@@ -36,6 +36,7 @@ from fornix.store.records import item_of, position_of
 from fornix.store.scope import HIDDEN
 from fornix.values import wire, words
 from fornix.values.keywords import suggest_names_in
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked_name, counted
 
 log = logging.getLogger(__name__)

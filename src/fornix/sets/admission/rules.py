@@ -6,7 +6,7 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import chain
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -25,6 +25,7 @@ from fornix.sets.admission.verdicts import (
 )
 from fornix.store.definition import Plan
 from fornix.store.items import Item
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, counted
 
 MOST_RULES = 32

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
 from fornix.sets.admission.secret_values import is_placeholder
+from fornix.values.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 from fornix.errors import InvalidInput
@@ -13,6 +13,7 @@ from fornix.store import ItemRecord, Scope
 from fornix.store.definition import Plan
 from fornix.store.items import Item
 from fornix.values import wire, words
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
 
 Outcome: TypeAlias = Literal["accept", "merge", "quarantine", "reject"]

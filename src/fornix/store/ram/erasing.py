@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from fornix.errors import KeyBusy
 from fornix.store import Batch, Commit, Revive, Run, Scope, SetRef, StoredItem, StoredOutput
@@ -21,6 +21,7 @@ from fornix.store.erasures import (
 from fornix.store.ram.row_versions import CommitDraft, ItemRow, JournalEntry, NodeRow
 from fornix.store.ram.tables import RamTables, locked
 from fornix.store.ram.tree import TreeRows
+from fornix.values.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -13,6 +13,7 @@ from fornix.store import Batch, DurableCall, Run, Scope, Step, StoredOutput
 from fornix.store.checks import ROW_BITS, check_run
 from fornix.store.progress import ENDED, MOST, Begin, QueuedInput, RunStatus
 from fornix.store.ram.row_versions import CommitDraft
+from fornix.values.lazy_dataclass import dataclass
 
 Undo = list[Callable[[], object]]
 

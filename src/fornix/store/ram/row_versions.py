@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from fornix.store import (
@@ -28,7 +28,8 @@ from fornix.store import (
 from fornix.store.checks import ROW_BITS
 from fornix.store.packed_values import packed
 from fornix.store.records import is_meant
-from fornix.values.storable import Path, Value, frozen
+from fornix.values.lazy_dataclass import dataclass
+from fornix.values.storable import Path, Value
 
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 """Types of values that nobody can change, which need no copy."""
@@ -227,7 +228,7 @@ def number_of(row: ItemRow) -> int:
     return row.row
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class JournalEntry:
     """A row of the journal: references to what a commit changed."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import apsw
 
@@ -36,6 +36,7 @@ from fornix.store.sqlite.runs import RunCache, RunWriter
 from fornix.store.sqlite.staged_vectors import expect
 from fornix.store.sqlite.tree import LiveNodes, apply_tree
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 
 _EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND begun <= ? LIMIT 1"
 

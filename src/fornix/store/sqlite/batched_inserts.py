@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
@@ -12,6 +11,7 @@ import apsw
 from fornix.store import ItemRecord, RunStatus, Scope
 from fornix.store.packed_values import packed
 from fornix.store.sqlite.connection import Row
+from fornix.values.lazy_dataclass import dataclass
 
 _INSERT_ITEM = """
     INSERT INTO item (row, set_id, id, first, version, begun, time, created, updated, value, text,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import apsw
@@ -16,6 +16,7 @@ from fornix.store.sqlite.connection import first, numbers, query
 from fornix.store.sqlite.row_values import rows_of
 from fornix.store.sqlite.runs import STATUSES, places
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 
 _LOOKED = """
     SELECT step.id >> 20, step.n, step.looked, scope.space, scope.key FROM step

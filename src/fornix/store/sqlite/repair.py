@@ -7,7 +7,7 @@ it is for a backup to mend.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import apsw
 
@@ -16,6 +16,7 @@ from fornix.store.definition import Definition
 from fornix.store.records import is_meant, words_of
 from fornix.store.sqlite.connection import Row, query
 from fornix.values import wire, words
+from fornix.values.lazy_dataclass import dataclass
 
 STEP = 500
 """Items that are read again together."""

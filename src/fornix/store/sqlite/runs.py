@@ -6,7 +6,7 @@ A lease has an epoch, which fences whoever had it before.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 import apsw
@@ -22,6 +22,7 @@ from fornix.store.sqlite.connection import first, query
 from fornix.store.sqlite.lock_files import Owners
 from fornix.store.sqlite.row_values import found_again
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 
 CACHED = 20_000
 """Runs, lanes and leases that are remembered at most, of each."""
