@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fornix import Memory
+from fornix import AsyncMemory, Memory
 from fornix.embed import OpenAIEmbedder, QueryEmbedder, open_embedder
 from fornix.errors import (
     EmbedderConflict,
@@ -17,9 +19,12 @@ from fornix.errors import (
     EmbedderMissing,
     InvalidInput,
     ModelAnswerInvalid,
+    ModelUnavailable,
     RerankerFailed,
+    StoreClosed,
 )
 from fornix.llm import ChatReranker, HttpReranker, ScriptedChat
+from fornix.store.items import Hit
 from fornix.testing.chat_server import ChatAsked, ChatReply, ChatServer
 from fornix.values import http_json
 from waiting import LIMIT_S, SHORT_S
@@ -68,8 +73,7 @@ def test_a_server_re_ranks_hits(
         reranker = HttpReranker(f"{server.url}/rerank", model=model, api_key="secret")
         hits = ada.search("tea", limit=3, reranker=reranker)
         assert [hit.item.text for hit in hits] == ["tea", "Tea with milk.", "Tea and toast."]
-        assert [hit.score for hit in hits] == [hit.parts["rerank"] for hit in hits]
-        assert hits[0].score == pytest.approx(1 / 3)
+        assert hits[0].score == pytest.approx(1 / len(f"{datetime.now(UTC):%Y-%m-%d}: tea"))
         assert "rerank" in hits.explain()
         assert hits.reranker_failure is None
         (asked,) = server.asked
@@ -101,6 +105,7 @@ def test_a_search_outlives_its_re_ranker(reply: ChatReply) -> None:
         reranker = HttpReranker(f"{server.url}/rerank", model="m")
         hits = ada.search("tea and milk", reranker=reranker)
         assert [(hit.item.id, hit.score) for hit in hits] == [(h.item.id, h.score) for h in own]
+        assert all("rerank" not in hit.parts for hit in hits)
         assert hits.reranker_failure is not None
         assert "not re-ranked" in hits.explain()
         with pytest.raises(RerankerFailed):
@@ -147,6 +152,24 @@ class Backwards:
         return self.numbers or list(range(len(texts)))
 
 
+class Counted(Backwards):
+    """Says how many hits it wants to read."""
+
+    def __init__(self, candidates: Any) -> None:
+        super().__init__()
+        self.candidates = candidates
+
+
+class Failing:
+    """Raises an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        raise self.error
+
+
 def test_a_re_ranker_reads_more_than_is_asked_for() -> None:
     """Fifty hits, or as many as are asked for; only those that are returned count as read."""
     with Memory.open(embedder="words") as memory:
@@ -155,7 +178,7 @@ def test_a_re_ranker_reads_more_than_is_asked_for() -> None:
         reranker = Backwards()
         hits = ada.search("tea", limit=2, reranker=reranker)
         assert len(reranker.read) == 50
-        assert [hit.item.text for hit in hits] == reranker.read[:-3:-1]
+        assert [said(hit) for hit in hits] == reranker.read[:-3:-1]
         read = [item for item in ada.set("default").list(limit=100) if item.accessed]
         assert {item.id for item in read} == {hit.item.id for hit in hits}
         assert len(ada.search("tea", limit=60, reranker=Backwards())) == 60
@@ -172,8 +195,182 @@ def test_what_is_no_number_for_each_text_is_a_failure(numbers: tuple[float, ...]
         assert len(hits) == 2
         assert "one number for each text" in (hits.reranker_failure or "")
         no_reranker: Any = "cohere"
-        with pytest.raises(InvalidInput, match="must have a method rerank"):
-            ada.search("tea", reranker=no_reranker)
+        for call in (ada.search, ada.context, ada.conversation("c").search):
+            wrongs: list[Any] = [no_reranker, 7, Backwards]
+            for wrong in wrongs:
+                with pytest.raises(InvalidInput, match="with a method rerank"):
+                    call("tea", reranker=wrong)
+        with pytest.raises(InvalidInput, match="with a method rerank"):
+            Memory.open(reranker=no_reranker)
+
+
+def said(hit: Hit) -> str:
+    """Return the text of a hit as a re-ranker is given it."""
+    assert hit.item.time is not None
+    return f"{hit.item.time:%Y-%m-%d}: {hit.item.text}"
+
+
+def test_parts_of_a_re_ranked_hit_add_up_to_its_score() -> None:
+    """Those of the search stand as they were; "rerank" is what the re-ranker changed."""
+    with Memory.open(embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add_many(NOTES)
+        first = {hit.item.id: hit for hit in ada.search("tea and milk")}
+        hits = ada.search("tea and milk", reranker=Backwards(0.25, 0.75))
+        assert [hit.score for hit in hits] == [0.75, 0.25]
+        for hit in hits:
+            own = first[hit.item.id]
+            assert sum(hit.parts.values()) == pytest.approx(hit.score)
+            assert hit.parts["rerank"] == pytest.approx(hit.score - own.score)
+            assert {n: part for n, part in hit.parts.items() if n != "rerank"} == dict(own.parts)
+        assert "words" in hits.explain()
+
+
+def test_a_re_ranker_reads_who_said_it_and_when() -> None:
+    """As a reader would see it: the speaker, else the role, and the day of the item."""
+    day = datetime(2024, 5, 2, 23, 30, tzinfo=UTC)
+    reranker = Backwards()
+    with Memory.open(embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add("I moved to Lisbon.", speaker="Ada", time=day)
+        ada.conversation("chat").add(
+            {"role": "user", "content": "Is Lisbon nice?", "timestamp": "2024-05-03T09:00:00Z"}
+        )
+        ada.search("Lisbon", reranker=reranker)
+    assert sorted(reranker.read) == [
+        "Ada, 2024-05-02: I moved to Lisbon.",
+        "user, 2024-05-03: Is Lisbon nice?",
+    ]
+
+
+def test_a_memory_has_a_re_ranker_for_all_its_calls() -> None:
+    """A call's own wins, and with None a call goes without; not so where nothing is passed."""
+    default, other = Backwards(), Backwards()
+    with Memory.open(embedder="words", reranker=default) as memory:
+        ada = memory.key("ada")
+        ada.add_many(NOTES)
+        chat = ada.conversation("chat")
+        chat.add([{"role": "user", "content": text} for text in NOTES])
+        memory.knowledge.set("facts").add("Tea is a drink.")
+
+        def searches(**given: Any) -> list[Callable[[], object]]:
+            return [
+                lambda: ada.search("tea", **given),
+                lambda: ada.set("default").search("tea", **given),
+                lambda: memory.knowledge.search("tea", **given),
+                lambda: chat.search("tea", **given),
+                lambda: ada.context("tea", **given),
+                lambda: memory.context("tea", key="ada", **given),
+            ]
+
+        for search in searches():
+            default.read, other.read = [], []
+            search()
+            assert default.read
+            assert not other.read
+        for search in searches(reranker=other):
+            default.read, other.read = [], []
+            search()
+            assert other.read
+            assert not default.read
+        for search in searches(reranker=None):
+            default.read, other.read = [], []
+            search()
+            assert not default.read
+            assert not other.read
+        with ada.batch() as batch:
+            batch.add("Tea at four.")
+            assert "Tea at four." in {hit.item.text for hit in batch.search("tea")}
+            assert any(text.endswith("Tea at four.") for text in default.read)
+
+
+def test_a_context_shows_what_its_re_ranker_prefers() -> None:
+    """What a budget has room for is chosen in the re-ranker's order, and `why` shows its score."""
+    with ChatServer(tei) as server, Memory.open(embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add_many([f"tea {'and tea ' * n}number {n}" for n in range(40)])
+        reranker = HttpReranker(f"{server.url}/rerank")
+        made = memory.context("tea", key="ada", budget_tokens=60, min_score=0, reranker=reranker)
+        assert "tea number 0" in made.text
+        (best,) = [piece for piece in made.why if piece.part == "items" and piece.rank == 1]
+        assert best.text == "tea number 0"
+        assert best.shown
+        assert best.parts["rerank"]
+        assert len(server.asked) == 1
+
+
+def test_asyncio_re_ranks_as_well() -> None:
+    """By the memory's re-ranker, by a call's own, or not at all."""
+
+    async def searched() -> tuple[list[str], list[str], bool]:
+        default, own = Backwards(), Backwards()
+        async with await AsyncMemory.open(embedder="words", reranker=default) as memory:
+            ada = await memory.key("ada")
+            await ada.add_many(NOTES)
+            await ada.conversation("chat").add({"role": "user", "content": "tea"})
+            await ada.search("tea")
+            read = default.read
+            default.read = []
+            await ada.conversation("chat").search("tea", reranker=own)
+            await memory.context("tea", key="ada", reranker=own)
+            await memory.context("tea", key="ada", reranker=None)
+            return read, own.read, bool(default.read)
+
+    read, own, again = asyncio.run(searched())
+    assert len(read) == 3
+    assert len(own) == 3
+    assert not again
+
+
+def test_a_re_ranker_says_how_many_hits_it_reads() -> None:
+    """From 1 to 1,000, and never fewer than the search returns."""
+    reranker, limited = Backwards(), Counted(7)
+    with Memory.open(embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add_many([f"tea number {n}" for n in range(70)])
+        ada.search("tea", limit=2, reranker=limited)
+        assert len(limited.read) == 7
+        ada.search("tea", limit=9, reranker=limited)
+        assert len(limited.read) == 9
+        ada.search("tea", reranker=reranker)
+        assert len(reranker.read) == 50
+        for wrong in (0, 1_001, "50", True):
+            with pytest.raises(InvalidInput, match="candidates of a re-ranker"):
+                ada.search("tea", reranker=Counted(wrong))
+    model = ScriptedChat([])
+    assert ChatReranker(model, candidates=20).candidates == 20
+    with pytest.raises(InvalidInput, match="from 1 to 1,000"):
+        ChatReranker(model, candidates=0)
+    with pytest.raises(InvalidInput, match="from 1 to 1,000"):
+        HttpReranker("http://localhost", candidates=1_001)
+
+
+@pytest.mark.parametrize(
+    ("error", "survives"),
+    [
+        (OSError("the network is down"), True),
+        (KeyError("results"), True),
+        (RerankerFailed("no answer"), True),
+        (ModelUnavailable("gpt", "it is busy"), True),
+        (NameError("texs"), False),
+        (TypeError("rerank() takes 2 arguments"), False),
+        (InvalidInput("a key must be a str"), False),
+        (StoreClosed("the store was closed"), False),
+    ],
+)
+def test_a_search_outlives_faults_of_models_and_of_servers(
+    error: Exception, survives: bool
+) -> None:
+    """A mistake in the code of a re-ranker, and an error of the store, is raised as it is."""
+    with Memory.open(embedder="words") as memory:
+        ada = memory.key("ada")
+        ada.add_many(NOTES)
+        if survives:
+            assert ada.search("tea", reranker=Failing(error)).reranker_failure
+            return
+        with pytest.raises(type(error)) as caught:
+            ada.search("tea", reranker=Failing(error))
+        assert caught.value is error
 
 
 @pytest.mark.parametrize("url", ["localhost:80", "ftp://host/x", "", "http://"])

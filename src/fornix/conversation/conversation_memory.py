@@ -28,7 +28,7 @@ from fornix.errors import (
     NotFound,
     StaleItem,
 )
-from fornix.llm import ChatModel
+from fornix.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
 from fornix.sets import MemorySet
 from fornix.sets.batch import Draft
 from fornix.sets.forgetting import Receipt
@@ -192,6 +192,7 @@ class ConversationMemory:
         mark: str | None = None,
         exclude_mark: str | None = None,
         where: Where | None = None,
+        reranker: RerankerChoice = MEMORY_DEFAULT,
     ) -> Hits:
         """Return the messages that answer *query* best: see `MemorySet.search`.
 
@@ -205,7 +206,7 @@ class ConversationMemory:
             parts.append({"not": {MARKS: {"contains": no}}})
         if where is not None:
             parts.append(where)
-        return self._set.search(query, limit=limit, where={"all": parts})
+        return self._set.search(query, limit=limit, where={"all": parts}, reranker=reranker)
 
     def _consistent(
         self, read: Callable[[StoredItem | None], list[StoredItem]]

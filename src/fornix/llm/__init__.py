@@ -14,7 +14,13 @@ from fornix.llm.chat import (
     checked_messages,
     checked_request,
 )
-from fornix.llm.reranker import Reranker
+from fornix.llm.reranker import (
+    MEMORY_DEFAULT,
+    Reranker,
+    RerankerChoice,
+    candidates_of,
+    checked_reranker,
+)
 from fornix.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from fornix.llm.scripted import ScriptedChat
 
 __all__ = [
+    "MEMORY_DEFAULT",
     "Asking",
     "ChatModel",
     "ChatRequest",
@@ -34,12 +41,15 @@ __all__ = [
     "ModelMessage",
     "OpenAIChat",
     "Reranker",
+    "RerankerChoice",
     "ScriptedChat",
     "Unfit",
     "Usage",
     "ask_json",
+    "candidates_of",
     "checked_messages",
     "checked_request",
+    "checked_reranker",
     "read_json",
 ]
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 from fornix.errors import InvalidInput, RerankerFailed
 from fornix.llm.chat import ChatModel
 from fornix.llm.json_answers import Asking, Unfit, ask_json
+from fornix.llm.reranker import CANDIDATES, candidates_of
 from fornix.values.http_json import ServerFailed, post_json, server_url
 
 LONGEST = 2_000
@@ -31,6 +32,7 @@ class HttpReranker:
         protocol: ``"cohere"``, which Jina and vLLM speak too, or ``"tei"``; by default "cohere" if
             a model is named, else "tei".
         timeout_s: For one request, with up to four tries.
+        candidates: How many hits of a search it reads, from 1 to 1,000.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -44,6 +46,7 @@ class HttpReranker:
         api_key: str | None = None,
         protocol: Literal["cohere", "tei"] | None = None,
         timeout_s: float = 10.0,
+        candidates: int = CANDIDATES,
     ) -> None:
         try:
             self._url = server_url(url, "url")
@@ -53,6 +56,8 @@ class HttpReranker:
             raise InvalidInput(f'protocol must be "cohere" or "tei", not {protocol!r}')
         self._model, self._key, self._timeout_s = model, api_key, timeout_s
         self._speaks_tei = protocol == "tei" or (protocol is None and model is None)
+        self.candidates = candidates
+        candidates_of(self)
 
     def __repr__(self) -> str:
         return f"HttpReranker({self._url!r})"
@@ -102,10 +107,22 @@ class ChatReranker:
 
     Args:
         asking: How often the model is asked, if its answers cannot be used.
+        candidates: How many hits of a search it reads, from 1 to 1,000.
+
+    Raises:
+        InvalidInput: An argument cannot be used.
     """
 
-    def __init__(self, model: ChatModel, *, asking: Asking = Asking(temperature=0.0)) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        asking: Asking = Asking(temperature=0.0),  # noqa: B008 - frozen
+        candidates: int = CANDIDATES,
+    ) -> None:
         self._model, self._asking = model, asking
+        self.candidates = candidates
+        candidates_of(self)
 
     def __repr__(self) -> str:
         return f"ChatReranker({self._model.name!r})"

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Self, Unpack
 from fornix import conversation as conversations
 from fornix.compaction import Given
 from fornix.errors import InvalidInput, StoreReadOnly, Unusable
-from fornix.llm import Reranker
+from fornix.llm import MEMORY_DEFAULT, RerankerChoice
 from fornix.memory.prompt import Prompts, Sources
 from fornix.search.signals import Signals
 from fornix.sets import KnowledgeSet, MemorySet, refuse_upkeep, search_options
@@ -81,7 +81,7 @@ class OwnerSets:
         signals: Signals | None = None,
         valid_at: ValidAt | None = None,
         min_score: float | None = None,
-        reranker: Reranker | None = None,
+        reranker: RerankerChoice = MEMORY_DEFAULT,
     ) -> Hits:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`."""
         if sets is not None and not isinstance(sets, (list, tuple)):

@@ -16,7 +16,7 @@ from fornix.embed import Embedder, open_embedder
 from fornix.errors import InvalidInput, Unsupported
 from fornix.errors.shown import shown
 from fornix.events.memory_events import MemoryEvent
-from fornix.llm import ChatModel
+from fornix.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice, checked_reranker
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.maintenance import Maintenance, dimensions_of, sweep
 from fornix.memory.opening import (
@@ -113,6 +113,7 @@ class Memory(Maintenance):
         knowledge: str | None = None,
         embedder: str | Embedder | None = None,
         model: ChatModel | None = None,
+        reranker: Reranker | None = None,
         mode: Literal["rw", "ro"] = "rw",
         durability: Literal["full", "normal"] = "full",
         wait_s: float = 10,
@@ -131,6 +132,8 @@ class Memory(Maintenance):
             embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
                 A space remembers its own.
             model: A language model, for summaries; None: they are made of chosen sentences.
+            reranker: Orders the hits of each search and context again, unless a call has its own
+                ``reranker=``; None: only those that do.
             mode: "ro" refuses every change and makes nothing.
             durability: "full": what returned survives loss of power; "normal": only the death of
                 processes, and is faster.
@@ -151,6 +154,7 @@ class Memory(Maintenance):
         if mode not in ("rw", "ro"):
             raise InvalidInput(f"mode must be 'rw' or 'ro', not {shown(mode)}")
         check_settings(wait_s, limits, short_term_ttl, cache_bytes)
+        checked_reranker(reranker)
         rules = plans(admission)
         if durability not in ("full", "normal"):
             raise InvalidInput(f"durability must be 'full' or 'normal', not {shown(durability)}")
@@ -173,7 +177,7 @@ class Memory(Maintenance):
             engine = Engine(
                 store=store,
                 recorder=recorder,
-                recall=Searcher(store, index, chosen, worker, now, expects),
+                recall=Searcher(store, index, chosen, worker, now, expects, reranker=reranker),
                 alike=Alike(store, index, dimensions=chosen.dimensions),
                 worker=worker,
                 compactions=Compactions(tools),
@@ -346,6 +350,7 @@ class Memory(Maintenance):
         valid_at: ValidAt | None = None,
         signals: Signals | None = None,
         limit: int | None = None,
+        reranker: RerankerChoice = MEMORY_DEFAULT,
         min_score: float = MIN_SCORE,
         shares: Shares = Shares(),  # noqa: B008 - frozen
         secrets: Secrecy = "mask",
@@ -366,6 +371,7 @@ class Memory(Maintenance):
             valid_at=valid_at,
             signals=signals,
             limit=limit,
+            reranker=reranker,
             min_score=min_score,
             shares=shares,
             secrets=secrets,

@@ -10,15 +10,23 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fornix.embed import Embedder
-from fornix.errors import EmbedderConflict, FornixError, InvalidInput, RerankerFailed, Unavailable
+from fornix.errors import (
+    EmbedderConflict,
+    EmbedderFailed,
+    FornixError,
+    InvalidInput,
+    ModelFailed,
+    RerankerFailed,
+    Unavailable,
+)
 from fornix.errors.shown import shown
-from fornix.llm import Reranker
+from fornix.llm import MEMORY_DEFAULT, Reranker, RerankerChoice, candidates_of
 from fornix.search.embedding_worker import EmbeddingWorker, embed_texts
 from fornix.search.index import Index, Quantised, SetIndex, quantised
 from fornix.search.item_cache import ItemCache
@@ -42,9 +50,18 @@ EMBED_FIRST = 64
 REMEMBERED = 256
 """Questions that are kept, as they were understood, and their vectors."""
 
+RERANKER_FAILURES = (EmbedderFailed, ModelFailed, RerankerFailed)
+"""Faults of a re-ranker, its model or its server, which a search outlives."""
 
-CANDIDATES = 50
-"""Hits that a re-ranker reads, or as many as are asked for."""
+CODE_ERRORS = (
+    AssertionError,
+    AttributeError,
+    ImportError,
+    NameError,
+    NotImplementedError,
+    TypeError,
+)
+"""What a re-ranker raises whose code is wrong: the search raises it too."""
 
 
 DEFAULTS = Signals()
@@ -61,7 +78,7 @@ class SearchOptions:
             that is searched.
         touch: Whether what is found counts as read.
         min_score: Least relevance of a hit, 0..1; None: relevance is not asked for.
-        reranker: Orders the best `CANDIDATES` hits again; None: nobody does.
+        reranker: Orders the best hits again; None: nobody does.
     """
 
     limit: int = 10
@@ -71,7 +88,7 @@ class SearchOptions:
     valid_at: int | Literal["any"] | None = None
     touch: bool = True
     min_score: float | None = None
-    reranker: Reranker | None = None
+    reranker: RerankerChoice = None
 
     def instants(self, now: int) -> tuple[int, int | None]:
         """Return when items must not have expired, and when they have to hold; None: whenever."""
@@ -112,6 +129,7 @@ class _SearchRequest:
     signals: Signals
     instants: tuple[int, int | None]
     calibration: Calibration | None
+    reranker: Reranker | None
 
     def admits(self, item: Item) -> bool:
         """Return whether an item has not expired, and holds."""
@@ -128,9 +146,13 @@ class _SearchRequest:
 
 
 class Searcher:
-    """Searches sets of one store."""
+    """Searches sets of one store.
 
-    def __init__(
+    Args:
+        reranker: Of searches that leave it to the memory.
+    """
+
+    def __init__(  # noqa: PLR0913 - made once, by `Memory.open`
         self,
         store: Store,
         index: Index,
@@ -138,7 +160,10 @@ class Searcher:
         worker: EmbeddingWorker,
         clock: Callable[[], int],
         expects: Sequence[tuple[str, str]],
+        *,
+        reranker: Reranker | None = None,
     ) -> None:
+        self._reranker = reranker
         self._store, self._index, self._embedder = store, index, embedder
         self._worker, self._clock, self._expects = worker, clock, expects
         self._vectors: OrderedDict[str, Quantised] = OrderedDict()
@@ -180,7 +205,8 @@ class Searcher:
         instants = options.instants(self._clock() if now is None else now)
         calibration = None if options.min_score is None else self._calibrated()
         signals = _signals(options, infos)
-        asked = _SearchRequest(infos, query, options, signals, instants, calibration)
+        reranker = self._reranker if options.reranker is MEMORY_DEFAULT else options.reranker
+        asked = _SearchRequest(infos, query, options, signals, instants, calibration, reranker)
         if options.at is None:
             return self._search_now(seq, sets, asked, drafted)
         for info in infos:
@@ -312,11 +338,12 @@ class Searcher:
         options, signals = asked.options, asked.signals
         none: Collection[int] = ()
         rows = [*hidden, *[none] * (len(sets) - len(hidden))]
+        candidates = 0 if asked.reranker is None else candidates_of(asked.reranker)
         ranking = Ranking(
             sets,
             question,
             self._vector(question.meaning),
-            limit=options.limit if options.reranker is None else max(options.limit, CANDIDATES),
+            limit=max(options.limit, candidates),
             signals=signals,
             allowed=[
                 _allowed(one, options.where, gone) for one, gone in zip(sets, rows, strict=True)
@@ -369,8 +396,8 @@ class Searcher:
         touch: bool,
     ) -> Hits:
         failure: str | None = None
-        if asked.options.reranker is not None:
-            scored, failure = self._reranked(scored, drafted, asked)
+        if asked.reranker is not None:
+            scored, failure = self._reranked(asked.reranker, scored, drafted, asked)
         rows = [one.row for one in scored]
         if touch and not drafted:
             now = self._clock()
@@ -387,11 +414,16 @@ class Searcher:
         return Hits(hits, partial=partial, reranker_failure=failure)
 
     def _reranked(
-        self, scored: Sequence[Scored], drafted: Mapping[int, StoredItem], asked: _SearchRequest
+        self,
+        reranker: Reranker,
+        scored: Sequence[Scored],
+        drafted: Mapping[int, StoredItem],
+        asked: _SearchRequest,
     ) -> tuple[list[Scored], str | None]:
         """Return the best hits in a re-ranker's order; in the search's own, and why, if it fails.
 
-        A score is then the re-ranker's; ties are in the order of the search.
+        A score is then the re-ranker's; ties are in the order of the search. The part "rerank" is
+        what that added to the search's score, or took from it, so that parts still add up.
         """
         limit = asked.options.limit
         items = self._from_store([one.row for one in scored], drafted, touch=False)
@@ -402,14 +434,14 @@ class Searcher:
         ]
         if not there:
             return [], None
-        texts = [item.text or shown(item.value) for _, item in there]
+        texts = [_dated_text(item) for _, item in there]
         try:
-            scores = reranked(cast("Reranker", asked.options.reranker), asked.query, texts)
-        except FornixError as error:
+            scores = reranked(reranker, asked.query, texts)
+        except RERANKER_FAILURES as error:
             logger.warning("hits are not re-ranked: %s", error)
             return [one for one, _ in there][:limit], str(error)
         judged = [
-            one._replace(score=score, parts={"rerank": score})
+            one._replace(score=score, parts={**one.parts, "rerank": score - one.score})
             for (one, _), score in zip(there, scores, strict=True)
         ]
         judged.sort(key=lambda one: -one.score)
@@ -447,17 +479,30 @@ def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float
 
     Raises:
         RerankerFailed: It raised, or gave not one finite number for each text.
-        ModelFailed: The model that it asks failed.
+        Exception: Errors of fornix and `CODE_ERRORS` go through as they are.
     """
     try:
-        scores = [float(score) for score in reranker.rerank(query, texts)]
-    except FornixError:
+        answer = reranker.rerank(query, texts)
+    except (FornixError, *CODE_ERRORS):
         raise
     except Exception as error:  # the edge to other people's code; the cause is kept
         raise RerankerFailed(f"the re-ranker {reranker!r} raised {error!r}") from error
+    try:
+        scores = [float(score) for score in answer]
+    except (TypeError, ValueError, OverflowError):
+        scores = []
     if len(scores) != len(texts) or not np.isfinite(scores).all():
-        raise RerankerFailed(f"the re-ranker {reranker!r} gave not one number for each text")
+        raise RerankerFailed(f"the re-ranker {reranker!r} did not give one number for each text")
     return scores
+
+
+def _dated_text(item: Item) -> str:
+    """Return an item as a reader would see it: "Ada, 2024-05-02: I moved to Lisbon."."""
+    about = [who] if (who := item.speaker or item.role) else []
+    if item.time is not None:
+        about.append(item.time.date().isoformat())
+    text = item.text or shown(item.value)
+    return f"{', '.join(about)}: {text}" if about else text
 
 
 def _speakers(sets: Sequence[SetIndex]) -> list[str]:

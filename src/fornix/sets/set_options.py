@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 from fornix.compaction import Given
 from fornix.errors import InvalidInput
 from fornix.errors.shown import shown
-from fornix.llm import Reranker
+from fornix.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
 from fornix.search.query import SearchOptions
 from fornix.search.signals import Signals
 from fornix.sets.admission.rules import plans
@@ -143,15 +143,14 @@ def search_options(  # noqa: PLR0913 - as a search has them
     valid_at: ValidAt | None = None,
     *,
     min_score: float | None = None,
-    reranker: Reranker | None = None,
+    reranker: RerankerChoice = MEMORY_DEFAULT,
 ) -> SearchOptions:
     """Check what a search was asked with."""
     if min_score is not None:
         checked_relevance(min_score)
     if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"signals must be a Signals, not {shown(signals)}")
-    if reranker is not None and not isinstance(reranker, Reranker):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"reranker must have a method rerank, which {shown(reranker)} has not")
+    checked_reranker(reranker)
     count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
     return SearchOptions(
         count, chosen, at, signals, valid_time(valid_at), min_score=min_score, reranker=reranker

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import overload
 
 from fornix.errors import NotFound, SetDefinitionConflict
-from fornix.llm import Reranker
+from fornix.llm import MEMORY_DEFAULT, RerankerChoice
 from fornix.search.signals import Signals
 from fornix.sets.set_editor import owner_text
 from fornix.sets.set_options import checked_ids, definition, fits, search_options
@@ -202,7 +202,7 @@ class SetReads:
         signals: Signals | None = None,
         valid_at: ValidAt | None = None,
         min_score: float | None = None,
-        reranker: Reranker | None = None,
+        reranker: RerankerChoice = MEMORY_DEFAULT,
     ) -> Hits:
         """Return the items that answer *query* best, by words, meaning and signals.
 
@@ -216,8 +216,10 @@ class SetReads:
                 Of items that answer a question, 94 of 100 have 0.5 or more (LoCoMo, minilm); of
                 the ten best for a question that nothing answers, 12 of 100. 0 leaves out none, and
                 has each `Hit` tell its relevance.
-            reranker: Orders the best 50 hits again, or as many as *limit* says; a `Hit` then has
-                its score. If it fails, they stay in their order, and `Hits` say why.
+            reranker: Orders the best hits again, 50 unless its `candidates` says otherwise, and
+                never fewer than *limit*; a `Hit` then has its score. If it fails, they stay in
+                their order, and `Hits` say why. By default that of `Memory.open`, if any; None:
+                this search goes without.
 
         Raises:
             HistoryPruned: What was there at *as_of* is no longer kept.

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from fornix.errors import InvalidInput
+from fornix.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
 from fornix.search.signals import Signals
 from fornix.sets.set_options import checked_relevance
 from fornix.state.paths import names_of
@@ -116,6 +117,7 @@ class ContextRequest:
     valid_at: ValidAt | None = None
     signals: Signals | None = None
     limit: int | None = None
+    reranker: RerankerChoice = MEMORY_DEFAULT
     min_score: float = MIN_SCORE
     shares: Shares = Shares()
     secrets: Secrecy = "mask"
@@ -143,6 +145,7 @@ class ContextRequest:
             counted(self.limit, "limit", most=1000)
         if not isinstance(self.shares, Shares):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"shares must be a Shares, not {self.shares!r}")
+        checked_reranker(self.reranker)
         checked_relevance(self.min_score)
         Filter.parse(self.where)
         valid_time(self.valid_at)

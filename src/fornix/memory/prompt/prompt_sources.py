@@ -376,7 +376,13 @@ def _search(
     )
     judged = 0.0 if request.min_score else None
     options = search_options(
-        limit, request.where, at, request.signals, request.valid_at, min_score=judged
+        limit,
+        request.where,
+        at,
+        request.signals,
+        request.valid_at,
+        min_score=judged,
+        reranker=request.reranker,
     )
     names = cast("Sequence[str]", () if sets is ALL else sets)
     refs = scope if sets is ALL else [SetRef(scope, name) for name in names]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fornix.llm import MEMORY_DEFAULT, RerankerChoice
 from fornix.memory.prompt.context import Context
 from fornix.memory.prompt.context_request import (
     ALL,
@@ -48,6 +49,7 @@ class Prompts:
         valid_at: ValidAt | None = None,
         signals: Signals | None = None,
         limit: int | None = None,
+        reranker: RerankerChoice = MEMORY_DEFAULT,
         min_score: float = MIN_SCORE,
         shares: Shares = Shares(),  # noqa: B008 - frozen
         secrets: Secrecy = "mask",
@@ -82,6 +84,8 @@ class Prompts:
             signals: Weights of the searches.
             limit: Most items that a search is asked for; by default what the budget may have room
                 for.
+            reranker: Orders again what each search finds; see `MemorySet.search`. By default that
+                of `Memory.open`, if any; None: this context goes without.
             min_score: Leave out all that a search finds if its best item has a lower relevance,
                 0..1: then nothing that is remembered bears on the query. 0: leave out nothing.
             shares: How the budget is divided.
@@ -112,6 +116,7 @@ class Prompts:
             valid_at=valid_at,
             signals=signals,
             limit=limit,
+            reranker=reranker,
             min_score=min_score,
             shares=shares,
             secrets=secrets,
