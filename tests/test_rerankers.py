@@ -574,14 +574,68 @@ def test_a_name_tells_how_an_embedder_was_made(
                 assert memory.embedder.dimensions == 13
         bodies = {(asked.body["model"], asked.body["dimensions"]) for asked in server.asked}
         assert bodies == {("letters", 13)}
-        path = tmp_path / "prefixed.db"
-        for prefix in ("passage: ", "it's "):
-            Memory.open(
-                path, space=prefix, embedder=OpenAIEmbedder("a@003", text_prefix=prefix)
-            ).close()
-            with pytest.raises(InvalidInput, match=r"OpenAIEmbedder\('a@003', text_prefix"):
-                Memory.open(path, space=prefix)
+    for name in ("openai:a 'passage", "openai:a 'x' + 'y'"):
+        with pytest.raises(InvalidInput, match=r"OpenAIEmbedder\('a', text_prefix"):
+            open_embedder(name)
     assert open_embedder("openai:gecko@003").name == "openai:gecko@003"
+
+
+def asked_by_a_search(memory: Memory, server: ChatServer) -> list[list[str]]:
+    """Return what the server was asked for: a text, and a question that nobody asked before."""
+    before = len(server.asked)
+    memory.key("ada").add("banana")
+    memory.settle()
+    memory.key("ada").search("fruit")
+    return [asked.body["input"] for asked in server.asked[before:]]
+
+
+def test_a_memory_remembers_the_prefixes_of_its_embedder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Opened by name, or by none, it puts before texts and questions what it put there before."""
+    path = tmp_path / "app.db"
+    with ChatServer(vectors) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        for n, (text_prefix, query_prefix) in enumerate(
+            [("passage: ", "query: "), ("it's ", '"so" asked: '), ("", "Represent: "), ("", "")]
+        ):
+            space = f"space {n}"
+            made = OpenAIEmbedder(
+                "a@003", dimensions=26, text_prefix=text_prefix, query_prefix=query_prefix
+            )
+            expected = [[f"{text_prefix}banana"], [f"{query_prefix}fruit"]]
+            for embedder in (made, None, made.name):
+                with Memory.open(path, space=space, embedder=embedder) as memory:
+                    assert asked_by_a_search(memory, server) == expected
+                    assert memory.embedder.name == made.name
+            with Memory.open(path, space=space, mode="ro") as memory:
+                memory.key("ada").search("apple")
+                assert server.asked[-1].body["input"] == [f"{query_prefix}apple"]
+
+
+def test_a_prefix_of_questions_can_be_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """It is that of the last embedder that was passed, and vectors of texts stay."""
+    path = tmp_path / "app.db"
+    with ChatServer(vectors) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        for prefix in ("query: ", "ask: ", ""):
+            embedder = OpenAIEmbedder("m", query_prefix=prefix)
+            Memory.open(path, space="one", knowledge="shared", embedder=embedder).close()
+            with Memory.open(path, space="one", knowledge="shared") as memory:
+                assert asked_by_a_search(memory, server)[-1] == [f"{prefix}fruit"]
+        shared = OpenAIEmbedder("m", query_prefix="for all: ")
+        Memory.open(path, space="one", knowledge="shared", embedder=shared).close()
+        with Memory.open(path, space="two", knowledge="shared") as memory:  # known by knowledge
+            assert asked_by_a_search(memory, server)[-1] == ["for all: fruit"]
+        other = OpenAIEmbedder("n", query_prefix="new: ")
+        Memory.reindex(path, space="one", knowledge="one's", embedder=other)
+        with Memory.open(path, space="one", knowledge="one's") as memory:
+            assert asked_by_a_search(memory, server)[-1] == ["new: fruit"]
+        Memory.reindex(path, space="one", knowledge="one's", embedder="words")
+        with Memory.open(path, space="one", knowledge="one's") as memory:
+            assert memory.embedder.name == "words"
 
 
 def test_names_say_which_there_are() -> None:

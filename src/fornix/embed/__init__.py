@@ -135,19 +135,22 @@ def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
     return found
 
 
-def open_embedder(name: str | Embedder) -> Embedder:
+def open_embedder(name: str | Embedder, *, query_prefix: str = "") -> Embedder:
     """Return an embedder by its name, or the embedder that was passed.
 
     A name is that of a bundled embedder, or ``openai:MODEL``, ``sentence-transformers:MODEL`` or
     ``fastembed:MODEL``. There is one instance per name and process, and it reads its weights when
     it first embeds.
 
+    Args:
+        query_prefix: What stands before questions, for ``openai:MODEL`` alone.
+
     Raises:
         InvalidInput: No embedder has this name, or the object is not an embedder.
         EmbedderMissing: It needs a package that is not installed.
     """
     if isinstance(name, str):
-        return _open_embedders.take(name)
+        return _open_embedders.take(name, query_prefix)
     if not isinstance(name, Embedder):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
         raise InvalidInput(
             f"{type(name).__name__} is not an embedder: it needs name, dimensions, instant, embed()"
@@ -204,20 +207,22 @@ class _OpenEmbedders:
 
     def __init__(self) -> None:
         self._lock = FreshLock()
-        self._open: dict[str, Embedder] = {}
+        self._open: dict[tuple[str, str], Embedder] = {}
 
-    def take(self, name: str) -> Embedder:
+    def take(self, name: str, query_prefix: str) -> Embedder:
         kind, colon, model = name.partition(":")
         where = BY_MODEL.get(kind) if colon and model else BUNDLED.get(name)
         if where is None:
             there_are = ", ".join([*BUNDLED, *(f"{kind}:MODEL" for kind in BY_MODEL)])
             raise InvalidInput(f"no embedder is called {name!r}; there are {there_are}")
+        given = {"query_prefix": query_prefix} if query_prefix and kind == "openai" else {}
+        known = name, given.get("query_prefix", "")
         with self._lock:
-            if name not in self._open:
+            if known not in self._open:
                 module, _, made = where.partition(".")
                 make = getattr(import_module(f"{__name__}.{module}"), made)
-                self._open[name] = make(model) if colon else make()
-            return self._open[name]
+                self._open[known] = make(model, **given) if colon else make()
+            return self._open[known]
 
 
 _open_embedders = _OpenEmbedders()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -55,7 +56,8 @@ class OpenAIEmbedder:
         dimensions: Numbers in a vector, for a model that can give fewer; by default all it has,
             which the server is asked for once where they are not known.
         query_prefix, text_prefix: What the model wants before a question, and before a text:
-            for e5 ``"query: "`` and ``"passage: "``. The prefix of texts is a part of `name`.
+            for e5 ``"query: "`` and ``"passage: "``. The prefix of texts is a part of `name`; a
+            memory remembers both.
         timeout_s: For one request, with up to four tries.
 
     Raises:
@@ -87,7 +89,7 @@ class OpenAIEmbedder:
             raise InvalidInput(str(error)) from None
         self._model, self._key = model, api_key
         self._asked_dimensions, self._timeout_s = dimensions, timeout_s
-        self._query_prefix, self._text_prefix = query_prefix, text_prefix
+        self.query_prefix, self._text_prefix = query_prefix, text_prefix
         self._dimensions = dimensions or KNOWN_DIMENSIONS.get(model)
         self._lock = FreshLock()
 
@@ -120,7 +122,7 @@ class OpenAIEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
         """Return a row per question, with the prefix that the model wants before questions."""
-        return self._rows(texts, self._query_prefix)
+        return self._rows(texts, self.query_prefix)
 
     def _rows(self, texts: Sequence[str], prefix: str) -> Vectors:
         found = np.zeros((len(texts), self.dimensions), np.float32)
@@ -165,20 +167,29 @@ class OpenAIEmbedder:
         return _vectors(answer, len(texts), self.name)
 
 
-def by_name(model: str) -> OpenAIEmbedder:
+def by_name(model: str, *, query_prefix: str = "") -> OpenAIEmbedder:
     """Return the embedder that is called ``openai:`` and *model*.
 
     Raises:
-        InvalidInput: It has a prefix for texts, so its name does not tell all of it.
+        InvalidInput: The prefix of texts in the name is not written as a Python string.
     """
     found = _NAMED.fullmatch(model)
     name, size, prefix = found.groups() if found else (model, None, None)
-    if prefix:
+    try:
+        text_prefix = literal_eval(prefix.strip()) if prefix else ""
+    except (SyntaxError, ValueError):
+        text_prefix = None
+    if not isinstance(text_prefix, str):
         raise InvalidInput(
-            f"the embedder {f'openai:{model}'!r} was made with prefixes; pass it as it was made: "
-            f"embedder=OpenAIEmbedder({name!r}, text_prefix=…, query_prefix=…)"
+            f"{f'openai:{model}'!r} is no name of an embedder; to give one a prefix, pass "
+            f"embedder=OpenAIEmbedder({name!r}, text_prefix=…)"
         )
-    return OpenAIEmbedder(name, dimensions=int(size) if size else None)
+    return OpenAIEmbedder(
+        name,
+        dimensions=int(size) if size else None,
+        query_prefix=query_prefix,
+        text_prefix=text_prefix,
+    )
 
 
 def _vectors(answer: object, number: int, name: str) -> list[list[float]]:

@@ -14,7 +14,7 @@ from fornix.embed import Embedder, open_embedder
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
 from fornix.errors.shown import shown
 from fornix.llm import ChatModel
-from fornix.memory.reindexing import embedder_notes
+from fornix.memory.reindexing import embedder_notes, query_prefix_note, query_prefix_of
 from fornix.state import Ttl
 from fornix.store import Limits, Store
 from fornix.store.clocks import DisciplinedClock, elapsed_beside
@@ -134,10 +134,16 @@ def file_path(given: object, what: str) -> str:
 def embedder_for(
     store: Store, space: str, knowledge: str, asked: str | Embedder | None
 ) -> Embedder:
-    """Return the embedder to use; have the space and the knowledge remember it."""
+    """Return the embedder to use; have the space and the knowledge remember it.
+
+    Opened by the name that is remembered, it has the prefix of questions that it had last.
+    """
     remembered = {note: store.note(note) for note in embedder_notes(space, knowledge)}
     known = next((name for name in remembered.values() if name is not None), None)
-    embedder = open_embedder(asked if asked is not None else known or DEFAULT_EMBEDDER)
+    chosen = asked if asked is not None else known or DEFAULT_EMBEDDER
+    prefixes = {name: store.note(name) for name in map(query_prefix_note, remembered)}
+    prefix = next((text for text in prefixes.values() if text), "") if chosen == known else ""
+    embedder = open_embedder(chosen, query_prefix=prefix)
     for note in sorted(
         remembered, key=lambda note: remembered[note] is None
     ):  # refuse, then remember
@@ -147,6 +153,10 @@ def embedder_for(
             name = store.note(note)  # somebody may have been first
         if name is not None and name != embedder.name:
             raise EmbedderConflict(note, asked=embedder.name, found=name)
+    prefix = query_prefix_of(embedder)
+    for note, text in prefixes.items():
+        if prefix != (text or "") and not store.read_only:
+            store.put_note(note, prefix, expected=text)
     return embedder
 
 

@@ -32,6 +32,19 @@ def embedder_notes(space: str, knowledge: str) -> tuple[str, str]:
     return note_of(Scope(space, "a key")), note_of(Scope(knowledge, None))
 
 
+def query_prefix_note(note: str) -> str:
+    """Return the name of the note with the prefix of questions, beside that of an embedder.
+
+    It is no part of the embedder's name: vectors of texts are the same whatever it is.
+    """
+    return f"query prefix of {note.removeprefix('embedder of ')}"
+
+
+def query_prefix_of(embedder: Embedder) -> str:
+    """Return what an embedder puts before questions, as far as it tells."""
+    return str(getattr(embedder, "query_prefix", ""))
+
+
 @contextmanager
 def alone(folder: Path, *, wait_s: float) -> Generator[None]:
     """Hold the right to re-embed the store of a folder: two at once would mix their vectors.
@@ -92,6 +105,9 @@ def reindex(
         if progress is not None:
             progress(done, max(total, done))
     changes = [(n, old, embedder.name) for n, old in zip(notes, before, strict=True)]
+    for name in map(query_prefix_note, notes):
+        old, new = store.note(name), query_prefix_of(embedder)
+        changes += [] if new == (old or "") else [(name, old, new)]
     if not store.swap(numbers, notes=changes):
         raise Conflict(f"space {space!r} was given another embedder meanwhile; look, and try again")
     late = set(_set_numbers(store, space, knowledge)) - set(numbers)
