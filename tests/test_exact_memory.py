@@ -39,13 +39,13 @@ from fornix.state import (
     MemoryRef,
     Overlay,
     PastTree,
-    Places,
+    PathCache,
     Snapshot,
     TreeLimits,
     Ttl,
 )
-from fornix.state.paths import MAX_PLACES
-from fornix.state.tree_values import plain_copy, size_bound
+from fornix.state.paths import MAX_CACHED_PATHS
+from fornix.state.tree_values import fast_copy, size_bound
 from fornix.store import Batch, Clear, Commit, Create, Delete, Node, Put, Refresh, Scope
 from fornix.store.ram import RamStore
 from fornix.values import wire
@@ -75,7 +75,7 @@ def sensory(**options) -> Overlay:
 
 
 def committed(store: RamStore | None = None, **options) -> CommittedTree:
-    options = {"clock": Clock(), "lane": threading.Lock(), **options}
+    options = {"clock": Clock(), "writer_lock": threading.Lock(), **options}
     return CommittedTree(store or RamStore(), SCOPE, **options)
 
 
@@ -224,9 +224,9 @@ def test_a_path_has_limits(m):
 def test_parsed_paths_are_bounded():
     """A memory that lives long does not grow with every path it was ever asked for."""
     m = MemoryObject(sensory())
-    for i in range(MAX_PLACES + 10):
+    for i in range(MAX_CACHED_PATHS + 10):
         m.get(f"asked-{i}")
-    assert len(m._below) < MAX_PLACES
+    assert len(m._children) < MAX_CACHED_PATHS
     m.set("a", 1)
     assert m.get("a") == 1
 
@@ -399,7 +399,7 @@ def test_an_object_is_not_copied_into_itself(m):
 
 
 def _place(m: MemoryObject, path: str):
-    return m._memory.places.find(m._place, path)
+    return m._memory.paths.parse(m._location, path)
 
 
 def test_an_object_crosses_memories(m):
@@ -415,7 +415,7 @@ def test_an_object_crosses_memories(m):
 def test_two_handles_of_a_key_are_one_memory():
     """What one found the other cannot copy into itself."""
     tree = committed()
-    again = CommittedTree(tree.ledger, SCOPE, clock=tree.clock, lane=tree.lane)
+    again = CommittedTree(tree.ledger, SCOPE, clock=tree.clock, writer_lock=tree.writer_lock)
     MemoryObject(tree).set("o.k", 1)
     assert MemoryObject(tree) == MemoryObject(again)
     unchanged(
@@ -423,7 +423,9 @@ def test_two_handles_of_a_key_are_one_memory():
         TreeConflict,
         lambda: MemoryObject(tree).set("o.x", MemoryObject(again).get("o")),
     )
-    other = CommittedTree(tree.ledger, Scope("space", "bob"), clock=tree.clock, lane=tree.lane)
+    other = CommittedTree(
+        tree.ledger, Scope("space", "bob"), clock=tree.clock, writer_lock=tree.writer_lock
+    )
     MemoryObject(other).set("o.x", MemoryObject(tree).get("o"))
     assert MemoryObject(other).to_dict() == {"o": {"x": {"k": 1}}}
 
@@ -507,7 +509,7 @@ def test_plain_values_nest_as_deep_as_checked_ones(m):
         value = [value]
     m.set("v", value)
     assert m.get("v") == value
-    assert plain_copy(value) == checked(value)
+    assert fast_copy(value) == checked(value)
     unchanged(m, InvalidValue, lambda: m.set("v", [value]))
 
 
@@ -643,7 +645,9 @@ def test_a_reference_finds_the_other_memory_where_it_is_known():
     other = MemoryObject(short).set("b", 2)
     assert MemoryObject(long).get(other) == 2
     assert MemoryObject(long).is_exist(other)
-    short = CommittedTree(RamStore(), SCOPE, clock=Clock(), lane=threading.Lock(), resolver=context)
+    short = CommittedTree(
+        RamStore(), SCOPE, clock=Clock(), writer_lock=threading.Lock(), resolver=context
+    )
     assert MemoryObject(short).get(ref) == 1
     assert ref.resolve(context) == 1
     assert other.resolve(context) == 2
@@ -989,7 +993,7 @@ def test_refreshes_name_what_has_to_last():
 def test_a_batch_notes_what_was_asked_as_passed():
     """So that a repetition is recognised, whatever it would do by then."""
     overlay = Overlay(Snapshot(RamStore(), SCOPE, 0), kind=MemoryKind.SHORT_TERM, now=NOW)
-    overlay.noting = True
+    overlay.records_requests = True
     m = MemoryObject(overlay)
     m.set("a", [1], ttl=timedelta(seconds=1))
     m.set("n", 1)
@@ -1002,7 +1006,7 @@ def test_a_batch_notes_what_was_asked_as_passed():
     m.delete("n")
     m.get("o").clear()
     kind = m.kind.value
-    assert overlay.calls == [
+    assert overlay.requests == [
         ["set", ["a"], [1], ["ttl", SECOND]],
         ["set", ["n"], 1, None],
         ["set", ["n"], 1, None],
@@ -1044,7 +1048,7 @@ def test_keys_are_apart():
     store = RamStore()
     ada, bob = (
         MemoryObject(
-            CommittedTree(store, Scope("space", key), clock=Clock(), lane=threading.Lock())
+            CommittedTree(store, Scope("space", key), clock=Clock(), writer_lock=threading.Lock())
         )
         for key in ("ada", "bob")
     )
@@ -1085,13 +1089,13 @@ def test_a_change_that_never_gets_its_turn_says_so():
 
 def test_a_change_waits_for_its_lane():
     tree = committed(wait_s=SHORT_S)
-    tree.lane.acquire()
+    tree.writer_lock.acquire()
     with pytest.raises(KeyBusy):
         MemoryObject(tree).set("a", 1)
     assert MemoryObject(tree).get("a") is None
-    tree.lane.release()
+    tree.writer_lock.release()
     MemoryObject(tree).set("a", 1)
-    assert tree.lane.acquire(blocking=False), "the lane is given back"
+    assert tree.writer_lock.acquire(blocking=False), "the writer lock is released"
 
 
 def test_threads_lose_no_increment():
@@ -1158,9 +1162,9 @@ def test_a_renewal_waits_for_a_tenth_of_its_time():
     m.get("a")
     assert tree.ledger.head(SCOPE) == 1
     clock.wait(0.1)
-    tree.lane.acquire()
+    tree.writer_lock.acquire()
     assert m.get("a") == 1
-    tree.lane.release()
+    tree.writer_lock.release()
     assert tree.ledger.head(SCOPE) == 1
     m.get("a")
     assert tree.ledger.head(SCOPE) == 2
@@ -1228,8 +1232,8 @@ def test_applying_deltas_is_what_a_store_does():
     assert applied.children(("c",), NOW) == []
 
 
-def test_places_are_shared_where_they_are_given():
-    places = Places(MemoryKind.SENSORY)
-    first, second = sensory(places=places), sensory(places=places)
-    assert first.home == second.home
-    assert first.home != sensory().home
+def test_parsed_paths_are_shared_where_they_are_given():
+    paths = PathCache(MemoryKind.SENSORY)
+    first, second = sensory(paths=paths), sensory(paths=paths)
+    assert first.identity == second.identity
+    assert first.identity != sensory().identity

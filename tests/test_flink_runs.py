@@ -353,7 +353,7 @@ def test_j21_what_is_written_to_memory_keeps_its_type(value):
     tree = Overlay(None, kind=MemoryKind.SENSORY, now=0)
     MemoryObject(tree).set("a.b", value)
     again = Overlay(None, kind=MemoryKind.SENSORY, now=0)
-    again.apply(committed_tree.restored(committed_tree.plain(tree.deltas())))
+    again.apply(committed_tree.deltas_from_json(committed_tree.deltas_to_json(tree.deltas())))
     assert MemoryObject(again).get("a.b") == value
     assert type(MemoryObject(again).get("a.b")) is type(value)
 
@@ -363,7 +363,7 @@ def test_j22_objects_are_made_again():
     tree = Overlay(None, kind=MemoryKind.SENSORY, now=0)
     MemoryObject(tree).new_object("user")
     MemoryObject(tree).set("user.name", "ada")
-    changes = committed_tree.restored(committed_tree.plain(tree.deltas()))
+    changes = committed_tree.deltas_from_json(committed_tree.deltas_to_json(tree.deltas()))
     again = Overlay(None, kind=MemoryKind.SENSORY, now=0)
     again.apply(changes)
     again.apply(changes)

@@ -47,7 +47,7 @@ FILES = ("test_flink_vectors.py", "test_flink_runs.py", "test_memory_events.py")
 
 def committed(store: RamStore, now: list[int], ttl: Ttl | None = None) -> MemoryObject:
     return MemoryObject(
-        CommittedTree(store, SCOPE, clock=lambda: now[0], lane=threading.Lock(), ttl=ttl)
+        CommittedTree(store, SCOPE, clock=lambda: now[0], writer_lock=threading.Lock(), ttl=ttl)
     )
 
 

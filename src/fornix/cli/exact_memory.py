@@ -15,7 +15,7 @@ from fornix.cli.session import Session
 from fornix.errors import InvalidInput
 from fornix.memory.memory import Memory
 from fornix.state import MISSING, MemoryKind, MemoryObject, MemoryRef
-from fornix.state.paths import Spelling, names_of, spelled
+from fornix.state.paths import DottedPath, dotted, path_names
 from fornix.store import Node, Scope
 from fornix.transfer import walk_tree
 from fornix.values.storable import Path, Value
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-def _shown(path: Spelling) -> str:
+def _shown(path: DottedPath) -> str:
     """Return a path as these commands take it."""
-    names = names_of(path)
-    text = spelled(names)
+    names = path_names(path)
+    text = dotted(names)
     if isinstance(text, str) and not text.startswith("["):
         return text
     return output.inline(list(names))
@@ -37,7 +37,7 @@ def _shown(path: Spelling) -> str:
 @options.command("tree")
 @options.path_argument(default="")
 @options.required_key_option
-def tree_command(session: Session, *, path: Spelling, key: str) -> None:
+def tree_command(session: Session, *, path: DottedPath, key: str) -> None:
     """Show the exact memory of a key, or a part of it.
 
     PATH is dotted, such as profile.city; where a name holds a dot, a JSON list: '["a.b", "c"]'.
@@ -60,7 +60,7 @@ def tree_command(session: Session, *, path: Spelling, key: str) -> None:
             tables.console().print(drawn(memory, key, path), soft_wrap=True)
 
 
-def _nothing(session: Session, key: str, path: Spelling) -> NoReturn:
+def _nothing(session: Session, key: str, path: DottedPath) -> NoReturn:
     known = f"fornix tree --key {key} shows what is there"
     session.nothing(f"key {key!r} has nothing at {_shown(path)!r}; {known}")
 
@@ -70,7 +70,7 @@ def _nothing(session: Session, key: str, path: Spelling) -> NoReturn:
 @options.required_key_option
 @options.as_of_option
 def get_command(
-    session: Session, *, path: Spelling, key: str, as_of: int | datetime | None
+    session: Session, *, path: DottedPath, key: str, as_of: int | datetime | None
 ) -> None:
     """Print one value of exact memory.
 
@@ -112,7 +112,7 @@ def _reads_as_itself(text: str) -> bool:
         return False
 
 
-def drawn(memory: Memory, key: str, path: Spelling) -> Tree:
+def drawn(memory: Memory, key: str, path: DottedPath) -> Tree:
     """Return the exact tree of *key*, from *path* down, as it is drawn."""
     start = MemoryRef(MemoryKind.SHORT_TERM, path).names if path else ()
     now = time.time_ns() // 1000
@@ -144,7 +144,13 @@ def _label(name: str, node: Node, now: int) -> Text:
 )
 @options.option("--text as_text", "Store VALUE as text, even if it is JSON.")
 def set_command(
-    session: Session, *, path: Spelling, value: str, key: str, ttl: timedelta | None, as_text: bool
+    session: Session,
+    *,
+    path: DottedPath,
+    value: str,
+    key: str,
+    ttl: timedelta | None,
+    as_text: bool,
 ) -> None:
     """Set one value of exact memory.
 
@@ -169,7 +175,7 @@ def set_command(
 @options.command("rm")
 @options.path_argument()
 @options.required_key_option
-def rm_command(session: Session, *, path: Spelling, key: str) -> None:
+def rm_command(session: Session, *, path: DottedPath, key: str) -> None:
     """Remove a value or an object from exact memory.
 
     Removing an object removes everything below it. fornix delete deletes items.

@@ -8,8 +8,8 @@ from typing import Any, TypedDict, cast
 from fornix.cli import output as show
 from fornix.memory.memory import Memory
 from fornix.sets.forgetting import refuse_forgotten
-from fornix.state import MemoryKind, Overlay, Places, committed_tree
-from fornix.state.paths import spelled
+from fornix.state import MemoryKind, Overlay, PathCache, committed_tree
+from fornix.state.paths import dotted
 from fornix.store import DurableCall, Effects, Node, Run, SetRef, StepDone, StoredItem
 from fornix.store.progress import ENDED
 from fornix.store.stored_read_set import ReadSet
@@ -105,8 +105,8 @@ class Trace:
     def steps(self) -> Iterator[TraceStep]:
         """Yield the tasks that are done."""
         now = self._row.now or self._row.accepted
-        places = Places(MemoryKind.SENSORY)
-        sensory = Overlay(None, kind=MemoryKind.SENSORY, now=now, places=places)
+        paths = PathCache(MemoryKind.SENSORY)
+        sensory = Overlay(None, kind=MemoryKind.SENSORY, now=now, paths=paths)
         for step in self._steps:
             effects = self._store.effects(step.commit)
             read_set = ReadSet.of(step.read_set, self._row.scope)
@@ -127,7 +127,7 @@ class Trace:
                 sent=_sent(step),
                 outputs=[_put_out(o.event) for o in self._outputs if o.ordinal == step.ordinal],
             )
-            sensory.apply(committed_tree.restored(cast("Value", changed)))
+            sensory.apply(committed_tree.deltas_from_json(cast("Value", changed)))
 
     @property
     def _over(self) -> bool:
@@ -174,7 +174,7 @@ _ROOT = Node(is_object=True)
 
 def _path(path: Path) -> Json:
     """Return a path as the other commands take it: dotted, or a list where a name has a dot."""
-    found = spelled(path)
+    found = dotted(path)
     return found if isinstance(found, str) else [*found]
 
 

@@ -32,7 +32,7 @@ from fornix.memory.prompt import Prompts
 from fornix.sets import MemorySet
 from fornix.sets.admission import Quarantine
 from fornix.sets.writer import Engine
-from fornix.state import MemoryKind, MemoryObject, MemoryRef, Spelling, Ttl
+from fornix.state import DottedPath, MemoryKind, MemoryObject, MemoryRef, Ttl
 from fornix.store import Commit, Definition, Store
 from fornix.store.as_of import AsOf
 from fornix.values.storable import Value
@@ -76,7 +76,7 @@ class AsyncMemoryObject:
     _get_fields = awaited(MemoryObject.get_fields)
 
     @property
-    def path(self) -> Spelling:
+    def path(self) -> DottedPath:
         """See `MemoryObject.path`."""
         return self.sync.path
 
@@ -90,11 +90,11 @@ class AsyncMemoryObject:
         """See `MemoryObject.ref`."""
         return self.sync.ref
 
-    async def get(self, path: Spelling | MemoryRef = "", default: object = None) -> Any:  # noqa: ANN401 - see MemoryObject.get
+    async def get(self, path: DottedPath | MemoryRef = "", default: object = None) -> Any:  # noqa: ANN401 - see MemoryObject.get
         """See `MemoryObject.get`."""
         return self._shown(await self._get(path, default))
 
-    async def get_object(self, path: Spelling | MemoryRef = "") -> AsyncMemoryObject:
+    async def get_object(self, path: DottedPath | MemoryRef = "") -> AsyncMemoryObject:
         """See `MemoryObject.get_object`."""
         return AsyncMemoryObject(self.loop, await self._get_object(path))
 
@@ -104,7 +104,7 @@ class AsyncMemoryObject:
 
     async def set(
         self,
-        path: Spelling,
+        path: DottedPath,
         value: object,
         *,
         ttl: timedelta | None = None,
@@ -116,7 +116,7 @@ class AsyncMemoryObject:
 
     async def new_object(
         self,
-        path: Spelling,
+        path: DottedPath,
         *,
         overwrite: bool = False,
         ttl: timedelta | None = None,
@@ -126,7 +126,7 @@ class AsyncMemoryObject:
         made = await self._new_object(path, overwrite=overwrite, ttl=ttl, expires_at=expires_at)
         return AsyncMemoryObject(self.loop, made)
 
-    async def walk(self) -> list[tuple[Spelling, Value]]:
+    async def walk(self) -> list[tuple[DottedPath, Value]]:
         """Return what `MemoryObject.walk` goes over."""
         return await self.loop.run(lambda: list(self.sync.walk()))
 

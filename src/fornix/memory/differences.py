@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from fornix.state import Spelling
+from fornix.state import DottedPath
 from fornix.store import Node, Scope, SetInfo, Store, StoredItem
 from fornix.store.as_of import FOREVER, AsOf, Moment, check_set, check_tree, expired, moment_of
 from fornix.store.items import Item
@@ -31,7 +31,7 @@ class ChangedValue:
     """
 
     kind: Kind
-    path: Spelling
+    path: DottedPath
     before: Value
     after: Value
 
@@ -149,7 +149,7 @@ def _sort(found: dict[Path, Value], stack: list[Path], path: Path, node: Node) -
         found[path] = node.value
 
 
-def _spelled(path: Path) -> Spelling:
+def _spelled(path: Path) -> DottedPath:
     return path if any("." in name for name in path) else ".".join(path)
 
 

@@ -320,7 +320,7 @@ class KeyBatch(KeySets, Prompts):
             self._base = store.head(self._scope)
         tree = Snapshot(store, self._scope, self._base)
         overlay = Overlay(tree, kind=MemoryKind.SHORT_TERM, now=now, ttl=self._ttl)
-        overlay.noting = self._op is not None
+        overlay.records_requests = self._op is not None
         self._overlay = overlay
         self._draft.open = True
         return self
@@ -344,7 +344,7 @@ class KeyBatch(KeySets, Prompts):
                 label=self._label,
                 base=self._base if state else None,
                 state=state,
-                calls=[*self._draft.calls, *self._overlay.calls],
+                calls=[*self._draft.calls, *self._overlay.requests],
             )
 
     @property

@@ -103,13 +103,13 @@ class MemoryRecorder:
             (ShortTermWriteEvent, MemoryKind.SHORT_TERM, short),
         ):
             if writes in details and deltas:
-                yield from _written(writes, details[writes], deltas, self._trees[kind].first)
+                yield from _written(writes, details[writes], deltas, self._trees[kind].write_order)
         for reads, kind in (
             (SensoryReadEvent, MemoryKind.SENSORY),
             (ShortTermReadEvent, MemoryKind.SHORT_TERM),
         ):
             if reads in details and kind in self._trees:
-                seen = self._trees[kind].seen
+                seen = self._trees[kind].values_read
                 named = ((path_text(path), value) for path, value in seen.items())
                 value = _fitting(named, details[reads])
                 if value:

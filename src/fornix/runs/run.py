@@ -24,7 +24,7 @@ from fornix.runs.durable_calls import Calls, message_of
 from fornix.runs.memory_recorder import MemoryRecorder, snapshot
 from fornix.runs.task import Done, RunnerContext, Task, TaskEnvironment
 from fornix.sets.writer import Engine
-from fornix.state import MemoryKind, Places, Ttl, committed_tree
+from fornix.state import MemoryKind, PathCache, Ttl, committed_tree
 from fornix.state.committed_tree import LeasedTree
 from fornix.store import (
     Batch,
@@ -69,8 +69,8 @@ class RunnerSetup:
     space: str
     knowledge: str
     ttl: Ttl | None
-    paths: Places = field(default_factory=partial(Places, MemoryKind.SHORT_TERM))
-    sensory_paths: Places = field(default_factory=partial(Places, MemoryKind.SENSORY))
+    paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
+    sensory_paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SENSORY))
 
 
 @dataclass(slots=True, eq=False)
@@ -175,7 +175,7 @@ class LiveRun:
             self._due.popleft()
             self.resumed = True
             if step.sensory is not None:
-                self._env.merge_sensory(committed_tree.restored(wire.decode(step.sensory)))
+                self._env.merge_sensory(committed_tree.deltas_from_json(wire.decode(step.sensory)))
             if step.sent is not None:
                 self._enqueue_stored(wire.decode(step.sent))
         self.prepared = True
@@ -315,7 +315,7 @@ class LiveRun:
             ordinal=task.ordinal,
             action=task.action.name,
             sent=wire.encode(sent) if sent else None,
-            sensory=wire.encode(committed_tree.plain(did.sensory)) if keeps else None,
+            sensory=wire.encode(committed_tree.deltas_to_json(did.sensory)) if keeps else None,
             read_set=did.looked,
             outputs=outputs,
             begin=self._begin,
@@ -404,7 +404,7 @@ class LiveRun:
         if did is None:
             return
         if did.short:
-            self._tree.changed(did.short, commit.number)
+            self._tree.apply(did.short, commit.number)
         for event, actions in finished.follow:
             self._enqueue(event, actions)
         for event in did.sent:

@@ -27,7 +27,7 @@ from fornix.sets.writer import Engine, WriteCall
 from fornix.state import MemoryKind, MemoryObject, Overlay, Resolver, Ttl
 from fornix.state.cells import Cells
 from fornix.state.overlay import SealedOverlay
-from fornix.state.paths import Places
+from fornix.state.paths import PathCache
 from fornix.state.tree_values import ExactTree
 from fornix.store import Retire, Scope, SetRef, StoredItem, TreeDelta, parts_of
 from fornix.store.as_of import Moment
@@ -189,8 +189,8 @@ class TaskEnvironment:
     run: int
     number: int
     now: int
-    sensory_paths: Places
-    paths: Places
+    sensory_paths: PathCache
+    paths: PathCache
     ttl: Ttl | None
     sensory: Overlay | None = None
     first_use: HandleLock = field(default_factory=HandleLock)
@@ -198,8 +198,8 @@ class TaskEnvironment:
     def merge_sensory(self, deltas: Iterable[TreeDelta]) -> None:
         """Take changes over into the sensory memory of the run."""
         if self.sensory is None:
-            places = self.sensory_paths
-            self.sensory = Overlay(None, kind=places.kind, now=self.now, places=places)
+            paths = self.sensory_paths
+            self.sensory = Overlay(None, kind=paths.kind, now=self.now, paths=paths)
         self.sensory.apply(deltas)
 
 
@@ -279,7 +279,7 @@ class Task:
         return self._short
 
     def _overlay(
-        self, tree: ExactTree | None, paths: Places, ttl: Ttl | None, resolver: Resolver
+        self, tree: ExactTree | None, paths: PathCache, ttl: Ttl | None, resolver: Resolver
     ) -> Overlay:
         self.check_open()
         kind, lookups = paths.kind, list[Path]()
@@ -289,7 +289,7 @@ class Task:
             kind=kind,
             now=self.env.now,
             ttl=ttl,
-            places=paths,
+            paths=paths,
             lookups=lookups,
             recorder=None if self._recorder is None else self._recorder.tree(kind),
         )

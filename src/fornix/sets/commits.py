@@ -10,7 +10,7 @@ from typing import TypeAlias
 from fornix.errors import DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem
 from fornix.sets.batch import Draft
 from fornix.sets.writer import Engine, PlannedWrite, WriteCall, Writer
-from fornix.state.committed_tree import Patience
+from fornix.state.committed_tree import Backoff
 from fornix.store import Batch, Commit, Compact, Scope, TreeDelta
 from fornix.store.running_keys import refuse_own_tree
 from fornix.values.ids import derived_ids, new_id
@@ -41,19 +41,19 @@ def commit_with_retries(engine: Engine, scope: Scope, source: BatchSource) -> Co
         KeyBusy: A run held the key for as long as the memory waits.
         DuplicateItem, SetFull, SetMoved, StaleItem: Trying again cannot help, or did not.
     """
-    patience, makes_room = Patience(scope, engine.wait_s), False
+    backoff, makes_room = Backoff(scope, engine.wait_s), False
     while (batch := source.batch()) is not None:
         if makes_room:
             batch = _with_room(engine, batch)
         try:
             commit = engine.store.commit(batch)
         except KeyBusy as error:
-            patience.wait(error)
+            backoff.wait(error)
         except (DuplicateItem, SetFull, SetMoved, StaleItem) as error:
             if isinstance(error, SetMoved):
                 engine.moved(batch)
             needs_room = _needs_room(error, batch)
-            if patience.over or not (needs_room or source.can_retry(error)):
+            if backoff.expired or not (needs_room or source.can_retry(error)):
                 raise
             makes_room = makes_room or needs_room
         else:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 from fornix.errors import Forgotten, InvalidInput, KeyBusy, NotFound
 from fornix.sets.admission.quarantine import held_as, quarantine_of
 from fornix.sets.writer import Engine, Where
-from fornix.state.committed_tree import Patience
+from fornix.state.committed_tree import Backoff
 from fornix.store import (
     Commit,
     Erased,
@@ -344,12 +344,12 @@ def _owners(scope: Scope) -> list[str]:
 
 def _erased(engine: Engine, erasure: Erasure) -> Erased:
     """Erase as soon as nobody runs the key."""
-    patience = Patience(erasure.scope, engine.wait_s)
+    backoff = Backoff(erasure.scope, engine.wait_s)
     while True:
         try:
             return engine.store.erase(erasure)
         except KeyBusy as error:
-            patience.wait(error)
+            backoff.wait(error)
 
 
 def _is_small(store: Store) -> bool:

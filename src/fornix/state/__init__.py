@@ -3,25 +3,25 @@
 from fornix.state.committed_tree import CommittedTree, PastTree, WriterLock
 from fornix.state.memory_object import ExactMemory, MemoryObject
 from fornix.state.overlay import Overlay
-from fornix.state.paths import MAX_LEVELS, MemoryKind, MemoryRef, Places, Resolver, Spelling
-from fornix.state.tree_values import MISSING, ExactTree, Mark, Snapshot, TreeLimits, Ttl
+from fornix.state.paths import MAX_LEVELS, DottedPath, MemoryKind, MemoryRef, PathCache, Resolver
+from fornix.state.tree_values import MISSING, ExactTree, NonValue, Snapshot, TreeLimits, Ttl
 
 __all__ = [
     "MAX_LEVELS",
     "MISSING",
     "CommittedTree",
+    "DottedPath",
     "ExactMemory",
     "ExactTree",
-    "Mark",
     "MemoryKind",
     "MemoryObject",
     "MemoryRef",
+    "NonValue",
     "Overlay",
     "PastTree",
-    "Places",
+    "PathCache",
     "Resolver",
     "Snapshot",
-    "Spelling",
     "TreeLimits",
     "Ttl",
     "WriterLock",

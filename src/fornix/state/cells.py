@@ -1,4 +1,4 @@
-"""What an overlay knows of an exact tree: a cell per path it met, and what changed in it."""
+"""The cells of an overlay: one per path that was read or written, with what changed there."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from itertools import chain
 from typing import Any, Final
 
 from fornix.errors import ObjectInTheWay, TreeConflict
-from fornix.state.paths import ParsedPath, key_of
-from fornix.state.tree_values import EVER, Branch, ExactTree
+from fornix.state.paths import ParsedPath, path_key
+from fornix.state.tree_values import IGNORE_EXPIRY, Branch, ExactTree
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
 from fornix.values.storable import Path, Value
 
-UNKNOWN: Final = 0
-"""Nobody asked the base yet; what lies below may be known all the same."""
-NOTHING: Final = 1
+NOT_LOADED: Final = 0
+"""The base was not read here yet; cells below may be loaded all the same."""
+ABSENT: Final = 1
 OBJECT: Final = 2
 VALUE: Final = 3
 
-KEPT: Final = 0
-MOVED: Final = 1
+UNCHANGED: Final = 0
+EXPIRY_CHANGED: Final = 1
 """Its expiry was changed, and nothing else."""
 WRITTEN: Final = 2
 """It was created or put."""
 
-NO_CUT: Final = 0
-CUT_BELOW: Final = 1
+NOT_REMOVED: Final = 0
+FIELDS_REMOVED: Final = 1
 """What the base has below it was cleared."""
-CUT_WHOLE: Final = 2
+NODE_REMOVED: Final = 2
 """What the base has here was deleted, whatever stands here since."""
 
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})
@@ -35,143 +35,145 @@ ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class Fields:
-    """What is known below an object.
+    """The fields of an object, as far as they were read or written.
 
     Attributes:
-        below: Every cell known, also of what is not there.
-        remaining: Fields of the base that were not deleted, in its order; None: not listed.
-        added: Fields made since, in order. The same dict as *below* where the base has nothing.
-        expiring: A field may have an expiry.
-        named: The names of the base's fields, and when they expire there; None: not asked.
+        cells: By name: every cell that was loaded or written, also of what is not there.
+        base_cells: Fields of the base that were not deleted, in its order; None: not loaded.
+        added: Fields made since, in order. The same dict as *cells* where the base has nothing.
+        may_expire: A field may have an expiry.
+        base_names: The names of the base's fields, and when they expire; None: not loaded.
     """
 
-    __slots__ = ("added", "below", "expiring", "named", "remaining")
+    __slots__ = ("added", "base_cells", "base_names", "cells", "may_expire")
 
-    def __init__(self, *, based: bool) -> None:
+    def __init__(self, *, has_base: bool) -> None:
         self.added: dict[str, Cell] = {}
-        self.below: dict[str, Cell] = {} if based else self.added
-        self.remaining: dict[str, Cell] | None = None if based else {}
-        self.expiring = False
-        self.named: list[tuple[str, int | None]] | None = None
+        self.cells: dict[str, Cell] = {} if has_base else self.added
+        self.base_cells: dict[str, Cell] | None = None if has_base else {}
+        self.may_expire = False
+        self.base_names: list[tuple[str, int | None]] | None = None
 
     def changed(self) -> Iterable[tuple[str, Cell]]:
         """Return what differs from the base: first its own fields, then new ones in order."""
         added = self.added
-        if self.below is added:
+        if self.cells is added:
             return added.items()
-        own = [pair for pair in self.below.items() if pair[1].dirty and pair[0] not in added]
-        return [*own, *added.items()]
+        changed_in_base = [
+            pair for pair in self.cells.items() if pair[1].dirty and pair[0] not in added
+        ]
+        return [*changed_in_base, *added.items()]
 
 
 class Cell:
-    """What is known of one path.
+    """What is at one path: in the base, and after the changes.
 
     It does not know its parent: what holds each other in a circle is left to the garbage
     collector, and an action makes many of these.
 
     Attributes:
-        base: What the base has here and a store would have to be told about; None: nothing.
-        cut: What of *base* was removed.
+        base: What the base has here, which a store would have to change; None: nothing.
+        removed: What of *base* was removed.
         change: What was done since, or instead.
         dirty: It, or a cell below it, differs from the base.
         size: Bytes of a list that grew here, so that growing it needs no second count; 0: unknown.
     """
 
     __slots__ = (
-        "base", "change", "cut", "dirty", "expires", "fields", "size", "state", "value",
+        "base", "change", "dirty", "expires", "fields", "removed", "size", "state", "value",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.state = UNKNOWN
+        self.state = NOT_LOADED
         self.value: Value = None
         self.expires: int | None = None
         self.base: Node | None = None
-        self.cut = NO_CUT
-        self.change = KEPT
+        self.removed = NOT_REMOVED
+        self.change = UNCHANGED
         self.dirty = False
         self.size = 0
         self.fields: Fields | None = None
 
-    def take(self, node: Node | None) -> None:
-        """Note what the base has here."""
+    def load(self, node: Node | None) -> None:
+        """Take over what the base has here."""
         self.base = node
         if node is None or not node.is_object:
             self.fields = None
-            self.state = NOTHING if node is None else VALUE
+            self.state = ABSENT if node is None else VALUE
         else:
-            self.fields = self.fields or Fields(based=True)
+            self.fields = self.fields or Fields(has_base=True)
             self.state = OBJECT
         if node is not None:
             self.value, self.expires = node.value, node.expires
 
-    def become(self, state: int, value: Value, expires: int | None) -> None:
-        """Be a new object, or a value; it is attached already."""
+    def write(self, state: int, value: Value, expires: int | None) -> None:
+        """Make this attached cell a new object, or a value."""
         self.state, self.value, self.expires = state, value, expires
         self.change, self.size, self.dirty = WRITTEN, 0, True
-        self.fields = Fields(based=False) if state == OBJECT else None
+        self.fields = Fields(has_base=False) if state == OBJECT else None
 
-    def move(self, expires: int | None) -> None:
-        """Have another expiry."""
+    def set_expiry(self, expires: int | None) -> None:
+        """Change the expiry."""
         self.expires, self.dirty = expires, True
-        if self.change == KEPT:
-            self.change = MOVED
+        if self.change == UNCHANGED:
+            self.change = EXPIRY_CHANGED
 
-    def vanish(self) -> None:
-        """Be nothing; in the base it is cut."""
-        self.state, self.value, self.expires, self.fields = NOTHING, None, None, None
-        self.change, self.dirty = KEPT, True
+    def delete(self) -> None:
+        """Make this cell empty, and mark the node of the base as removed."""
+        self.state, self.value, self.expires, self.fields = ABSENT, None, None, None
+        self.change, self.dirty = UNCHANGED, True
         if self.base is not None:
-            self.cut = CUT_WHOLE
+            self.removed = NODE_REMOVED
 
-    def empty(self) -> None:
-        """Be an object without fields."""
-        if self.fields is not None and self.fields.below is not self.fields.added:
-            self.cut = CUT_BELOW
-        self.fields, self.dirty = Fields(based=False), True
+    def clear(self) -> None:
+        """Remove all fields of an object."""
+        if self.fields is not None and self.fields.cells is not self.fields.added:
+            self.removed = FIELDS_REMOVED
+        self.fields, self.dirty = Fields(has_base=False), True
 
     def fill(self, branch: Branch, expires: int | None) -> None:
-        """Be an object with these fields; it is a new one without any."""
+        """Copy the fields of *branch* into this new object, which has none."""
         fields: Any = self.fields
-        fields.expiring = expires is not None
+        fields.may_expire = expires is not None
         for name, inner in branch.fields:
             cell = fields.added[name] = Cell()
             if isinstance(inner, Branch):
-                cell.become(OBJECT, None, expires)
+                cell.write(OBJECT, None, expires)
                 cell.fill(inner, expires)
             else:
-                cell.become(VALUE, inner, expires)
+                cell.write(VALUE, inner, expires)
 
-    def deltas(self, path: Path, now: int, found: list[TreeDelta]) -> None:
-        """Add to *found* what leads from the base to this cell, at *path*, and all below it.
+    def add_deltas(self, path: Path, now: int, deltas: list[TreeDelta]) -> None:
+        """Add to *deltas* what leads from the base to this cell, at *path*, and all below it.
 
         What was written and has expired by *now* is deleted, as far as it was ever there.
         """
         if self.expires is not None and self.expires <= now:
-            if self.base is not None and (self.cut or self.change == WRITTEN):
-                found.append(Delete(path))
+            if self.base is not None and (self.removed or self.change == WRITTEN):
+                deltas.append(Delete(path))
             return
-        if self.cut:
-            found.append(Delete(path) if self.cut == CUT_WHOLE else Clear(path))
+        if self.removed:
+            deltas.append(Delete(path) if self.removed == NODE_REMOVED else Clear(path))
         if self.change:
-            found.append(self._changed(path))
+            deltas.append(self._delta(path))
         if self.fields is not None:
             for name, cell in self.fields.changed():
-                cell.deltas((*path, name), now, found)
+                cell.add_deltas((*path, name), now, deltas)
 
-    def _changed(self, path: Path) -> TreeDelta:
-        if self.change == MOVED:
+    def _delta(self, path: Path) -> TreeDelta:
+        if self.change == EXPIRY_CHANGED:
             return Refresh(path, self.expires)
         if self.state == OBJECT:
             return Create(path, self.expires)
-        return Put(path, copied(self.value), self.expires)
+        return Put(path, deep_copy(self.value), self.expires)
 
 
-def copied(value: Value) -> Value:
+def deep_copy(value: Value) -> Value:
     """Return a deep copy of *value*, which was checked before."""
     if type(value) is list:
-        return [v if type(v) in ATOMS else copied(v) for v in value]
+        return [v if type(v) in ATOMS else deep_copy(v) for v in value]
     if type(value) is dict:
-        return {k: v if type(v) in ATOMS else copied(v) for k, v in value.items()}
+        return {k: v if type(v) in ATOMS else deep_copy(v) for k, v in value.items()}
     return value
 
 
@@ -179,15 +181,15 @@ class Cells:
     """All cells of one overlay. Not safe for threads.
 
     Args:
-        now: The time, or what tells it; decides what has expired.
+        now: The time, or a function that returns it; decides what has expired.
         lookups: Takes the paths that the tree was asked for, also where there is no tree.
 
     Attributes:
         root: The cell of the root.
-        plain: By key: values that need no copy and never expire; the fast path to them.
+        fast_path: By key: cells of values that need no copy and never expire.
     """
 
-    __slots__ = ("_lookups", "_now", "_tree", "plain", "root")
+    __slots__ = ("_lookups", "_now", "_tree", "fast_path", "root")
 
     def __init__(
         self,
@@ -196,252 +198,258 @@ class Cells:
         lookups: list[Path] | None = None,
     ) -> None:
         self._tree, self._now, self._lookups = tree, now, lookups
-        based = tree is not None or lookups is not None
+        has_base = tree is not None or lookups is not None
         self.root = Cell()
-        self.root.state, self.root.fields = OBJECT, Fields(based=based)
-        self.plain: dict[str, Cell] = {}
+        self.root.state, self.root.fields = OBJECT, Fields(has_base=has_base)
+        self.fast_path: dict[str, Cell] = {}
 
-    def clock(self) -> int:
+    def now(self) -> int:
         """Return the time that decides what has expired."""
         now = self._now
         return now if isinstance(now, int) else now()
 
     # --- finding ---
 
-    def alive(self, path: Path) -> Cell | None:
+    def live_cell_at(self, path: Path) -> Cell | None:
         """Return the cell of what is at *path* now."""
-        cell = self.known(path)
-        if cell is None or cell.expires is None or cell.expires > self.clock():
+        cell = self.cell_at(path)
+        if cell is None or cell.expires is None or cell.expires > self.now():
             return cell
         return None
 
-    def known(self, path: Path) -> Cell | None:
+    def cell_at(self, path: Path) -> Cell | None:
         """Return the cell of what is at *path*, expired or not; asks the tree at most once."""
         cell = self.root
         fields: Any = cell.fields
         for name in path:
             fields = cell.fields
             if fields is None:
-                if cell.state != UNKNOWN:
+                if cell.state != NOT_LOADED:
                     return None
-                fields = cell.fields = Fields(based=True)
-            below = fields.below.get(name)
-            if below is None:
-                if fields.remaining is not None:
+                fields = cell.fields = Fields(has_base=True)
+            inner = fields.cells.get(name)
+            if inner is None:
+                if fields.base_cells is not None:
                     return None
-                below = fields.below[name] = Cell()
-            cell = below
-        if cell.state == UNKNOWN:
-            self._ask(cell, path, fields)
-        return None if cell.state == NOTHING else cell
+                inner = fields.cells[name] = Cell()
+            cell = inner
+        if cell.state == NOT_LOADED:
+            self._load(cell, path, fields)
+        return None if cell.state == ABSENT else cell
 
-    def _ask(self, cell: Cell, path: Path, beside: Fields) -> None:
-        """Have a cell, one of the fields *beside* it, know what the tree has."""
-        self._look_up(path)
-        cell.take(None if self._tree is None else self._tree.node(path, EVER))
+    def _load(self, cell: Cell, path: Path, siblings: Fields) -> None:
+        """Load a cell, one of its *siblings*, from the tree."""
+        self._record_lookup(path)
+        cell.load(None if self._tree is None else self._tree.node(path, IGNORE_EXPIRY))
         if cell.expires is not None:
-            beside.expiring = True
+            siblings.may_expire = True
 
-    def _look_up(self, path: Path) -> None:
+    def _record_lookup(self, path: Path) -> None:
         if self._lookups is not None:
             self._lookups.append(path)
 
-    def listed(self, cell: Cell, path: Path) -> Fields:
-        """Return the fields of an object, once all that the tree has of them are known."""
+    def load_fields(self, cell: Cell, path: Path) -> Fields:
+        """Return the fields of an object, all of those in the tree loaded."""
         fields: Any = cell.fields
-        if fields.remaining is None:
-            self._look_up(path)
-            remaining: dict[str, Cell] = {}
-            for name, node in [] if self._tree is None else self._tree.children(path, EVER):
-                known = fields.below.get(name)
+        if fields.base_cells is None:
+            self._record_lookup(path)
+            base_cells: dict[str, Cell] = {}
+            for name, node in (
+                [] if self._tree is None else self._tree.children(path, IGNORE_EXPIRY)
+            ):
+                known = fields.cells.get(name)
                 if known is None:
-                    known = fields.below[name] = Cell()
-                if known.state == UNKNOWN:
-                    known.take(node)
-                    fields.expiring = fields.expiring or node.expires is not None
-                if known.state != NOTHING and name not in fields.added:
-                    remaining[name] = known
-            fields.remaining = remaining
+                    known = fields.cells[name] = Cell()
+                if known.state == NOT_LOADED:
+                    known.load(node)
+                    fields.may_expire = fields.may_expire or node.expires is not None
+                if known.state != ABSENT and name not in fields.added:
+                    base_cells[name] = known
+            fields.base_cells = base_cells
         return fields
 
-    def cells_in(self, cell: Cell | None, path: Path, now: int) -> list[tuple[str, Cell]]:
-        """Return the fields that are there at *now* of what is at *path*, in order."""
+    def live_fields(self, cell: Cell | None, path: Path, now: int) -> list[tuple[str, Cell]]:
+        """Return the fields of what is at *path* that have not expired by *now*, in order."""
         if cell is None or cell.state != OBJECT:
             return []
-        fields = self.listed(cell, path)
-        every = chain((fields.remaining or {}).items(), fields.added.items())
+        fields = self.load_fields(cell, path)
+        every = chain((fields.base_cells or {}).items(), fields.added.items())
         return [pair for pair in every if (end := pair[1].expires) is None or end > now]
 
-    def names_in(self, cell: Cell | None, path: Path, now: int) -> list[tuple[str, int | None]]:
-        """Return the names of what `cells_in` returns, and expiries; asks the tree for no value."""
+    def live_field_names(
+        self, cell: Cell | None, path: Path, now: int
+    ) -> list[tuple[str, int | None]]:
+        """Return the names of `live_fields`, and their expiries; reads no value from the tree."""
         fields: Any = None if cell is None or cell.state != OBJECT else cell.fields
-        if fields is None or fields.remaining is not None:
-            return [(name, field.expires) for name, field in self.cells_in(cell, path, now)]
-        if fields.named is None:
-            self._look_up(path)
-            fields.named = [] if self._tree is None else self._tree.field_names(path, EVER)
-        found: list[tuple[str, int | None]] = []
-        for name, expires in fields.named:
-            known = fields.below.get(name)
-            if name in fields.added or (known is not None and known.state == NOTHING):
+        if fields is None or fields.base_cells is not None:
+            return [(name, field.expires) for name, field in self.live_fields(cell, path, now)]
+        if fields.base_names is None:
+            self._record_lookup(path)
+            fields.base_names = (
+                [] if self._tree is None else self._tree.field_names(path, IGNORE_EXPIRY)
+            )
+        live_names: list[tuple[str, int | None]] = []
+        for name, expires in fields.base_names:
+            known = fields.cells.get(name)
+            if name in fields.added or (known is not None and known.state == ABSENT):
                 continue
-            if known is not None and known.state != UNKNOWN:
-                found.append((name, known.expires))
+            if known is not None and known.state != NOT_LOADED:
+                live_names.append((name, known.expires))
             else:
-                found.append((name, expires))
-        found += [(name, field.expires) for name, field in fields.added.items()]
-        return [pair for pair in found if (end := pair[1]) is None or end > now]
+                live_names.append((name, expires))
+        live_names += [(name, field.expires) for name, field in fields.added.items()]
+        return [pair for pair in live_names if (end := pair[1]) is None or end > now]
 
     # --- changing ---
 
-    def _mark(self, path: Path, expires: int | None) -> None:
-        """Note from the root down to *path* that something changed, which may expire now."""
+    def _mark_dirty(self, path: Path, expires: int | None) -> None:
+        """Mark *path*, and all that it is in, as changed; the change may have an expiry."""
         cell = self.root
         cell.dirty = True
         fields: Any = cell.fields
         for name in path:
             fields = cell.fields
-            cell = fields.below[name]
+            cell = fields.cells[name]
             cell.dirty = True
         if expires is not None:
-            fields.expiring = True
+            fields.may_expire = True
 
-    def place_value(self, place: ParsedPath, value: Value, expires: int | None) -> None:
-        """Put a checked value at *place*; raise `TreeConflict` where it cannot be."""
-        cell = self.alive(place.path)
+    def put_value(self, location: ParsedPath, value: Value, expires: int | None) -> None:
+        """Put a checked value at *location*; raise `TreeConflict` where it cannot be."""
+        cell = self.live_cell_at(location.path)
         if cell is None:
-            cell = self._grown(place, expires)
+            cell = self._create_with_parents(location, expires)
         elif cell.state == OBJECT:
-            raise in_the_way(place)
-        elif _later(expires, cell.expires):
-            self.outlive(place.path[:-1], expires)
-        cell.become(VALUE, value, expires)
-        self._mark(place.path, expires)
+            raise object_in_the_way(location)
+        elif _is_later(expires, cell.expires):
+            self.extend_expiry(location.path[:-1], expires)
+        cell.write(VALUE, value, expires)
+        self._mark_dirty(location.path, expires)
         if expires is None and type(value) in ATOMS:
-            self.plain[place.key] = cell
+            self.fast_path[location.key] = cell
         else:
-            self.plain.pop(place.key, None)
+            self.fast_path.pop(location.key, None)
 
-    def place_object(self, place: ParsedPath, expires: int | None) -> Cell:
-        """Return the object at *place*, made where nothing or a value is."""
-        cell = self.alive(place.path)
+    def put_object(self, location: ParsedPath, expires: int | None) -> Cell:
+        """Return the object at *location*, made where nothing or a value is."""
+        cell = self.live_cell_at(location.path)
         if cell is not None and cell.state == OBJECT:
-            self.outlive(place.path, expires)
+            self.extend_expiry(location.path, expires)
             return cell
         if cell is None:
-            cell = self._grown(place, expires)
-        elif _later(expires, cell.expires):
-            self.outlive(place.path[:-1], expires)
-        cell.become(OBJECT, None, expires)
-        self._mark(place.path, expires)
-        self.plain.pop(place.key, None)
+            cell = self._create_with_parents(location, expires)
+        elif _is_later(expires, cell.expires):
+            self.extend_expiry(location.path[:-1], expires)
+        cell.write(OBJECT, None, expires)
+        self._mark_dirty(location.path, expires)
+        self.fast_path.pop(location.key, None)
         return cell
 
-    def _grown(self, place: ParsedPath, expires: int | None) -> Cell:
-        """Return a cell at *place*, where nothing is, in objects that last until *expires*."""
-        path = place.path
-        have, cell = len(path) - 1, self.root
-        while have:
-            found = self.alive(path[:have])
-            if found is not None:
-                cell = found
+    def _create_with_parents(self, location: ParsedPath, expires: int | None) -> Cell:
+        """Return a cell at *location*, where nothing is, in objects that last until *expires*."""
+        path = location.path
+        existing_levels, cell = len(path) - 1, self.root
+        while existing_levels:
+            ancestor = self.live_cell_at(path[:existing_levels])
+            if ancestor is not None:
+                cell = ancestor
                 break
-            have -= 1
+            existing_levels -= 1
         if cell.state != OBJECT:
-            blocker = ".".join(path[:have])
+            blocker = ".".join(path[:existing_levels])
             raise TreeConflict(
-                place.text,
+                location.text,
                 f"{blocker!r} holds a value ({type(cell.value).__name__}), which has no fields; "
                 f"new_object({blocker!r}, overwrite=True) replaces it by an object",
             )
-        if have:
-            self.outlive(path[:have], expires)
-        for depth in range(have + 1, len(path)):
-            cell = self._attached(cell, path[:depth])
-            cell.become(OBJECT, None, expires)
-            self._mark(path[:depth], expires)
-        return self._attached(cell, path)
+        if existing_levels:
+            self.extend_expiry(path[:existing_levels], expires)
+        for depth in range(existing_levels + 1, len(path)):
+            cell = self._attach(cell, path[:depth])
+            cell.write(OBJECT, None, expires)
+            self._mark_dirty(path[:depth], expires)
+        return self._attach(cell, path)
 
-    def _attached(self, parent: Cell, path: Path) -> Cell:
+    def _attach(self, parent: Cell, path: Path) -> Cell:
         """Return a cell for a new field of *parent*, last in its order."""
         fields: Any = parent.fields
         name = path[-1]
-        cell = fields.below.get(name)
+        cell = fields.cells.get(name)
         if cell is None:
-            cell = fields.below[name] = Cell()
-        elif cell.state != NOTHING:  # it expired
-            self.bury(cell, path, key_of(path))
-            fields.below[name] = cell
+            cell = fields.cells[name] = Cell()
+        elif cell.state != ABSENT:  # it expired
+            self.delete(cell, path, path_key(path))
+            fields.cells[name] = cell
         fields.added[name] = cell
         return cell
 
-    def bury(self, cell: Cell | None, path: Path, key: str) -> None:
-        """Remove what is there, and all below it; it is listed no more."""
+    def delete(self, cell: Cell | None, path: Path, key: str) -> None:
+        """Remove what is there, and all below it, from the fields that it is listed in."""
         if cell is None or not path:
             return
-        self._forget(cell, key)
-        cell.vanish()
-        self._mark(path, None)
+        self._drop_fast_path(cell, key)
+        cell.delete()
+        self._mark_dirty(path, None)
         fields: Any = self.root.fields
         for name in path[:-1]:
-            fields = fields.below[name].fields
+            fields = fields.cells[name].fields
         fields.added.pop(path[-1], None)
-        if fields.remaining:
-            fields.remaining.pop(path[-1], None)
+        if fields.base_cells:
+            fields.base_cells.pop(path[-1], None)
 
     def clear(self, cell: Cell | None, path: Path, key: str) -> None:
         """Remove all below an object."""
         if cell is not None and cell.state == OBJECT:
-            self._forget(cell, key)
-            cell.empty()
-            self._mark(path, None)
+            self._drop_fast_path(cell, key)
+            cell.clear()
+            self._mark_dirty(path, None)
 
-    def _forget(self, cell: Cell, key: str) -> None:
+    def _drop_fast_path(self, cell: Cell, key: str) -> None:
         """Drop the fast path to *cell* and all below it."""
-        plain = self.plain
-        plain.pop(key, None)
+        fast_path = self.fast_path
+        fast_path.pop(key, None)
         if cell.fields is not None:
-            for name, below in cell.fields.below.items():
-                inner = key_of((name,))
-                self._forget(below, f"{key}.{inner}" if key else inner)
+            for name, field in cell.fields.cells.items():
+                inner = path_key((name,))
+                self._drop_fast_path(field, f"{key}.{inner}" if key else inner)
 
-    def move(self, cell: Cell | None, path: Path, key: str, expires: int | None) -> None:
+    def set_expiry(self, cell: Cell | None, path: Path, key: str, expires: int | None) -> None:
         """Give what is there another expiry."""
         if cell is not None and path:
-            self.plain.pop(key, None)
-            cell.move(expires)
-            self._mark(path, expires)
+            self.fast_path.pop(key, None)
+            cell.set_expiry(expires)
+            self._mark_dirty(path, expires)
 
     def renew(self, cell: Cell, path: Path, expires: int) -> None:
-        """Let what is there, and the objects it is in, last until *expires*, which is later."""
-        cell.move(expires)
-        self._mark(path, expires)
-        self.outlive(path[:-1], expires)
+        """Extend the expiry of a cell, and of the objects it is in, to the later *expires*."""
+        cell.set_expiry(expires)
+        self._mark_dirty(path, expires)
+        self.extend_expiry(path[:-1], expires)
 
-    def outlive(self, path: Path, expires: int | None) -> None:
-        """Let the object at *path*, and those it is in, last at least until *expires*."""
-        way: list[tuple[Cell, Fields]] = []
+    def extend_expiry(self, path: Path, expires: int | None) -> None:
+        """Extend the expiry of the object at *path*, and of those it is in, to *expires*."""
+        ancestors: list[tuple[Cell, Fields]] = []
         fields: Any = self.root.fields
         for name in path:
-            cell = fields.below[name]
-            way.append((cell, fields))
+            cell = fields.cells[name]
+            ancestors.append((cell, fields))
             fields = cell.fields
         for depth in range(len(path), 0, -1):
-            cell, fields = way[depth - 1]
-            if cell.state == UNKNOWN:
-                self._ask(cell, path[:depth], fields)
-            if not _later(expires, cell.expires):
+            cell, fields = ancestors[depth - 1]
+            if cell.state == NOT_LOADED:
+                self._load(cell, path[:depth], fields)
+            if not _is_later(expires, cell.expires):
                 return  # and those it is in last longer still
-            cell.move(expires)
-            self._mark(path[:depth], expires)
+            cell.set_expiry(expires)
+            self._mark_dirty(path[:depth], expires)
 
 
-def _later(expires: int | None, than: int | None) -> bool:
+def _is_later(expires: int | None, than: int | None) -> bool:
     return than is not None and (expires is None or expires > than)
 
 
-def in_the_way(place: ParsedPath) -> ObjectInTheWay:
+def object_in_the_way(location: ParsedPath) -> ObjectInTheWay:
     """Return the error for a value that was to be set where an object is."""
     return ObjectInTheWay(
-        place.text, "an object is there; delete it first, or write to a field of it"
+        location.text, "an object is there; delete it first, or write to a field of it"
     )

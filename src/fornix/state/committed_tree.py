@@ -10,18 +10,18 @@ from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from fornix.errors import KeyBusy, StaleRun, StoreReadOnly, Unavailable
-from fornix.state.cells import ATOMS, copied
+from fornix.state.cells import ATOMS, deep_copy
 from fornix.state.overlay import Overlay
-from fornix.state.paths import MemoryKind, ParsedPath, Places, Resolver
+from fornix.state.paths import MemoryKind, ParsedPath, PathCache, Resolver
 from fornix.state.tree_values import (
     MISSING,
     Expiry,
-    Mark,
+    NonValue,
     Snapshot,
     TreeLimits,
     Ttl,
-    lasting,
     put_request,
+    ttl_us,
 )
 from fornix.store import (
     Batch,
@@ -43,12 +43,12 @@ from fornix.values.storable import Path, Value, checked, checked_name
 
 Result = TypeVar("Result")
 
-PATIENCE = 10
-"""A read outside a run renews an expiry once this part of its time to live has passed: 1/10."""
+RENEWAL_PARTS = 10
+"""A read outside a run renews an expiry once 1/10 of its time to live has passed."""
 
 
-LEASED_NODES = 64
-"""Nodes that a `LeasedTree` remembers."""
+MAX_CACHED_NODES = 64
+"""Nodes that a `LeasedTree` caches."""
 
 
 class WriterLock(Protocol):
@@ -63,38 +63,38 @@ class WriterLock(Protocol):
         ...
 
 
-PAUSE_S = 0.005
+MAX_PAUSE_S = 0.005
 """Longest pause between two tries while somebody runs the key."""
 
 
-class Patience:
-    """How long a change waits for others that write to its key, or run it."""
+class Backoff:
+    """The pauses and the deadline of a change that waits for others who write to its key."""
 
     def __init__(self, scope: Scope, wait_s: float) -> None:
         self._scope, self._wait_s = scope, wait_s
         self._deadline = time.monotonic() + wait_s
-        self._pause = PAUSE_S / 10
+        self._pause = MAX_PAUSE_S / 10
 
     @property
-    def over(self) -> bool:
-        """Whether all of it has been waited."""
+    def expired(self) -> bool:
+        """Whether the deadline has passed."""
         return time.monotonic() > self._deadline
 
     def wait(self, error: StaleRun | KeyBusy) -> None:
-        """Return when it is time to try again; raise `KeyBusy` once all has been waited for.
+        """Return when it is time to try again; raise `KeyBusy` after the deadline.
 
-        What became stale is repeated at once: somebody has just finished.
+        A stale change is repeated at once: another writer has just finished.
         """
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise busy(self._scope, self._wait_s) from None
+        remaining_s = self._deadline - time.monotonic()
+        if remaining_s <= 0:
+            raise key_busy(self._scope, self._wait_s) from None
         if isinstance(error, KeyBusy):
-            time.sleep(min(self._pause, left))
-            self._pause = min(self._pause * 2, PAUSE_S)
+            time.sleep(min(self._pause, remaining_s))
+            self._pause = min(self._pause * 2, MAX_PAUSE_S)
 
 
-def busy(scope: Scope, wait_s: float) -> KeyBusy:
-    """Return what is raised when all of *wait_s* has been waited."""
+def key_busy(scope: Scope, wait_s: float) -> KeyBusy:
+    """Return the error of a change that has waited for *wait_s*."""
     return KeyBusy(scope.key or scope.space, wait_s=wait_s)
 
 
@@ -110,19 +110,19 @@ class CommittedTree:
     has passed. It never waits for that: if the key is busy, the renewal is left to a later read.
 
     Attributes:
-        clock: Tells the time, in microseconds.
-        lane: Kept by whoever makes this, one per scope.
+        clock: Returns the time, in microseconds.
+        writer_lock: One per scope; the caller makes and keeps it.
         op: Digest of an idempotency key, named *label*; the changes made here are one.
     """
 
     ledger: Ledger
     scope: Scope
     clock: Callable[[], int]
-    lane: WriterLock
+    writer_lock: WriterLock
     wait_s: float = 10.0
     ttl: Ttl | None = None
     limits: TreeLimits = field(default_factory=TreeLimits)
-    places: Places = field(default_factory=partial(Places, MemoryKind.SHORT_TERM))
+    paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
     resolver: Resolver | None = None
     op: bytes | None = None
     label: str = ""
@@ -130,49 +130,51 @@ class CommittedTree:
     @property
     def kind(self) -> MemoryKind:
         """Which exact memory it is."""
-        return self.places.kind
+        return self.paths.kind
 
     @property
-    def home(self) -> object:
+    def identity(self) -> object:
         """Equal for all handles of this memory."""
         return id(self.ledger), self.scope
 
     def past(self, as_of: AsOf) -> PastTree:
         """Return the memory as it was at a moment; `HistoryPruned` where that is not kept."""
-        then = moment_of(self.ledger, as_of, now=self.clock(), what="at")
-        check_tree(self.ledger, self.scope, then)
-        return PastTree(self.ledger, self.scope, then.commit, then.time, resolver=self.resolver)
+        moment = moment_of(self.ledger, as_of, now=self.clock(), what="at")
+        check_tree(self.ledger, self.scope, moment)
+        return PastTree(self.ledger, self.scope, moment.commit, moment.time, resolver=self.resolver)
 
     # --- reading ---
 
-    def has(self, place: ParsedPath) -> bool:
-        """Return whether a value or an object is at *place*."""
-        return self._latest().node(place.path, self.clock()) is not None
+    def has(self, location: ParsedPath) -> bool:
+        """Return whether a value or an object is at *location*."""
+        return self._latest_snapshot().node(location.path, self.clock()) is not None
 
-    def read(self, place: ParsedPath) -> Value | Mark:
-        """Return the value at *place*, or what is there instead."""
+    def read(self, location: ParsedPath) -> Value | NonValue:
+        """Return the value at *location*, or what is there instead."""
         if self.ttl is not None and self.ttl.refresh == "read":
-            return self.look(lambda tree: tree.read(place))
-        node = self._latest().node(place.path, self.clock())
+            return self.query(lambda tree: tree.read(location))
+        node = self._latest_snapshot().node(location.path, self.clock())
         if node is None:
             return MISSING
-        return Mark.OBJECT if node.is_object else copied(node.value)
+        return NonValue.OBJECT if node.is_object else deep_copy(node.value)
 
-    def look(self, operation: Callable[[Overlay], Result]) -> Result:
+    def query(self, operation: Callable[[Overlay], Result]) -> Result:
         """Return what *operation* reads from the latest commit."""
         now, base = self.clock(), self.ledger.head(self.scope)
         tree = self._overlay(base, now)
-        found = operation(tree)
-        renewed = tree.deltas()
-        if renewed:
-            self._renew(renewed, now, base)
-        return found
+        result = operation(tree)
+        renewals = tree.deltas()
+        if renewals:
+            self._renew(renewals, now, base)
+        return result
 
     # --- changing ---
 
-    def put(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Put *value* at *place*."""
-        self.change(lambda tree: tree.put(place, value, expiry), put_request(place, value, expiry))
+    def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Put *value* at *location*."""
+        self.change(
+            lambda tree: tree.put(location, value, expiry), put_request(location, value, expiry)
+        )
 
     def change(
         self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
@@ -186,14 +188,16 @@ class CommittedTree:
             Unavailable: The store cannot be written now.
         """
         refuse_own_tree(self.ledger, self.scope)
-        patience = Patience(self.scope, self.wait_s)
-        asked = self._digest([checked(part, nan=True) for part in request]) if self.op else None
-        with self._held():
+        backoff = Backoff(self.scope, self.wait_s)
+        request_digest = (
+            self._digest([checked(part, nan=True) for part in request]) if self.op else None
+        )
+        with self._locked():
             while True:
                 try:
-                    return self._attempt(operation, asked)
+                    return self._attempt(operation, request_digest)
                 except (StaleRun, KeyBusy) as error:
-                    patience.wait(error)
+                    backoff.wait(error)
 
     def once(self, idempotency_key: str) -> CommittedTree:
         """Return the same memory, for one change under *idempotency_key*."""
@@ -203,9 +207,11 @@ class CommittedTree:
 
     # --- inside ---
 
-    def _attempt(self, operation: Callable[[Overlay], Result], asked: bytes | None) -> Result:
+    def _attempt(
+        self, operation: Callable[[Overlay], Result], request_digest: bytes | None
+    ) -> Result:
         if self.op is not None:
-            earlier = self.ledger.adopted(self.op, request=asked, label=self.label)
+            earlier = self.ledger.adopted(self.op, request=request_digest, label=self.label)
             if earlier is not None:
                 return cast("Result", earlier.result)
         now, base = self.clock(), self.ledger.head(self.scope)
@@ -217,7 +223,7 @@ class CommittedTree:
                 self.ledger.commit(batch)
             return result
         answer = cast("Value", result)
-        commit = self.ledger.commit(replace(batch, request=asked, result=answer))
+        commit = self.ledger.commit(replace(batch, request=request_digest, result=answer))
         return cast("Result", commit.result) if commit.adopted else result
 
     def _batch(self, now: int, base: int, state: Sequence[TreeDelta]) -> Batch:
@@ -226,13 +232,13 @@ class CommittedTree:
         )
 
     def _renew(self, deltas: Sequence[TreeDelta], now: int, base: int) -> None:
-        if self.lane.acquire(blocking=False):
+        if self.writer_lock.acquire(blocking=False):
             try:
                 self.ledger.commit(replace(self._batch(now, base, deltas), op=None))
             except (StaleRun, Unavailable):
                 pass  # promised: a renewal never stands in the way of a read
             finally:
-                self.lane.release()
+                self.writer_lock.release()
 
     def _overlay(self, base: int, now: int) -> Overlay:
         tree = Overlay(
@@ -241,23 +247,23 @@ class CommittedTree:
             now=now,
             limits=self.limits,
             ttl=self.ttl,
-            places=self.places,
+            paths=self.paths,
         )
         if self.ttl is not None:
-            tree.patience_us = max(1, lasting(self.ttl.after) // PATIENCE)
+            tree.min_renewal_us = max(1, ttl_us(self.ttl.after) // RENEWAL_PARTS)
         return tree
 
-    def _latest(self) -> Snapshot:
+    def _latest_snapshot(self) -> Snapshot:
         return Snapshot(self.ledger, self.scope, None)
 
     @contextmanager
-    def _held(self) -> Generator[None]:
-        if not self.lane.acquire(timeout=self.wait_s):
-            raise busy(self.scope, self.wait_s)
+    def _locked(self) -> Generator[None]:
+        if not self.writer_lock.acquire(timeout=self.wait_s):
+            raise key_busy(self.scope, self.wait_s)
         try:
             yield
         finally:
-            self.lane.release()
+            self.writer_lock.release()
 
     def _digest(self, value: Value) -> bytes:
         return wire.digest(value, salt=self.ledger.salt())
@@ -275,34 +281,34 @@ class PastTree:
     scope: Scope
     at: int
     now: int
-    places: Places = field(default_factory=partial(Places, MemoryKind.SHORT_TERM))
+    paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
     resolver: Resolver | None = None
 
     @property
     def kind(self) -> MemoryKind:
         """Which exact memory it is."""
-        return self.places.kind
+        return self.paths.kind
 
     @property
-    def home(self) -> object:
+    def identity(self) -> object:
         """Equal for all handles of this memory."""
         return id(self.ledger), self.scope, self.at
 
-    def has(self, place: ParsedPath) -> bool:
-        """Return whether a value or an object was at *place*."""
-        return self._tree().has(place)
+    def has(self, location: ParsedPath) -> bool:
+        """Return whether a value or an object was at *location*."""
+        return self._tree().has(location)
 
-    def read(self, place: ParsedPath) -> Value | Mark:
-        """Return the value that was at *place*, or what was there instead."""
-        return self._tree().read(place)
+    def read(self, location: ParsedPath) -> Value | NonValue:
+        """Return the value that was at *location*, or what was there instead."""
+        return self._tree().read(location)
 
-    def look(self, operation: Callable[[Overlay], Result]) -> Result:
+    def query(self, operation: Callable[[Overlay], Result]) -> Result:
         """Return what *operation* reads."""
         return operation(self._tree())
 
-    def put(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
+    def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Raise `StoreReadOnly`."""
-        self.change(None, put_request(place, value, expiry))
+        self.change(None, put_request(location, value, expiry))
 
     def change(self, operation: object, request: Sequence[object] = ()) -> NoReturn:  # noqa: ARG002 - never done
         """Raise `StoreReadOnly`."""
@@ -315,9 +321,9 @@ class PastTree:
     def past(self, as_of: AsOf) -> PastTree:
         """Return the memory as it was at another moment."""
         latest = max(self.now, self.ledger.time_of(FOREVER))
-        then = moment_of(self.ledger, as_of, now=latest, what="at")
-        check_tree(self.ledger, self.scope, then)
-        return replace(self, at=then.commit, now=then.time)
+        moment = moment_of(self.ledger, as_of, now=latest, what="at")
+        check_tree(self.ledger, self.scope, moment)
+        return replace(self, at=moment.commit, now=moment.time)
 
     def once(self, idempotency_key: str) -> NoReturn:
         """Raise `StoreReadOnly`."""
@@ -325,7 +331,7 @@ class PastTree:
 
     def _tree(self) -> Overlay:
         tree = Snapshot(self.ledger, self.scope, self.at)
-        return Overlay(tree, kind=self.kind, now=self.now, places=self.places)
+        return Overlay(tree, kind=self.kind, now=self.now, paths=self.paths)
 
 
 class LeasedTree:
@@ -334,7 +340,7 @@ class LeasedTree:
     It reads no small value twice. It serves one thread at a time.
 
     Attributes:
-        epoch: Of the lease under which the nodes that it remembers are valid.
+        epoch: Of the lease under which the cached nodes are valid.
     """
 
     __slots__ = ("_head", "_ledger", "_nodes", "_scope", "epoch")
@@ -355,8 +361,8 @@ class LeasedTree:
         if path in self._nodes:
             return self._nodes[path]
         node = self._ledger.node(self._scope, path, at=None, now=now)
-        if node is None or _lasts(node):
-            self._remember(path, node)
+        if node is None or _is_immutable(node):
+            self._cache_node(path, node)
         return node
 
     def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
@@ -367,26 +373,26 @@ class LeasedTree:
         """Return the names of its fields; see `ExactTree`."""
         return self._ledger.field_names(self._scope, path, at=None, now=now)
 
-    def changed(self, deltas: Iterable[TreeDelta], number: int) -> None:
-        """Note that commit *number* changed the tree so."""
+    def apply(self, deltas: Iterable[TreeDelta], number: int) -> None:
+        """Take over the changes that commit *number* made to the tree."""
         self._head = number
         for delta in deltas:
             if not isinstance(delta, Put):
                 self._nodes.clear()  # more than one node may be another one now
                 continue
             node = Node(is_object=False, value=delta.value, expires=delta.expires)
-            if _lasts(node):
-                self._remember(delta.path, node)
+            if _is_immutable(node):
+                self._cache_node(delta.path, node)
             else:
                 self._nodes.pop(delta.path, None)
 
-    def _remember(self, path: Path, node: Node | None) -> None:
-        if len(self._nodes) >= LEASED_NODES:
+    def _cache_node(self, path: Path, node: Node | None) -> None:
+        if len(self._nodes) >= MAX_CACHED_NODES:
             self._nodes.clear()
         self._nodes[path] = node
 
 
-def _lasts(node: Node) -> bool:
+def _is_immutable(node: Node) -> bool:
     """Return whether a node is a value that nothing but a commit changes."""
     return not node.is_object and node.expires is None and type(node.value) in ATOMS
 
@@ -400,12 +406,12 @@ _KINDS: dict[str, type[Any]] = {
 }
 
 
-def plain(deltas: Iterable[TreeDelta]) -> list[Value]:
-    """Return changes as lists: what is done, where, and with what."""
-    return [_plain(delta) for delta in deltas]
+def deltas_to_json(deltas: Iterable[TreeDelta]) -> list[Value]:
+    """Return changes as JSON: for each, a list of its kind, its path and its arguments."""
+    return [_delta_to_json(delta) for delta in deltas]
 
 
-def _plain(delta: TreeDelta) -> list[Value]:
+def _delta_to_json(delta: TreeDelta) -> list[Value]:
     path: list[Value] = [*delta.path]
     match delta:
         case Put():
@@ -420,7 +426,7 @@ def _plain(delta: TreeDelta) -> list[Value]:
             return ["clear", path]
 
 
-def restored(stored: Value) -> list[TreeDelta]:
-    """Return the changes that `plain` wrote."""
+def deltas_from_json(stored: Value) -> list[TreeDelta]:
+    """Return the changes that `deltas_to_json` wrote."""
     lines = cast("list[list[Any]]", stored)
     return [_KINDS[kind](tuple(path), *rest) for kind, path, *rest in lines]

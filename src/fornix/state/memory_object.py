@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar, cast
 
 from fornix.errors import CompareFailed, InvalidInput, InvalidPath, ObjectInTheWay, TreeConflict
 from fornix.state.overlay import Overlay
-from fornix.state.paths import MemoryKind, MemoryRef, ParsedPath, Places, Resolver, Spelling
-from fornix.state.tree_values import MISSING, Branch, Expiry, Mark, asked, lasting
+from fornix.state.paths import DottedPath, MemoryKind, MemoryRef, ParsedPath, PathCache, Resolver
+from fornix.state.tree_values import MISSING, Branch, Expiry, NonValue, expiry_json, ttl_us
 from fornix.store.as_of import AsOf
 from fornix.values.keywords import suggest_names
 from fornix.values.storable import Value, microseconds
@@ -26,7 +26,7 @@ class ExactMemory(Protocol):
         ...
 
     @property
-    def places(self) -> Places:
+    def paths(self) -> PathCache:
         """Its parsed paths."""
         ...
 
@@ -36,23 +36,23 @@ class ExactMemory(Protocol):
         ...
 
     @property
-    def home(self) -> object:
+    def identity(self) -> object:
         """Equal for all handles of one memory."""
         ...
 
-    def has(self, place: ParsedPath) -> bool:
-        """Return whether a value or an object is at *place*."""
+    def has(self, location: ParsedPath) -> bool:
+        """Return whether a value or an object is at *location*."""
         ...
 
-    def read(self, place: ParsedPath) -> Value | Mark:
-        """Return a copy of the value at *place*, or what is there instead."""
+    def read(self, location: ParsedPath) -> Value | NonValue:
+        """Return a copy of the value at *location*, or what is there instead."""
         ...
 
-    def put(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Put *value* at *place*."""
+    def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Put *value* at *location*."""
         ...
 
-    def look(self, operation: Callable[[Overlay], Result]) -> Result:
+    def query(self, operation: Callable[[Overlay], Result]) -> Result:
         """Return what *operation* reads from one unmoving state of the memory."""
         ...
 
@@ -87,17 +87,17 @@ class MemoryObject:
     Every method that takes a path raises `InvalidPath`, or `TooLarge` where it is too long.
     """
 
-    __slots__ = ("_below", "_memory", "_place")
+    __slots__ = ("_children", "_location", "_memory")
 
-    def __init__(self, memory: ExactMemory, place: ParsedPath | None = None) -> None:
+    def __init__(self, memory: ExactMemory, location: ParsedPath | None = None) -> None:
         self._memory = memory
-        self._place = place or memory.places.root
-        self._below = self._place.below
+        self._location = location or memory.paths.root
+        self._children = self._location.children
 
     @property
-    def path(self) -> Spelling:
+    def path(self) -> DottedPath:
         """From the root to here: dotted text, or a tuple where a name holds a dot."""
-        return self._place.ref.path
+        return self._location.ref.path
 
     @property
     def kind(self) -> MemoryKind:
@@ -107,7 +107,7 @@ class MemoryObject:
     @property
     def ref(self) -> MemoryRef:
         """A reference to this place."""
-        return self._place.ref
+        return self._location.ref
 
     def __repr__(self) -> str:
         return f"<MemoryObject {self.kind} {self.path!r}>"
@@ -115,10 +115,10 @@ class MemoryObject:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MemoryObject):
             return NotImplemented
-        return self._is_beside(other) and self._place.path == other._place.path
+        return self._shares_memory(other) and self._location.path == other._location.path
 
     def __hash__(self) -> int:
-        return hash(self._place.path)
+        return hash(self._location.path)
 
     def __bool__(self) -> bool:
         """Return True, for an empty object too: it is something that was found."""
@@ -126,7 +126,9 @@ class MemoryObject:
 
     # --- reading ---
 
-    def get(self, path: Spelling | MemoryRef | dict[str, Any] = "", default: object = None) -> Any:  # noqa: ANN401 - as flink-agents published it: a value is of the type it was set with
+    def get(
+        self, path: DottedPath | MemoryRef | dict[str, Any] = "", default: object = None
+    ) -> Any:  # noqa: ANN401 - as flink-agents published it: a value is of the type it was set with
         """Return the value at *path*, a MemoryObject if an object is there, else *default*.
 
         Args:
@@ -136,28 +138,28 @@ class MemoryObject:
             InvalidInput: A reference to the other memory, which cannot be reached from here.
         """
         try:
-            place = self._below[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
+            location = self._children[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
         except (KeyError, TypeError):
-            return self._get_slowly(path, default)
-        found = self._memory.read(place)
-        if type(found) is not Mark:
-            return found
-        return default if found is MISSING else MemoryObject(self._memory, place)
+            return self._get_parsed(path, default)
+        value = self._memory.read(location)
+        if type(value) is not NonValue:
+            return value
+        return default if value is MISSING else MemoryObject(self._memory, location)
 
-    def get_object(self, path: Spelling | MemoryRef = "") -> MemoryObject:
+    def get_object(self, path: DottedPath | MemoryRef = "") -> MemoryObject:
         """Return the object at *path*.
 
         Raises:
             NotAnObject: A value or nothing is there.
         """
-        memory, place = self._seek(path)
-        memory.look(lambda tree: tree.object_at(place))
-        return MemoryObject(memory, place)
+        memory, location = self._resolve(path)
+        memory.query(lambda tree: tree.object_at(location))
+        return MemoryObject(memory, location)
 
-    def is_exist(self, path: Spelling | MemoryRef | dict[str, Any] = "") -> bool:
+    def is_exist(self, path: DottedPath | MemoryRef | dict[str, Any] = "") -> bool:
         """Return whether a value, which may be None, or an object is at *path*."""
-        memory, place = self._seek(path)
-        return memory.has(place)
+        memory, location = self._resolve(path)
+        return memory.has(location)
 
     def get_field_names(self) -> list[str]:
         """Return the names of the fields, in the order they were made.
@@ -165,8 +167,8 @@ class MemoryObject:
         Raises:
             NotAnObject: A value, or nothing any more, is here.
         """
-        place = self._place
-        return self._memory.look(lambda tree: tree.names(place))
+        location = self._location
+        return self._memory.query(lambda tree: tree.names(location))
 
     def get_fields(self) -> dict[str, Any]:
         """Return the fields in the order they were made: values, and objects as MemoryObjects.
@@ -176,10 +178,10 @@ class MemoryObject:
         Raises:
             NotAnObject: A value, or nothing any more, is here.
         """
-        memory, place = self._memory, self._place
-        fields = memory.look(lambda tree: tree.fields(place))
+        memory, location = self._memory, self._location
+        fields = memory.query(lambda tree: tree.fields(location))
         return {
-            name: MemoryObject(memory, self._found((name,))) if field is Mark.OBJECT else field
+            name: MemoryObject(memory, self._parse((name,))) if field is NonValue.OBJECT else field
             for name, field in fields
         }
 
@@ -191,7 +193,7 @@ class MemoryObject:
         """
         return self._branch().to_dict()
 
-    def walk(self) -> Iterator[tuple[Spelling, Value]]:
+    def walk(self) -> Iterator[tuple[DottedPath, Value]]:
         """Iterate over the path (from here) and value of every value below as it is now.
 
         Depth first, in the order in which fields were made; empty objects do not show.
@@ -201,14 +203,14 @@ class MemoryObject:
         """
         return self._branch().walk()
 
-    def __contains__(self, path: Spelling | MemoryRef) -> bool:
+    def __contains__(self, path: DottedPath | MemoryRef) -> bool:
         return self.is_exist(path)
 
-    def __getitem__(self, path: Spelling | MemoryRef) -> Any:  # noqa: ANN401 - see get
-        found = self.get(path, MISSING)
-        if found is MISSING:
+    def __getitem__(self, path: DottedPath | MemoryRef) -> Any:  # noqa: ANN401 - see get
+        value = self.get(path, MISSING)
+        if value is MISSING:
             raise KeyError(path)
-        return found
+        return value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.get_field_names())
@@ -221,7 +223,7 @@ class MemoryObject:
     @suggest_names
     def set(
         self,
-        path: Spelling,
+        path: DottedPath,
         value: object,
         *,
         ttl: timedelta | None = None,
@@ -244,21 +246,21 @@ class MemoryObject:
                 copied into itself.
         """
         try:
-            place = self._below[path]
+            location = self._children[path]
         except (KeyError, TypeError):
-            place = self._field(path)
+            location = self._field_path(path)
         if isinstance(value, MemoryObject):
-            self._copy(value, place, _expiry(ttl, expires_at))
+            self._copy(value, location, _expiry(ttl, expires_at))
         elif ttl is None and expires_at is None:
-            self._memory.put(place, value)
+            self._memory.put(location, value)
         else:
-            self._memory.put(place, value, _expiry(ttl, expires_at))
-        return place.ref
+            self._memory.put(location, value, _expiry(ttl, expires_at))
+        return location.ref
 
     @suggest_names
     def new_object(
         self,
-        path: Spelling,
+        path: DottedPath,
         *,
         overwrite: bool = False,
         ttl: timedelta | None = None,
@@ -272,17 +274,17 @@ class MemoryObject:
         Raises:
             TreeConflict: A value is there, or where an object would have to be.
         """
-        place, expiry = self._field(path), _expiry(ttl, expires_at)
+        location, expiry = self._field_path(path), _expiry(ttl, expires_at)
         self._memory.change(
-            lambda tree: tree.create(place, expiry, overwrite=overwrite),
-            ["new_object", _json(place), overwrite, asked(expiry)],
+            lambda tree: tree.create(location, expiry, overwrite=overwrite),
+            ["new_object", _json(location), overwrite, expiry_json(expiry)],
         )
-        return MemoryObject(self._memory, place)
+        return MemoryObject(self._memory, location)
 
-    def delete(self, path: Spelling) -> bool:
+    def delete(self, path: DottedPath) -> bool:
         """Remove what is at *path* and all below it; return whether something was there."""
-        place = self._field(path)
-        return self._memory.change(lambda tree: tree.delete(place), ["delete", _json(place)])
+        location = self._field_path(path)
+        return self._memory.change(lambda tree: tree.delete(location), ["delete", _json(location)])
 
     def clear(self) -> None:
         """Remove all below this object, which stays.
@@ -290,13 +292,13 @@ class MemoryObject:
         Raises:
             NotAnObject: A value, or nothing any more, is here.
         """
-        place = self._place
-        self._memory.change(lambda tree: tree.clear(place), ["clear", _json(place)])
+        location = self._location
+        self._memory.change(lambda tree: tree.clear(location), ["clear", _json(location)])
 
     @suggest_names
     def append(
         self,
-        path: Spelling,
+        path: DottedPath,
         value: object,
         *,
         ttl: timedelta | None = None,
@@ -309,17 +311,17 @@ class MemoryObject:
         Raises:
             TreeConflict: What is there is not a list; and what `set` raises.
         """
-        place, expiry = self._field(path), _expiry(ttl, expires_at)
+        location, expiry = self._field_path(path), _expiry(ttl, expires_at)
         self._memory.change(
-            lambda tree: tree.append(place, value, expiry),
-            ["append", _json(place), value, asked(expiry)],
+            lambda tree: tree.append(location, value, expiry),
+            ["append", _json(location), value, expiry_json(expiry)],
         )
-        return place.ref
+        return location.ref
 
     @suggest_names
     def increment(
         self,
-        path: Spelling,
+        path: DottedPath,
         by: float = 1,
         *,
         ttl: timedelta | None = None,
@@ -332,16 +334,16 @@ class MemoryObject:
         Raises:
             TreeConflict: What is there is not a number; and what `set` raises.
         """
-        place, expiry = self._field(path), _expiry(ttl, expires_at)
+        location, expiry = self._field_path(path), _expiry(ttl, expires_at)
         return self._memory.change(
-            lambda tree: tree.increment(place, by, expiry),
-            ["increment", _json(place), by, asked(expiry)],
+            lambda tree: tree.increment(location, by, expiry),
+            ["increment", _json(location), by, expiry_json(expiry)],
         )
 
     @suggest_names
     def update(
         self,
-        path: Spelling,
+        path: DottedPath,
         value: object,
         *,
         expected: object,
@@ -356,13 +358,13 @@ class MemoryObject:
         Raises:
             CompareFailed: Something else is there; and what `set` raises.
         """
-        place, expiry = self._field(path), _expiry(ttl, expires_at)
-        wanted = ["missing"] if expected is MISSING else [expected]
+        location, expiry = self._field_path(path), _expiry(ttl, expires_at)
+        precondition = ["missing"] if expected is MISSING else [expected]
         self._memory.change(
-            lambda tree: _compare_and_put(tree, place, value, expected, expiry),
-            ["update", _json(place), value, wanted, asked(expiry)],
+            lambda tree: _compare_and_put(tree, location, value, expected, expiry),
+            ["update", _json(location), value, precondition, expiry_json(expiry)],
         )
-        return place.ref
+        return location.ref
 
     def once(self, idempotency_key: str) -> MemoryObject:
         """Return this place, for one change that is done once however often it is asked for.
@@ -374,7 +376,7 @@ class MemoryObject:
             Unsupported: Inside a run, where every write happens once anyhow; and of the past.
             IdempotencyConflict: By the change: the key was used for another one.
         """
-        return MemoryObject(self._memory.once(idempotency_key), self._place)
+        return MemoryObject(self._memory.once(idempotency_key), self._location)
 
     def at(self, as_of: AsOf) -> MemoryObject:
         """Return this place as it was after a commit, or at a time, to be read only.
@@ -385,34 +387,34 @@ class MemoryObject:
             HistoryPruned: What was there is no longer kept.
             Unsupported: Inside a batch or an action.
         """
-        return MemoryObject(self._memory.past(as_of), self._place)
+        return MemoryObject(self._memory.past(as_of), self._location)
 
-    def __setitem__(self, path: Spelling, value: object) -> None:
+    def __setitem__(self, path: DottedPath, value: object) -> None:
         self.set(path, value)
 
-    def __delitem__(self, path: Spelling) -> None:
+    def __delitem__(self, path: DottedPath) -> None:
         if not self.delete(path):
             raise KeyError(path)
 
     # --- inside ---
 
-    def _get_slowly(self, path: object, default: object) -> Any:  # noqa: ANN401 - see get
-        memory, place = self._seek(path)
-        found = memory.read(place)
-        if type(found) is not Mark:
-            return found
-        return default if found is MISSING else MemoryObject(memory, place)
+    def _get_parsed(self, path: object, default: object) -> Any:  # noqa: ANN401 - see get
+        memory, location = self._resolve(path)
+        value = memory.read(location)
+        if type(value) is not NonValue:
+            return value
+        return default if value is MISSING else MemoryObject(memory, location)
 
-    def _seek(self, path: object) -> tuple[ExactMemory, ParsedPath]:
+    def _resolve(self, path: object) -> tuple[ExactMemory, ParsedPath]:
         """Return where *path* leads to: from here, or a reference from its root."""
         if type(path) is dict:
             path = MemoryRef.from_json(cast("object", path))
         if not isinstance(path, MemoryRef):
-            return self._memory, self._found(path)
-        memory = self._memory if path.kind is self.kind else self._other(path)
-        return memory, memory.places.find(memory.places.root, path.path)
+            return self._memory, self._parse(path)
+        memory = self._memory if path.kind is self.kind else self._other_memory(path)
+        return memory, memory.paths.parse(memory.paths.root, path.path)
 
-    def _other(self, ref: MemoryRef) -> ExactMemory:
+    def _other_memory(self, ref: MemoryRef) -> ExactMemory:
         resolver = self._memory.resolver
         if resolver is not None:
             sensory = ref.kind is MemoryKind.SENSORY
@@ -424,40 +426,44 @@ class MemoryObject:
             "use ref.resolve(ctx), or get(ref) of that memory"
         )
 
-    def _field(self, path: object) -> ParsedPath:
+    def _field_path(self, path: object) -> ParsedPath:
         """Return the place below this one that a write goes to."""
         if isinstance(path, MemoryRef):
             raise InvalidPath(path, "a write takes a path; use ref.path, from the root")
-        place = self._found(path)
-        if place is self._place:
+        location = self._parse(path)
+        if location is self._location:
             raise InvalidPath(path, "is the object itself; name a field of it")
-        return place
+        return location
 
-    def _found(self, path: object) -> ParsedPath:
+    def _parse(self, path: object) -> ParsedPath:
         try:
-            return self._below[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
+            return self._children[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
         except (KeyError, TypeError):
-            return self._memory.places.find(self._place, path)
+            return self._memory.paths.parse(self._location, path)
 
-    def _is_beside(self, other: MemoryObject) -> bool:
+    def _shares_memory(self, other: MemoryObject) -> bool:
         """Return whether *other* is in the same memory."""
-        return self._memory.home == other._memory.home
+        return self._memory.identity == other._memory.identity
 
     def _branch(self) -> Branch:
-        place = self._place
-        return self._memory.look(lambda tree: tree.branch(place))
+        location = self._location
+        return self._memory.query(lambda tree: tree.branch(location))
 
-    def _copy(self, source: MemoryObject, place: ParsedPath, expiry: Expiry) -> None:
-        start = source._place.path
-        own = self._is_beside(source)
-        if own and place.path[: len(start)] == start:
-            raise TreeConflict(place.text, "an object cannot be copied into itself or below itself")
-        outside = None if own else source._branch()
+    def _copy(self, source: MemoryObject, location: ParsedPath, expiry: Expiry) -> None:
+        start = source._location.path
+        same_memory = self._shares_memory(source)
+        if same_memory and location.path[: len(start)] == start:
+            raise TreeConflict(
+                location.text, "an object cannot be copied into itself or below itself"
+            )
+        branch = None if same_memory else source._branch()
 
-        def graft(tree: Overlay) -> None:
-            tree.graft(place, outside or tree.branch(source._place), expiry)
+        def put_copy(tree: Overlay) -> None:
+            tree.put_branch(location, branch or tree.branch(source._location), expiry)
 
-        self._memory.change(graft, ["copy", _json(place), source.ref.to_json(), asked(expiry)])
+        self._memory.change(
+            put_copy, ["copy", _json(location), source.ref.to_json(), expiry_json(expiry)]
+        )
 
 
 # --- what a call asks for ---------------------------------------------------------------------
@@ -468,23 +474,23 @@ def _expiry(ttl: timedelta | None, expires_at: datetime | None) -> Expiry:
         return None if expires_at is None else microseconds(expires_at, "expires_at")
     if expires_at is not None:
         raise InvalidInput("give either ttl or expires_at, not both")
-    lasting(ttl)
+    ttl_us(ttl)
     return ttl
 
 
-def _json(place: ParsedPath) -> Value:
-    return list(place.path)
+def _json(location: ParsedPath) -> Value:
+    return list(location.path)
 
 
 def _compare_and_put(
-    tree: Overlay, place: ParsedPath, value: object, expected: object, expiry: Expiry
+    tree: Overlay, location: ParsedPath, value: object, expected: object, expiry: Expiry
 ) -> None:
-    found = tree.read(place)
-    if found is Mark.OBJECT:
-        raise ObjectInTheWay(place.text, "an object is there, which compares to no value")
-    if not _same(found, expected):
-        raise CompareFailed(place.text)
-    tree.assign(place, value, expiry)
+    current = tree.read(location)
+    if current is NonValue.OBJECT:
+        raise ObjectInTheWay(location.text, "an object is there, which compares to no value")
+    if not _same(current, expected):
+        raise CompareFailed(location.text)
+    tree.assign(location, value, expiry)
 
 
 def _same(a: object, b: object) -> bool:

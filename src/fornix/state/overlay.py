@@ -12,21 +12,30 @@ from datetime import timedelta
 from typing import NoReturn, TypeGuard, TypeVar, cast
 
 from fornix.errors import InvalidValue, NotAnObject, TreeConflict, Unsupported, Unusable
-from fornix.state.cells import ATOMS, OBJECT, VALUE, WRITTEN, Cell, Cells, copied, in_the_way
-from fornix.state.paths import MemoryKind, ParsedPath, Places, Resolver, names_of
+from fornix.state.cells import (
+    ATOMS,
+    OBJECT,
+    VALUE,
+    WRITTEN,
+    Cell,
+    Cells,
+    deep_copy,
+    object_in_the_way,
+)
+from fornix.state.paths import MemoryKind, ParsedPath, PathCache, Resolver, path_names
 from fornix.state.tree_values import (
     MISSING,
     Branch,
     ExactTree,
     Expiry,
-    Mark,
-    NotPlain,
+    NeedsFullCheck,
+    NonValue,
     TreeLimits,
     Ttl,
-    lasting,
-    plain_copy,
+    fast_copy,
     put_request,
     size_bound,
+    ttl_us,
 )
 from fornix.store import (
     Clear,
@@ -42,44 +51,45 @@ from fornix.values.storable import Path, Value, checked
 
 Result = TypeVar("Result")
 
-_FLAGS = frozenset({type(None), bool, float})
+_SMALL_TYPES = frozenset({type(None), bool, float})
 """Types of values that are valid and small, whichever value it is."""
 
-_SHORT = 128
+_MAX_SHORT_TEXT = 128
 """Characters of a text that is surely within the least `TreeLimits`."""
 
 
-_LIMITS = TreeLimits()
+_DEFAULT_LIMITS = TreeLimits()
 
 
 class TreeRecorder:
     """What was done to an exact tree, for the memory events that report it.
 
     Attributes:
-        first: Paths that were written, numbered in the order of their first write.
-        seen: Values that were read, by path, as they were read last; empty without *reads*.
+        write_order: Paths that were written, numbered in the order of their first write.
+        values_read: By path, the value of the last read; empty without *reads*.
     """
 
-    __slots__ = ("_reads", "first", "seen")
+    __slots__ = ("_records_reads", "values_read", "write_order")
 
     def __init__(self, *, reads: bool) -> None:
-        self._reads = reads
-        self.first: dict[Path, int] = {}
-        self.seen: dict[Path, Value] = {}
+        self._records_reads = reads
+        self.write_order: dict[Path, int] = {}
+        self.values_read: dict[Path, Value] = {}
 
     def write(self, path: Path) -> None:
         """Record a write."""
-        self.first.setdefault(path, len(self.first))
+        self.write_order.setdefault(path, len(self.write_order))
 
-    def read(self, path: Path, found: Value | Mark | Branch) -> None:
+    def read(self, path: Path, value: Value | NonValue | Branch) -> None:
         """Record a value that was read, or all values of a branch."""
-        if not self._reads or isinstance(found, Mark):
+        if not self._records_reads or isinstance(value, NonValue):
             return
-        if isinstance(found, Branch):
-            for name, inner in found.fields:
+        if isinstance(value, Branch):
+            for name, inner in value.fields:
                 self.read((*path, name), inner)
         else:
-            self.seen[path] = checked(found, nan=True)  # a copy: the reader may change its own
+            # A copy: the reader may change its own.
+            self.values_read[path] = checked(value, nan=True)
 
 
 class SealedOverlay:
@@ -100,20 +110,20 @@ class Overlay:
 
     Args:
         tree: What lies below; None: nothing does.
-        now: The time in microseconds, or what tells it; decides what has expired.
-        places: Shared parsed paths; by default its own.
+        now: The time in microseconds, or a function that returns it; decides what has expired.
+        paths: A cache of parsed paths to share; by default it has its own.
         lookups: Takes the paths that the tree was asked for.
         recorder: Takes what is read and written.
 
     Attributes:
-        patience_us: With ``Ttl(refresh="read")``: a read renews only what gains this much.
+        min_renewal_us: With ``Ttl(refresh="read")``: a read renews only what gains this much.
         resolver: Finds the memory that a reference to another kind points into.
-        calls: While *noting*: what was asked for, as passed, so that a repetition is recognised.
+        requests: While *records_requests*: the calls, as passed, to recognise a repetition.
     """
 
     __slots__ = (
-        "_cells", "_limits", "_recorder", "_ttl", "calls", "kind", "noting", "patience_us",
-        "places", "resolver",
+        "_cells", "_limits", "_recorder", "_ttl", "kind", "min_renewal_us", "paths",
+        "records_requests", "requests", "resolver",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - what an action, a batch and a commit each need of it
@@ -124,19 +134,19 @@ class Overlay:
         now: int | Callable[[], int],
         limits: TreeLimits | None = None,
         ttl: Ttl | None = None,
-        places: Places | None = None,
+        paths: PathCache | None = None,
         lookups: list[Path] | None = None,
         recorder: TreeRecorder | None = None,
     ) -> None:
         self.kind = kind
-        self.places = places or Places(kind)
+        self.paths = paths or PathCache(kind)
         self.resolver: Resolver | None = None
-        self.patience_us = 1
-        self.calls: list[Value] = []
-        self.noting = False
+        self.min_renewal_us = 1
+        self.requests: list[Value] = []
+        self.records_requests = False
         self._cells: Cells = Cells(tree, now, lookups)
         self._recorder = recorder
-        self._limits = limits or _LIMITS
+        self._limits = limits or _DEFAULT_LIMITS
         self._ttl = ttl
 
     def seal(self, reason: str) -> Cells:
@@ -149,21 +159,21 @@ class Overlay:
         self._cells = cells
 
     def end(self, sealed: SealedOverlay) -> None:
-        """Have every later use raise `Unusable` for good, and let go of all that it held.
+        """Have every later use raise `Unusable` for good, and drop all cells.
 
-        Its resolver holds it in turn, and circles are left to the garbage collector.
+        Its resolver refers to it in turn, and circles are left to the garbage collector.
         """
         self._cells = self.resolver = sealed  # pyright: ignore[reportAttributeAccessIssue] - it stands for both
 
     @property
-    def home(self) -> object:
+    def identity(self) -> object:
         """Equal for all overlays that share their parsed paths: of one memory, one on another."""
-        return id(self.places)
+        return id(self.paths)
 
     @property
     def now(self) -> int:
         """The time that decides what has expired."""
-        return self._cells.clock()
+        return self._cells.now()
 
     # --- what changed ---
 
@@ -179,54 +189,57 @@ class Overlay:
         is not there.
         """
         root = self._cells.root
-        found: list[TreeDelta] = []
+        deltas: list[TreeDelta] = []
         if root.dirty:
-            root.deltas((), self.now, found)
-        return tuple(found)
+            root.add_deltas((), self.now, deltas)
+        return tuple(deltas)
 
     def apply(self, deltas: Iterable[TreeDelta]) -> None:
         """Do what another overlay's *deltas* say, as a store would."""
         for delta in deltas:
-            cells, root, path = self._cells, self.places.root, delta.path
-            place = root.below.get(path) or self.places.find(root, path)
+            cells, root, path = self._cells, self.paths.root, delta.path
+            location = root.children.get(path) or self.paths.parse(root, path)
             match delta:
                 case Put():
-                    cells.place_value(place, copied(delta.value), delta.expires)
+                    cells.put_value(location, deep_copy(delta.value), delta.expires)
                 case Create():
-                    cells.place_object(place, delta.expires)
+                    cells.put_object(location, delta.expires)
                 case Delete():
-                    cells.bury(cells.known(path), path, place.key)
+                    cells.delete(cells.cell_at(path), path, location.key)
                 case Clear():
-                    cells.clear(cells.known(path), path, place.key)
+                    cells.clear(cells.cell_at(path), path, location.key)
                 case Refresh():
-                    cells.move(cells.known(path), path, place.key, delta.expires)
+                    cells.set_expiry(cells.cell_at(path), path, location.key, delta.expires)
 
     # --- reads ---
 
     def node(self, path: Path, now: int) -> Node | None:
         """Return the node at *path*; see `ExactTree`."""
-        cell = self._cells.known(path)
+        cell = self._cells.cell_at(path)
         if cell is None or (cell.expires is not None and cell.expires <= now):
             return None
         return Node(cell.state == OBJECT, cell.value, cell.expires)
 
     def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
         """Return the fields of the object at *path*; see `ExactTree`."""
-        cell = self._cells.known(path)
+        cell = self._cells.cell_at(path)
         return [
             (name, Node(field.state == OBJECT, field.value, field.expires))
-            for name, field in self._cells.cells_in(cell, path, now)
+            for name, field in self._cells.live_fields(cell, path, now)
         ]
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
         """Return the names of the fields of the object at *path*; see `ExactTree`."""
-        return self._cells.names_in(self._cells.known(path), path, now)
+        return self._cells.live_field_names(self._cells.cell_at(path), path, now)
 
-    def has(self, place: ParsedPath) -> bool:
-        """Return whether a value or an object is at *place*."""
-        return place.key in self._cells.plain or self._cells.alive(place.path) is not None
+    def has(self, location: ParsedPath) -> bool:
+        """Return whether a value or an object is at *location*."""
+        return (
+            location.key in self._cells.fast_path
+            or self._cells.live_cell_at(location.path) is not None
+        )
 
-    def look(self, operation: Callable[[Overlay], Result]) -> Result:
+    def query(self, operation: Callable[[Overlay], Result]) -> Result:
         """Return what *operation* reads here."""
         return operation(self)
 
@@ -236,8 +249,8 @@ class Overlay:
         request: Sequence[object] = (),
     ) -> Result:
         """Return what *operation* does here."""
-        if self.noting and not isinstance(self._cells, SealedOverlay):
-            self._note(request)
+        if self.records_requests and not isinstance(self._cells, SealedOverlay):
+            self._record_request(request)
         return operation(self)
 
     def once(self, idempotency_key: str) -> Overlay:
@@ -253,42 +266,42 @@ class Overlay:
             "with memory.key(…).short_term.at(…)"
         )
 
-    def read(self, place: ParsedPath) -> Value | Mark:
-        """Return a copy of the value at *place*, or what is there instead."""
-        cell = self._cells.plain.get(place.key)
+    def read(self, location: ParsedPath) -> Value | NonValue:
+        """Return a copy of the value at *location*, or what is there instead."""
+        cell = self._cells.fast_path.get(location.key)
         if cell is not None and self._recorder is None:
             return cell.value
-        cell = cell or self._cells.alive(place.path)
+        cell = cell or self._cells.live_cell_at(location.path)
         if cell is None:
             return MISSING
         if _is_atom(cell):
-            self._cells.plain[place.key] = cell
-            found = cell.value
+            self._cells.fast_path[location.key] = cell
+            value = cell.value
         else:
-            found = self._shown(cell, place.path)
+            value = self._read_cell(cell, location.path)
         if self._recorder is not None:
-            self._recorder.read(place.path, found)
-        return found
+            self._recorder.read(location.path, value)
+        return value
 
-    def names(self, place: ParsedPath) -> list[str]:
-        """Return the names of the fields of the object at *place*, in the order they were made.
-
-        Raises:
-            NotAnObject: A value or nothing is there.
-        """
-        cell = self.object_at(place)
-        return [name for name, _ in self._cells.names_in(cell, place.path, self.now)]
-
-    def fields(self, place: ParsedPath) -> list[tuple[str, Value | Mark]]:
-        """Return the fields of the object at *place*, in the order they were made.
+    def names(self, location: ParsedPath) -> list[str]:
+        """Return the names of the fields of the object at *location*, in the order they were made.
 
         Raises:
             NotAnObject: A value or nothing is there.
         """
-        path = place.path
-        cells = self._cells.cells_in(self.object_at(place), path, self.now)
+        cell = self.object_at(location)
+        return [name for name, _ in self._cells.live_field_names(cell, location.path, self.now)]
+
+    def fields(self, location: ParsedPath) -> list[tuple[str, Value | NonValue]]:
+        """Return the fields of the object at *location*, in the order they were made.
+
+        Raises:
+            NotAnObject: A value or nothing is there.
+        """
+        path = location.path
+        cells = self._cells.live_fields(self.object_at(location), path, self.now)
         fields = [
-            (name, cell.value if _is_atom(cell) else self._shown(cell, (*path, name)))
+            (name, cell.value if _is_atom(cell) else self._read_cell(cell, (*path, name)))
             for name, cell in cells
         ]
         if self._recorder is not None:
@@ -296,31 +309,31 @@ class Overlay:
                 self._recorder.read((*path, name), value)
         return fields
 
-    def branch(self, place: ParsedPath) -> Branch:
-        """Return a copy of the object at *place*.
+    def branch(self, location: ParsedPath) -> Branch:
+        """Return a copy of the object at *location*.
 
         Raises:
             NotAnObject: A value or nothing is there.
         """
-        branch = self._branch(self.object_at(place), place.path, self.now)
+        branch = self._branch(self.object_at(location), location.path, self.now)
         if self._recorder is not None:
-            self._recorder.read(place.path, branch)
+            self._recorder.read(location.path, branch)
         return branch
 
-    def object_at(self, place: ParsedPath) -> Cell:
-        """Return the cell of the object at *place*, or raise `NotAnObject`."""
-        cell = self._cells.alive(place.path)
+    def object_at(self, location: ParsedPath) -> Cell:
+        """Return the cell of the object at *location*, or raise `NotAnObject`."""
+        cell = self._cells.live_cell_at(location.path)
         if cell is None:
-            raise NotAnObject(place.text, "an object is needed, but nothing is there")
+            raise NotAnObject(location.text, "an object is needed, but nothing is there")
         if cell.state != OBJECT:
-            found = type(cell.value).__name__
-            raise NotAnObject(place.text, f"an object is needed, but a value ({found}) is there")
+            kind = type(cell.value).__name__
+            raise NotAnObject(location.text, f"an object is needed, but a value ({kind}) is there")
         return cell
 
     # --- writes ---
 
-    def put(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Put *value* at *place*, with the objects that lead there.
+    def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Put *value* at *location*, with the objects that lead there.
 
         Raises:
             InvalidValue: It cannot be stored.
@@ -328,76 +341,78 @@ class Overlay:
             ObjectInTheWay: An object is there.
             TreeConflict: A value is where an object would have to be.
         """
-        cell = self._cells.plain.get(place.key)
-        if cell is not None and cell.change == WRITTEN and expiry is None and _small(value):
+        cell = self._cells.fast_path.get(location.key)
+        if cell is not None and cell.change == WRITTEN and expiry is None and _is_small(value):
             cell.value = value  # the fast path: a small value, again, where one was put before
         else:
-            self.assign(place, value, expiry)
-        if self.noting:
-            self._note(put_request(place, value, expiry))
+            self.assign(location, value, expiry)
+        if self.records_requests:
+            self._record_request(put_request(location, value, expiry))
 
-    def assign(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
+    def assign(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Do what `put` does, as part of another call."""
-        whole = self._checked(place, value)
-        self._cells.place_value(place, whole, self._expires(expiry))
-        self._record_write(place)
+        stored = self._checked(location, value)
+        self._cells.put_value(location, stored, self._expires(expiry))
+        self._record_write(location)
 
-    def create(self, place: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False) -> None:
-        """Put an empty object at *place*, with those that lead there; one that is there stays.
+    def create(
+        self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
+    ) -> None:
+        """Put an empty object at *location*, with those that lead there; one that is there stays.
 
         Raises:
             TreeConflict: A value is there and not *overwrite*, or where an object would have to be.
         """
-        cell = self._cells.alive(place.path)
+        cell = self._cells.live_cell_at(location.path)
         if cell is not None and cell.state == VALUE and not overwrite:
-            found = type(cell.value).__name__
+            kind = type(cell.value).__name__
             raise TreeConflict(
-                place.text,
-                f"a value ({found}) is there, not an object; overwrite=True replaces it",
+                location.text,
+                f"a value ({kind}) is there, not an object; overwrite=True replaces it",
             )
-        self._cells.place_object(place, self._expires(expiry))
-        self._record_write(place)
+        self._cells.put_object(location, self._expires(expiry))
+        self._record_write(location)
 
-    def delete(self, place: ParsedPath) -> bool:
-        """Remove what is at *place* and all below it; return whether something was there."""
-        cell = self._cells.alive(place.path)
-        self._cells.bury(cell, place.path, place.key)
+    def delete(self, location: ParsedPath) -> bool:
+        """Remove what is at *location* and all below it; return whether something was there."""
+        cell = self._cells.live_cell_at(location.path)
+        self._cells.delete(cell, location.path, location.key)
         return cell is not None
 
-    def clear(self, place: ParsedPath) -> None:
-        """Remove all below the object at *place*, or raise `NotAnObject`."""
-        self._cells.clear(self.object_at(place), place.path, place.key)
+    def clear(self, location: ParsedPath) -> None:
+        """Remove all below the object at *location*, or raise `NotAnObject`."""
+        self._cells.clear(self.object_at(location), location.path, location.key)
 
-    def append(self, place: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Add *value* to the end of the list at *place*; begin one where nothing is.
+    def append(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
+        """Add *value* to the end of the list at *location*; begin one where nothing is.
 
         Its expiry stays, unless *expiry* or the memory says otherwise.
 
         Raises:
             TreeConflict: A value that is no list, or else as `put`.
         """
-        cell = self._cells.alive(place.path)
+        cell = self._cells.live_cell_at(location.path)
         if cell is None:
-            self.assign(place, [value], expiry)
+            self.assign(location, [value], expiry)
             return
-        items = self._value_of(cell, place)
+        items = self._value_of(cell, location)
         if type(items) is not list:
-            raise TreeConflict(place.text, f"holds a {type(items).__name__}, not a list")
-        item = self._checked(place, value)
+            raise TreeConflict(location.text, f"holds a {type(items).__name__}, not a list")
+        item = self._checked(location, value)
         expires = self._same_expiry(cell, expiry)
         size = (cell.size or size_bound(items)) + size_bound(item) + 1
         if size > self._limits.value_bytes:
-            size = self._limits.measured([*items, item], place)
+            size = self._limits.check_size([*items, item], location)
         if cell.change == WRITTEN:
             items.append(item)
         else:
             items = [*items, item]
-        self._cells.place_value(place, items, expires)
+        self._cells.put_value(location, items, expires)
         cell.size = size
-        self._record_write(place)
+        self._record_write(location)
 
-    def increment(self, place: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
-        """Add *by* to the number at *place*, 0 where nothing is, and return the sum.
+    def increment(self, location: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
+        """Add *by* to the number at *location*, 0 where nothing is, and return the sum.
 
         Its expiry stays, unless *expiry* or the memory says otherwise.
 
@@ -406,84 +421,84 @@ class Overlay:
         """
         if type(by) not in (int, float):
             raise InvalidValue("by", f"must be an int or a float, not {by!r}")
-        cell = self._cells.alive(place.path)
+        cell = self._cells.live_cell_at(location.path)
         if cell is None:
-            self.assign(place, by, expiry)
+            self.assign(location, by, expiry)
             return by
-        number = self._value_of(cell, place)
+        number = self._value_of(cell, location)
         if type(number) is not int and type(number) is not float:
-            raise TreeConflict(place.text, f"holds a {type(number).__name__}, not a number")
+            raise TreeConflict(location.text, f"holds a {type(number).__name__}, not a number")
         try:
             total = number + by
         except OverflowError:
             raise InvalidValue("by", "the sum of a float and so large an int is none") from None
-        self._checked(place, total)
-        self._cells.place_value(place, total, self._same_expiry(cell, expiry))
-        self._record_write(place)
+        self._checked(location, total)
+        self._cells.put_value(location, total, self._same_expiry(cell, expiry))
+        self._record_write(location)
         return total
 
-    def graft(self, place: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
-        """Put a copy of *branch* at *place*: where nothing is, or in place of a value.
+    def put_branch(self, location: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
+        """Put a copy of *branch* at *location*: where nothing is, or in place of a value.
 
         Raises:
             ObjectInTheWay: An object is there.
             TreeConflict: A value is where an object would have to be.
             TooLarge: A path would become too long.
         """
-        names_of(place.path + ("x",) * branch.levels())
-        cell = self._cells.alive(place.path)
+        path_names(location.path + ("x",) * branch.levels())
+        cell = self._cells.live_cell_at(location.path)
         if cell is not None and cell.state == OBJECT:
-            raise in_the_way(place)
+            raise object_in_the_way(location)
         expires = self._expires(expiry)
-        self._cells.place_object(place, expires).fill(branch, expires)
-        self._record_write(place)
+        self._cells.put_object(location, expires).fill(branch, expires)
+        self._record_write(location)
 
-    def _record_write(self, place: ParsedPath) -> None:
+    def _record_write(self, location: ParsedPath) -> None:
         if self._recorder is not None:
-            self._recorder.write(place.path)
+            self._recorder.write(location.path)
 
-    def _shown(self, cell: Cell, path: Path) -> Value | Mark:
+    def _read_cell(self, cell: Cell, path: Path) -> Value | NonValue:
         if cell.state == OBJECT:
-            return Mark.OBJECT
+            return NonValue.OBJECT
         if cell.expires is not None:
             self._renew(cell, path)
-        return copied(cell.value)
+        return deep_copy(cell.value)
 
     def _branch(self, cell: Cell, path: Path, now: int) -> Branch:
         fields: list[tuple[str, Value | Branch]] = []
-        for name, field in self._cells.cells_in(cell, path, now):
+        for name, field in self._cells.live_fields(cell, path, now):
             below = (*path, name)
             if field.state == OBJECT:
                 fields.append((name, self._branch(field, below, now)))
             else:
-                fields.append((name, cast("Value", self._shown(field, below))))
+                fields.append((name, cast("Value", self._read_cell(field, below))))
         return Branch(tuple(fields))
 
-    def _value_of(self, cell: Cell, place: ParsedPath) -> Value:
+    def _value_of(self, cell: Cell, location: ParsedPath) -> Value:
         if cell.state == OBJECT:
-            raise in_the_way(place)
+            raise object_in_the_way(location)
         return cell.value
 
-    def _note(self, request: Sequence[object]) -> None:
-        self.calls.append([checked(part, nan=True) for part in request])
+    def _record_request(self, request: Sequence[object]) -> None:
+        self.requests.append([checked(part, nan=True) for part in request])
 
-    def _checked(self, place: ParsedPath, value: object) -> Value:
-        if _small(value):
+    def _checked(self, location: ParsedPath, value: object) -> Value:
+        if _is_small(value):
             return value
         try:
-            whole = plain_copy(value)
-        except NotPlain:
-            whole = checked(value, where=f"value at {place.text!r}", nan=True)
-        self._limits.measured(whole, place)
-        return whole
+            stored = fast_copy(value)
+        except NeedsFullCheck:
+            stored = checked(value, where=f"value at {location.text!r}", nan=True)
+        self._limits.check_size(stored, location)
+        return stored
 
     # --- expiry ---
 
     def _expires(self, expiry: Expiry) -> int | None:
         if isinstance(expiry, timedelta):
-            return self.now + lasting(expiry)
+            return self.now + ttl_us(expiry)
         if expiry is None and self._ttl is not None:
-            return self.now + lasting(self._ttl.after)
+            return self.now + ttl_us(self._ttl.after)
         return expiry
 
     def _same_expiry(self, cell: Cell, expiry: Expiry) -> int | None:
@@ -494,8 +509,8 @@ class Overlay:
         ttl = self._ttl
         if ttl is None or ttl.refresh != "read" or cell.expires is None:
             return
-        until = self.now + lasting(ttl.after)
-        if until - cell.expires >= self.patience_us:
+        until = self.now + ttl_us(ttl.after)
+        if until - cell.expires >= self.min_renewal_us:
             self._cells.renew(cell, path, until)
 
 
@@ -504,10 +519,10 @@ def _is_atom(cell: Cell) -> bool:
     return cell.expires is None and cell.state == VALUE and type(cell.value) in ATOMS
 
 
-def _small(value: object) -> TypeGuard[Value]:
+def _is_small(value: object) -> TypeGuard[Value]:
     """Say whether *value* can be stored as it is, without a closer look."""
     if type(value) is int:
         return -(1 << 63) < value < 1 << 63
     if type(value) is str:
-        return len(value) < _SHORT and value.isascii()
-    return type(value) in _FLAGS
+        return len(value) < _MAX_SHORT_TEXT and value.isascii()
+    return type(value) in _SMALL_TYPES

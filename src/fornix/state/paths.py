@@ -16,13 +16,13 @@ from fornix.values.storable import MAX_NAME, Path, Value
 MAX_LEVELS = 100
 """Names in one path, counted from the root; far below Python's recursion limit of 1,000."""
 
-MAX_PLACES = 16_384
-"""Parsed paths that one memory keeps; past that it begins anew."""
+MAX_CACHED_PATHS = 16_384
+"""Parsed paths that one memory caches; a full cache is emptied."""
 
-Spelling: TypeAlias = str | Path
+DottedPath: TypeAlias = str | Path
 """A path as it is shown: dotted text, or a tuple where a name holds a dot."""
 
-_NO_TEXT = "\ud800"
+_DOT_IN_KEY = "\ud800"
 """Stands for a dot inside a name, in keys only: as a lone surrogate no name can hold it."""
 
 
@@ -33,7 +33,7 @@ class MemoryKind(StrEnum):
     SHORT_TERM = "short_term"
 
 
-def names_of(path: object) -> Path:
+def path_names(path: object) -> Path:
     """Return the names that *path* is made of; ``()`` for ``""``.
 
     Raises:
@@ -78,15 +78,15 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def spelled(names: Path) -> Spelling:
+def dotted(names: Path) -> DottedPath:
     """Return *names* as dotted text, or as they are where the text would mean another path."""
     text = ".".join(names)
     return text if text.count(".") == len(names) - 1 or not names else names
 
 
-def key_of(names: Path) -> str:
+def path_key(names: Path) -> str:
     """Return a text that no other path has."""
-    return ".".join([name.replace(".", _NO_TEXT) for name in names])
+    return ".".join([name.replace(".", _DOT_IN_KEY) for name in names])
 
 
 # --- references -------------------------------------------------------------------------------
@@ -126,22 +126,22 @@ class MemoryRef:
     """
 
     kind: MemoryKind
-    path: Spelling
+    path: DottedPath
 
     def __post_init__(self) -> None:
-        """Check both, and bring the path into its one spelling."""
+        """Check both, and normalize the path."""
         object.__setattr__(self, "kind", _memory_kind(self.kind))
-        object.__setattr__(self, "path", spelled(names_of(self.path)))
+        object.__setattr__(self, "path", dotted(path_names(self.path)))
 
     @classmethod
-    def create(cls, kind: MemoryKind | str, path: Spelling) -> MemoryRef:
+    def create(cls, kind: MemoryKind | str, path: DottedPath) -> MemoryRef:
         """Return a reference to *path* in the memory *kind*, whether or not anything is there."""
         return cls(_memory_kind(kind), path)
 
     @property
     def names(self) -> Path:
         """The names from the root down."""
-        return names_of(self.path)
+        return path_names(self.path)
 
     def resolve(self, context: Resolver) -> Any:  # noqa: ANN401 - as published by flink-agents
         """Return what is there now, in the memory of *context* that it points into, or None."""
@@ -167,7 +167,7 @@ class MemoryRef:
         path = fields["path"]
         names = tuple(cast("list[object]", path)) if isinstance(path, list) else path
         kind = fields.get("memory_type", MemoryKind.SHORT_TERM)
-        return cls(_memory_kind(kind), spelled(names_of(names)))
+        return cls(_memory_kind(kind), dotted(path_names(names)))
 
 
 def _memory_kind(kind: object) -> MemoryKind:
@@ -186,16 +186,16 @@ class ParsedPath:
 
     Attributes:
         path: The names from the root.
-        key: `key_of` them.
+        key: `path_key` of the names.
         ref: The reference to it.
-        below: Places by the path that leads to them from here; filled by `Places.find`.
+        children: Parsed paths by the path from here to them; filled by `PathCache.parse`.
     """
 
-    __slots__ = ("below", "key", "path", "ref")
+    __slots__ = ("children", "key", "path", "ref")
 
     def __init__(self, path: Path, key: str, ref: MemoryRef) -> None:
         self.path, self.key, self.ref = path, key, ref
-        self.below: dict[Spelling, ParsedPath] = {}
+        self.children: dict[DottedPath, ParsedPath] = {}
 
     @property
     def text(self) -> str:
@@ -203,43 +203,43 @@ class ParsedPath:
         return str(self.ref.path)
 
 
-class Places:
-    """The places of one memory: each path is parsed once, as long as it is in use."""
+class PathCache:
+    """The parsed paths of one memory: each path is parsed once while it is in use."""
 
-    __slots__ = ("_made", "kind", "root")
+    __slots__ = ("_count", "kind", "root")
 
     def __init__(self, kind: MemoryKind) -> None:
         self.kind = kind
         self.root = ParsedPath((), "", MemoryRef(kind, ""))
-        self._made = 0
+        self._count = 0
 
-    def find(self, start: ParsedPath, path: object) -> ParsedPath:
-        """Return the place that *path* leads to from *start*; *start* for the empty path.
+    def parse(self, start: ParsedPath, path: object) -> ParsedPath:
+        """Return where *path* leads to from *start*; *start* for the empty path.
 
         Raises:
-            InvalidPath: See `names_of`.
-            TooLarge: See `names_of`; the levels of *start* count.
+            InvalidPath: See `path_names`.
+            TooLarge: See `path_names`; the levels of *start* count.
         """
-        names = names_of(path)
+        names = path_names(path)
         if not names:
             return start
-        place = self._place(start.path + names)
-        if self._made >= MAX_PLACES:
-            self._made = 0
-            self.root.below.clear()
-            start.below.clear()
-        self._made += 1
+        location = self._parsed_path(start.path + names)
+        if self._count >= MAX_CACHED_PATHS:
+            self._count = 0
+            self.root.children.clear()
+            start.children.clear()
+        self._count += 1
         if type(path) is str:
-            start.below[path] = place
+            start.children[path] = location
         else:
-            start.below[names] = place
-        return place
+            start.children[names] = location
+        return location
 
-    def _place(self, names: Path) -> ParsedPath:
+    def _parsed_path(self, names: Path) -> ParsedPath:
         if len(names) > MAX_LEVELS:
             raise TooLarge(f"a path has {len(names)} names; at most {MAX_LEVELS} are accepted")
-        text = spelled(names)
+        text = dotted(names)
         ref = object.__new__(MemoryRef)  # its names were checked above; this is half of a write
         object.__setattr__(ref, "kind", self.kind)
         object.__setattr__(ref, "path", text)
-        return ParsedPath(names, text if isinstance(text, str) else key_of(names), ref)
+        return ParsedPath(names, text if isinstance(text, str) else path_key(names), ref)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
 from fornix.errors import InvalidInput, TooLarge
-from fornix.state.paths import ParsedPath, Spelling, spelled
+from fornix.state.paths import DottedPath, ParsedPath, dotted
 from fornix.store import Ledger, Node, Scope
 from fornix.values import wire
 from fornix.values.keywords import suggest_names_in
@@ -16,8 +16,8 @@ from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import MAX_DEPTH, Path, Value
 from fornix.values.times import LONGEST_TTL
 
-EVER: Final = 0
-"""Asked of a tree as the time, it shows what has expired too, which a write has to remove."""
+IGNORE_EXPIRY: Final = 0
+"""As the time of a read, it includes what has expired, which a write has to remove."""
 
 LEAST_VALUE_BYTES = 1024
 """A limit below this would make short values cost a count of their bytes."""
@@ -60,14 +60,14 @@ class Snapshot:
         return self.ledger.field_names(self.scope, path, at=self.at, now=now)
 
 
-class Mark(Enum):
-    """What a read found where it found no value."""
+class NonValue(Enum):
+    """The result of a read that found no value: nothing, or an object."""
 
     MISSING = "missing"
     OBJECT = "object"
 
 
-MISSING: Final = Mark.MISSING
+MISSING: Final = NonValue.MISSING
 """Nothing is there. As ``expected=`` of `MemoryObject.update`: write only if nothing is there."""
 
 
@@ -86,14 +86,14 @@ class Branch:
         """Return it as dicts."""
         return {n: f.to_dict() if isinstance(f, Branch) else f for n, f in self.fields}
 
-    def walk(self, start: Path = ()) -> Iterator[tuple[Spelling, Value]]:
+    def walk(self, start: Path = ()) -> Iterator[tuple[DottedPath, Value]]:
         """Yield the path of each value, and the value; depth first, in order."""
         for name, field in self.fields:
             path = (*start, name)
             if isinstance(field, Branch):
                 yield from field.walk(path)
             else:
-                yield spelled(path), field
+                yield dotted(path), field
 
 
 # --- limits -----------------------------------------------------------------------------------
@@ -101,15 +101,15 @@ class Branch:
 _BYTES_PER_CHARACTER = 6
 """Most bytes in wire form of what `repr` shows as one character: ``nan`` becomes 16."""
 
-_SOUND = frozenset({type(None), bool, int, float, bytes})
+_STORABLE_TYPES = frozenset({type(None), bool, int, float, bytes})
 """Types of values that can be stored, whichever value it is."""
 
 
-class NotPlain(Exception):
-    """A value needs the closer look of `values.checked`."""
+class NeedsFullCheck(Exception):
+    """A value must be checked in full, by `values.checked`."""
 
 
-def plain_copy(value: object, levels: int = MAX_DEPTH) -> Value:
+def fast_copy(value: object, levels: int = MAX_DEPTH) -> Value:
     """Return a copy of a list or dict that surely can be stored.
 
     Does what `checked` would, several times as fast, because it need not say what is wrong.
@@ -123,29 +123,29 @@ def plain_copy(value: object, levels: int = MAX_DEPTH) -> Value:
     if kind is list and levels:
         return [
             v
-            if type(v) in _SOUND or (type(v) is str and v.isascii())
-            else plain_copy(v, levels - 1)
+            if type(v) in _STORABLE_TYPES or (type(v) is str and v.isascii())
+            else fast_copy(v, levels - 1)
             for v in cast("list[Value]", value)
         ]
     if kind is dict and levels:
         fields = cast("dict[str, Value]", value)
         for name in fields:
             if type(name) is not str or not name.isascii():
-                raise NotPlain
+                raise NeedsFullCheck
         return {
             k: v
-            if type(v) in _SOUND or (type(v) is str and v.isascii())
-            else plain_copy(v, levels - 1)
+            if type(v) in _STORABLE_TYPES or (type(v) is str and v.isascii())
+            else fast_copy(v, levels - 1)
             for k, v in fields.items()
         }
-    raise NotPlain
+    raise NeedsFullCheck
 
 
 def _encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise NotPlain from None
+        raise NeedsFullCheck from None
     return text
 
 
@@ -172,8 +172,8 @@ class TreeLimits:
         if self.value_bytes < LEAST_VALUE_BYTES:
             raise InvalidInput(f"value_bytes must be at least {LEAST_VALUE_BYTES}")
 
-    def measured(self, value: Value, place: ParsedPath) -> int:
-        """Return a bound of the bytes of *value*, which is to go to *place*.
+    def check_size(self, value: Value, location: ParsedPath) -> int:
+        """Return a bound of the bytes of *value*, which is to go to *location*.
 
         Raises:
             TooLarge: It has more than `value_bytes`.
@@ -183,7 +183,7 @@ class TreeLimits:
             bound = len(wire.encode(value).encode())
             if bound > self.value_bytes:
                 raise TooLarge(
-                    f"the value for {place.text!r} has {bound} bytes in wire form; at most "
+                    f"the value for {location.text!r} has {bound} bytes in wire form; at most "
                     f"{self.value_bytes} are accepted; store it in parts, or in a file"
                 )
         return bound
@@ -195,7 +195,7 @@ Expiry: TypeAlias = "timedelta | int | None"
 """How long a write lasts: so long, until this time in microseconds, or as the memory says."""
 
 
-def lasting(ttl: object) -> int:
+def ttl_us(ttl: object) -> int:
     """Return *ttl* in microseconds.
 
     Raises:
@@ -227,16 +227,16 @@ class Ttl:
 
     def __post_init__(self) -> None:
         """Refuse what could not be kept."""
-        lasting(self.after)
+        ttl_us(self.after)
         if self.refresh not in ("write", "read"):
             raise InvalidInput(f"refresh must be 'write' or 'read', not {self.refresh!r}")
 
 
-def asked(expiry: Expiry) -> Value:
-    """Return how long a write was asked to last, as part of a request."""
-    return ["ttl", lasting(expiry)] if isinstance(expiry, timedelta) else expiry
+def expiry_json(expiry: Expiry) -> Value:
+    """Return the expiry that a write asked for, as part of its request."""
+    return ["ttl", ttl_us(expiry)] if isinstance(expiry, timedelta) else expiry
 
 
-def put_request(place: ParsedPath, value: object, expiry: Expiry) -> list[object]:
-    """Return what a `set` was asked to do."""
-    return ["set", list(place.path), value, asked(expiry)]
+def put_request(location: ParsedPath, value: object, expiry: Expiry) -> list[object]:
+    """Return the request of a `set`."""
+    return ["set", list(location.path), value, expiry_json(expiry)]

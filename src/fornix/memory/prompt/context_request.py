@@ -12,7 +12,7 @@ from fornix.errors import InvalidInput
 from fornix.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
 from fornix.search.signals import Signals
 from fornix.sets.set_options import checked_relevance
-from fornix.state.paths import names_of
+from fornix.state.paths import path_names
 from fornix.store.as_of import AsOf, ValidAt, valid_time
 from fornix.store.filters import Filter
 from fornix.store.scope import Scope, set_name
@@ -171,7 +171,7 @@ def exact_paths(given: ExactPaths | All | None) -> list[Path]:
         raise InvalidInput("exact='' names no path; exact=ALL shows every exact value")
     if not isinstance(given, (str, list, tuple)):
         raise InvalidInput(f"exact must be a path, a list of paths, ALL or None, not {given!r}")
-    paths = [names_of(path) for path in ([given] if isinstance(given, str) else given)]
+    paths = [path_names(path) for path in ([given] if isinstance(given, str) else given)]
     return [
         path
         for path in dict.fromkeys(paths)

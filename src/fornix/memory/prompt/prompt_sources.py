@@ -29,7 +29,7 @@ from fornix.memory.prompt.quoting import (
 from fornix.sets import search_options
 from fornix.sets.writer import Writer
 from fornix.state import MISSING, MemoryObject
-from fornix.state.paths import spelled
+from fornix.state.paths import dotted
 from fornix.store import Scope, SetRef, StoredItem
 from fornix.store.as_of import EVER, Moment, holds, valid_time
 from fornix.store.items import Hit, Hits, Item
@@ -453,10 +453,10 @@ def exact_values(sources: Sources, request: ContextRequest) -> list[PromptCandid
         ranked.append((-len(terms.intersection(words.terms(text))), number, path, value))
     found: list[PromptCandidate] = []
     for rank, (less, _, path, value) in enumerate(sorted(ranked, key=lambda one: one[:2]), start=1):
-        line = exact_line(spelled(path), value)
+        line = exact_line(dotted(path), value)
         if request.secrets == "mask":
             names = tuple(masked_text(name) for name in path)
-            line = exact_line(spelled(names), masked_value(value, path=path))
+            line = exact_line(dotted(names), masked_value(value, path=path))
         score = -less / len(terms) if terms else 0.0
         source, _, text = line.partition(": ")
         piece = Piece("exact", source, text, shown=False, reason="", rank=rank, score=score)

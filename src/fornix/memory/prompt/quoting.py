@@ -11,7 +11,7 @@ from functools import cache
 from typing import cast
 
 from fornix.sets.admission.secrets import secret_spans
-from fornix.state import Spelling
+from fornix.state import DottedPath
 from fornix.store.items import Item
 from fornix.values import wire, words
 from fornix.values.storable import Value
@@ -110,7 +110,7 @@ def _said(item: Item) -> str:
     return f"{said}{_images(item)}"
 
 
-def exact_line(path: Spelling, value: Value) -> str:
+def exact_line(path: DottedPath, value: Value) -> str:
     """Return a value of an exact tree as a line: its path, and the value as JSON."""
     place = named(path) if isinstance(path, str) else quoted_value(list(path))
     return f"{place}: {quoted_value(value)}"
