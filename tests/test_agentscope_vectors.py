@@ -39,6 +39,38 @@ PAGE = ROOT / "docs" / "agentscope-vectors.md"
 VECTORS = [*(f"A{n:02}" for n in range(1, 106))]
 
 
+def test_a_message_keeps_its_own_time() -> None:
+    """Its `timestamp` is the time of its item; the order stays that in which they were added."""
+    with Memory.open(":memory:", embedder="words") as memory:
+        ada = memory.key("ada")
+        talk = TemporaryMemory(memory=ada)
+        said = [
+            {"id": "a", "content": "A", "timestamp": "2023-05-08T11:56:00Z"},
+            {"id": "b", "content": "B", "timestamp": "2023-05-09T11:56:00Z"},
+            {"id": "c", "content": "C", "timestamp": "2023-05-07T11:56:00Z"},
+        ]
+        talk.add(said[:2])
+        talk.add(said[2])
+        talk.add(Msg("Ada", "D", id="d"))
+        talk.add({"id": "e", "content": "E", "timestamp": "2022-01-01T11:56:00Z"})
+        talk.add({"id": "f", "content": "F", "timestamp": "no time"})
+        told: Any = talk.get_memory()
+        assert told[:3] == said
+        assert [one["id"] for one in told] == [*"abcdef"]
+
+        def days(ids: str) -> list[str]:
+            items = [ada.set("messages").get(one) for one in ids]
+            return [f"{item.time:%Y-%m-%d}" for item in items if item and item.time]
+
+        assert days("abc") == ["2023-05-08", "2023-05-09", "2023-05-09"]
+        live = ada.set("messages").get("d")
+        assert live is not None
+        assert days("ef") == [f"{live.created:%Y-%m-%d}"] * 2
+        talk.load(said, overwrite=True)
+        assert talk.get_memory() == said
+        assert days("abc") == ["2023-05-08"] + ["2023-05-09"] * 2
+
+
 @pytest.fixture(params=["ram", "file"])
 def make(request: pytest.FixtureRequest, tmp_path: Path):
     """Make memories of messages: in RAM, or on a key of a file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from enum import IntEnum
 from functools import partial
 from hashlib import blake2b
@@ -25,7 +26,7 @@ from fornix.agents.messages.message import (
     write_messages,
 )
 from fornix.agents.storage import LayerStorage, Now
-from fornix.conversation.message_items import whole_text
+from fornix.conversation.message_items import in_order, time_of, whole_text
 from fornix.errors import EmbedderMissing, InvalidInput, InvalidValue
 from fornix.memory.keys import KeySets
 from fornix.sets import MemorySet
@@ -112,6 +113,9 @@ class TemporaryMemory(MemoryBase):
 
     Every call is one commit: whole, or not at all; in an action it is part of the action's. What
     it returns are copies: only its own calls change what it holds.
+
+    The `timestamp` of a message is the time of its item, as in a `ConversationMemory`, but never
+    before that of the message before it: order is that of adding.
 
     Args:
         config: Kept for whoever reads it.
@@ -272,15 +276,21 @@ class TemporaryMemory(MemoryBase):
         for place, value in enumerate(values):
             one = self._id(value)
             named.setdefault(place if one is None else one, _item(one, value))
-        items = list(named.values())
         editor = self._editor
+        items = in_order(list(named.values()), editor.writer.now())
         if overwrite:
             arguments: list[Value] = [[item.value for item in items]]
             return editor.replace_all(name, arguments, items, is_judged=True)
         if not items:
             return []
+        if items[0].time is not None:  # of a chat of the past, which must not come before the rest
+            items = _not_before(self._last_time(editor), items)
         there = {s.record.id for s in editor.get([i.id for i in items if i.id is not None])}
         return [i for i in self._set.add_many(items, on_existing="keep") if i not in there]
+
+    def _last_time(self, editor: SetEditor) -> datetime | None:
+        last = editor.writer.page(editor.ref, after=None, limit=1, newest_first=True, at=None)
+        return item_of(last[0]).time if last else None
 
     def _id(self, value: dict[str, Value]) -> str | None:
         if self._dedupe == "content":
@@ -422,7 +432,12 @@ def _item(item_id: str | None, value: dict[str, Value]) -> Item:
         whole_text(value),
         role=role if isinstance(role, str) and role else None,
         speaker=name if isinstance(name, str) and name else None,
+        time=time_of(value.get("timestamp")),
     )
+
+
+def _not_before(least: datetime | None, items: Sequence[Item]) -> list[Item]:
+    return [replace(item, time=item.time and max(item.time, least or item.time)) for item in items]
 
 
 def _places(index: object) -> list[int]:
