@@ -39,32 +39,33 @@ def cpu_ms(command: Sequence[str]) -> float:
     return (usage.ru_utime + usage.ru_stime) * 1000
 
 
-def filled(folder: str, items: int, embedder: str) -> Path:
-    """Return a store of *items* short texts of one key, embedded."""
+def filled(folder: str, items: int, embedder: str, *, searched: bool) -> Path:
+    """Return a store of *items* short texts of one key, embedded; and *searched* by a program."""
     from fornix import Memory
 
-    path = Path(folder) / "app.db"
+    path = Path(folder) / ("searched.db" if searched else "app.db")
     with Memory.open(path, embedder=embedder, durability="normal") as memory:
         ada = memory.key("ada")
         for begin in range(0, items, 1000):
             texts = [f"Note {begin + n} on tents, seats and trains." for n in range(1000)]
             ada.add_many(texts)
         memory.settle()
+        if searched:
+            ada.search("tents")
     return path
 
 
-def lines(store: Path, items: int) -> dict[str, list[str]]:
+def lines(store: Path, searched: Path, items: int) -> dict[str, list[str]]:
     """Return what is measured: a command per line of the table."""
+    question = ("search", "--key", "ada", "a seat in the train")
     return {
         "python": [sys.executable, "-c", "pass"],
         "import fornix": [sys.executable, "-c", "import fornix"],
         "import fornix; fornix.Memory": [sys.executable, "-c", "import fornix; fornix.Memory"],
         "fornix --version": [*FORNIX, "--version"],
         "fornix --help": [*FORNIX, "--help"],
-        f"fornix search, {items:,} items": [
-            *(*FORNIX, "--db", str(store)),
-            *("search", "--key", "ada", "a seat in the train"),
-        ],
+        f"fornix search, {items:,} items": [*FORNIX, "--db", str(store), *question],
+        "the same, after a program's": [*FORNIX, "--db", str(searched), *question],
     }
 
 
@@ -76,7 +77,10 @@ def main() -> None:
     parser.add_argument("--embedder", default="minilm")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        commands = lines(filled(folder, given.items, given.embedder), given.items)
+        store, searched = (
+            filled(folder, given.items, given.embedder, searched=first) for first in (False, True)
+        )
+        commands = lines(store, searched, given.items)
         times: dict[str, list[float]] = {name: [] for name in commands}
         ratios: dict[str, list[float]] = {name: [] for name in commands}
         baselines: list[float] = []

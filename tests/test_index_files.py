@@ -252,6 +252,27 @@ def test_a_file_that_can_be_neither_read_nor_removed_is_done_without(sealed, cap
     assert viewed(index, store) == answers(fresh(store))
 
 
+def test_a_reader_uses_the_file_and_leaves_it_alone(sealed):
+    """What may not write has a sealed file's answers, and neither renews it nor removes it."""
+    store, folder = sealed
+    (path,) = folder.iterdir()
+    before = path.read_bytes()
+    reader = catalog_of(store, folder, writable=False)
+    with reader.view([1], dimensions=store.dimensions) as (one,):
+        assert one.sealed
+    for _ in range(200):
+        store.change()
+    assert viewed(reader, store) == answers(fresh(store))
+    reader.tidy(dimensions=store.dimensions)
+    assert path.read_bytes() == before
+    path.write_bytes(before[:-1])
+    assert viewed(catalog_of(store, folder, writable=False), store) == answers(fresh(store))
+    assert path.read_bytes() == before[:-1]
+    path.unlink()
+    assert viewed(catalog_of(store, folder, writable=False), store) == answers(fresh(store))
+    assert not list(folder.iterdir())
+
+
 def test_drop_leaves_no_file_and_clear_leaves_it(sealed):
     store, folder = sealed
     index = catalog_of(store, folder)

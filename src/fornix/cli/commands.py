@@ -6,6 +6,7 @@ A command's module is imported when the command is used: `fornix --version` need
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import NamedTuple, cast
 
@@ -21,6 +22,9 @@ class Listed(NamedTuple):
 
     def load(self) -> click.Command:
         """Import the command, which is called ``NAME_command`` in its module."""
+        if self.name not in EMBEDDING_MANY:
+            # Before NumPy is imported: a second thread of OpenBLAS takes 60 ms of CPU to begin.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         module = import_module(f"fornix.cli.{self.module}")
         return cast("click.Command", getattr(module, f"{self.name.replace('-', '_')}_command"))
 
@@ -67,6 +71,9 @@ COMMANDS = (
     Listed("version", "listing", "Show the versions of fornix and its dependencies."),
 )
 """Every command. A test holds each line of help against that of the command itself."""
+
+EMBEDDING_MANY = frozenset({"chat", "compact", "demo", "import", "recover", "reindex", "run"})
+"""Commands that may embed many texts, which more threads do faster."""
 
 BY_NAME = {listed.name: listed for listed in COMMANDS}
 

@@ -162,15 +162,18 @@ class Memory(Maintenance):
         try:
             chosen = embedder_for(store, space, knowledge, embedder)
             now = clock_for(store, clock)
-            folder = side_folder(store) if mode == "rw" else None
+            folder, writable = side_folder(store), mode == "rw"
             expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
             index = Index(
                 store,
                 folder=folder and folder / "index",
                 salt=store.salt(),
+                writable=writable,
                 budget_bytes=cache_bytes,
             )
-            worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
+            worker = EmbeddingWorker(
+                store, chosen, folder=folder if writable else None, expects=expects
+            )
             recorder = RecordMaker(chosen)
             summarisers = extractive_summariser, summariser_of(model)
             tools = CompactionTools(store, recorder, *summarisers, now, new_id, expects, wait_s)

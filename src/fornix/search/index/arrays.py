@@ -201,12 +201,12 @@ class Texts:
             return self._sealed.slice(at, at + 1)[0]
         return self._added[at - self._sealed_size]
 
-    def at(self, places: Sequence[int]) -> list[str]:
+    def at(self, places: NDArray[np.integer[Any]]) -> list[str]:
         """Return the texts at *places*."""
-        if self._sealed:
-            return [self[at] for at in places]
-        added = self._added
-        return [added[at] for at in places]
+        added, size = self._added, self._sealed_size
+        if self._sealed and len(places) and places.max() < size:
+            return self._sealed.at(places)
+        return [self[at] if at < size else added[at - size] for at in places.tolist()]
 
     def slice(self, start: int, stop: int) -> list[str]:
         """Return the texts from *start* up to *stop*."""

@@ -81,6 +81,7 @@ class Index:
         folder: Where sealed files of large sets are kept, made when first needed; None: all stays
             in RAM.
         salt: The store's; a file of another store is not taken.
+        writable: Whether sealed files may be written and removed; else they are only read.
         budget_bytes: RAM that sets may keep while they are not in use.
     """
 
@@ -90,11 +91,12 @@ class Index:
         *,
         folder: Path | None = None,
         salt: bytes = b"",
+        writable: bool = True,
         budget_bytes: int = 256 << 20,
     ) -> None:
         self._finder = finder
         self._budget_bytes = budget_bytes
-        self._sealed = SealedSets(finder, folder=folder, salt=salt)
+        self._sealed = SealedSets(finder, folder=folder, salt=salt, writable=writable)
         self._lock = HandleLock()
         self._entries: OrderedDict[int, _CatalogEntry] = OrderedDict()
         self._seq = 0

@@ -257,6 +257,7 @@ class Segment:
         self._sections = {section.name: section for section in sections}
         self._checks = np.frombuffer(directory, "<u4", offset=8 + said)
         self._sound = np.zeros(len(self._checks), np.bool_)
+        self._wholly_sound: set[str] = set()
 
     def _read_header(self) -> tuple[int, int, int]:
         header = self._map[: HEADER.size]
@@ -283,21 +284,26 @@ class Segment:
     def check_again(self) -> None:
         """Forget which blocks were found sound: each is checked again when it is next touched."""
         self._sound[:] = False
+        self._wholly_sound.clear()
 
     def check_bytes(self, name: str, start: int, stop: int) -> None:
         """Check the blocks that hold these bytes of an array."""
-        if start < stop:
+        if start < stop and name not in self._wholly_sound:
             block = self._sections[name].block
             self._check(self._sections[name], range(start // block, -(-stop // block)))
 
     def check_entries(self, name: str, start: int, stop: int) -> None:
         """Check the blocks that hold these entries of an array."""
+        if name in self._wholly_sound:
+            return
         section = self._sections[name]
         size = section.nbytes // section.shape[0] if section.shape[0] else 0
         self.check_bytes(name, start * size, stop * size)
 
-    def check_rows(self, name: str, at: NDArray[np.intp]) -> None:
+    def check_rows(self, name: str, at: NDArray[np.integer[Any]]) -> None:
         """Check the blocks that hold some entries of an array whose blocks hold whole ones."""
+        if name in self._wholly_sound:
+            return
         section = self._sections[name]
         if len(at) and section.nbytes:
             per_block = section.block * section.shape[0] // section.nbytes
@@ -307,9 +313,8 @@ class Segment:
                 self._check(section, np.unique(blocks[unsound]).tolist())
 
     def _check(self, section: Section, blocks: Iterable[int]) -> None:
-        for block in blocks:
-            if self._sound[section.checks + block]:
-                continue
+        unsound = [block for block in blocks if not self._sound[section.checks + block]]
+        for block in unsound:
             start = section.offset + block * section.block
             stop = min(start + section.block, section.offset + section.nbytes)
             with memoryview(self._map) as whole, whole[start:stop] as part:
@@ -317,6 +322,10 @@ class Segment:
             if crc != self._checks[section.checks + block]:
                 raise Damaged(self.path, f"block {block} of {section.name} is damaged")
             self._sound[section.checks + block] = True
+        if unsound:
+            end = section.checks + -(-section.nbytes // section.block)
+            if self._sound[section.checks : end].all():
+                self._wholly_sound.add(section.name)
 
     def texts(self, name: str) -> SealedTexts:
         """Return a list of texts that `TextList` wrote."""
@@ -343,6 +352,17 @@ class SealedTexts:
         self._segment.check_bytes(self._name, first, last)
         whole = self._bytes[first:last].tobytes()
         return [whole[a - first : b - first].decode() for a, b in pairwise(offsets)]
+
+    def at(self, places: NDArray[np.integer[Any]]) -> list[str]:
+        """Return the texts at *places*."""
+        self._segment.check_rows(f"{self._name}.offsets", np.append(places, places + 1))
+        starts = cast("list[int]", self._offsets[places].tolist())
+        stops = cast("list[int]", self._offsets[places + 1].tolist())
+        found: list[str] = []
+        for start, stop in zip(starts, stops, strict=True):
+            self._segment.check_bytes(self._name, start, stop)
+            found.append(self._bytes[start:stop].tobytes().decode())
+        return found
 
     def where(self, text: str) -> NDArray[np.intp]:
         """Return the places of *text*."""

@@ -183,7 +183,7 @@ class SetIndex:
 
     def ids(self, docs: NDArray[np.integer[Any]]) -> list[str]:
         """Return the ids of the items."""
-        return self._ids.at(docs.tolist())
+        return self._ids.at(docs)
 
     @property
     def passages(self) -> int:

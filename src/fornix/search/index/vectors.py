@@ -181,11 +181,12 @@ class SetVectors:
     def _rows_at(self, at: NDArray[np.intp]) -> NDArray[np.int8]:
         if not self._sealed:
             return self._rows.view.take(at, axis=0)
+        if not len(at) or at.max() < self._sealed_size:
+            self._sealed.check_rows("rows", at)
+            return self._sealed_rows.take(at, axis=0)
         sealed = at < self._sealed_size
         below = at[sealed]
         self._sealed.check_rows("rows", below)
-        if len(below) == len(at):
-            return self._sealed_rows.take(below, axis=0)
         rows = np.empty((len(at), self.dimensions), np.int8)
         rows[sealed] = self._sealed_rows.take(below, axis=0)
         rows[~sealed] = self._rows.view.take(at[~sealed] - self._sealed_size, axis=0)
