@@ -6,12 +6,15 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 
 from fornix import AsyncMemory, Memory
+from fornix.cli import fornix
 from fornix.embed import OpenAIEmbedder, QueryEmbedder, open_embedder
 from fornix.errors import (
     EmbedderConflict,
@@ -297,6 +300,45 @@ def test_a_context_shows_what_its_re_ranker_prefers() -> None:
         assert best.shown
         assert best.parts["rerank"]
         assert len(server.asked) == 1
+
+
+def test_a_context_outlives_its_re_ranker() -> None:
+    """Its pieces stay in the search's order, and it says why."""
+    with ChatServer([ChatReply(status=401)]) as server, Memory.open(embedder="words") as memory:
+        memory.key("ada").add_many(NOTES)
+        plain = memory.context("tea", key="ada")
+        made = memory.context("tea", key="ada", reranker=HttpReranker(server.url))
+        assert made.messages == plain.messages
+        assert plain.reranker_failure is None
+        assert "status 401" in (made.reranker_failure or "")
+        assert "not re-ranked" in made.explain()
+
+
+def test_the_command_line_re_ranks(tmp_path: Path) -> None:
+    """By a server that is named by its address; where that fails, a note says so."""
+    path = tmp_path / "app.db"
+    with Memory.open(path, embedder="words") as memory:
+        memory.key("ada").add_many(["tea with milk", "tea"])
+
+    def ran(*words: str) -> Result:
+        return CliRunner().invoke(fornix, [*words, "--db", str(path), "--key", "ada"])
+
+    with ChatServer(cohere) as server:
+        options = ["--reranker", f"{server.url}/rerank", "--reranker-model", "m"]
+        found = json.loads(ran("search", "tea milk", "--json", *options).stdout)
+        assert [hit["item"]["text"] for hit in found["hits"]] == ["tea", "tea with milk"]
+        assert found["reranker_failure"] is None
+        made = json.loads(ran("context", "tea milk", "--json", *options).stdout)
+        assert [piece["rank"] for piece in made["why"] if piece["text"] == "tea"] == [1]
+        assert {asked.body["model"] for asked in server.asked} == {"m"}
+        assert len(server.asked) == 2
+    with ChatServer([ChatReply(status=401)]) as server:
+        failed = ran("search", "tea milk", "--reranker", server.url)
+        assert failed.exit_code == 0
+        assert "not re-ranked" in failed.stderr
+        made = json.loads(ran("context", "tea", "--json", "--reranker", server.url).stdout)
+        assert "status 401" in made["reranker_failure"]
+    assert "--reranker URL" in ran("search", "tea", "--reranker-model", "m").stderr
 
 
 def test_asyncio_re_ranks_as_well() -> None:

@@ -100,13 +100,16 @@ class SearchFilters(TypedDict):
 @options.as_of_option
 @options.valid_at_option
 @options.min_score_option("Leave out hits of a lower relevance, 0 to 1; 0.5: what is unrelated.", 0)
+@options.reranker_options
 @options.option("--explain", "Show what each score is made of.")
-def search_command(
+def search_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
     query: str,
     owner: Owner,
     set_names: tuple[str, ...],
+    reranker: str | None,
+    reranker_model: str | None,
     explain: bool,
     **filters: Unpack[SearchFilters],
 ) -> None:
@@ -114,19 +117,22 @@ def search_command(
 
     Searches all sets of the key by words and meaning, and lists the best hit first. Compare scores
     within one search only; relevance, which --explain shows, means the same in every search.
-    With --json: {"partial": …, "hits": [{"score": …, "relevance": …, "parts": {…}, "item": {…}},
-    …]}.
+    With --json: {"partial": …, "reranker_failure": …, "hits": [{"score": …, "relevance": …,
+    "parts": {…}, "item": {…}}, …]}.
 
     Example: fornix search "which seat?" --key ada
     """
+    chosen = options.http_reranker(reranker, reranker_model)
 
     def question(memory: Memory) -> Hits:
         owner.require(session, memory, set_names)
-        return owner.of(memory).search(query, sets=set_names or None, **filters)
+        return owner.of(memory).search(query, sets=set_names or None, reranker=chosen, **filters)
 
     hits = session.ask(question, lambda hits: hits.partial, owner.knowledge)
     if hits.partial:
         session.note("fornix: some items were searched by their words only: not embedded yet")
+    if hits.reranker_failure:
+        session.note(f"fornix: the hits are not re-ranked: {hits.reranker_failure}")
     if session.json:
         output.document(output.hits_fields(hits))
     elif explain and hits:

@@ -25,6 +25,7 @@ from fornix.values.urls import STILL
 
 if TYPE_CHECKING:
     from fornix import Memory
+    from fornix.llm import HttpReranker
     from fornix.store.as_of import ValidAt
 
 P = ParamSpec("P")
@@ -428,3 +429,21 @@ def model_options(function: T) -> T:
     says = "A server of the OpenAI protocol.  [default: $OPENAI_BASE_URL]"
     url = option("--base-url URL", says)(function)
     return option("--model NAME", "Ask this language model.")(url)
+
+
+def reranker_options(function: T) -> T:
+    """Give a command --reranker and --reranker-model; see `http_reranker`."""
+    named = option("--reranker-model NAME", "Ask the server for this re-ranking model.")(function)
+    says = "Have this server order what is found again; its key is $RERANKER_API_KEY."
+    return option("--reranker URL", says)(named)
+
+
+def http_reranker(url: str | None, model: str | None) -> HttpReranker | None:
+    """Return the re-ranker that a command's options name, if any."""
+    if url is None:
+        if model is not None:
+            raise click.UsageError("--reranker-model needs the address of a server: --reranker URL")
+        return None
+    from fornix.llm import HttpReranker
+
+    return HttpReranker(url, model=model)

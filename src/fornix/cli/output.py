@@ -113,6 +113,7 @@ def hits_fields(hits: Hits) -> dict[str, Json]:
     """Return the result of a search, as JSON."""
     return {
         "partial": hits.partial,
+        "reranker_failure": hits.reranker_failure,
         "hits": [
             {
                 "score": hit.score,

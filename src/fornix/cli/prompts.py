@@ -56,6 +56,7 @@ class ContextFilters(TypedDict):
 @options.min_score_option(
     "Leave out all items if the best has a lower relevance, 0 to 1.  [default: 0.5]", MIN_SCORE
 )
+@options.reranker_options
 def context_command(  # noqa: PLR0913 - an option each, as click passes them
     session: Session,
     *,
@@ -66,6 +67,8 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
     show_secrets: bool,
     details: bool,
     set_names: tuple[str, ...],
+    reranker: str | None,
+    reranker_model: str | None,
     **filters: Unpack[ContextFilters],
 ) -> None:
     """Make a prompt for a question, within a budget of tokens.
@@ -73,10 +76,11 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
     Prints the prompt as text on stdout. A table on stderr gives a reason for each piece of memory
     that is in it or was left out.
     With --json: {"messages": […], "text": …, "tokens": …, "budget_tokens": …, "partial": …,
-    "more": …, "why": […]}.
+    "reranker_failure": …, "more": …, "why": […]}.
 
     Example: fornix context "which seat?" --key ada --budget 1000
     """
+    chosen = options.http_reranker(reranker, reranker_model)
 
     def made(memory: Memory) -> Context:
         Owner(key).require(session, memory, set_names)
@@ -86,6 +90,7 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
             budget_tokens=budget,
             messages=messages or NEWEST,
             sets=set_names or ALL,
+            reranker=chosen,
             secrets="show" if show_secrets else "mask",
             details="show" if details else "hide",
             **filters,
@@ -101,7 +106,9 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
 
 def context_fields(found: Context) -> dict[str, output.Json]:
     """Return a prompt and why it is as it is, as JSON."""
-    fields = output.attributes(found, "messages text tokens budget_tokens partial more")
+    fields = output.attributes(
+        found, "messages text tokens budget_tokens partial reranker_failure more"
+    )
     return fields | {"why": [_piece(piece) for piece in found.why]}
 
 

@@ -406,7 +406,10 @@ def _context(choice: _Choice, left_out: Sequence[Piece], hits: Sequence[Hits]) -
         budget.tokens,
         (*why, *out),
         more=len(missing) + len(left_out) - len(out),
-        partial=any(candidate.partial for candidate in hits),
+        partial=any(found.partial for found in hits),
+        reranker_failure=next(
+            (found.reranker_failure for found in hits if found.reranker_failure), None
+        ),
     )
 
 

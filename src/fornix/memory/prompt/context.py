@@ -60,6 +60,7 @@ class Context:
         why: The pieces it has, in order; then those that were left out, `LEFT_OUT` of them.
         more: How many more were left out.
         partial: Whether some items in reach had no vector yet; see `Hits`.
+        reranker_failure: Why a re-ranker did not order what was found; see `Hits`.
     """
 
     messages: list[dict[str, str]]
@@ -69,6 +70,7 @@ class Context:
     why: tuple[Piece, ...]
     more: int = 0
     partial: bool = False
+    reranker_failure: str | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -89,4 +91,6 @@ class Context:
             lines.append(f"and {self.more:,} more that were left out")
         if self.partial:
             lines.append("partial: some items in reach are not embedded yet (memory.settle waits)")
+        if self.reranker_failure:
+            lines.append(f"not re-ranked: {self.reranker_failure}")
         return "\n".join(lines)
