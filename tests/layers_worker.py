@@ -22,8 +22,8 @@ from fornix.agents.layers import (
     LongTermMemory,
     SensoryMemory,
 )
+from fornix.store.sql.items import Changes
 from fornix.store.sqlite import SqliteStore
-from fornix.store.sqlite.items import Changes
 from waiting import LIMIT_S
 
 STEPS = {"commit": (SqliteStore, "commit"), "item": (Changes, "_insert")}

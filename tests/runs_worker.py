@@ -34,9 +34,9 @@ from fornix import (
 )
 from fornix.errors import StoreBusy
 from fornix.runs.run import RunRecorder
+from fornix.store.sql.apply import Transaction
+from fornix.store.sql.inputs import Intake
 from fornix.store.sqlite import SqliteStore
-from fornix.store.sqlite.apply import Transaction
-from fornix.store.sqlite.inputs import Intake
 from waiting import LIMIT_S, wait_until
 
 EMBEDDER = "words"

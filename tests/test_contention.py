@@ -17,8 +17,8 @@ from doors import Letters
 from fornix import Memory
 from fornix.errors import DuplicateItem, FornixError, StaleRun
 from fornix.store import Add, Batch, Commit, Define, Definition, Replace, Retire, SetRef
+from fornix.store.sql.group_commit import CommitTicket
 from fornix.store.sqlite import SqliteStore
-from fornix.store.sqlite.group_commit import CommitTicket
 from fornix.testing import play_threads, replay
 from fornix.testing.batches import ADA, NOTES, add, batch, record
 from fornix.testing.reads import Follower

@@ -12,7 +12,8 @@ import pytest
 
 from fornix import Item, Memory
 from fornix.search.index import catalog, set_loader
-from fornix.store.sqlite import SqliteStore, apply, database_file, free_pages, tree
+from fornix.store.sql import apply, tree
+from fornix.store.sqlite import SqliteStore, database_file, free_pages
 from fornix.store.sqlite.connection import connect
 from index_store import Store, answers, catalog_of, fresh, viewed
 from scale import COUNTS

@@ -21,7 +21,8 @@ from fornix.errors import StoreDamaged
 from fornix.store import Batch, Begin, DurableCall, Scope, StatusChange, Step, Store
 from fornix.store.packed_values import packed, restored
 from fornix.store.progress import QueuedInput
-from fornix.store.sqlite import SqliteStore, batched_inserts, checking, tree
+from fornix.store.sql import batched_inserts, tree
+from fornix.store.sqlite import SqliteStore, checking
 from fornix.store.sqlite.connection import connect
 from fornix.transfer import Load, Source, export_lines, history_lines, layout_of
 from fornix.values import wire
@@ -114,7 +115,7 @@ def test_few_bytes_stay_text() -> None:
     """So does a value without any; from 64 bytes on it is packed."""
     assert packed(None) is None
     assert packed('"x"') == '"x"'
-    assert type(packed(wire.encode([b"x" * 63]))) is str
+    assert isinstance(packed(wire.encode([b"x" * 63])), str)
     assert type(packed(wire.encode([b"x" * 60, b"y" * 4]))) is bytes
     assert packed(wire.encode(b"x" * 99)) == PACKED
 

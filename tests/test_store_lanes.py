@@ -15,7 +15,8 @@ from doors import Letters
 from fornix import Memory
 from fornix.errors import KeyBusy, NotFound, StaleRun, StoreReadOnly
 from fornix.store import DurableCall, Put, QueuedInput, Retain, Scope, Step
-from fornix.store.sqlite import SqliteStore, runs
+from fornix.store.sql import runs
+from fornix.store.sqlite import SqliteStore
 from fornix.testing import ADA, NOW, batch, differences, reads
 from fornix.testing.run_laws import BEGIN, accept, asked, end, leased, turn
 from waiting import LIMIT_S, SHORT_S

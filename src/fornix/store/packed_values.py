@@ -23,6 +23,9 @@ FEWEST = 64
 _FORM = 1
 """No text begins with this character: neither JSON nor an empty one."""
 
+_FORMS = tuple(bytes([form]) for form in range(32) if form not in b"\t\n\r")
+"""What packed values begin with, of this form and later ones."""
+
 _HEAD = struct.Struct(">BI")
 
 _FIELD = '{"$bytes":"'
@@ -31,14 +34,22 @@ _FIELD = '{"$bytes":"'
 _PLACE = re.compile(rf"{re.escape(_FIELD)}(\d{{1,10}})")
 
 
+class Packed(str):
+    """A wire text that is kept as it is, in a column that also holds packed values."""
+
+    __slots__ = ()
+
+
 @overload
-def packed(text: str) -> str | bytes: ...
+def packed(text: str) -> Packed | bytes: ...
 @overload
-def packed(text: str | None) -> str | bytes | None: ...
-def packed(text: str | None) -> str | bytes | None:
+def packed(text: str | None) -> Packed | bytes | None: ...
+def packed(text: str | None) -> Packed | bytes | None:
     """Return the form in which a wire text is kept; equal texts have equal forms."""
-    if text is None or _FIELD not in text:
-        return text
+    if text is None:
+        return None
+    if _FIELD not in text:
+        return Packed(text)
     parts: list[str] = []
     raws: list[bytes] = []
     at = 0
@@ -47,12 +58,12 @@ def packed(text: str | None) -> str | bytes | None:
         end = text.find('"', start)
         raw = _decoded(text[start:end]) if end >= 0 else None
         if raw is None:
-            return text
+            return Packed(text)
         parts += text[at:start], str(len(raw))
         raws.append(raw)
         at = end
     if sum(map(len, raws)) < FEWEST:
-        return text
+        return Packed(text)
     parts.append(text[at:])
     rest = "".join(parts).encode()
     return b"".join((_HEAD.pack(_FORM, len(rest)), rest, *raws))
@@ -70,10 +81,12 @@ def _decoded(digits: str) -> bytes | None:
 def restored(kept: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
     """Return the wire text that `packed` made *kept* from, or None for None.
 
+    Where an engine's column holds bytes alone, a text is kept as its UTF-8.
+
     Raises:
         StoreDamaged: `packed` did not make it.
     """
-    if kept is None or type(kept) is str:
+    if kept is None or isinstance(kept, str):
         return kept
     try:
         return _unpacked(kept)
@@ -82,6 +95,8 @@ def restored(kept: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
 
 
 def _unpacked(kept: bytes) -> str:
+    if kept and not kept.startswith(_FORMS):
+        return str(kept, "utf-8")
     form, length = _HEAD.unpack_from(kept)
     if form != _FORM:
         raise ValueError(f"form {form} of a packed value is not known")

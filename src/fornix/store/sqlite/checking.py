@@ -9,8 +9,9 @@ import apsw
 
 from fornix.errors import StoreDamaged
 from fornix.store.packed_values import restored
+from fornix.store.sql.connection import query
 from fornix.store.sqlite import checksums, repair
-from fornix.store.sqlite.connection import CallSubject, as_fornix_error, query
+from fornix.store.sqlite.connection import CallSubject, SqliteConnection, as_fornix_error
 
 CHECKS = {
     "items without features": "SELECT count(*) FROM item "
@@ -96,12 +97,12 @@ _PLAIN = {"name", "parent", "text", "id", "speaker", "role", "session", "action"
 _FAILURES = (apsw.Error, UnicodeDecodeError)
 
 
-def damage(db: apsw.Connection) -> str | None:
+def damage(db: SqliteConnection) -> str | None:
     """Return the first thing that is wrong with the file itself; None: nothing."""
     return next(_structure(db), None)
 
 
-def problems(db: apsw.Connection, place: str, *, deep: bool = False) -> list[str]:
+def problems(db: SqliteConnection, place: str, *, deep: bool = False) -> list[str]:
     """Return what is wrong with the file; empty: nothing.
 
     Args:
@@ -123,11 +124,11 @@ def problems(db: apsw.Connection, place: str, *, deep: bool = False) -> list[str
     return found if found or not deep else [*unreadable(db), *_contradicting(db)]
 
 
-def _damaged_pages(db: apsw.Connection, *, deep: bool) -> list[int]:
+def _damaged_pages(db: SqliteConnection, *, deep: bool) -> list[int]:
     return checksums.damaged_pages(db) if deep else []
 
 
-def _structure(db: apsw.Connection) -> Iterator[str]:
+def _structure(db: SqliteConnection) -> Iterator[str]:
     """Yield what SQLite finds wrong with pages, tables and indexes; of those that it can read."""
     try:
         yield from _checked(db, "PRAGMA integrity_check")
@@ -136,7 +137,7 @@ def _structure(db: apsw.Connection) -> Iterator[str]:
         yield from told or [_words(error)]
 
 
-def _notes(db: apsw.Connection) -> list[str]:
+def _notes(db: SqliteConnection) -> list[str]:
     try:
         noted = checksums.are_noted(db)
     except _FAILURES as error:
@@ -144,7 +145,7 @@ def _notes(db: apsw.Connection) -> list[str]:
     return [] if noted else ["table note does not say that pages have checksums"]
 
 
-def _by_table(db: apsw.Connection) -> Iterator[str]:
+def _by_table(db: SqliteConnection) -> Iterator[str]:
     try:
         tables = query(db, "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
     except _FAILURES as error:
@@ -157,7 +158,7 @@ def _by_table(db: apsw.Connection) -> Iterator[str]:
             yield f"table {name} cannot be read: {_words(error)}"
 
 
-def _checked(db: apsw.Connection, sql: str) -> Iterator[str]:
+def _checked(db: SqliteConnection, sql: str) -> Iterator[str]:
     yield from (str(line) for (line,) in query(db, sql) if line != "ok")
 
 
@@ -167,7 +168,7 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def unreadable(db: apsw.Connection) -> Iterator[str]:
+def unreadable(db: SqliteConnection) -> Iterator[str]:
     """Yield where a text is no UTF-8, or a value neither JSON nor packed."""
     for table, (name, *columns) in CONTENTS.items():
         read = ", ".join(f"typeof({column}), CAST({column} AS BLOB)" for column in columns)
@@ -180,7 +181,7 @@ def unreadable(db: apsw.Connection) -> Iterator[str]:
             yield f"table {table} cannot be read: {_words(error)}"
 
 
-def _contradicting(db: apsw.Connection) -> Iterator[str]:
+def _contradicting(db: SqliteConnection) -> Iterator[str]:
     """Yield which items are not those that their features were made of."""
     last = -1
     try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import apsw
 
@@ -50,10 +50,6 @@ FILES_NEEDED = 12
 """Descriptors that an open store takes, and a few."""
 
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
-
-Row: TypeAlias = tuple[Any, ...]
-"""A row as SQLite gives it: the query beside its use says what each column is."""
-
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -111,11 +107,7 @@ class CallSubject(NamedTuple):
 
 
 def translated(function: Callable[P, R]) -> Callable[P, R]:
-    """Make *function* raise fornix's errors in place of SQLite's.
-
-    Whatever else it raises over a damaged file is `StoreDamaged`, too; over a sound one it is a
-    fault of ours, and goes on as it is.
-    """
+    """Make *function*, which opens a store, raise fornix's errors in place of SQLite's."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -124,33 +116,31 @@ def translated(function: Callable[P, R]) -> Callable[P, R]:
         except StoreDamaged as error:
             if error.path is not None:
                 raise
-            raise StoreDamaged(_subject_of(args, kwargs).place, error.problem) from error
-        except FornixError:
-            raise
-        except UnicodeDecodeError as error:
-            raise as_fornix_error(error, _subject_of(args, kwargs)) from error
-        except (apsw.SQLError, apsw.BindingsError, apsw.MisuseError, *AT_FAULT) as error:
-            before = error.__context__
-            if isinstance(before, apsw.Error):  # SQLite ended the transaction over that
-                raise as_fornix_error(before, _subject_of(args, kwargs)) from error
-            found = damage_of(args[0]) if args else None
+            raise StoreDamaged(str(args[1]), error.problem) from error
+        except (apsw.Error, OSError, UnicodeDecodeError) as error:
+            subject = CallSubject(str(args[1]), kwargs.get("read_only") is True)
+            found = explained(error, subject)
             if found is None:
                 raise
             raise found from error
-        except (apsw.Error, OSError) as error:
-            raise as_fornix_error(error, _subject_of(args, kwargs)) from error
 
     return call
 
 
-def _subject_of(args: tuple[object, ...], kwargs: dict[str, object]) -> CallSubject:
-    """Return what a call was about: an open store, or the path that one is opened at."""
-    if len(args) > 1 and isinstance(args[0], type):
-        return CallSubject(str(args[1]), kwargs.get("read_only") is True)
-    store = args[0] if args else None
-    place = str(getattr(store, "location", "the store"))
-    last = getattr(store, "last_errno", 0)
-    return CallSubject(place, getattr(store, "read_only", False) is True, last)
+def explained(error: Exception, subject: CallSubject, store: object = None) -> FornixError | None:
+    """Return the fornix error that says what *error* means; None: it is a fault of ours.
+
+    Args:
+        store: The open store it is about, whose file is looked at where rows are not as written.
+    """
+    if isinstance(error, (apsw.SQLError, apsw.BindingsError, apsw.MisuseError, *AT_FAULT)):
+        if isinstance(error, UnicodeDecodeError):
+            return as_fornix_error(error, subject)
+        before = error.__context__
+        if isinstance(before, apsw.Error):  # SQLite ended the transaction over that
+            return as_fornix_error(before, subject)
+        return damage_of(store)
+    return as_fornix_error(error, subject) if isinstance(error, (apsw.Error, OSError)) else None
 
 
 def as_fornix_error(
@@ -254,27 +244,24 @@ def _lacks_files(error: Exception) -> bool:
     return False
 
 
-def query(db: apsw.Connection, sql: str, *bindings: object) -> list[Row]:
-    """Return all rows of a query."""
-    return db.execute(sql, cast("Any", bindings)).fetchall()
+class SqliteConnection(apsw.Connection):
+    """A connection to SQLite, as the shared statements use it."""
+
+    taken = apsw.ConstraintError
+
+    def numbers(self, values: Sequence[int]) -> object:
+        """See `Connection.numbers`."""
+        return apsw.carray(array.array("q", values or [0]))
+
+    def texts(self, values: Sequence[str]) -> object:
+        """See `Connection.texts`."""
+        return apsw.carray(tuple(values), flags=apsw.SQLITE_CARRAY_TEXT)
+
+    def recover(self) -> None:
+        """SQLite undoes a refused statement by itself."""
 
 
-def first(db: apsw.Connection, sql: str, *bindings: object) -> Any:  # noqa: ANN401 - as the query says
-    """Return the first row of a query, or its only column; None: no row."""
-    return db.execute(sql, cast("Any", bindings)).get
-
-
-def numbers(values: Sequence[int]) -> object:
-    """Return whole numbers as a binding for ``carray(?)``."""
-    return apsw.carray(array.array("q", values or [0]))
-
-
-def texts(values: Sequence[str]) -> object:
-    """Return texts, at least one, as a binding for ``carray(?)``."""
-    return apsw.carray(tuple(values), flags=apsw.SQLITE_CARRAY_TEXT)
-
-
-def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> apsw.Connection:
+def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> SqliteConnection:
     """Return a connection that is set up as every one of fornix is."""
     flags = apsw.SQLITE_OPEN_READWRITE
     name = str(path)
@@ -283,7 +270,7 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
     if immutable:
         flags |= apsw.SQLITE_OPEN_URI
         name = f"{path.as_uri()}?immutable=1"
-    connection = apsw.Connection(name, flags=flags, vfs=checksums.vfs(), statementcachesize=200)
+    connection = SqliteConnection(name, flags=flags, vfs=checksums.vfs(), statementcachesize=200)
     connection.set_busy_timeout(BUSY_MS)
     # Closing the last connection would checkpoint and delete the log: only `SqliteFile.close` may,
     # while it holds the write lock; never a forked child, nor the garbage collector.

@@ -1,21 +1,15 @@
-"""An open database file: its connections, its locks, and what happens to them at a fork.
-
-A call of the store borrows from it what it needs: `reads` gives a method a connection that only
-reads, `writes` the writer inside a transaction of its own, `queued` a transaction that it shares
-with the commits of other threads. All three raise fornix's errors in place of SQLite's.
-"""
+"""An open database file: its connections, its locks, and what happens to them at a fork."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Literal, Self, TypeAlias
 
 import apsw
 
@@ -29,11 +23,22 @@ from fornix.errors import (
     StoreReadOnly,
     Unusable,
 )
-from fornix.store import SWEPT_AT_ONCE, Scope, SetInfo, SetRef
-from fornix.store.sqlite import checking, checksums, free_pages, guards, maintenance
-from fornix.store.sqlite.apply import Transaction, WriterCache
-from fornix.store.sqlite.connection import BUSY_MS, check, connect, migrate, translated
-from fornix.store.sqlite.group_commit import CommitQueue, CommitTicket, answers_of
+from fornix.store import SWEPT_AT_ONCE
+from fornix.store.sql import sweeping
+from fornix.store.sql.apply import Transaction, WriterCache
+from fornix.store.sql.connection import Connection
+from fornix.store.sql.database import SqlDatabase, explaining
+from fornix.store.sql.group_commit import CommitTicket, answers_of
+from fornix.store.sqlite import checking, checksums, connection, free_pages, guards
+from fornix.store.sqlite.connection import (
+    BUSY_MS,
+    CallSubject,
+    SqliteConnection,
+    check,
+    connect,
+    migrate,
+    translated,
+)
 from fornix.store.sqlite.lock_files import (
     Owners,
     WriteLock,
@@ -49,6 +54,9 @@ Durability: TypeAlias = Literal["full", "normal"]
 CHECKPOINT_PAGES = 4_000
 """Pages in the write-ahead log (16 MB) past which the writer moves them into the main file."""
 
+VERSION = "PRAGMA data_version"
+"""A number that a connection sees change whenever another one committed."""
+
 SWEEPS = 8
 """Sweeps that go with that at most: what sets keep no longer goes as fast as it can come."""
 
@@ -56,70 +64,13 @@ _SYNCED = """
     INSERT INTO note (name, text) VALUES ('synced', '1') ON CONFLICT DO UPDATE SET text = text + 1
 """
 
-TOUCHES = 1_000
-"""Most access times flushed with one group of commits."""
-
-
-F = TypeVar("F", bound="SqliteFile")
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def reads(
-    method: Callable[Concatenate[F, apsw.Connection, P], R],
-) -> Callable[Concatenate[F, P], R]:
-    """Give *method* a connection that only reads, for the length of a call."""
-
-    @translated
-    @functools.wraps(method)
-    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self.reader() as db:
-            return method(self, db, *args, **kwargs)
-
-    return call
-
-
-def writes(
-    method: Callable[Concatenate[F, apsw.Connection, P], R],
-) -> Callable[Concatenate[F, P], R]:
-    """Give *method* the writer inside a transaction, which commits unless the method raises."""
-
-    @translated
-    @functools.wraps(method)
-    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self.writing() as db:
-            return method(self, db, *args, **kwargs)
-
-    return call
-
-
-def queued(
-    method: Callable[Concatenate[F, Transaction, P], R],
-) -> Callable[Concatenate[F, P], R]:
-    """Give *method* a transaction that it shares with the commits that wait beside it."""
-
-    @functools.wraps(method)
-    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.check_open()
-        return self.commit_queue.do(lambda tx: method(self, tx, *args, **kwargs))
-
-    return call
-
-
-class SetSnapshot(NamedTuple):
-    """What a connection read of sets when the file was of a version."""
-
-    version: int
-    seq: int
-    sets: dict[Scope | tuple[SetRef, ...], list[SetInfo]]
-
 
 class Connections:
     """The connections of one open file that nobody is using now."""
 
     def __init__(self) -> None:
-        self.readers: list[apsw.Connection] = []
-        self.writer: apsw.Connection | None = None
+        self.readers: list[SqliteConnection] = []
+        self.writer: SqliteConnection | None = None
         self.log_pages = 0
 
     def count_pages(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
@@ -137,27 +88,23 @@ class Connections:
 
     def leak(self) -> None:
         """Never close them, not even with the process: in a child that SQLite would hang in."""
-        for connection in (*self.readers, self.writer):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        for one in (*self.readers, self.writer):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
-class SqliteFile:
+class SqliteFile(SqlDatabase):
     """One writer at a time, readers beside it; opened by `open`."""
 
     def __init__(
         self, path: Path, *, read_only: bool, durability: Durability, wait_s: float, immutable: bool
     ) -> None:
-        self._path, self._read_only, self._immutable = path, read_only, immutable
+        super().__init__(read_only=read_only)
+        self._path, self._immutable = path, immutable
         self._location, self._log_location = str(path), f"{path}-wal"
         self._state: Literal["open", "closed", "forked"] = "open"
         self._connections = Connections()
         self._readers = self._connections.readers
         self._durability: Durability = durability
-        self._cache = WriterCache()
-        self._snapshots: dict[apsw.Connection, SetSnapshot] = {}
-        self._touched: dict[int, int] = {}
-        self.commit_queue = CommitQueue(self._commit_group)
-        self._salt: bytes | None = None
         self._lock: WriteLock | None = None
         self._owners: Owners | None = None
         self._log_identity: tuple[int, int] | None = None
@@ -243,10 +190,11 @@ class SqliteFile:
         """The path of the file."""
         return self._location
 
-    @property
-    def read_only(self) -> bool:
-        """Whether commits are refused."""
-        return self._read_only
+    def explained(self, error: Exception) -> FornixError | None:
+        """See `SqlDatabase.explained`."""
+        return connection.explained(
+            error, CallSubject(self._location, self._read_only, self.last_errno), self
+        )
 
     @property
     def last_errno(self) -> int:
@@ -261,7 +209,7 @@ class SqliteFile:
         return Path(f"{self._path}.fornix")
 
     @property
-    def _writer(self) -> apsw.Connection | None:
+    def _writer(self) -> SqliteConnection | None:
         return self._connections.writer
 
     def check_open(self) -> None:
@@ -314,7 +262,7 @@ class SqliteFile:
         """Lend a connection that only reads, for a ``with`` block."""
         return _Borrowed(self)
 
-    def lend(self) -> apsw.Connection:
+    def lend(self) -> SqliteConnection:
         """Return a connection that only reads, inside the gate; to be given back by `take_back`."""
         if self._state != "open":
             self.check_open()
@@ -323,7 +271,7 @@ class SqliteFile:
         except IndexError:
             return connect(self._path, read_only=True, immutable=self._immutable)
 
-    def take_back(self, db: apsw.Connection) -> None:
+    def take_back(self, db: SqliteConnection) -> None:
         """Keep what `lend` lent for the next one, or close it."""
         if self._state == "open":
             self._readers.append(db)
@@ -343,7 +291,7 @@ class SqliteFile:
                 "open, and what it held may be lost; close this memory everywhere and open it again"
             )
 
-    def _writable(self) -> tuple[apsw.Connection, WriteLock]:
+    def _writable(self) -> tuple[SqliteConnection, WriteLock]:
         """Return the writer and the lock to hold while it writes."""
         self.check_open()
         writer = self._connections.writer
@@ -351,11 +299,11 @@ class SqliteFile:
             raise StoreReadOnly(f"{self._path} was opened read-only; open it without mode='ro'")
         return writer, self._lock
 
-    def _transaction(self, db: apsw.Connection, cache: WriterCache | None = None) -> Transaction:
+    def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
         assert self._owners is not None  # noqa: S101 - a writable store has them
         return Transaction(db, self._cache if cache is None else cache, self._owners)
 
-    @translated
+    @explaining
     def _commit_group(self, group: list[CommitTicket]) -> None:
         with self.writing() as db:
             touched = self._flush_touches(db)
@@ -365,7 +313,7 @@ class SqliteFile:
             ticket.settle(answer)
 
     @contextmanager
-    def writing(self) -> Generator[apsw.Connection]:
+    def writing(self) -> Generator[SqliteConnection]:
         """Give the writer inside a transaction, which commits unless the block raises."""
         writer, lock = self._writable()
         with lock.held(), FORKS.inside():
@@ -389,7 +337,7 @@ class SqliteFile:
                 self._care(writer)
             self._cache.version = writer.data_version()
 
-    @translated
+    @explaining
     def sync(self) -> None:
         """See `Finder.sync`: a commit that waits for the disk has it keep all before it too."""
         with self._between_commits() as writer:
@@ -400,7 +348,7 @@ class SqliteFile:
                 writer.execute(f"PRAGMA synchronous = {self._durability}")
 
     @contextmanager
-    def _between_commits(self) -> Generator[apsw.Connection]:
+    def _between_commits(self) -> Generator[SqliteConnection]:
         """Give the writer outside a transaction, while nobody else writes."""
         writer, lock = self._writable()
         with lock.held(), FORKS.inside():
@@ -413,7 +361,7 @@ class SqliteFile:
                 self._cache = WriterCache()
 
     @contextmanager
-    def _alone(self) -> Generator[apsw.Connection]:
+    def _alone(self) -> Generator[SqliteConnection]:
         """Give the writer, outside a transaction, while nobody else has the store open.
 
         SQLite tells: it gives up the write-ahead log only for its last user.
@@ -436,7 +384,7 @@ class SqliteFile:
                 migrate(writer, found=check(writer, self._path))
                 self._guard_log()
 
-    def _upgrade(self, writer: apsw.Connection) -> None:
+    def _upgrade(self, writer: SqliteConnection) -> None:
         """Give a sound file checksums, unless it is large or in use: a repair still can."""
         large = self._path.stat().st_size > checksums.IN_PASSING
         if large or checking.damage(writer) is not None:
@@ -448,17 +396,17 @@ class SqliteFile:
         writer.set_busy_timeout(BUSY_MS)
         writer.execute("PRAGMA journal_mode = WAL")
 
-    def _add_checksums(self, writer: apsw.Connection) -> bool:
+    def _add_checksums(self, writer: SqliteConnection) -> bool:
         """Give a file that nobody else has open checksums; return whether it had none."""
         writer.execute("PRAGMA journal_mode = WAL")
         return checksums.add(writer)
 
-    def _care(self, writer: apsw.Connection) -> None:
+    def _care(self, writer: SqliteConnection) -> None:
         """Sweep, and move the write-ahead log into the main file, as far as readers allow."""
         for _ in range(SWEEPS):
             with writer:
                 cache = self._cache
-                done = maintenance.sweep_unasked(
+                done = sweeping.sweep_unasked(
                     writer, last=cache.time, corroborated=cache.corroborated
                 )
                 if done < SWEPT_AT_ONCE:
@@ -516,21 +464,19 @@ class SqliteFile:
         if self._owners is not None:
             self._owners.abandon()
 
-    def _flush_touches(self, db: apsw.Connection) -> dict[int, int]:
-        """Write access times; return them, for `_drop_touches` once they are committed."""
-        rows = dict(list(self._touched.items())[:TOUCHES])
-        if rows:
-            db.executemany(
-                "INSERT INTO access (first, time) VALUES (?, ?) "
-                "ON CONFLICT DO UPDATE SET time = max(time, excluded.time)",
-                list(rows.items()),
-            )
-        return rows
+    def _version(self, db: Connection) -> object:
+        return db.execute(VERSION).get
 
-    def _drop_touches(self, rows: dict[int, int]) -> None:
-        for first, time in rows.items():
-            if self._touched.get(first) == time:
-                self._touched.pop(first, None)
+    def _snapshot_key(self, db: Connection) -> object:
+        return db
+
+    @contextmanager
+    def _snapshot(self, db: Connection) -> Generator[None]:
+        db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            db.execute("ROLLBACK")
 
 
 class _Borrowed:
@@ -541,7 +487,7 @@ class _Borrowed:
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
 
-    def __enter__(self) -> apsw.Connection:
+    def __enter__(self) -> SqliteConnection:
         try:
             FORKS.enter(self)
             self._db = self._file.lend()

@@ -8,9 +8,8 @@ was rewritten.
 
 from __future__ import annotations
 
-import apsw
-
-from fornix.store.sqlite.connection import first, query
+from fornix.store.sql.connection import first, query
+from fornix.store.sqlite.connection import SqliteConnection
 
 INCREMENTAL = 2
 """What ``PRAGMA auto_vacuum`` says of a file whose pages can be given back one by one."""
@@ -33,17 +32,17 @@ FEW_LINES = 10_000
 """Lines of the change log that are kept however few items there are."""
 
 
-def free_bytes(db: apsw.Connection) -> int:
+def free_bytes(db: SqliteConnection) -> int:
     """Return how many bytes of the file hold nothing."""
     return db.pragma("freelist_count") * db.pragma("page_size")
 
 
-def is_incremental(db: apsw.Connection) -> bool:
+def is_incremental(db: SqliteConnection) -> bool:
     """Return whether pages can be given back in steps."""
     return db.pragma("auto_vacuum") == INCREMENTAL
 
 
-def give_back(db: apsw.Connection, *, pages: int, spare: float = 0.0) -> int:
+def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
     """Give up to *pages* back, inside a transaction; return how many bytes that are.
 
     Args:
@@ -59,11 +58,11 @@ def give_back(db: apsw.Connection, *, pages: int, spare: float = 0.0) -> int:
     return (before - db.pragma("page_count")) * db.pragma("page_size")
 
 
-def trim_change_log(db: apsw.Connection) -> None:
+def trim_change_log(db: SqliteConnection) -> None:
     """Drop lines of the change log that take longer to read than all items do."""
     query(db, _LINES, FEW_LINES)
 
 
-def size(db: apsw.Connection) -> int:
+def size(db: SqliteConnection) -> int:
     """Return the bytes of the file, as they are once the log has been moved into it."""
     return first(db, "PRAGMA page_count") * db.pragma("page_size")

@@ -7,107 +7,31 @@ import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import apsw
 
 from fornix.errors import NotAStore, NotFound, StoreBusy
 from fornix.store import (
-    CORROBORATED,
-    OP_RETENTION_US,
-    OPS_KEPT,
-    SWEEP_AFTER_US,
-    Lease,
-    Scope,
     StoreStats,
 )
 from fornix.store.fsync import sync_folder
-from fornix.store.sqlite import checksums, free_pages, journal, retention
-from fornix.store.sqlite.connection import APPLICATION_ID, check, connect, first, query
+from fornix.store.sql import figures, retention
+from fornix.store.sqlite import checksums, free_pages
+from fornix.store.sqlite.connection import APPLICATION_ID, SqliteConnection, check, connect
 from fornix.store.sqlite.lock_files import file_system
-from fornix.store.sqlite.staged_vectors import put_note
-
-CHANGES_KEPT = 200_000
-"""Lines of the change log that are kept; a cache that is further behind is built anew."""
-
-OPS_SWEPT = "ops swept"
-"""The note that says up to which commit names of ops were let go."""
 
 BACKUP_PAGES = 2_000
 
 
-def sweep(db: apsw.Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
-    """Remove expired nodes, what sets keep no longer, names of old ops and old changes."""
-    done = retention.expire(db, now=now - SWEEP_AFTER_US) + retention.purge(db, now=now)
-    before = db.total_changes()
-    last = db.execute("SELECT ifnull(max(n), 0) FROM journal").get
-    old = journal.commit_at(db, now - OP_RETENTION_US)
-    _forget_ops(db, until=min(old, last - ops_kept))
-    done += db.total_changes() - before
-    db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))
-    return done
-
-
-def sweep_unasked(db: apsw.Connection, *, last: int, corroborated: int | None) -> int:
-    """Sweep by the time of the *last* commit, as far as it is corroborated.
-
-    Args:
-        corroborated: What the last batches said; None: what a memory noted.
-    """
-    if corroborated is None:
-        noted = first(db, "SELECT text FROM note WHERE name = ?", CORROBORATED)
-        if noted is None:
-            return 0
-        corroborated = int(noted)
-    return sweep(db, now=min(last, corroborated))
-
-
-def _forget_ops(db: apsw.Connection, *, until: int) -> None:
-    """Let go of the names of ops up to a commit; earlier sweeps did those before `OPS_SWEPT`."""
-    since = first(db, "SELECT text FROM note WHERE name = ?", OPS_SWEPT)
-    if until <= int(since or 0):
-        return
-    query(
-        db,
-        "UPDATE journal SET op = NULL, request = NULL WHERE n > ? AND n <= ? AND op IS NOT NULL",
-        int(since or 0),
-        until,
-    )
-    put_note(db, OPS_SWEPT, str(until), since)
-
-
-def stats(db: apsw.Connection, path: Path) -> StoreStats:
+def stats(db: SqliteConnection, path: Path) -> StoreStats:
     """Return figures of the store."""
-    commits = db.execute("SELECT ifnull(max(n), 0) FROM journal").get
-    keys = db.execute("SELECT count(*) FROM scope WHERE key != '' AND space != ''").get
-    sets, items = db.execute("SELECT count(*), ifnull(sum(items), 0) FROM memory_set").get
-    pending, oldest = db.execute(
-        "SELECT count(*), min(updated) FROM feature JOIN item ON item.row = feature.row "
-        "WHERE vectors IS NULL"
-    ).get
-    leases = query(
-        db,
-        "SELECT space, key, owner, epoch FROM lease WHERE owner IS NOT NULL ORDER BY space, key",
-    )
-    unfinished = dict(
-        query(db, "SELECT status, count(*) FROM run WHERE ended IS NULL GROUP BY status")
-    )
-    return StoreStats(
-        commits=commits,
-        keys=keys,
-        sets=sets,
-        items=items,
-        item_versions=db.execute("SELECT count(*) FROM item").get,
-        nodes=db.execute("SELECT count(*) FROM node WHERE ended IS NULL").get,
-        pending=pending,
-        oldest_pending=oldest,
+    return replace(
+        figures.stats(db),
         file_bytes=_size(path),
         wal_bytes=_size(Path(f"{path}-wal")),
-        runs_waiting=unfinished.get(0, 0),
-        runs_parked=unfinished.get(1, 0),
-        runs_ended=db.execute("SELECT count(*) FROM run WHERE ended IS NOT NULL").get,
         free_bytes=free_pages.free_bytes(db),
-        leases=[Lease(Scope(s, k or None), owner, epoch) for s, k, owner, epoch in leases],
         details={
             "sqlite": apsw.sqlite_lib_version(),
             "schema": db.pragma("user_version"),
@@ -121,7 +45,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def backup(db: apsw.Connection, target: Path) -> None:
+def backup(db: SqliteConnection, target: Path) -> None:
     """Copy the store as it is now; the copy appears whole, or not at all."""
     if not target.parent.is_dir():
         raise NotFound(f"{target.parent}: there is no such folder; make it first")
@@ -184,7 +108,7 @@ def _journal_of(part: Path) -> Path:
     return Path(f"{part}-journal")
 
 
-def restore(db: apsw.Connection, source: Path, *, side_files: Path) -> None:
+def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
     """Replace the contents of an open store by those of a backup, in one transaction.
 
     What was made from the old contents is removed before, for good: the change log of a backup

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-import apsw
-
 from fornix.store import Scope
 from fornix.store.definition import Definition
 from fornix.store.records import is_meant, words_of
-from fornix.store.sqlite.connection import Row, query
+from fornix.store.sql.connection import Row, query
+from fornix.store.sqlite.connection import SqliteConnection
 from fornix.values import wire, words
 from fornix.values.lazy_dataclass import dataclass
 
@@ -72,7 +71,7 @@ class Repaired:
 
 
 def repair(
-    db: apsw.Connection,
+    db: SqliteConnection,
     *,
     dimensions: Callable[[Scope], int | None],
     progress: Callable[[int], None],
@@ -102,7 +101,7 @@ def repair(
 
 
 def _sizes(
-    db: apsw.Connection, dimensions: Callable[[Scope], int | None]
+    db: SqliteConnection, dimensions: Callable[[Scope], int | None]
 ) -> Mapping[int, int | None]:
     rows = query(
         db, "SELECT memory_set.id, space, key FROM memory_set JOIN scope ON scope.id = scope"
@@ -110,7 +109,7 @@ def _sizes(
     return {number: dimensions(Scope(space, key or None)) for number, space, key in rows}
 
 
-def _mend(db: apsw.Connection, row: Row, dimensions: int | None, done: Repaired) -> None:
+def _mend(db: SqliteConnection, row: Row, dimensions: int | None, done: Repaired) -> None:
     """Make the feature of one version again, if it is not as it should be."""
     number, set_id, ended, *own = row[:12]
     text, tokens, there = row[12:15]
@@ -141,7 +140,7 @@ def _read(row: Row) -> words.TextTerms:
     return words_of(text, time, speaker, metadata)
 
 
-def _tokens(db: apsw.Connection, row: int, found: int, right: int, done: Repaired) -> None:
+def _tokens(db: SqliteConnection, row: int, found: int, right: int, done: Repaired) -> None:
     if found != right:
         query(db, "UPDATE item SET tokens = ? WHERE row = ?", right, row)
         done.count("counts of tokens made again")
@@ -162,7 +161,7 @@ def _vectors(
     return (None, True) if meant else (b"", False)
 
 
-def _retentions(db: apsw.Connection, done: Repaired) -> None:
+def _retentions(db: SqliteConnection, done: Repaired) -> None:
     for number, text, found in query(db, "SELECT id, definition, retention FROM memory_set"):
         right = Definition.from_json(wire.decode_plain(text)).kept_us
         if found != right:

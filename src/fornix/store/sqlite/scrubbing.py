@@ -18,8 +18,10 @@ import apsw
 
 from fornix.store import StoredReceipt
 from fornix.store.fsync import sync_folder
-from fornix.store.sqlite import checksums, erased_runs
-from fornix.store.sqlite.connection import BUSY_MS, numbers, query
+from fornix.store.sql import erased_runs
+from fornix.store.sql.connection import query
+from fornix.store.sqlite import checksums
+from fornix.store.sqlite.connection import BUSY_MS, SqliteConnection
 
 READERS_MS = 500
 """How long readers are waited for that hold pages of the log."""
@@ -37,7 +39,7 @@ IN_RAM = 256_000_000
 in SQLite's folder for such files (the environment variable SQLITE_TMPDIR)."""
 
 
-def tidy(db: apsw.Connection, *, now: int) -> list[StoredReceipt]:
+def tidy(db: SqliteConnection, *, now: int) -> list[StoredReceipt]:
     """Erase records of runs that have ended since; return the receipts that are unfinished."""
     found = erased_runs.unfinished(db)
     for kept in found:
@@ -51,7 +53,7 @@ def tidy(db: apsw.Connection, *, now: int) -> list[StoredReceipt]:
     return erased_runs.unfinished(db)
 
 
-def rewrite(db: apsw.Connection, unfinished: Sequence[StoredReceipt]) -> list[StoredReceipt]:
+def rewrite(db: SqliteConnection, unfinished: Sequence[StoredReceipt]) -> list[StoredReceipt]:
     """Write the whole database anew, if it still holds what was erased; return the receipts.
 
     The write lock is held, and no transaction is open.
@@ -66,7 +68,7 @@ def rewrite(db: apsw.Connection, unfinished: Sequence[StoredReceipt]) -> list[St
     return done
 
 
-def vacuum(db: apsw.Connection) -> None:
+def vacuum(db: SqliteConnection) -> None:
     """Write the whole database anew; all of it or nothing, whatever happens meanwhile.
 
     The write lock is held, and no transaction is open.
@@ -79,7 +81,7 @@ def vacuum(db: apsw.Connection) -> None:
         db.execute("PRAGMA temp_store = MEMORY")
 
 
-def empty_log(db: apsw.Connection, path: Path) -> list[str]:
+def empty_log(db: SqliteConnection, path: Path) -> list[str]:
     """Move all of the log into the database, and cut it; return who hinders that, in words."""
     checksums.head(db)
     db.set_busy_timeout(READERS_MS)
@@ -98,16 +100,16 @@ def clear_side_files(folder: Path, unfinished: Sequence[StoredReceipt]) -> list[
     return [f"a process writes the index of set {n}" for n in clear_files(folder / "index", sets)]
 
 
-def clear_small_sets(db: apsw.Connection, folder: Path) -> None:
+def clear_small_sets(db: SqliteConnection, folder: Path) -> None:
     """Remove side files of sets that are gone, or too small by now to be served from one."""
     files = {int(path.stem) for path in (folder / "index").glob("*.seg")}
     sql = "SELECT id FROM memory_set WHERE id IN (SELECT value FROM carray(?)) AND items >= ?"
-    kept = query(db, sql, numbers([*files]), SMALL)
+    kept = query(db, sql, db.numbers([*files]), SMALL)
     clear_files(folder / "index", files.difference(number for (number,) in kept))
 
 
 def finish(
-    db: apsw.Connection, unfinished: Sequence[StoredReceipt], held: Sequence[str], *, now: int
+    db: SqliteConnection, unfinished: Sequence[StoredReceipt], held: Sequence[str], *, now: int
 ) -> list[str]:
     """Complete the receipts, or note what is in the way; return that."""
     told = list(held)

@@ -7,126 +7,25 @@ commit is one transaction and one fsync.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
-import apsw
-
-from fornix.errors import FornixError, StoreDamaged
-from fornix.store import OPS_KEPT, SHRUNK_AT_ONCE, Batch, Commit, Scope
-from fornix.store.erasures import Erased, Erasure
-from fornix.store.sqlite import (
-    checking,
-    checksums,
-    erased_runs,
-    free_pages,
-    maintenance,
-    repair,
-    retention,
-    scrubbing,
-    staged_vectors,
-)
-from fornix.store.sqlite.apply import WriterCache
-from fornix.store.sqlite.connection import translated
-from fornix.store.sqlite.database_file import writes
-from fornix.store.sqlite.erasing import Eraser, Rehearsed
-from fornix.store.sqlite.group_commit import apply_each
-from fornix.store.sqlite.lanes import SqliteLanes
-from fornix.store.sqlite.reads import SqliteReads
+from fornix.errors import StoreDamaged
+from fornix.store import SHRUNK_AT_ONCE, Scope, StoreStats
+from fornix.store.sql import erased_runs
+from fornix.store.sql.apply import WriterCache
+from fornix.store.sql.database import explaining
+from fornix.store.sql.lanes import SqlLanes
+from fornix.store.sql.reads import SqlReads
+from fornix.store.sql.writes import SqlWrites
+from fornix.store.sqlite import checking, checksums, free_pages, maintenance, repair, scrubbing
+from fornix.store.sqlite.database_file import SqliteFile
 
 
-class SqliteStore(SqliteReads, SqliteLanes):
+class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
     """See `fornix.store.Store`; opened by `SqliteStore.open`."""
 
-    def commit(self, batch: Batch) -> Commit:
-        """See `Ledger.commit`."""
-        self.check_open()
-        return self.commit_queue.do(lambda tx: tx.apply(batch), lambda tx: tx.gather(batch))
-
-    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
-        """See `Ledger.commit_many`."""
-        self.check_open()
-        if not batches:
-            return []
-        return self.commit_queue.do(
-            lambda tx: apply_each(tx, batches), lambda tx: [tx.gather(batch) for batch in batches]
-        )
-
-    def touch(self, rows: Sequence[int], *, time: int) -> None:
-        """See `Ledger.touch`."""
-        self.check_open()
-        if not self._read_only:
-            self._touched.update(dict.fromkeys(rows, time))
-
-    # --- vectors and notes --------------------------------------------------------------------
-
-    @writes
-    def embed(
-        self,
-        db: apsw.Connection,
-        vectors: Sequence[tuple[int, int, bytes]],
-        *,
-        expects: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        staged_vectors.expect(db, expects, {})
-        db.executemany(staged_vectors.FILL, vectors)
-
-    @writes
-    def stage(self, db: apsw.Connection, vectors: Sequence[tuple[int, int, bytes]]) -> None:
-        db.executemany(staged_vectors.STAGE, [(row, new) for _, row, new in vectors])
-
-    @writes
-    def unstage(self, db: apsw.Connection) -> None:
-        db.execute("DELETE FROM staged")
-
-    @writes
-    def swap(
-        self,
-        db: apsw.Connection,
-        set_numbers: Sequence[int],
-        *,
-        notes: Sequence[tuple[str, str | None, str]],
-    ) -> bool:
-        self._cache = WriterCache()
-        return staged_vectors.swap(db, set_numbers, notes)
-
-    @writes
-    def put_note(
-        self, db: apsw.Connection, name: str, text: str | None, *, expected: str | None
-    ) -> bool:
-        self._cache = WriterCache()
-        return staged_vectors.put_note(db, name, text, expected)
-
-    # --- what goes ----------------------------------------------------------------------------
-
-    @writes
-    def sweep(self, db: apsw.Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
-        self._cache = WriterCache()
-        return maintenance.sweep(db, now=now, ops_kept=ops_kept)
-
-    @writes
-    def prune_history(
-        self, db: apsw.Connection, *, before: int, after: int = 0, limit: int = 10_000
-    ) -> tuple[int, int | None]:
-        return retention.prune(db, before=before, after=after, limit=limit)
-
-    def erase(self, erasure: Erasure) -> Erased:
-        """See `Ledger.erase`."""
-        try:
-            return self._erase(erasure, self.salt())
-        except Rehearsed as rehearsed:
-            return replace(rehearsed.erased, commit=None)
-
-    @writes
-    def _erase(self, db: apsw.Connection, erasure: Erasure, salt: bytes) -> Erased:
-        self._cache = WriterCache()
-        erased = Eraser(self._transaction(db, WriterCache()), erasure, salt).run()
-        if erasure.rehearse:
-            raise Rehearsed(erased)
-        return erased
-
-    @translated
+    @explaining
     def scrub(self, *, now: int) -> list[str]:
         """See `Ledger.scrub`."""
         with self.writing() as db:
@@ -139,7 +38,7 @@ class SqliteStore(SqliteReads, SqliteLanes):
             hindrances += scrubbing.clear_side_files(self.folder, unfinished)
             return scrubbing.finish(db, unfinished, hindrances, now=now)
 
-    @translated
+    @explaining
     def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:
         """See `Ledger.shrink`."""
         with self.writing() as db:
@@ -159,6 +58,12 @@ class SqliteStore(SqliteReads, SqliteLanes):
             scrubbing.clear_small_sets(db, self.folder)
         return given
 
+    @explaining
+    def stats(self) -> StoreStats:
+        """See `Ledger.stats`."""
+        with self.reader() as db:
+            return maintenance.stats(db, self._path)
+
     # --- the file -----------------------------------------------------------------------------
 
     @property
@@ -166,13 +71,13 @@ class SqliteStore(SqliteReads, SqliteLanes):
         """Other processes that have the store open, as far as the system tells."""
         return scrubbing.others(self._path)
 
-    @translated
+    @explaining
     def backup(self, target: Path) -> None:
         """Write a copy of the store, as it is now, to *target*; others may go on writing."""
         with self.reader() as db:
             maintenance.backup(db, target)
 
-    @translated
+    @explaining
     def restore(self, source: Path) -> None:
         """Replace everything by what the backup *source* holds; all of it, or nothing.
 
@@ -189,7 +94,7 @@ class SqliteStore(SqliteReads, SqliteLanes):
             self._cache, self._salt = WriterCache(), None
             self._snapshots.clear()
 
-    @translated
+    @explaining
     def repair(
         self,
         *,
@@ -222,7 +127,7 @@ class SqliteStore(SqliteReads, SqliteLanes):
             self._snapshots.clear()
             return done
 
-    @translated
+    @explaining
     def problems(self, *, deep: bool = False) -> list[str]:
         """Return what SQLite's and our own checks find wrong with the file; empty: nothing.
 
@@ -239,7 +144,7 @@ class SqliteStore(SqliteReads, SqliteLanes):
         with self.reader() as db:
             return next(iter(checking.problems(db, self._location)), None)
 
-    @translated
+    @explaining
     def has_checksums(self) -> bool:
         """Return whether the pages of the file have checksums."""
         with self.reader() as db:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 
-import apsw
-
 from fornix.store import SWEEP_AFTER_US, SWEPT_AT_ONCE
 from fornix.store.checks import GONE, ROW_BITS
 from fornix.store.erasures import stub_of
-from fornix.store.sqlite import journal
-from fornix.store.sqlite.connection import first, numbers, query
-from fornix.store.sqlite.row_values import salt_of
+from fornix.store.sql import journal
+from fornix.store.sql.connection import Connection, first, query
+from fornix.store.sql.row_values import salt_of
 from fornix.values import wire
 
 ALL = (1 << 62) - 1
@@ -60,21 +58,23 @@ _LISTS = """
 
 _RELIST = "UPDATE journal SET ended = ?2 WHERE n = ?1"
 
-_STUB = "INSERT OR IGNORE INTO stub SELECT link.row, ?2, ?3 FROM link WHERE source = ?1"
+_STUB = """
+    INSERT INTO stub SELECT link.row, ?2, ?3 FROM link WHERE source = ?1 ON CONFLICT DO NOTHING
+"""
 
 _HAND_ON = """
-    INSERT OR IGNORE INTO stub SELECT link.row, stub.set_id, stub.source
-    FROM link JOIN stub ON stub.row = link.source WHERE link.source = ?
+    INSERT INTO stub SELECT link.row, stub.set_id, stub.source
+    FROM link JOIN stub ON stub.row = link.source WHERE link.source = ? ON CONFLICT DO NOTHING
 """
 
 
-def needed(db: apsw.Connection) -> int:
+def needed(db: Connection) -> int:
     """Return the first commit of a run that has not ended: what was there then is kept."""
     found = db.execute(_NEEDED).get
     return ALL if found is None else found
 
 
-def purge(db: apsw.Connection, *, now: int) -> int:
+def purge(db: Connection, *, now: int) -> int:
     """Remove ended versions of items that their sets no longer keep; return how many."""
     done, spared = 0, None
     for number, kept in query(db, _RETAINED):
@@ -87,7 +87,7 @@ def purge(db: apsw.Connection, *, now: int) -> int:
     return done
 
 
-def overdue(db: apsw.Connection) -> int:
+def overdue(db: Connection) -> int:
     """Return how many versions of items their sets keep no longer, as of the last commit."""
     now = first(db, "SELECT time FROM journal ORDER BY n DESC LIMIT 1") or 0
     found, until = 0, dict[int, int]()
@@ -98,9 +98,9 @@ def overdue(db: apsw.Connection) -> int:
     return found
 
 
-def _purge(db: apsw.Connection, number: int, rows: list[int], *, floor: int) -> None:
+def _purge(db: Connection, number: int, rows: list[int], *, floor: int) -> None:
     """Remove ended versions of one set, with all that hangs on them."""
-    here = numbers(rows)
+    here = db.numbers(rows)
     query(db, _MARK, number, here, (floor + 1) << ROW_BITS)
     firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", here)  # noqa: S608 - ours
     db.executemany(
@@ -120,19 +120,19 @@ def _purge(db: apsw.Connection, number: int, rows: list[int], *, floor: int) -> 
     query(db, "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", number, floor)
 
 
-def _unlist(db: apsw.Connection, rows: object) -> None:
+def _unlist(db: Connection, rows: object) -> None:
     """Have the journal no longer say that commits ended versions which are gone."""
     gone: dict[int, set[int]] = {}
     for row, ended in query(db, _COMMITS, rows):
         gone.setdefault(ended, set()).add(row)
-    for number, text in query(db, _LISTS, numbers([*gone])):
+    for number, text in query(db, _LISTS, db.numbers([*gone])):
         listed: dict[str, list[int]] = wire.decode_plain(text)
         listed["items"] = [r for r in listed.get("items", []) if r not in gone[number]]
         left = {what: ids for what, ids in listed.items() if ids}
         query(db, _RELIST, number, json.dumps(left) if left else None)
 
 
-def _keep_stubs(db: apsw.Connection, number: int, rows: object) -> None:
+def _keep_stubs(db: Connection, number: int, rows: object) -> None:
     """Have what was derived of versions that go know them, and all that those came from."""
     salt = salt_of(db)
     for row, item_id in query(db, _SOURCES, rows):
@@ -140,7 +140,7 @@ def _keep_stubs(db: apsw.Connection, number: int, rows: object) -> None:
         query(db, _HAND_ON, row)
 
 
-def expire(db: apsw.Connection, *, now: int) -> int:
+def expire(db: Connection, *, now: int) -> int:
     """Remove nodes that expired by *now*; the past of their trees is whole from then on."""
     query(
         db,
@@ -154,7 +154,7 @@ def expire(db: apsw.Connection, *, now: int) -> int:
     return db.changes()
 
 
-def prune(db: apsw.Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
+def prune(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
     """Remove versions of nodes that ended before *before*; see `Ledger.prune_history`."""
     last = db.execute("SELECT time FROM journal ORDER BY n DESC LIMIT 1").get or 0
     until = journal.commit_at(db, min(before - 1, last - SWEEP_AFTER_US))
@@ -165,7 +165,7 @@ def prune(db: apsw.Connection, *, before: int, after: int, limit: int) -> tuple[
     query(
         db,
         "UPDATE scope SET floor = max(floor, gone.ended) FROM (SELECT scope, max(ended) AS ended "  # noqa: S608 - ours
-        f"FROM node WHERE {span} AND expires IS NOT ?4 GROUP BY scope) AS gone "
+        f"FROM node WHERE {span} AND (expires IS NULL OR expires != ?4) GROUP BY scope) AS gone "
         "WHERE gone.scope = scope.id",
         *here,
         GONE,
@@ -176,7 +176,7 @@ def prune(db: apsw.Connection, *, before: int, after: int, limit: int) -> tuple[
     return removed, top if more else None
 
 
-def raise_floor(db: apsw.Connection, scope: int, floor: tuple[int, int]) -> None:
+def raise_floor(db: Connection, scope: int, floor: tuple[int, int]) -> None:
     """Note from which commit and time on the past of a tree is whole."""
     sql = "UPDATE scope SET floor = max(floor, ?2), since = max(since, ?3) WHERE id = ?1"
     db.execute(sql, (scope, *floor))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import apsw
-
 from fornix.errors import IdempotencyConflict
 from fornix.store import Commit, Compaction
 from fornix.store.checks import ROW_BITS
 from fornix.store.erasures import forgotten
 from fornix.store.packed_values import restored
-from fornix.store.sqlite.connection import Row, first, numbers, query
-from fornix.store.sqlite.row_values import set_ref
+from fornix.store.sql.connection import Connection, Row, first, query
+from fornix.store.sql.row_values import set_ref
 from fornix.values import wire
 
 _DONE = """
@@ -21,7 +19,7 @@ _DONE = """
 """
 
 
-def adopted(db: apsw.Connection, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
+def adopted(db: Connection, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
     """Return the commit that took *op*, or None; refuse another request."""
     sql = "SELECT n, time, request, result, erased FROM journal WHERE op = ?"
     row = db.execute(sql, (op,)).get
@@ -36,7 +34,7 @@ def adopted(db: apsw.Connection, op: bytes, *, request: bytes | None, label: str
     return Commit(number, time, adopted=True, result=stored)
 
 
-def commit_at(db: apsw.Connection, time: int) -> int:
+def commit_at(db: Connection, time: int) -> int:
     """Return the last commit at or before *time*; see `Ledger.commit_at`.
 
     From one setback to the next, times rise with the numbers.
@@ -55,17 +53,17 @@ def commit_at(db: apsw.Connection, time: int) -> int:
     return low
 
 
-def compaction(db: apsw.Connection, number: int) -> Compaction | None:
+def compaction(db: Connection, number: int) -> Compaction | None:
     """Return a compaction, or None."""
     return next(iter(compactions(db, "compaction.id = ?", number)), None)
 
 
-def compactions(db: apsw.Connection, where: str, *bindings: object) -> list[Compaction]:
+def compactions(db: Connection, where: str, *bindings: object) -> list[Compaction]:
     """Return the compactions that a condition chooses."""
     return [_compaction(db, row) for row in query(db, f"{_DONE} WHERE {where}", *bindings)]
 
 
-def _compaction(db: apsw.Connection, row: Row) -> Compaction:
+def _compaction(db: Connection, row: Row) -> Compaction:
     number, set_id, how, retired, added, undone, purged, time = row
     listed: tuple[list[int], list[int]] = wire.decode_plain(retired), wire.decode_plain(added)
     there = [_existing(db, rows) for rows in listed]
@@ -83,8 +81,8 @@ def _compaction(db: apsw.Connection, row: Row) -> Compaction:
     )
 
 
-def _existing(db: apsw.Connection, rows: Sequence[int]) -> list[int]:
+def _existing(db: Connection, rows: Sequence[int]) -> list[int]:
     """Return those of *rows* that exist, in their order."""
     sql = "SELECT row FROM item WHERE row IN (SELECT value FROM carray(?))"
-    there = {row for (row,) in query(db, sql, numbers(rows))}
+    there = {row for (row,) in query(db, sql, db.numbers(rows))}
     return [row for row in rows if row in there]

@@ -9,18 +9,15 @@ import json
 from dataclasses import field
 from functools import lru_cache
 
-import apsw
-
 from fornix.errors import NotFound
 from fornix.store import Batch, Commit, Lease
 from fornix.store.checks import ROW_BITS, check_run
 from fornix.store.packed_values import packed, restored
 from fornix.store.progress import ENDED, CallStatus, DurableCall, Progress, RunStatus, Step
 from fornix.store.scope import Scope
-from fornix.store.sqlite.batched_inserts import Gathered, RunRow
-from fornix.store.sqlite.connection import first, query
-from fornix.store.sqlite.lock_files import Owners
-from fornix.store.sqlite.row_values import found_again
+from fornix.store.sql.batched_inserts import Gathered, RunRow
+from fornix.store.sql.connection import Connection, OwnerRegistry, first, query
+from fornix.store.sql.row_values import found_again
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 
@@ -36,7 +33,9 @@ ORDINALS = (1 << ROW_BITS) - 1
 """The bits of a step's row that are its ordinal; those above are its run."""
 
 LAST_RUN = """
-    SELECT max(ifnull((SELECT max(id) FROM run), 0), ifnull((SELECT max(pruned) FROM agent), 0))
+    SELECT max(id) FROM
+        (SELECT max(id) AS id FROM run UNION ALL SELECT max(pruned) FROM agent UNION ALL SELECT 0)
+        AS used
 """
 _RUN = """
     SELECT run.agent, agent.space, scope.key, status, now
@@ -47,12 +46,13 @@ _LAST_STEP = "SELECT max(id) FROM step WHERE id BETWEEN ? AND ?"
 _COMPLETED = "SELECT n FROM durable_call WHERE step = ? AND position = ? AND status != 0"
 _TAKE_LEASE = """
     INSERT INTO lease (space, key, owner, epoch) VALUES (?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch
 """
 _INSERT_CALL = """
-    INSERT OR REPLACE INTO durable_call
-        (step, position, n, name, digest, status, outcome, attempts)
+    INSERT INTO durable_call (step, position, n, name, digest, status, outcome, attempts)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (step, position) DO UPDATE SET n = excluded.n, name = excluded.name,
+        digest = excluded.digest, status = excluded.status, outcome = excluded.outcome,
+        attempts = excluded.attempts
 """
 
 
@@ -95,20 +95,20 @@ class RunCache:
             if len(each) > CACHED:
                 each.clear()
 
-    def next_run(self, db: apsw.Connection) -> int:
+    def next_run(self, db: Connection) -> int:
         """Return the id of a new run; none is used twice, pruned or not."""
         if self.last < 0:
             self.last = first(db, LAST_RUN)
         self.last += 1
         return self.last
 
-    def agent(self, db: apsw.Connection, space: str, name: str) -> int:
+    def agent(self, db: Connection, space: str, name: str) -> int:
         """Return the row of an agent, which is made if there is none."""
         number = self.agents.get((space, name))
         if number is None:
             sql = "INSERT INTO agent (space, name) VALUES (?, ?) ON CONFLICT DO NOTHING"
             query(db, sql, space, name)
-            sql = "SELECT id FROM agent WHERE space = ? AND name = ?"
+            sql = "SELECT id FROM agent WHERE space IS ? AND name IS ?"
             number = self.agents[space, name] = first(db, sql, space, name)
         return number
 
@@ -120,7 +120,7 @@ class RunWriter:
     """
 
     def __init__(
-        self, db: apsw.Connection, cache: RunCache, gathered: Gathered, owners: Owners
+        self, db: Connection, cache: RunCache, gathered: Gathered, owners: OwnerRegistry
     ) -> None:
         self._db, self._cache, self._gathered, self._owners = db, cache, gathered, owners
 
@@ -130,7 +130,7 @@ class RunWriter:
         """Return who has the lease of *scope*, or had it last as None, and its epoch."""
         lease = self._cache.leases.get(scope)
         if lease is None:
-            sql = "SELECT owner, epoch FROM lease WHERE space = ? AND key = ?"
+            sql = "SELECT owner, epoch FROM lease WHERE space IS ? AND key IS ?"
             lease = first(self._db, sql, scope.space, scope.key or "") or (None, 0)
             self._cache.leases[scope] = lease
         return lease
@@ -146,13 +146,15 @@ class RunWriter:
         self._owners.enlist(owner)
         if last != owner:
             epoch += 1
+            sql = "DELETE FROM lease WHERE space IS ? AND key IS ?"
+            query(self._db, sql, scope.space, scope.key or "")
             query(self._db, _TAKE_LEASE, scope.space, scope.key or "", owner, epoch)
             self._cache.leases[scope] = (owner, epoch)
         return Lease(scope, owner, epoch)
 
     def release(self, scope: Scope, epoch: int) -> None:
         """Make nobody have the lease that holds."""
-        sql = "UPDATE lease SET owner = NULL WHERE space = ? AND key = ?"
+        sql = "UPDATE lease SET owner = NULL WHERE space IS ? AND key IS ?"
         query(self._db, sql, scope.space, scope.key or "")
         self._cache.leases[scope] = (None, epoch)
 
@@ -262,7 +264,7 @@ class RunWriter:
         run.status = status
         code, gathered = STATUSES.index(status), self._gathered
         if status not in ENDED:
-            sql = "UPDATE run SET status = ?, error = ifnull(?, error) WHERE id = ?"
+            sql = "UPDATE run SET status = ?, error = coalesce(?, error) WHERE id = ?"
             query(self._db, sql, code, error, number)
             return
         gathered.over.append((code, time, status == "done", error, number))

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import apsw
-
 from fornix.errors import NotFound
 from fornix.store import Compaction, Past, PendingVectors
 from fornix.store.checks import check_next, check_note, check_past
-from fornix.store.sqlite.batched_inserts import Gathered
-from fornix.store.sqlite.connection import first, numbers, query
+from fornix.store.sql.batched_inserts import Gathered
+from fornix.store.sql.connection import Connection, first, query
 
 _PENDING = """
     SELECT feature.set_id, feature.row, item.text, item.metadata
@@ -19,17 +17,21 @@ _PENDING = """
 """
 
 _MEANT = """
-    (vectors IS NULL OR vectors != x'' OR EXISTS (SELECT 1 FROM item WHERE item.row = feature.row
-        AND is_meant(ifnull(text, ''), item.metadata)))
+    (vectors IS NULL OR octet_length(vectors) != 0
+        OR EXISTS (SELECT 1 FROM item WHERE item.row = feature.row
+            AND is_meant(coalesce(text, ''), item.metadata)))
 """
 
 FILL = """
     UPDATE feature SET vectors = ?3 WHERE set_id = ?1 AND row = ?2 AND vectors IS NULL
-    AND ended = (SELECT ifnull(ended, 0) FROM item WHERE row = ?2)
+    AND ended = (SELECT coalesce(ended, 0) FROM item WHERE row = ?2)
 """
 
 
-STAGE = "INSERT OR REPLACE INTO staged (row, vectors) SELECT row, ?2 FROM item WHERE row = ?1"
+STAGE = """
+    INSERT INTO staged (row, vectors) SELECT row, ?2 FROM item WHERE row = ?1
+    ON CONFLICT (row) DO UPDATE SET vectors = excluded.vectors
+"""
 _SWAP = f"""
     UPDATE feature
     SET vectors = (SELECT vectors FROM staged WHERE staged.row = feature.row)
@@ -43,24 +45,22 @@ _UNSTAGED = f"""{_PENDING}
 """  # noqa: S608 - ours
 
 
-def pending(
-    db: apsw.Connection, set_numbers: Sequence[int] | None, limit: int
-) -> list[PendingVectors]:
+def pending(db: Connection, set_numbers: Sequence[int] | None, limit: int) -> list[PendingVectors]:
     """Return versions that wait for their vectors, live ones and earlier ones first."""
     where, sets = "vectors IS NULL", ()
     if set_numbers is not None:
         where += " AND feature.set_id IN (SELECT value FROM carray(?2))"
-        sets = (numbers(set_numbers),)
+        sets = (db.numbers(set_numbers),)
     sql = f"{_PENDING} WHERE {where} ORDER BY feature.ended, feature.row LIMIT ?1"
     return _waiting(db, sql, (limit, *sets))
 
 
-def unstaged(db: apsw.Connection, set_numbers: Sequence[int], limit: int) -> list[PendingVectors]:
+def unstaged(db: Connection, set_numbers: Sequence[int], limit: int) -> list[PendingVectors]:
     """Return versions that search by meaning reaches and that have no staged vectors."""
-    return _waiting(db, _UNSTAGED, (limit, numbers(set_numbers)))
+    return _waiting(db, _UNSTAGED, (limit, db.numbers(set_numbers)))
 
 
-def _waiting(db: apsw.Connection, sql: str, bindings: tuple[object, ...]) -> list[PendingVectors]:
+def _waiting(db: Connection, sql: str, bindings: tuple[object, ...]) -> list[PendingVectors]:
     rows = query(db, sql, *bindings)
     return [
         PendingVectors(set_id, row, text or "", metadata) for set_id, row, text, metadata in rows
@@ -68,7 +68,7 @@ def _waiting(db: apsw.Connection, sql: str, bindings: tuple[object, ...]) -> lis
 
 
 def expect(
-    db: apsw.Connection, expects: Sequence[tuple[str, str]], cache: dict[str, str | None]
+    db: Connection, expects: Sequence[tuple[str, str]], cache: dict[str, str | None]
 ) -> None:
     """Raise `EmbedderConflict` unless every note stands as given; those in *cache* are not read."""
     for name, text in expects:
@@ -77,22 +77,22 @@ def expect(
         check_note(name, expected=text, found=cache[name])
 
 
-def _note(db: apsw.Connection, name: str) -> str | None:
-    return first(db, "SELECT text FROM note WHERE name = ?", name)
+def _note(db: Connection, name: str) -> str | None:
+    return first(db, "SELECT text FROM note WHERE name IS ?", name)
 
 
-def put_note(db: apsw.Connection, name: str, text: str | None, expected: str | None) -> bool:
+def put_note(db: Connection, name: str, text: str | None, expected: str | None) -> bool:
     """Note *text* if what stands there is *expected*."""
     if _note(db, name) != expected:
         return False
-    db.execute("DELETE FROM note WHERE name = ?", (name,))
+    db.execute("DELETE FROM note WHERE name IS ?", (name,))
     if text is not None:
         db.execute("INSERT INTO note (name, text) VALUES (?, ?)", (name, text))
     return True
 
 
 def swap(
-    db: apsw.Connection, set_numbers: Sequence[int], notes: Sequence[tuple[str, str | None, str]]
+    db: Connection, set_numbers: Sequence[int], notes: Sequence[tuple[str, str | None, str]]
 ) -> bool:
     """Put staged vectors in place and change notes; False: a note was not as expected."""
     for name, expected, _ in notes:
@@ -100,13 +100,13 @@ def swap(
             return False
     for name, expected, text in notes:
         put_note(db, name, text, expected)
-    query(db, _SWAP, numbers(set_numbers))
+    query(db, _SWAP, db.numbers(set_numbers))
     db.execute("DELETE FROM staged")
     return True
 
 
 _LAST = """
-    SELECT version, ended IS NULL FROM item WHERE set_id = ? AND id = ?
+    SELECT version, ended IS NULL FROM item WHERE set_id = ? AND id IS ?
     ORDER BY version DESC LIMIT 1
 """
 
@@ -116,13 +116,14 @@ _END_FEATURE = "UPDATE feature SET ended = ?1 WHERE set_id = ?2 AND ended = 0 AN
 
 
 _LINK = """
-    INSERT OR IGNORE INTO link (row, source) SELECT ?1, ?2
+    INSERT INTO link (row, source) SELECT ?1, ?2
     WHERE EXISTS (SELECT 1 FROM item WHERE row = ?1) AND EXISTS (SELECT 1 FROM item WHERE row = ?2)
+    ON CONFLICT DO NOTHING
 """
 
 
 def apply_past(
-    db: apsw.Connection, gathered: Gathered, number: int, past: Past, commit: int
+    db: Connection, gathered: Gathered, number: int, past: Past, commit: int
 ) -> list[int]:
     """Do to set *number* what *past* says; return the rows that ended."""
     check_past(past, commit)
@@ -149,7 +150,7 @@ def apply_past(
     return list(past.ended)
 
 
-def _lineage(db: apsw.Connection, number: int, past: Past, commit: int) -> None:
+def _lineage(db: Connection, number: int, past: Past, commit: int) -> None:
     db.executemany(_LINK, list(past.links))
     for done in past.compactions:
         _keep(db, number, done)
@@ -160,14 +161,14 @@ def _lineage(db: apsw.Connection, number: int, past: Past, commit: int) -> None:
             raise NotFound(f"set {past.set.name!r} has no compaction {undone}")
 
 
-def _end(db: apsw.Connection, number: int, row: int, past: Past, commit: int) -> None:
+def _end(db: Connection, number: int, row: int, past: Past, commit: int) -> None:
     db.execute(_END_ITEM, (commit, number, row))
     if not db.changes():
         raise NotFound(f"set {past.set.name!r} has no live version of row {row}")
     db.execute(_END_FEATURE, (commit, number, row))
 
 
-def _keep(db: apsw.Connection, number: int, done: Compaction) -> None:
+def _keep(db: Connection, number: int, done: Compaction) -> None:
     retired = json.dumps([*done.retired, *[0] * done.erased])  # no row has the number 0
     query(
         db,

@@ -8,10 +8,10 @@ from fornix.errors import IdempotencyConflict
 from fornix.store.packed_values import packed, restored
 from fornix.store.progress import Accepted, QueuedInput
 from fornix.store.scope import Scope
-from fornix.store.sqlite.apply import Transaction
-from fornix.store.sqlite.batched_inserts import RunRow
-from fornix.store.sqlite.connection import Row, first
-from fornix.store.sqlite.runs import STATUSES, LaneRow
+from fornix.store.sql.apply import Transaction
+from fornix.store.sql.batched_inserts import RunRow
+from fornix.store.sql.connection import Row, first
+from fornix.store.sql.runs import STATUSES, LaneRow
 
 _INSERT_RUN = """
     INSERT INTO run (id, agent, lane, number, status, event, accepted, origin)

@@ -37,16 +37,16 @@ from fornix.store import (
     upserted,
 )
 from fornix.store.checks import ROW_BITS, check_limits, check_rules, check_undo, exceeds
-from fornix.store.sqlite import journal
-from fornix.store.sqlite.connection import Row, first, query, texts
-from fornix.store.sqlite.row_values import scope_id
-from fornix.store.sqlite.staged_vectors import apply_past
+from fornix.store.sql import journal
+from fornix.store.sql.connection import Row, first, query
+from fornix.store.sql.row_values import scope_id
+from fornix.store.sql.staged_vectors import apply_past
 
 if TYPE_CHECKING:
-    from fornix.store.sqlite.apply import Transaction
+    from fornix.store.sql.apply import Transaction
 
 _LAST = """
-    SELECT version, ended IS NULL, row, expires FROM item WHERE set_id = ?1 AND id = ?2
+    SELECT version, ended IS NULL, row, expires FROM item WHERE set_id = ?1 AND id IS ?2
     ORDER BY version DESC LIMIT 1
 """
 
@@ -60,27 +60,27 @@ _EARLIER = """
     WHERE set_id = ? AND ended IS NULL AND begun < ? AND (expires IS NULL OR expires > ?) LIMIT 1
 """
 
-_LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id = ?2 ORDER BY version DESC LIMIT 1"
+_LAST_ROW = "SELECT row FROM item WHERE set_id = ?1 AND id IS ?2 ORDER BY version DESC LIMIT 1"
 
 _KEPT = """
     SELECT row, id, ended, EXISTS (SELECT 1 FROM item AS other
-        WHERE set_id = ?1 AND other.id = item.id AND other.ended IS NULL)
+        WHERE other.set_id = ?1 AND other.id IS item.id AND other.ended IS NULL)
     FROM item WHERE set_id = ?1 AND row = ?2
 """
 
 _LAST_OF = """
-    SELECT one.id, one.ended, max(other.version), max(other.ended IS NULL)
-    FROM item AS one JOIN item AS other ON other.set_id = ?1 AND other.id = one.id
-    WHERE one.row = ?2
+    SELECT one.id, one.ended, max(other.version), count(*) FILTER (WHERE other.ended IS NULL)
+    FROM item AS one JOIN item AS other ON other.set_id = ?1 AND other.id IS one.id
+    WHERE one.row = ?2 GROUP BY one.row, one.id, one.ended
 """
 
 _SAME = """
     SELECT other.row FROM item AS one JOIN item AS other
-        ON other.set_id = one.set_id AND other.id = one.id AND other.ended IS NULL
+        ON other.set_id = one.set_id AND other.id IS one.id AND other.ended IS NULL
     WHERE one.row = ?1 AND (other.first, other.updated, other.value, other.text, other.metadata,
         other.importance, other.speaker, other.role, other.session, other.time, other.sources,
         other.compacted, other.until, other.expires, other.valid_from, other.valid_to)
-    IS (one.first, one.updated, one.value, one.text, one.metadata,
+    IS NOT DISTINCT FROM (one.first, one.updated, one.value, one.text, one.metadata,
         one.importance, one.speaker, one.role, one.session, one.time, one.sources,
         one.compacted, one.until, one.expires, one.valid_from, one.valid_to)
 """
@@ -107,24 +107,24 @@ _INHERIT = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row
 _INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
 
 _OLDEST = """
-    SELECT row, tokens, ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0)
+    SELECT row, tokens, coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
         + octet_length(metadata)
     FROM item WHERE set_id = ? AND ended IS NULL AND (expires IS NULL OR expires > ?)
     ORDER BY time, first LIMIT ?
 """
 
 _HELD = """
-    SELECT items - count(gone.row), memory_set.tokens - ifnull(sum(gone.tokens), 0),
-        bytes - ifnull(sum(ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0)
+    SELECT items - count(gone.row), memory_set.tokens - coalesce(sum(gone.tokens), 0),
+        bytes - coalesce(sum(coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
             + octet_length(metadata)), 0)
     FROM memory_set LEFT JOIN item AS gone ON gone.set_id = memory_set.id AND gone.ended IS NULL
         AND gone.expires IS NOT NULL AND gone.expires <= ?2
-    WHERE memory_set.id = ?1
+    WHERE memory_set.id = ?1 GROUP BY memory_set.id
 """
 
 _TAKEN = """
     SELECT id FROM item
-    WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2)) GROUP BY id
+    WHERE set_id = ?1 AND id IN (SELECT value FROM carray(?2) AS names) GROUP BY id
 """
 
 _PAST = "SELECT 1 FROM feature WHERE set_id = ? AND ended = 0 AND row > ? LIMIT 1"
@@ -257,7 +257,9 @@ class Changes:
         self._link(row, sources)
         if add.accessed is not None:
             self._db.execute(
-                "INSERT OR REPLACE INTO access (first, time) VALUES (?, ?)", (row, add.accessed)
+                "INSERT INTO access (first, time) VALUES (?, ?) "
+                "ON CONFLICT (first) DO UPDATE SET time = excluded.time",
+                (row, add.accessed),
             )
         return row
 
@@ -297,7 +299,9 @@ class Changes:
 
     def _link(self, row: int, sources: Iterable[int]) -> None:
         if pairs := [(row, source) for source in sources]:
-            self._db.executemany("INSERT OR IGNORE INTO link (row, source) VALUES (?, ?)", pairs)
+            self._db.executemany(
+                "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING", pairs
+            )
 
     def _sources(self, links: Sequence[Link]) -> set[int]:
         """Return the rows of what an item is derived from."""
@@ -390,7 +394,7 @@ class Changes:
                 return None  # a carray ends its texts at a NUL
             known = self._tx.set_row(ref)
             if known is not None:
-                rows = query(self._db, _TAKEN, known[0], texts(ids))
+                rows = query(self._db, _TAKEN, known[0], self._db.texts(ids))
                 taken.update((known[0], item_id) for (item_id,) in rows)
         return taken
 
@@ -400,7 +404,7 @@ class Changes:
         live = first(
             self._db,
             "SELECT version, row, first, created FROM item "
-            "WHERE set_id = ? AND id = ? AND ended IS NULL",
+            "WHERE set_id = ? AND id IS ? AND ended IS NULL",
             number,
             item_id,
         )

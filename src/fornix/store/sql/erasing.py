@@ -20,11 +20,11 @@ from fornix.store.erasures import (
     tells,
 )
 from fornix.store.packed_values import restored
-from fornix.store.sqlite import erased_runs, row_values
-from fornix.store.sqlite.apply import Transaction
-from fornix.store.sqlite.connection import Row, first, numbers, query
-from fornix.store.sqlite.items import Changes
-from fornix.store.sqlite.row_values import rename, rows_of, scope_id
+from fornix.store.sql import erased_runs, row_values
+from fornix.store.sql.apply import Transaction
+from fornix.store.sql.connection import Row, first, query
+from fornix.store.sql.items import Changes
+from fornix.store.sql.row_values import rename, rows_of, scope_id
 from fornix.values import wire
 
 _OF_SCOPE = """
@@ -32,8 +32,8 @@ _OF_SCOPE = """
 """
 
 _OF_ID = """
-    SELECT row FROM item WHERE id = ?3 AND set_id = (SELECT memory_set.id FROM memory_set
-        JOIN scope ON scope.id = memory_set.scope WHERE space = ?1 AND key = ?2 AND name = ?4)
+    SELECT row FROM item WHERE id IS ?3 AND set_id = (SELECT memory_set.id FROM memory_set
+        JOIN scope ON scope.id = memory_set.scope WHERE space IS ?1 AND key IS ?2 AND name IS ?4)
 """
 
 _DERIVED = """
@@ -48,13 +48,13 @@ _ROWS = """
 
 _LAST = (
     "SELECT max(version) = (SELECT version FROM item WHERE row = ?3) FROM item "
-    "WHERE set_id = ?1 AND id = ?2"
+    "WHERE set_id = ?1 AND id IS ?2"
 )
 
 _PURGED_OF = """
     SELECT set_id, added FROM compaction WHERE purged AND set_id = (SELECT memory_set.id
         FROM memory_set JOIN scope ON scope.id = memory_set.scope
-        WHERE space = ?1 AND key = ?2 AND name = ?3)
+        WHERE space IS ?1 AND key IS ?2 AND name IS ?3)
 """
 
 _MADE = "SELECT row, first, sources FROM item WHERE set_id = ? AND sources IS NOT NULL"
@@ -62,17 +62,14 @@ _MADE = "SELECT row, first, sources FROM item WHERE set_id = ? AND sources IS NO
 _STUBS = """
     SELECT stub.row FROM stub JOIN memory_set ON memory_set.id = set_id
     JOIN scope ON scope.id = memory_set.scope
-    WHERE space = ?1 AND key = ?2 AND name = ?3 AND source = ?4
+    WHERE space IS ?1 AND key IS ?2 AND name IS ?3 AND source = ?4
 """
 
 _STUBS_OF_SCOPE = """
     SELECT DISTINCT row FROM stub WHERE set_id IN (SELECT id FROM memory_set WHERE scope = ?)
 """
 
-_PURGED = """
-    SELECT 1 FROM compaction JOIN json_each(added)
-    WHERE compaction.id BETWEEN ?1 AND ?2 AND purged AND json_each.value = ?3
-"""
+_PURGED = "SELECT added FROM compaction WHERE id BETWEEN ? AND ? AND purged"
 
 _COMPACTED = "SELECT DISTINCT id >> 20 FROM compaction"
 
@@ -91,7 +88,8 @@ _FORGET_COMMITS = """
 """
 
 _FORGET_RESULTS = """
-    UPDATE journal SET result = NULL, request = NULL, erased = iif(op IS NULL, NULL, ?2)
+    UPDATE journal SET result = NULL, request = NULL,
+        erased = CASE WHEN op IS NULL THEN NULL ELSE ?2 END
     WHERE n IN (SELECT value FROM carray(?1)) AND erased IS NULL
         AND (result IS NOT NULL OR op IS NOT NULL)
 """
@@ -156,13 +154,13 @@ class Eraser:
         )
         self._count("sets", "DELETE FROM memory_set WHERE scope = ?", number)
         self._count("commits", _FORGET_COMMITS, number, self._number)
-        self._count("commits", _FORGET_RESULTS, numbers(answers), self._number)
+        self._count("commits", _FORGET_RESULTS, self._db.numbers(answers), self._number)
         restored = self._restore(sources)
         sql = "UPDATE scope SET head = ?, floor = 0, since = 0 WHERE id = ?"
         query(db, sql, self._number, number)
         query(
             db,
-            "UPDATE lease SET owner = NULL, epoch = epoch + 1 WHERE space = ? AND key = ?",
+            "UPDATE lease SET owner = NULL, epoch = epoch + 1 WHERE space IS ? AND key IS ?",
             scope.space,
             scope.key,
         )
@@ -178,7 +176,7 @@ class Eraser:
         self._take_turn()
         derived, sources = self._find(asked, made)
         gone = erased_runs.of_items(self._db, self._rows.values())
-        self._count("commits", _FORGET_RESULTS, numbers(self._answers()), self._number)
+        self._count("commits", _FORGET_RESULTS, self._db.numbers(self._answers()), self._number)
         self._forget_runs(gone)
         self._delete_items()
         restored = self._restore(sources)
@@ -215,11 +213,13 @@ class Eraser:
         gone = {*asked, *made}
         derived, new = sorted(gone.difference(asked)), list(gone)
         while new:
-            found = (row for (row,) in query(self._db, _DERIVED, numbers(new)))
+            found = (row for (row,) in query(self._db, _DERIVED, self._db.numbers(new)))
             new = [row for row in found if row not in gone]
             gone.update(new)
             derived.extend(new)
-        self._rows = {r[0]: Version(*r) for r in query(self._db, _ROWS, numbers(sorted(gone)))}
+        self._rows = {
+            r[0]: Version(*r) for r in query(self._db, _ROWS, self._db.numbers(sorted(gone)))
+        }
         self._look_for_compactions()
         return derived, self._sources(derived)
 
@@ -253,12 +253,19 @@ class Eraser:
 
     def _sources(self, derived: Sequence[int]) -> _Sources:
         sql = "SELECT row, source FROM link WHERE row IN (SELECT value FROM carray(?))"
-        pairs = [p for p in query(self._db, sql, numbers(derived)) if p[1] not in self._rows]
+        pairs = [
+            p for p in query(self._db, sql, self._db.numbers(derived)) if p[1] not in self._rows
+        ]
         others = sorted({source for _, source in pairs})
-        found = {row[0]: Version(*row) for row in query(self._db, _ROWS, numbers(others))}
+        found = {row[0]: Version(*row) for row in query(self._db, _ROWS, self._db.numbers(others))}
         firsts = {self._rows[row].first for row in derived}
-        lost = sum(bool(first(self._db, _PURGED, *rows_of(f >> ROW_BITS), f)) for f in firsts)
+        lost = sum(self._is_of_purged(row) for row in firsts)
         return _Sources([v for v in found.values() if self._may_return(v)], lost)
+
+    def _is_of_purged(self, row: int) -> bool:
+        """Whether a compaction added it of which what it retired is no longer kept."""
+        found = query(self._db, _PURGED, *rows_of(row >> ROW_BITS))
+        return any(row in wire.decode_plain(added) for (added,) in found)
 
     def _may_return(self, version: Version) -> bool:
         """Whether a compaction alone retired it, and nothing became of it since."""
@@ -292,8 +299,8 @@ class Eraser:
             nothing = lost and not any(self._is_there(row) for row in lists[1])
             query(
                 self._db,
-                "UPDATE compaction SET how = ?, retired = ?, undone = iif(?, ifnull(undone, ?), "
-                "undone) WHERE id = ?",
+                "UPDATE compaction SET how = ?, retired = ?, "
+                "undone = CASE WHEN ? THEN coalesce(undone, ?) ELSE undone END WHERE id = ?",
                 *(ERASED_HOW, json.dumps([row for row in lists[0] if row not in back])),
                 *(nothing, self._number, number),
             )
@@ -318,7 +325,7 @@ class Eraser:
 
     def _delete_items(self) -> None:
         db, rows = self._db, sorted(self._rows)
-        listed = numbers(rows)
+        listed = self._db.numbers(rows)
         for table in ("staged", "stub"):
             query(db, f"DELETE FROM {table} WHERE row IN (SELECT value FROM carray(?))", listed)  # noqa: S608 - ours
         places = [(v.set_id, v.ended or 0, v.row) for v in self._rows.values()]
@@ -331,7 +338,9 @@ class Eraser:
         )
         firsts = sorted({version.first for version in self._rows.values()})
         query(
-            db, "DELETE FROM access WHERE first IN (SELECT value FROM carray(?))", numbers(firsts)
+            db,
+            "DELETE FROM access WHERE first IN (SELECT value FROM carray(?))",
+            self._db.numbers(firsts),
         )
         self._add("items", len({(v.set_id, v.id) for v in self._rows.values()}))
         self._count(

@@ -14,11 +14,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
-import apsw
-
 from fornix.errors import FornixError, Unavailable
 from fornix.store import Batch, Commit
-from fornix.store.sqlite.apply import Transaction
+from fornix.store.sql.apply import Transaction
 from fornix.values.forks import HandleLock
 
 MOST = 256
@@ -162,7 +160,7 @@ def _gathered(tx: Transaction, work: Sequence[Callable[[], R]]) -> list[R] | Non
     try:
         answers = [piece() for piece in work]
         tx.gathered.flush()
-    except (FornixError, apsw.ConstraintError):
+    except (FornixError, db.taken):
         db.execute("ROLLBACK TO together")
         db.execute("RELEASE together")
         tx.forget()

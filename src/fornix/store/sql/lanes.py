@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import apsw
-
 from fornix.errors import NotFound, OutputsPruned
 from fornix.store import (
     Accepted,
@@ -22,12 +20,12 @@ from fornix.store import (
 from fornix.store.checks import ROW_BITS, check_status
 from fornix.store.packed_values import restored
 from fornix.store.progress import space_of
-from fornix.store.sqlite.apply import Transaction
-from fornix.store.sqlite.connection import Row, first, query
-from fornix.store.sqlite.database_file import SqliteFile, queued, reads
-from fornix.store.sqlite.inputs import Intake
-from fornix.store.sqlite.row_values import rows_of
-from fornix.store.sqlite.runs import CALL_STATUSES, LAST_RUN, ORDINALS, STATUSES, place_of, places
+from fornix.store.sql.apply import Transaction
+from fornix.store.sql.connection import Connection, Row, first, query
+from fornix.store.sql.database import SqlDatabase, queued, reads
+from fornix.store.sql.inputs import Intake
+from fornix.store.sql.row_values import rows_of
+from fornix.store.sql.runs import CALL_STATUSES, LAST_RUN, ORDINALS, STATUSES, place_of, places
 from fornix.values import wire
 
 # The order of joins is given: what narrows most comes first, and sorting is by its key.
@@ -42,7 +40,7 @@ _JOINED = """
 _LANE = """
     SELECT lane.agent, lane.id FROM agent JOIN lane ON lane.agent = agent.id
     JOIN scope ON scope.id = lane.scope
-    WHERE agent.space = ? AND agent.name = ? AND scope.space = ? AND scope.key = ?
+    WHERE agent.space IS ? AND agent.name IS ? AND scope.space IS ? AND scope.key IS ?
 """
 _STEPS = """
     SELECT id, action, n, sent, sensory, looked, skipped FROM step
@@ -68,7 +66,7 @@ _OUTPUTS_OF = f"""
     CROSS JOIN journal ON journal.n = step.n
     WHERE step.id BETWEEN ?2 AND ?3 ORDER BY output.id
 """
-_AGENT = "(SELECT id FROM agent WHERE space = ? AND name = ?)"
+_AGENT = "(SELECT id FROM agent WHERE space IS ? AND name IS ?)"
 _NEW_CONSUMER = """
     INSERT INTO consumer (agent, name, position)
     SELECT id, ?, floor FROM agent WHERE id = ? ON CONFLICT DO NOTHING
@@ -95,7 +93,7 @@ _COMMITS = "SELECT n FROM step WHERE id BETWEEN ? AND ?"
 FOREVER = 1 << 62
 
 
-class SqliteLanes(SqliteFile):
+class SqlLanes(SqlDatabase):
     """`Lanes` and leases; what they write shares transactions with commits."""
 
     # --- leases -------------------------------------------------------------------------------
@@ -123,14 +121,14 @@ class SqliteLanes(SqliteFile):
         )
 
     @reads
-    def run(self, db: apsw.Connection, run: int) -> Run | None:
+    def run(self, db: Connection, run: int) -> Run | None:
         row = first(db, f"{_COLUMNS} FROM run {_JOINED} WHERE run.id = ?", run)
         return None if row is None else _run(row)
 
     @reads
     def runs(  # noqa: PLR0913 - as promised
         self,
-        db: apsw.Connection,
+        db: Connection,
         space: str,
         *,
         agent: str | None = None,
@@ -140,9 +138,9 @@ class SqliteLanes(SqliteFile):
         limit: int = 100,
     ) -> list[Run]:
         conditions: list[tuple[str, object]] = [
-            ("agent.space = ?", space),
-            ("agent.name = ?", agent),
-            ("scope.key = ?", key),
+            ("agent.space IS ?", space),
+            ("agent.name IS ?", agent),
+            ("scope.key IS ?", key),
             ("run.status = ?", None if status is None else STATUSES.index(status)),
             ("run.id < ?", before),
         ]
@@ -155,9 +153,7 @@ class SqliteLanes(SqliteFile):
         return [_run(row) for row in query(db, sql, *(value for _, value in given), limit)]
 
     @reads
-    def queue(
-        self, db: apsw.Connection, agent: str, scope: Scope, *, limit: int = 100
-    ) -> list[Run]:
+    def queue(self, db: Connection, agent: str, scope: Scope, *, limit: int = 100) -> list[Run]:
         lane = first(db, _LANE, scope.space, agent, scope.space, scope.key)
         if lane is None:
             return []
@@ -168,35 +164,35 @@ class SqliteLanes(SqliteFile):
     @reads
     def lanes(
         self,
-        db: apsw.Connection,
+        db: Connection,
         agent: str,
         space: str,
         *,
         past_parked: bool,
         limit: int = 1000,
     ) -> list[Scope]:
-        # SQLite takes the status from the row that has the least id.
         which = "WHERE status = 0" if past_parked else ""
         rows = query(
             db,
             f"WITH open AS (SELECT lane, id, status FROM run INDEXED BY run_open "  # noqa: S608 - ours
             f"    WHERE agent = {_AGENT} AND ended IS NULL), "
-            f"next AS (SELECT lane, min(id) AS id, status FROM open {which} GROUP BY lane) "
-            "SELECT scope.key FROM next JOIN lane ON lane.id = next.lane "
-            "JOIN scope ON scope.id = lane.scope WHERE next.status = 0 ORDER BY next.id LIMIT ?",
+            f"next AS (SELECT min(id) AS id FROM open {which} GROUP BY lane) "
+            "SELECT scope.key FROM next JOIN open ON open.id = next.id "
+            "JOIN lane ON lane.id = open.lane JOIN scope ON scope.id = lane.scope "
+            "WHERE open.status = 0 ORDER BY next.id LIMIT ?",
             *(space, agent, limit),
         )
         return [Scope(space, key) for (key,) in rows]
 
     @reads
-    def steps(self, db: apsw.Connection, run: int) -> list[StepDone]:
+    def steps(self, db: Connection, run: int) -> list[StepDone]:
         return [
             StepDone(run, place & ORDINALS, action, n, restored(sent), restored(sensory), *rest)
             for place, action, n, sent, sensory, *rest in query(db, _STEPS, *places(run))
         ]
 
     @reads
-    def calls(self, db: apsw.Connection, run: int, ordinal: int) -> list[DurableCall]:
+    def calls(self, db: Connection, run: int, ordinal: int) -> list[DurableCall]:
         rows = query(db, _CALLS, place_of(run, ordinal))
         # fmt: off
         return [
@@ -223,19 +219,21 @@ class SqliteLanes(SqliteFile):
 
     @reads
     def outputs(
-        self, db: apsw.Connection, agent: str, space: str, *, after: int = 0, limit: int = 100
+        self, db: Connection, agent: str, space: str, *, after: int = 0, limit: int = 100
     ) -> list[StoredOutput]:
         where = f"output.agent = {_AGENT} AND output.id > ? ORDER BY output.id LIMIT ?"
         sql = f"{_OUTPUT} FROM output {_OUTPUT_JOINED} WHERE {where}"
         rows = query(db, sql, space, agent, after, limit)
         # Read last: what is pruned between the two reads is told.
-        floor = first(db, "SELECT floor FROM agent WHERE space = ? AND name = ?", space, agent) or 0
+        floor = (
+            first(db, "SELECT floor FROM agent WHERE space IS ? AND name IS ?", space, agent) or 0
+        )
         if after < floor:
             raise OutputsPruned(agent, after=after, floor=floor)
         return _outputs(rows)
 
     @reads
-    def outputs_of(self, db: apsw.Connection, run: int) -> list[StoredOutput]:
+    def outputs_of(self, db: Connection, run: int) -> list[StoredOutput]:
         return _outputs(query(db, _OUTPUTS_OF, run, *places(run)))
 
     def consumer(self, agent: str, space: str, name: str) -> int:
@@ -244,7 +242,7 @@ class SqliteLanes(SqliteFile):
         return self._new_consumer(agent, space, name) if position is None else position
 
     @reads
-    def _position(self, db: apsw.Connection, agent: str, space: str, name: str) -> int | None:
+    def _position(self, db: Connection, agent: str, space: str, name: str) -> int | None:
         return _position(db, agent, space, name)
 
     @queued
@@ -257,7 +255,7 @@ class SqliteLanes(SqliteFile):
     def advance(self, tx: Transaction, agent: str, space: str, name: str, position: int) -> None:
         sql = (
             "UPDATE consumer SET position = max(position, ?) "  # noqa: S608 - ours
-            f"WHERE agent = {_AGENT} AND name = ?"
+            f"WHERE agent = {_AGENT} AND name IS ?"
         )
         query(tx.connection, sql, position, space, agent, name)
         if not tx.connection.changes():
@@ -265,7 +263,7 @@ class SqliteLanes(SqliteFile):
 
     @queued
     def drop_consumer(self, tx: Transaction, agent: str, space: str, name: str) -> bool:
-        sql = f"DELETE FROM consumer WHERE agent = {_AGENT} AND name = ?"  # noqa: S608 - ours
+        sql = f"DELETE FROM consumer WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
         query(tx.connection, sql, space, agent, name)
         return tx.connection.changes() > 0
 
@@ -276,13 +274,13 @@ class SqliteLanes(SqliteFile):
 
     @reads
     def _pruning(
-        self, db: apsw.Connection, agent: str, space: str, retain: Retain, *, now: int, limit: int
+        self, db: Connection, agent: str, space: str, retain: Retain, *, now: int, limit: int
     ) -> Pruning:
         return Pruning(db, agent, space, retain, now=now, limit=limit)
 
 
-def _position(db: apsw.Connection, agent: str, space: str, name: str) -> int | None:
-    sql = f"SELECT position FROM consumer WHERE agent = {_AGENT} AND name = ?"  # noqa: S608 - ours
+def _position(db: Connection, agent: str, space: str, name: str) -> int | None:
+    sql = f"SELECT position FROM consumer WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
     return first(db, sql, space, agent, name)
 
 
@@ -296,9 +294,10 @@ def _outputs(rows: Sequence[Row]) -> list[StoredOutput]:
 def _run(row: Row) -> Run:
     number, agent, space, key, place, status, event, accepted, now, actions, *rest, erased = row
     names = None if actions is None else tuple(wire.decode_plain(actions))
+    sent = "" if erased is not None else restored(event)
     # fmt: off
     return Run(
-        number, agent, Scope(space, key), place, STATUSES[int(status)], restored(event), accepted,
+        number, agent, Scope(space, key), place, STATUSES[int(status)], sent, accepted,
         now, names, *rest, forgotten=erased is not None,
     )
     # fmt: on
@@ -311,9 +310,9 @@ class Pruning:
     """
 
     def __init__(
-        self, db: apsw.Connection, agent: str, space: str, retain: Retain, *, now: int, limit: int
+        self, db: Connection, agent: str, space: str, retain: Retain, *, now: int, limit: int
     ) -> None:
-        self._agent = first(db, "SELECT id FROM agent WHERE space = ? AND name = ?", space, agent)
+        self._agent = first(db, "SELECT id FROM agent WHERE space IS ? AND name IS ?", space, agent)
         self._limit, self._ids_until = limit, now - retain.dedupe_us
         self._runs: list[int] = []
         self._ids, self._last_id = False, 0
@@ -331,7 +330,7 @@ class Pruning:
         """Whether there is anything to remove."""
         return self._ids or bool(self._runs)
 
-    def _ended(self, db: apsw.Connection, retain: Retain, now: int) -> list[int]:
+    def _ended(self, db: Connection, retain: Retain, now: int) -> list[int]:
         last = (-FOREVER if retain.age_us is None else now - retain.age_us, FOREVER)
         if retain.count is not None:
             surplus = first(
@@ -365,12 +364,12 @@ class Pruning:
         query(db, _FORGET_IDS, *self._old_ids, self._limit)
         return len(gone)
 
-    def _last_output(self, db: apsw.Connection, commits: Sequence[int]) -> int:
+    def _last_output(self, db: Connection, commits: Sequence[int]) -> int:
         sql = "SELECT max(id) FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
         ends = (first(db, sql, self._agent, *rows_of(number)) for number in commits)
         return max((end for end in ends if end is not None), default=0)
 
-    def _drop(self, db: apsw.Connection, number: int, commits: Sequence[int]) -> None:
+    def _drop(self, db: Connection, number: int, commits: Sequence[int]) -> None:
         for commit in commits:
             sql = "DELETE FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
             query(db, sql, self._agent, *rows_of(commit))

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import TypeAlias
 
-import apsw
-
 from fornix.errors import NotAnObject, ObjectInTheWay, TooLarge
 from fornix.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
 from fornix.store.packed_values import packed, restored
-from fornix.store.sqlite.batched_inserts import Gathered
-from fornix.store.sqlite.connection import Row, first, query, texts
+from fornix.store.sql.batched_inserts import Gathered
+from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.values import wire
 from fornix.values.storable import Path
 
@@ -30,22 +28,24 @@ FEW = 4
 
 _LATEST = """
     SELECT id, place, value IS NULL, begun FROM node
-    WHERE scope = ? AND parent = ? AND name = ? AND ended IS NULL
+    WHERE scope = ? AND parent IS ? AND name IS ? AND ended IS NULL
 """
 
 _LATEST_OF = """
     SELECT name, id, place, value IS NULL, begun FROM node
-    WHERE scope = ? AND parent = ? AND ended IS NULL AND name IN (SELECT value FROM carray(?))
+    WHERE scope = ? AND parent IS ? AND ended IS NULL
+        AND name IN (SELECT value FROM carray(?) AS names)
 """
 
 _BELOW = """
     WITH RECURSIVE below (id, begun, place, path, value) AS (
-        SELECT id, begun, place, iif(parent = '', name, parent || '.' || name), value
-        FROM node WHERE scope = ?1 AND parent = ?2 AND ended IS NULL
+        SELECT id, begun, place,
+            CASE WHEN parent = '' THEN name ELSE parent || '.' || name END, value
+        FROM node WHERE scope = ?1 AND parent IS ?2 AND ended IS NULL
         UNION ALL
         SELECT node.id, node.begun, node.place, below.path || '.' || node.name, node.value
         FROM below JOIN node
-        ON node.scope = ?1 AND node.parent = below.path AND node.ended IS NULL
+        ON node.scope = ?1 AND node.parent IS below.path AND node.ended IS NULL
         WHERE below.value IS NULL
     )
     SELECT id, begun, place FROM below
@@ -81,7 +81,7 @@ LiveNodes: TypeAlias = "dict[Path, _Live | None]"
 
 
 def apply_tree(
-    db: apsw.Connection,
+    db: Connection,
     gathered: Gathered,
     scope: int,
     deltas: Sequence[TreeDelta],
@@ -115,7 +115,7 @@ class _Writer:
 
     def __init__(
         self,
-        db: apsw.Connection,
+        db: Connection,
         gathered: Gathered,
         scope: int,
         number: int,
@@ -153,7 +153,11 @@ class _Writer:
                 continue  # a carray ends its texts at a NUL
             self._known.update(dict.fromkeys([(*above, name) for name in names]))
             found = query(
-                self._db, _LATEST_OF, self._scope, joined(above), texts([*map(escaped, names)])
+                self._db,
+                _LATEST_OF,
+                self._scope,
+                joined(above),
+                self._db.texts([*map(escaped, names)]),
             )
             for name, row, place, is_object, begun in found:
                 self._known[(*above, unescaped(name))] = (row, place, is_object, begun)
@@ -259,9 +263,7 @@ class _Writer:
             self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, found[0]))
 
 
-def read_node(
-    db: apsw.Connection, scope: int, path: Path, *, at: int | None, now: int
-) -> Node | None:
+def read_node(db: Connection, scope: int, path: Path, *, at: int | None, now: int) -> Node | None:
     """Return the node at *path* after commit *at*.
 
     Its ancestors are not looked at: they are there as long as it is, and expire no earlier.
@@ -270,7 +272,7 @@ def read_node(
     row = first(
         db,
         "SELECT value, expires, begun FROM node "
-        "WHERE scope = ? AND parent = ? AND name = ? AND ended IS NULL",
+        "WHERE scope = ? AND parent IS ? AND name IS ? AND ended IS NULL",
         scope,
         parent,
         name,
@@ -279,7 +281,7 @@ def read_node(
         row = first(
             db,
             "SELECT value, expires FROM node "
-            "WHERE scope = ? AND parent = ? AND ended > ? AND begun <= ? AND name = ?",
+            "WHERE scope = ? AND parent IS ? AND ended > ? AND begun <= ? AND name IS ?",
             scope,
             parent,
             at,
@@ -291,11 +293,9 @@ def read_node(
     return node_of(row[0], row[1])
 
 
-def fields_of(
-    db: apsw.Connection, value: str, scope: int, parent: str, at: int | None
-) -> list[Row]:
+def fields_of(db: Connection, value: str, scope: int, parent: str, at: int | None) -> list[Row]:
     """Return place, name, expiry and *value*, a column, of the fields of an object, in order."""
-    columns = f"SELECT place, name, expires, {value} FROM node WHERE scope = ? AND parent = ?"  # noqa: S608 - ours
+    columns = f"SELECT place, name, expires, {value} FROM node WHERE scope = ? AND parent IS ?"  # noqa: S608 - ours
     if at is None:
         rows = query(db, f"{columns} AND ended IS NULL", scope, parent)
     else:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import apsw
-
 from fornix.errors import StoreDamaged
 from fornix.store import (
     ChangeKind,
@@ -20,7 +18,7 @@ from fornix.store import (
 from fornix.store.checks import ROW_BITS
 from fornix.store.erasures import NO_SPACE, hidden_scope
 from fornix.store.packed_values import restored
-from fornix.store.sqlite.connection import Row, first, query
+from fornix.store.sql.connection import Connection, Row, first, query
 from fornix.values import wire
 
 ITEM = """
@@ -32,12 +30,12 @@ ITEM = """
     FROM item
 """
 
-_OF_ID = f"{ITEM} WHERE item.set_id = ?1 AND item.id = ?2"
+_OF_ID = f"{ITEM} WHERE item.set_id = ?1 AND item.id IS ?2"
 
 BY_ID = f"{_OF_ID} AND item.ended IS NULL"
 """Of the versions of an id one at most is live; not ordered, which takes five times as long."""
 
-BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND ifnull(item.ended > ?3, TRUE)"
+BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND coalesce(item.ended > ?3, TRUE)"
 
 VERSIONS = f"{_OF_ID} ORDER BY item.version"
 
@@ -48,8 +46,8 @@ EVERY_VERSION = f"""
 BY_ROW = f"{ITEM} WHERE item.row IN (SELECT value FROM carray(?))"  # noqa: S608 - ours
 
 _SET = """
-    SELECT id FROM memory_set WHERE name = ?
-        AND scope = (SELECT id FROM scope WHERE space = ? AND key = ?)
+    SELECT id FROM memory_set WHERE name IS ?
+        AND scope = (SELECT id FROM scope WHERE space IS ? AND key IS ?)
 """
 _SETS_OF = """
     SELECT id, name, definition, items, bytes, tokens,
@@ -58,10 +56,10 @@ _SETS_OF = """
         EXISTS (SELECT 1 FROM item WHERE set_id = memory_set.id
          AND ended IS NULL AND (valid_from IS NOT NULL OR valid_to IS NOT NULL)), floor
     FROM memory_set
-    WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?)
+    WHERE scope = (SELECT id FROM scope WHERE space IS ? AND key IS ?)
 """
 
-_SET_NAMED = f"{_SETS_OF} AND name = ?"
+_SET_NAMED = f"{_SETS_OF} AND name IS ?"
 
 OUT_OF_TIME = """
     SELECT row FROM item WHERE set_id = ?1
@@ -73,7 +71,7 @@ OUT_OF_TIME = """
 """
 
 OUT_OF_TIME_AT = """
-    SELECT row FROM item WHERE set_id = ?1 AND begun <= ?4 AND ifnull(ended > ?4, TRUE)
+    SELECT row FROM item WHERE set_id = ?1 AND begun <= ?4 AND coalesce(ended > ?4, TRUE)
         AND (expires <= ?2 OR valid_from > ?3 OR valid_to <= ?3) ORDER BY row
 """
 
@@ -96,7 +94,7 @@ FEATURES_AT = f"""{_FEATURE} WHERE set_id = ?1 AND (ended = 0 OR ended > ?2) AND
     AND row > ?3 ORDER BY row LIMIT ?4"""
 
 FEATURE_ROW = f"""{_FEATURE} WHERE set_id = ?1 AND row = ?2
-    AND ended = (SELECT ifnull(ended, 0) FROM item WHERE row = ?2)"""  # noqa: S608 - ours
+    AND ended = (SELECT coalesce(ended, 0) FROM item WHERE row = ?2)"""  # noqa: S608 - ours
 
 
 def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
@@ -146,7 +144,7 @@ def changes(lines: Iterable[Row], since: int) -> Iterator[FeatureChange]:
             yield FeatureChange(before + past, set_number, first_row + past - 1, name)
 
 
-def set_ref(connection: apsw.Connection, number: int) -> SetRef:
+def set_ref(connection: Connection, number: int) -> SetRef:
     """Return the name of a set that exists."""
     space, key, name = first(
         connection,
@@ -157,12 +155,12 @@ def set_ref(connection: apsw.Connection, number: int) -> SetRef:
     return SetRef(Scope(space, key or None), name)
 
 
-def set_number(connection: apsw.Connection, ref: SetRef) -> int | None:
+def set_number(connection: Connection, ref: SetRef) -> int | None:
     """Return the number of a set; None: there is none."""
     return connection.execute(_SET, (ref.name, ref.scope.space, ref.scope.key or "")).get
 
 
-def sets_of(connection: apsw.Connection, scope: Scope, name: str | None = None) -> list[SetInfo]:
+def sets_of(connection: Connection, scope: Scope, name: str | None = None) -> list[SetInfo]:
     """Return the sets of *scope* by name, or the one of that *name*."""
     sql, names = (f"{_SETS_OF} ORDER BY name", ()) if name is None else (_SET_NAMED, (name,))
     return [
@@ -188,27 +186,27 @@ def rows_of(commit: int) -> tuple[int, int]:
     return commit << ROW_BITS, (commit + 1 << ROW_BITS) - 1
 
 
-def scope_id(connection: apsw.Connection, scope: Scope) -> int | None:
+def scope_id(connection: Connection, scope: Scope) -> int | None:
     """Return the row of *scope*, or None while nothing was committed to it."""
     return connection.execute(
-        "SELECT id FROM scope WHERE space = ? AND key = ?", (scope.space, scope.key or "")
+        "SELECT id FROM scope WHERE space IS ? AND key IS ?", (scope.space, scope.key or "")
     ).get
 
 
-def salt_of(connection: apsw.Connection) -> bytes:
+def salt_of(connection: Connection) -> bytes:
     """Return the salt of the store."""
     return bytes.fromhex(connection.execute("SELECT text FROM note WHERE name = 'salt'").get or "")
 
 
-def hidden_id(connection: apsw.Connection, scope: Scope) -> int | None:
+def hidden_id(connection: Connection, scope: Scope) -> int | None:
     """Return the row of a key that was forgotten, and not used since; None: it was not."""
-    any_hidden = "SELECT 1 FROM scope WHERE space = ? LIMIT 1"
+    any_hidden = "SELECT 1 FROM scope WHERE space IS ? LIMIT 1"
     if scope.key is None or connection.execute(any_hidden, (NO_SPACE,)).get is None:
         return None
     return scope_id(connection, hidden_scope(scope, salt_of(connection)))
 
 
-def found_again(connection: apsw.Connection, scope: Scope) -> int | None:
+def found_again(connection: Connection, scope: Scope) -> int | None:
     """Give a forgotten key that is used again its name back; return its row, or None."""
     number = hidden_id(connection, scope)
     if number is not None:
@@ -216,8 +214,8 @@ def found_again(connection: apsw.Connection, scope: Scope) -> int | None:
     return number
 
 
-def rename(connection: apsw.Connection, scope: Scope, to: Scope) -> None:
+def rename(connection: Connection, scope: Scope, to: Scope) -> None:
     """Give a key, and its lease, another name."""
     names = (to.space, to.key, scope.space, scope.key)
-    connection.execute("UPDATE scope SET space = ?, key = ? WHERE space = ? AND key = ?", names)
-    connection.execute("UPDATE lease SET space = ?, key = ? WHERE space = ? AND key = ?", names)
+    connection.execute("UPDATE scope SET space = ?, key = ? WHERE space IS ? AND key IS ?", names)
+    connection.execute("UPDATE lease SET space = ?, key = ? WHERE space IS ? AND key IS ?", names)

@@ -6,11 +6,9 @@ import json
 from itertools import groupby
 from operator import itemgetter
 
-import apsw
-
 from fornix.store import ItemRecord, RunStatus, Scope
 from fornix.store.packed_values import packed
-from fornix.store.sqlite.connection import Row
+from fornix.store.sql.connection import Connection, Row
 from fornix.values.lazy_dataclass import dataclass
 
 _INSERT_ITEM = """
@@ -28,7 +26,7 @@ _INSERT_FEATURE = """
 
 _LOG_ADDED = """
     INSERT INTO change (seq, set_id, row, kind, rows)
-    VALUES (?3 + (SELECT ifnull(max(seq), 0) FROM change), ?1, ?2, 0, ?3)
+    VALUES (?3 + (SELECT coalesce(max(seq), 0) FROM change), ?1, ?2, 0, ?3)
 """
 
 _COUNT = """
@@ -37,8 +35,8 @@ _COUNT = """
 """
 
 _TWIN = """
-    SELECT ifnull(octet_length(value), 0) + ifnull(octet_length(text), 0) + octet_length(metadata),
-        tokens
+    SELECT coalesce(octet_length(value), 0) + coalesce(octet_length(text), 0)
+        + octet_length(metadata), tokens
     FROM item WHERE row = ?
 """
 
@@ -65,7 +63,8 @@ _INSERT_STEP = """
 _INSERT_OUTPUT = "INSERT INTO output (agent, id, step, event) VALUES (?, ?, ?, ?)"
 
 _END_RUN = """
-    UPDATE run SET status = ?1, ended = ?2, error = iif(?3, NULL, ifnull(?4, error)) WHERE id = ?5
+    UPDATE run SET status = ?1, ended = ?2,
+        error = CASE WHEN ?3 THEN NULL ELSE coalesce(?4, error) END WHERE id = ?5
 """
 
 _END_SENSORY = """
@@ -104,7 +103,7 @@ class Gathered:
         over: Runs that ended, which stay cached until they are written.
     """
 
-    def __init__(self, connection: apsw.Connection, runs: dict[int, RunRow]) -> None:
+    def __init__(self, connection: Connection, runs: dict[int, RunRow]) -> None:
         self._db, self._runs = connection, runs
         self.grown: set[int] = set()
         self.ends: list[Row] = []
@@ -162,7 +161,7 @@ class Gathered:
         """Insert it all.
 
         Raises:
-            apsw.ConstraintError: An id has such a version, or an op is taken.
+            `Connection.taken`: An id has such a version, or an op is taken.
         """
         if self._items:
             self._flush_items()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-import apsw
-
 from fornix.store import (
     Commit,
     Compaction,
@@ -20,23 +18,19 @@ from fornix.store import (
     SetRef,
     StoredItem,
     StoredReceipt,
-    StoreStats,
 )
 from fornix.store.checks import GONE
 from fornix.store.packed_values import restored
-from fornix.store.sqlite import erased_runs, journal, maintenance, row_values, staged_vectors
-from fornix.store.sqlite.connection import Row, first, numbers, query
-from fornix.store.sqlite.database_file import SetSnapshot, SqliteFile, reads
-from fornix.store.sqlite.row_values import hidden_id, rows_of, scope_id
-from fornix.store.sqlite.tree import fields_of, joined, node_of, read_node, split, unescaped
+from fornix.store.sql import erased_runs, journal, row_values, staged_vectors
+from fornix.store.sql.connection import Connection, Row, first, query
+from fornix.store.sql.database import SetSnapshot, SqlDatabase, reads
+from fornix.store.sql.row_values import hidden_id, rows_of, scope_id
+from fornix.store.sql.tree import fields_of, joined, node_of, read_node, split, unescaped
 from fornix.values import wire
 from fornix.values.storable import Path as TreePath
 
-VERSION = "PRAGMA data_version"
-"""A number that a connection sees change whenever another one committed."""
-
 _SETS = """
-    SELECT name FROM memory_set WHERE scope = (SELECT id FROM scope WHERE space = ? AND key = ?)
+    SELECT name FROM memory_set WHERE scope = (SELECT id FROM scope WHERE space IS ? AND key IS ?)
     ORDER BY name
 """
 
@@ -47,14 +41,14 @@ FEATURES = 5_000
 """Features read at a time."""
 
 
-class SqliteReads(SqliteFile):
+class SqlReads(SqlDatabase):
     """What `Ledger` and `Finder` promise of reading."""
 
     # --- the exact tree -----------------------------------------------------------------------
 
     @reads
-    def head(self, db: apsw.Connection, scope: Scope) -> int:
-        sql = "SELECT head FROM scope WHERE space = ? AND key = ?"
+    def head(self, db: Connection, scope: Scope) -> int:
+        sql = "SELECT head FROM scope WHERE space IS ? AND key IS ?"
         head = first(db, sql, scope.space, scope.key or "")
         if head is not None:
             return head
@@ -62,7 +56,7 @@ class SqliteReads(SqliteFile):
 
     @reads
     def node(
-        self, db: apsw.Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
+        self, db: Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
     ) -> Node | None:
         if not path:
             return Node(is_object=True)
@@ -71,7 +65,7 @@ class SqliteReads(SqliteFile):
 
     @reads
     def children(
-        self, db: apsw.Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
+        self, db: Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
     ) -> list[tuple[str, Node]]:
         number = self._number_of(db, scope)
         rows = [] if number is None else fields_of(db, "value", number, joined(path), at)
@@ -83,7 +77,7 @@ class SqliteReads(SqliteFile):
 
     @reads
     def field_names(
-        self, db: apsw.Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
+        self, db: Connection, scope: Scope, path: TreePath, *, at: int | None, now: int
     ) -> list[tuple[str, int | None]]:
         number = self._number_of(db, scope)
         rows = [] if number is None else fields_of(db, "NULL", number, joined(path), at)
@@ -93,24 +87,24 @@ class SqliteReads(SqliteFile):
             if expires is None or expires > now
         ]
 
-    def _number_of(self, db: apsw.Connection, scope: Scope) -> int | None:
+    def _number_of(self, db: Connection, scope: Scope) -> int | None:
         return self._cache.scopes.get(scope) or scope_id(db, scope)
 
     @reads
-    def floor(self, db: apsw.Connection, scope: Scope) -> tuple[int, int]:
-        sql = "SELECT floor, since FROM scope WHERE space = ? AND key = ?"
+    def floor(self, db: Connection, scope: Scope) -> tuple[int, int]:
+        sql = "SELECT floor, since FROM scope WHERE space IS ? AND key IS ?"
         return first(db, sql, scope.space, scope.key or "") or (0, 0)
 
     # --- the journal --------------------------------------------------------------------------
 
     @reads
     def adopted(
-        self, db: apsw.Connection, op: bytes, *, request: bytes | None, label: str
+        self, db: Connection, op: bytes, *, request: bytes | None, label: str
     ) -> Commit | None:
         return journal.adopted(db, op, request=request, label=label)
 
     @reads
-    def effects(self, db: apsw.Connection, number: int) -> Effects | None:
+    def effects(self, db: Connection, number: int) -> Effects | None:
         sql = (
             "SELECT time, result, ended, space, key FROM journal JOIN scope ON scope.id = scope "
             "WHERE n = ?"
@@ -123,7 +117,7 @@ class SqliteReads(SqliteFile):
         ids: dict[str, list[int]] = {} if ended is None else wire.decode_plain(ended)
         put = _nodes(db, "id BETWEEN ? AND ? ORDER BY place", *rows_of(number))
         gone = _nodes(
-            db, "id IN (SELECT value FROM carray(?)) ORDER BY id", numbers(ids.get("nodes", []))
+            db, "id IN (SELECT value FROM carray(?)) ORDER BY id", db.numbers(ids.get("nodes", []))
         )
         undone = "SELECT id FROM compaction WHERE undone = ? ORDER BY id"
         return Effects(
@@ -133,7 +127,7 @@ class SqliteReads(SqliteFile):
             removed=[path for path, node, *_ in gone if node.expires != GONE],
             begun=_items(db, "item.row BETWEEN ? AND ?", *rows_of(number)),
             ended=_items(
-                db, "item.row IN (SELECT value FROM carray(?))", numbers(ids.get("items", []))
+                db, "item.row IN (SELECT value FROM carray(?))", db.numbers(ids.get("items", []))
             ),
             places=[place for _, _, place, _ in put],
             ends=[end for *_, end in put],
@@ -144,71 +138,60 @@ class SqliteReads(SqliteFile):
         )
 
     @reads
-    def commit_at(self, db: apsw.Connection, time: int) -> int:
+    def commit_at(self, db: Connection, time: int) -> int:
         return journal.commit_at(db, time)
 
     @reads
-    def time_of(self, db: apsw.Connection, number: int) -> int:
+    def time_of(self, db: Connection, number: int) -> int:
         sql = "SELECT time FROM journal WHERE n <= ? ORDER BY n DESC LIMIT 1"
         return first(db, sql, number) or 0
 
     @reads
-    def note(self, db: apsw.Connection, name: str) -> str | None:
-        return first(db, "SELECT text FROM note WHERE name = ?", name)
-
-    def salt(self) -> bytes:
-        """See `Ledger.salt`."""
-        self.check_open()
-        if self._salt is None:
-            self._salt = bytes.fromhex(self.note("salt") or "")
-        return self._salt
-
-    @reads
-    def stats(self, db: apsw.Connection) -> StoreStats:
-        return maintenance.stats(db, self._path)
+    def note(self, db: Connection, name: str) -> str | None:
+        return first(db, "SELECT text FROM note WHERE name IS ?", name)
 
     @reads
     def receipts(
         self,
-        db: apsw.Connection,
+        db: Connection,
         owners: Sequence[str],
         *,
         before: int | None = None,
         limit: int = 100,
     ) -> list[StoredReceipt]:
-        where = "owner = ? AND n < ? ORDER BY n DESC LIMIT ?"
+        where = "owner IS ? AND n < ? ORDER BY n DESC LIMIT ?"
         last = (1 << 63) - 1 if before is None else before
         found = [r for owner in owners for r in erased_runs.receipts(db, where, owner, last, limit)]
         return sorted(found, key=lambda one: one.erased.commit or 0, reverse=True)[:limit]
 
     @reads
-    def receipt(self, db: apsw.Connection, receipt: str) -> StoredReceipt | None:
+    def receipt(self, db: Connection, receipt: str) -> StoredReceipt | None:
         return next(iter(erased_runs.receipts(db, "id = ?", receipt)), None)
 
     # --- sets ---------------------------------------------------------------------------------
 
     @reads
     def keys(
-        self, db: apsw.Connection, space: str, *, after: str | None = None, limit: int = 1000
+        self, db: Connection, space: str, *, after: str | None = None, limit: int = 1000
     ) -> list[str]:
-        sql = "SELECT key FROM scope WHERE space = ? AND key > ? ORDER BY key LIMIT ?"
+        sql = "SELECT key FROM scope WHERE space IS ? AND key > ? ORDER BY key LIMIT ?"
         return [key for (key,) in query(db, sql, space, after or "", limit)]
 
     @reads
-    def spaces(self, db: apsw.Connection) -> list[str]:
+    def spaces(self, db: Connection) -> list[str]:
         sql = "SELECT DISTINCT space FROM scope WHERE key != '' AND space != '' ORDER BY space"
         return [space for (space,) in query(db, sql)]
 
     @reads
-    def set_info(self, db: apsw.Connection, ref: SetRef) -> SetInfo | None:
+    def set_info(self, db: Connection, ref: SetRef) -> SetInfo | None:
         return next(iter(row_values.sets_of(db, ref.scope, ref.name)), None)
 
     @reads
-    def set_infos(self, db: apsw.Connection, scope: Scope) -> list[SetInfo]:
+    def set_infos(self, db: Connection, scope: Scope) -> list[SetInfo]:
         return row_values.sets_of(db, scope)
 
     @reads
-    def every_set(self, db: apsw.Connection, scope: Scope) -> list[SetRef]:
+    def every_set(self, db: Connection, scope: Scope) -> list[SetRef]:
         rows = query(db, _SETS, scope.space, scope.key or "")
         return [SetRef(scope, name) for (name,) in rows]
 
@@ -216,7 +199,7 @@ class SqliteReads(SqliteFile):
 
     @reads
     def get(
-        self, db: apsw.Connection, ref: SetRef, ids: Sequence[str], *, at: int | None = None
+        self, db: Connection, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:
         sql, moment = (row_values.BY_ID, ()) if at is None else (row_values.BY_ID_AT, (at,))
         for number in self._set_numbers(db, ref):
@@ -228,7 +211,7 @@ class SqliteReads(SqliteFile):
     @reads
     def page(
         self,
-        db: apsw.Connection,
+        db: Connection,
         ref: SetRef,
         *,
         after: tuple[int, int] | None = None,
@@ -244,13 +227,13 @@ class SqliteReads(SqliteFile):
         return self._first_found(db, ref, sql, *bindings)
 
     @reads
-    def versions(self, db: apsw.Connection, ref: SetRef, item_id: str) -> list[StoredItem]:
+    def versions(self, db: Connection, ref: SetRef, item_id: str) -> list[StoredItem]:
         return self._first_found(db, ref, row_values.VERSIONS, item_id)
 
     @reads
     def every_version(
         self,
-        db: apsw.Connection,
+        db: Connection,
         ref: SetRef,
         *,
         after: tuple[str, int] | None = None,
@@ -259,7 +242,7 @@ class SqliteReads(SqliteFile):
         return self._first_found(db, ref, row_values.EVERY_VERSION, *(after or ("", -1)), limit)
 
     def _first_found(
-        self, db: apsw.Connection, ref: SetRef, sql: str, *bindings: object
+        self, db: Connection, ref: SetRef, sql: str, *bindings: object
     ) -> list[StoredItem]:
         """Return the items that a query gives of a set, whose number is bound first."""
         for number in self._set_numbers(db, ref):
@@ -267,7 +250,7 @@ class SqliteReads(SqliteFile):
                 return [self._stored(row, ref) for row in rows]
         return []
 
-    def _set_numbers(self, db: apsw.Connection, ref: SetRef) -> Iterator[int]:
+    def _set_numbers(self, db: Connection, ref: SetRef) -> Iterator[int]:
         """Yield the number that a set is known by, and, if nothing is there, what it is by now.
 
         Another process may have forgotten the set since, and somebody added to a new one.
@@ -283,19 +266,19 @@ class SqliteReads(SqliteFile):
         return row_values.stored(row, ref, self._touched.get(row[1]))
 
     @reads
-    def stored(self, db: apsw.Connection, rows: Sequence[int]) -> list[StoredItem]:
+    def stored(self, db: Connection, rows: Sequence[int]) -> list[StoredItem]:
         return self._versions(db, rows)
 
-    def _versions(self, db: apsw.Connection, rows: Sequence[int]) -> list[StoredItem]:
+    def _versions(self, db: Connection, rows: Sequence[int]) -> list[StoredItem]:
         if not rows:
             return []
-        there = {row[0]: row for row in query(db, row_values.BY_ROW, numbers(rows))}
+        there = {row[0]: row for row in query(db, row_values.BY_ROW, db.numbers(rows))}
         refs = {row[19]: row_values.set_ref(db, row[19]) for row in there.values()}
         wanted = [there[row] for row in rows if row in there]
         return [self._stored(row, refs[row[19]]) for row in wanted]
 
     @reads
-    def expired(self, db: apsw.Connection, *, now: int, limit: int = 1000) -> list[StoredItem]:
+    def expired(self, db: Connection, *, now: int, limit: int = 1000) -> list[StoredItem]:
         sql = (
             "SELECT row FROM item INDEXED BY item_expires "
             "WHERE ended IS NULL AND expires IS NOT NULL AND expires <= ? LIMIT ?"
@@ -304,7 +287,7 @@ class SqliteReads(SqliteFile):
 
     @reads
     def compactions(
-        self, db: apsw.Connection, ref: SetRef, *, before: int | None = None, limit: int = 100
+        self, db: Connection, ref: SetRef, *, before: int | None = None, limit: int = 100
     ) -> list[Compaction]:
         where = "set_id = ? AND compaction.id < ? ORDER BY compaction.id DESC LIMIT ?"
         last = (1 << 63) - 1 if before is None else before
@@ -314,58 +297,54 @@ class SqliteReads(SqliteFile):
         return []
 
     @reads
-    def compaction(self, db: apsw.Connection, compaction: int) -> Compaction | None:
+    def compaction(self, db: Connection, compaction: int) -> Compaction | None:
         return journal.compaction(db, compaction)
 
     @reads
-    def links(self, db: apsw.Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
+    def links(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
         sql = (
             "SELECT row, source FROM link WHERE row IN (SELECT value FROM carray(?)) ORDER BY 1, 2"
         )
-        return query(db, sql, numbers(rows))
+        return query(db, sql, db.numbers(rows))
 
     @reads
-    def derived(self, db: apsw.Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
+    def derived(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
         sql = (
             "SELECT row, source FROM link WHERE source IN (SELECT value FROM carray(?)) "
             "ORDER BY 1, 2"
         )
-        return query(db, sql, numbers(rows))
+        return query(db, sql, db.numbers(rows))
 
     # --- what search needs --------------------------------------------------------------------
 
     @reads
-    def seq(self, db: apsw.Connection) -> int:
+    def seq(self, db: Connection) -> int:
         return first(db, "SELECT max(seq) FROM change") or 0
 
     @reads
-    def glance(
-        self, db: apsw.Connection, sets: Sequence[SetRef] | Scope
-    ) -> tuple[int, list[SetInfo]]:
+    def glance(self, db: Connection, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
         # While nobody commits, a connection answers from what it read before.
         name = sets if isinstance(sets, Scope) else tuple(sets)
-        last = self._snapshots.get(db)
+        key = self._snapshot_key(db)
+        last = self._snapshots.get(key)
         infos = None if last is None else last.sets.get(name)
-        if infos is not None and last is not None and db.execute(VERSION).get == last.version:
+        if infos is not None and last is not None and self._version(db) == last.version:
             return last.seq, infos
-        db.execute("BEGIN")
-        try:
-            version = db.execute(VERSION).get
+        with self._snapshot(db):
+            version = self._version(db)
             if last is None or last.version != version or len(last.sets) >= SNAPSHOTS:
                 seq = first(db, "SELECT max(seq) FROM change") or 0
-                last = self._snapshots[db] = SetSnapshot(version, seq, {})
+                last = self._snapshots[key] = SetSnapshot(version, seq, {})
             if isinstance(name, Scope):
                 infos = row_values.sets_of(db, name)
             else:
                 infos = [i for ref in name for i in row_values.sets_of(db, ref.scope, ref.name)]
-        finally:
-            db.execute("ROLLBACK")
         last.sets[name] = infos
         return last.seq, infos
 
     @reads
     def changes(
-        self, db: apsw.Connection, since: int, *, limit: int = 10_000
+        self, db: Connection, since: int, *, limit: int = 10_000
     ) -> list[FeatureChange] | None:
         before = first(db, "SELECT seq - rows FROM change ORDER BY seq LIMIT 1")
         if before is not None and before > since:
@@ -385,7 +364,7 @@ class SqliteReads(SqliteFile):
 
     @reads
     def _features(
-        self, db: apsw.Connection, set_number: int, after: int, at: int | None
+        self, db: Connection, set_number: int, after: int, at: int | None
     ) -> list[Feature]:
         if at is None:
             rows = db.execute(row_values.LIVE_FEATURES, (set_number, after, FEATURES))
@@ -394,16 +373,14 @@ class SqliteReads(SqliteFile):
         return [Feature._make(row) for row in rows]
 
     @reads
-    def features_of(
-        self, db: apsw.Connection, set_number: int, rows: Sequence[int]
-    ) -> list[Feature]:
+    def features_of(self, db: Connection, set_number: int, rows: Sequence[int]) -> list[Feature]:
         found = (db.execute(row_values.FEATURE_ROW, (set_number, row)).get for row in rows)
         return [Feature._make(row) for row in found if row is not None]
 
     @reads
     def out_of_time(
         self,
-        db: apsw.Connection,
+        db: Connection,
         set_number: int,
         *,
         now: int,
@@ -417,7 +394,7 @@ class SqliteReads(SqliteFile):
         return [row for (row,) in rows]
 
     @reads
-    def accessed(self, db: apsw.Connection, set_number: int) -> list[tuple[int, int]]:
+    def accessed(self, db: Connection, set_number: int) -> list[tuple[int, int]]:
         lately = self._touched
         found = [
             (row, max(time or 0, lately.get(item, 0)))
@@ -427,19 +404,19 @@ class SqliteReads(SqliteFile):
 
     @reads
     def pending(
-        self, db: apsw.Connection, *, limit: int, set_numbers: Sequence[int] | None = None
+        self, db: Connection, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:
         return staged_vectors.pending(db, set_numbers, limit)
 
     @reads
     def unstaged(
-        self, db: apsw.Connection, set_numbers: Sequence[int], *, limit: int
+        self, db: Connection, set_numbers: Sequence[int], *, limit: int
     ) -> list[PendingVectors]:
         return staged_vectors.unstaged(db, set_numbers, limit)
 
 
 def _nodes(
-    db: apsw.Connection, where: str, *bindings: object
+    db: Connection, where: str, *bindings: object
 ) -> list[tuple[TreePath, Node, int, int | None]]:
     sql = f"SELECT parent, name, value, expires, place, ended FROM node WHERE {where}"  # noqa: S608 - ours
     return [
@@ -448,6 +425,6 @@ def _nodes(
     ]
 
 
-def _items(db: apsw.Connection, where: str, *bindings: object) -> list[StoredItem]:
+def _items(db: Connection, where: str, *bindings: object) -> list[StoredItem]:
     rows = query(db, f"{row_values.ITEM} WHERE {where} ORDER BY item.row", *bindings)
     return [row_values.stored(row, row_values.set_ref(db, row[19])) for row in rows]

@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import field
 
-import apsw
-
 from fornix.errors import (
     DuplicateItem,
     InvalidInput,
@@ -25,20 +23,19 @@ from fornix.store import (
 )
 from fornix.store.checks import check_base, check_batch, check_leases
 from fornix.store.packed_values import packed
-from fornix.store.sqlite import retention
-from fornix.store.sqlite.batched_inserts import Gathered, RunRow
-from fornix.store.sqlite.connection import first
-from fornix.store.sqlite.items import Changes
-from fornix.store.sqlite.journal import adopted
-from fornix.store.sqlite.lock_files import Owners
-from fornix.store.sqlite.row_values import found_again, scope_id
-from fornix.store.sqlite.runs import RunCache, RunWriter
-from fornix.store.sqlite.staged_vectors import expect
-from fornix.store.sqlite.tree import LiveNodes, apply_tree
+from fornix.store.sql import retention
+from fornix.store.sql.batched_inserts import Gathered, RunRow
+from fornix.store.sql.connection import Connection, OwnerRegistry, first
+from fornix.store.sql.items import Changes
+from fornix.store.sql.journal import adopted
+from fornix.store.sql.row_values import found_again, scope_id
+from fornix.store.sql.runs import RunCache, RunWriter
+from fornix.store.sql.staged_vectors import expect
+from fornix.store.sql.tree import LiveNodes, apply_tree
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 
-_EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id = ? AND begun <= ? LIMIT 1"
+_EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id IS ? AND begun <= ? LIMIT 1"
 
 NODES = 64
 """Live nodes of one tree that are cached at most."""
@@ -96,7 +93,7 @@ class Transaction:
     to have been refused or written before `flush`.
     """
 
-    def __init__(self, connection: apsw.Connection, cache: WriterCache, owners: Owners) -> None:
+    def __init__(self, connection: Connection, cache: WriterCache, owners: OwnerRegistry) -> None:
         self.connection = self._db = connection
         self.cache, self.owners = cache, owners
         cache.bound()
@@ -121,7 +118,8 @@ class Transaction:
         try:
             answer = self.gather(batch)
             self.gathered.flush()
-        except apsw.ConstraintError as error:
+        except self._db.taken as error:
+            self._db.recover()
             raise self._duplicate(batch, before) from error
         return answer
 
@@ -129,7 +127,7 @@ class Transaction:
         """Do what `apply` does, but for what is inserted: that is gathered.
 
         Raises:
-            apsw.ConstraintError: What was gathered is in the way of itself, or of what is there.
+            `Connection.taken`: What was gathered is in the way of itself, or of what is there.
         """
         number = (self.cache.number or 0) + 1
         earlier = self._earlier(batch, number)
@@ -213,10 +211,10 @@ class Transaction:
             return self.cache.scopes[scope]
         found = scope_id(self._db, scope) or found_again(self._db, scope)
         if found is None:
-            self._db.execute(
-                "INSERT INTO scope (space, key) VALUES (?, ?)", (scope.space, scope.key or "")
-            )
-            found = self._db.last_insert_rowid()
+            found = self._db.execute(
+                "INSERT INTO scope (space, key) VALUES (?, ?) RETURNING id",
+                (scope.space, scope.key or ""),
+            ).get
         self.cache.scopes[scope] = found
         return found
 
@@ -225,7 +223,7 @@ class Transaction:
         if ref in self.cache.sets:
             return self.cache.sets[ref]
         row = self._db.execute(
-            "SELECT id, definition FROM memory_set WHERE scope = ? AND name = ?",
+            "SELECT id, definition FROM memory_set WHERE scope = ? AND name IS ?",
             (self.scope(ref.scope), ref.name),
         ).get
         if row is None:
@@ -244,11 +242,11 @@ class Transaction:
             return
         text = json.dumps(define.definition.to_json())
         if known is None:
-            self._db.execute(
-                "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?)",
+            number = self._db.execute(
+                "INSERT INTO memory_set (scope, name, definition, retention) VALUES (?, ?, ?, ?) "
+                "RETURNING id",
                 (self.scope(define.set.scope), define.set.name, text, define.definition.kept_us),
-            )
-            number = self._db.last_insert_rowid()
+            ).get
         else:
             number = known[0]
             self._db.execute(

@@ -7,14 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
-import apsw
-
 from fornix.store import Scope, SetRef
 from fornix.store.erasures import STATES, Erased, StoredReceipt, has_read
-from fornix.store.sqlite import row_values
-from fornix.store.sqlite.connection import first, numbers, query
-from fornix.store.sqlite.row_values import rows_of
-from fornix.store.sqlite.runs import STATUSES, places
+from fornix.store.sql import row_values
+from fornix.store.sql.connection import Connection, first, query
+from fornix.store.sql.row_values import rows_of
+from fornix.store.sql.runs import STATUSES, places
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 
@@ -32,7 +30,7 @@ _OUTPUTS = "SELECT id FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
 
 _FORGET = """
     UPDATE run SET event = '', error = NULL, erased = ?2,
-        status = iif(ended IS NULL, ?3, status), ended = ifnull(ended, ?4)
+        status = CASE WHEN ended IS NULL THEN ?3 ELSE status END, ended = coalesce(ended, ?4)
     WHERE id = ?1
 """
 
@@ -77,7 +75,7 @@ class Gone:
     outputs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
 
-def of_scope(db: apsw.Connection, scope: int) -> Gone:
+def of_scope(db: Connection, scope: int) -> Gone:
     """Return all runs of a key; those that were erased before are not among them."""
     sql = (
         "SELECT run.id FROM run JOIN lane ON lane.id = run.lane "
@@ -86,7 +84,7 @@ def of_scope(db: apsw.Connection, scope: int) -> Gone:
     return _gone(db, [number for (number,) in query(db, sql, scope)])
 
 
-def of_items(db: apsw.Connection, versions: Iterable[Erasable]) -> Gone:
+def of_items(db: Connection, versions: Iterable[Erasable]) -> Gone:
     """Return the runs that wrote or read one of *versions*."""
     begun: set[int] = set()
     ids: dict[int, set[str]] = {}
@@ -104,7 +102,7 @@ def of_items(db: apsw.Connection, versions: Iterable[Erasable]) -> Gone:
             found.add(run)
     runs = sorted(_with_heirs(db, found))
     sql = "SELECT id, ended FROM run WHERE id IN (SELECT value FROM carray(?)) AND erased IS NULL"
-    ended = dict(query(db, sql, numbers(runs)))
+    ended = dict(query(db, sql, db.numbers(runs)))
     gone = _gone(db, [run for run in ended if ended[run] is not None])
     gone.open = [run for run in ended if ended[run] is None]
     commits = [n for run in gone.runs for n, _ in _steps(db, run)]
@@ -118,7 +116,7 @@ def _few_forms(named: Mapping[SetRef, Collection[str]]) -> list[str] | None:
     return [wire.encode(item_id)[1:-1] for item_id in ids] if len(ids) <= FEW else None
 
 
-def _with_heirs(db: apsw.Connection, runs: Collection[int]) -> set[int]:
+def _with_heirs(db: Connection, runs: Collection[int]) -> set[int]:
     """Return *runs*, and those that had the same input before or after them."""
     found = set(runs)
     if not found:
@@ -132,7 +130,7 @@ def _with_heirs(db: apsw.Connection, runs: Collection[int]) -> set[int]:
     return found
 
 
-def _steps(db: apsw.Connection, run: int) -> list[tuple[int, int]]:
+def _steps(db: Connection, run: int) -> list[tuple[int, int]]:
     """Return (commit, agent) of the steps of a run."""
     sql = (
         "SELECT step.n, run.agent FROM step JOIN run ON run.id = ?1 WHERE step.id BETWEEN ?2 AND ?3"
@@ -140,7 +138,7 @@ def _steps(db: apsw.Connection, run: int) -> list[tuple[int, int]]:
     return [(n, agent) for n, agent in query(db, sql, run, *places(run))]
 
 
-def _gone(db: apsw.Connection, runs: Sequence[int]) -> Gone:
+def _gone(db: Connection, runs: Sequence[int]) -> Gone:
     """Return what goes with *runs*."""
     read: dict[int, int | None] = {}
     gone = Gone(runs)
@@ -157,7 +155,7 @@ def _gone(db: apsw.Connection, runs: Sequence[int]) -> Gone:
     return gone
 
 
-def forget(db: apsw.Connection, gone: Gone, *, number: int, time: int) -> dict[str, int]:
+def forget(db: Connection, gone: Gone, *, number: int, time: int) -> dict[str, int]:
     """Erase the records of runs, end those that have not ended; return how much went, by kind."""
     counts = {"outputs": len(gone.outputs), "runs": len(gone.runs), "steps": 0, "calls": 0}
     db.executemany("DELETE FROM output WHERE agent = ? AND id = ?", gone.outputs)
@@ -170,9 +168,9 @@ def forget(db: apsw.Connection, gone: Gone, *, number: int, time: int) -> dict[s
     return counts
 
 
-def forget_ended(db: apsw.Connection, runs: Sequence[int], *, number: int, time: int) -> list[int]:
+def forget_ended(db: Connection, runs: Sequence[int], *, number: int, time: int) -> list[int]:
     """Erase the records of those of *runs* that have ended; return those that have not."""
-    listed = numbers(sorted(_with_heirs(db, runs)))
+    listed = db.numbers(sorted(_with_heirs(db, runs)))
     sql = "SELECT id, ended, erased FROM run WHERE id IN (SELECT value FROM carray(?)) ORDER BY id"
     there = query(db, sql, listed)
     ended = [run for run, over, erased in there if over is not None and erased is None]
@@ -183,7 +181,7 @@ def forget_ended(db: apsw.Connection, runs: Sequence[int], *, number: int, time:
 _ALL = "SELECT id, owner, asked, erased, state, open, held, scrubbed FROM receipt"
 
 
-def insert(db: apsw.Connection, receipt: str, owner: str, asked: str, erased: Erased) -> None:
+def insert(db: Connection, receipt: str, owner: str, asked: str, erased: Erased) -> None:
     """Keep a new receipt."""
     query(
         db,
@@ -193,7 +191,7 @@ def insert(db: apsw.Connection, receipt: str, owner: str, asked: str, erased: Er
     )
 
 
-def receipts(db: apsw.Connection, where: str, *bindings: object) -> list[StoredReceipt]:
+def receipts(db: Connection, where: str, *bindings: object) -> list[StoredReceipt]:
     """Return the receipts that a condition chooses."""
     return [
         StoredReceipt(
@@ -212,12 +210,12 @@ def receipts(db: apsw.Connection, where: str, *bindings: object) -> list[StoredR
     ]
 
 
-def unfinished(db: apsw.Connection) -> list[StoredReceipt]:
+def unfinished(db: Connection) -> list[StoredReceipt]:
     """Return the receipts of what is still in files, or in records of runs, the first first."""
     return receipts(db, "scrubbed IS NULL ORDER BY n")
 
 
-def update(db: apsw.Connection, kept: StoredReceipt) -> None:
+def update(db: Connection, kept: StoredReceipt) -> None:
     """Note how far a receipt is."""
     query(
         db,

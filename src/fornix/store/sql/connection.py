@@ -1,0 +1,81 @@
+"""What a connection to an engine does for the shared statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeAlias
+
+Row: TypeAlias = tuple[Any, ...]
+"""A row as the engine gives it: the query beside its use says what each column is."""
+
+
+class ResultRows(Protocol):
+    """What a statement gives."""
+
+    @property
+    def get(self) -> Any:  # noqa: ANN401 - as the query says
+        """The first row, or its only column; None: no row."""
+        ...
+
+    def fetchall(self) -> list[Row]:
+        """Return all rows."""
+        ...
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the rows."""
+        ...
+
+
+class Connection(Protocol):
+    """A connection, as `apsw.Connection` is one."""
+
+    @property
+    def taken(self) -> type[Exception]:
+        """What is raised where a name or number has to be unique, and is there already."""
+        ...
+
+    def execute(self, statement: str, bindings: Any = ..., /) -> ResultRows:  # noqa: ANN401 - a tuple
+        """Run one statement."""
+        ...
+
+    def executemany(self, statement: str, bindings: Any, /) -> object:  # noqa: ANN401 - tuples
+        """Run a statement for each of several bindings."""
+        ...
+
+    def changes(self) -> int:
+        """Return how many rows the last statement inserted, changed or deleted."""
+        ...
+
+    def numbers(self, values: Sequence[int], /) -> object:
+        """Return whole numbers as a binding for ``carray(?)``."""
+        ...
+
+    def texts(self, values: Sequence[str], /) -> object:
+        """Return texts, at least one, as a binding for ``carray(?)``."""
+        ...
+
+    def recover(self) -> None:
+        """Be able to read again after a statement was refused."""
+        ...
+
+
+class OwnerRegistry(Protocol):
+    """Which owners of leases are alive."""
+
+    def enlist(self, owner: str, /) -> None:
+        """Make *owner* count as alive until it is dismissed or this process ends."""
+        ...
+
+    def is_alive(self, owner: str, /) -> bool:
+        """Return whether *owner* counts as alive."""
+        ...
+
+
+def query(db: Connection, sql: str, *bindings: object) -> list[Row]:
+    """Return all rows of a query."""
+    return db.execute(sql, bindings).fetchall()
+
+
+def first(db: Connection, sql: str, *bindings: object) -> Any:  # noqa: ANN401 - as the query says
+    """Return the first row of a query, or its only column; None: no row."""
+    return db.execute(sql, bindings).get

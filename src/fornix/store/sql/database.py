@@ -1,0 +1,199 @@
+"""What the shared statements need of an engine, and how a call of a store borrows it.
+
+`reads` gives a method a connection that only reads, `writes` one inside a transaction of its own,
+`queued` a transaction that it shares with the commits of other threads. All three raise fornix's
+errors in place of the engine's.
+
+The statements are written for SQLite, in words that mean the same to other engines, or that their
+connections translate (`store/postgres/dialect.py`): ``name IS ?`` compares names that may be long,
+``IN (SELECT value FROM carray(?))`` asks for many numbers, and with ``AS names`` for many names.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+
+from fornix.errors import FornixError, StoreDamaged
+from fornix.store import Scope, SetInfo, SetRef
+from fornix.store.sql.apply import Transaction, WriterCache
+from fornix.store.sql.connection import Connection, first
+from fornix.store.sql.group_commit import CommitQueue, CommitTicket
+
+TOUCHES = 1_000
+"""Most access times flushed with one group of commits."""
+
+_TOUCH = """
+    INSERT INTO access (first, time) VALUES (?, ?)
+    ON CONFLICT (first) DO UPDATE SET time = max(access.time, excluded.time)
+"""
+
+F = TypeVar("F", bound="SqlDatabase")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class SetSnapshot(NamedTuple):
+    """What was read of sets when the database was of a version."""
+
+    version: object
+    seq: int
+    sets: dict[Scope | tuple[SetRef, ...], list[SetInfo]]
+
+
+class SqlDatabase(ABC):
+    """An open database: what every engine does in the same way, and what each does in its own."""
+
+    def __init__(self, *, read_only: bool) -> None:
+        self._read_only = read_only
+        self._cache = WriterCache()
+        self._snapshots: dict[object, SetSnapshot] = {}
+        self._touched: dict[int, int] = {}
+        self._salt: bytes | None = None
+        self.commit_queue = CommitQueue(self._commit_group)
+
+    @property
+    @abstractmethod
+    def location(self) -> str:
+        """Where it is: a path, or a URL without its password."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether commits are refused."""
+        return self._read_only
+
+    @abstractmethod
+    def check_open(self) -> None:
+        """Refuse a handle that was closed, or that a forked child inherited."""
+
+    @abstractmethod
+    def reader(self) -> AbstractContextManager[Connection]:
+        """Lend a connection that only reads, for a ``with`` block."""
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[Connection]:
+        """Give a connection inside a transaction, which commits unless the block raises."""
+
+    @abstractmethod
+    def _commit_group(self, group: list[CommitTicket]) -> None:
+        """Do the work of a group of tickets in one transaction, and settle each."""
+
+    @abstractmethod
+    def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
+        """Return a transaction on a connection whose transaction is open."""
+
+    @abstractmethod
+    def explained(self, error: Exception) -> FornixError | None:
+        """Return what an error of the engine means for the caller; None: it is a fault of ours."""
+
+    def is_worth_another_try(self, error: Exception) -> bool:  # noqa: ARG002 - some engines look
+        """Return whether a call failed for the connection alone, and did nothing for certain."""
+        return False
+
+    @abstractmethod
+    def _version(self, db: Connection) -> object:
+        """Return what changes with every commit that *db* can see."""
+
+    @abstractmethod
+    def _snapshot(self, db: Connection) -> AbstractContextManager[None]:
+        """Have *db* read one state of the database for a ``with`` block."""
+
+    @abstractmethod
+    def _snapshot_key(self, db: Connection) -> object:
+        """Return what `_version` is compared within: a connection, or the whole database."""
+
+    def salt(self) -> bytes:
+        """See `Ledger.salt`."""
+        self.check_open()
+        if self._salt is None:
+            with self.reader() as db:
+                self._salt = bytes.fromhex(first(db, "SELECT text FROM note WHERE name = 'salt'"))
+        return self._salt
+
+    def _flush_touches(self, db: Connection) -> dict[int, int]:
+        """Write access times; return them, for `_drop_touches` once they are committed."""
+        rows = dict(list(self._touched.items())[:TOUCHES])
+        if rows:
+            db.executemany(_TOUCH, list(rows.items()))
+        return rows
+
+    def _drop_touches(self, rows: dict[int, int]) -> None:
+        for row, time in rows.items():
+            if self._touched.get(row) == time:
+                self._touched.pop(row, None)
+
+
+def explaining(method: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P], R]:
+    """Have *method* raise fornix's errors in place of the engine's.
+
+    Whatever else it raises over a damaged file is `StoreDamaged`, too; over a sound one it is a
+    fault of ours, and goes on as it is.
+    """
+
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except StoreDamaged as error:
+            if error.path is not None:
+                raise
+            raise StoreDamaged(self.location, error.problem) from error
+        except FornixError:
+            raise
+        except Exception as error:
+            found = self.explained(error)
+            if found is None:
+                raise
+            raise found from error
+
+    return call
+
+
+def reads(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concatenate[F, P], R]:
+    """Give *method* a connection that only reads, for the length of a call."""
+
+    @explaining
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            with self.reader() as db:
+                return method(self, db, *args, **kwargs)
+        except Exception as error:
+            if not self.is_worth_another_try(error):
+                raise
+        with self.reader() as db:
+            return method(self, db, *args, **kwargs)
+
+    return call
+
+
+def writes(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concatenate[F, P], R]:
+    """Give *method* a connection inside a transaction, which commits unless the method raises."""
+
+    @explaining
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            with self.writing() as db:
+                return method(self, db, *args, **kwargs)
+        except Exception as error:
+            if not self.is_worth_another_try(error):
+                raise
+        with self.writing() as db:
+            return method(self, db, *args, **kwargs)
+
+    return call
+
+
+def queued(method: Callable[Concatenate[F, Transaction, P], R]) -> Callable[Concatenate[F, P], R]:
+    """Give *method* a transaction that it shares with the commits that wait beside it."""
+
+    @functools.wraps(method)
+    def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        self.check_open()
+        return self.commit_queue.do(lambda tx: method(self, tx, *args, **kwargs))
+
+    return call

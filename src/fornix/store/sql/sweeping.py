@@ -1,0 +1,59 @@
+"""What goes by itself: expired nodes, versions that sets keep no longer, names of old ops."""
+
+from __future__ import annotations
+
+from fornix.store import (
+    CORROBORATED,
+    OP_RETENTION_US,
+    OPS_KEPT,
+    SWEEP_AFTER_US,
+)
+from fornix.store.sql import journal, retention
+from fornix.store.sql.connection import Connection, first, query
+from fornix.store.sql.staged_vectors import put_note
+
+CHANGES_KEPT = 200_000
+"""Lines of the change log that are kept; a cache that is further behind is built anew."""
+
+OPS_SWEPT = "ops swept"
+"""The note that says up to which commit names of ops were let go."""
+
+
+def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
+    """Remove expired nodes, what sets keep no longer, names of old ops and old changes."""
+    done = retention.expire(db, now=now - SWEEP_AFTER_US) + retention.purge(db, now=now)
+    last = db.execute("SELECT coalesce(max(n), 0) FROM journal").get
+    old = journal.commit_at(db, now - OP_RETENTION_US)
+    done += _forget_ops(db, until=min(old, last - ops_kept))
+    db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))
+    return done
+
+
+def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int:
+    """Sweep by the time of the *last* commit, as far as it is corroborated.
+
+    Args:
+        corroborated: What the last batches said; None: what a memory noted.
+    """
+    if corroborated is None:
+        noted = first(db, "SELECT text FROM note WHERE name IS ?", CORROBORATED)
+        if noted is None:
+            return 0
+        corroborated = int(noted)
+    return sweep(db, now=min(last, corroborated))
+
+
+def _forget_ops(db: Connection, *, until: int) -> int:
+    """Let go of the names of ops up to a commit, and return how many; see `OPS_SWEPT`."""
+    since = first(db, "SELECT text FROM note WHERE name IS ?", OPS_SWEPT)
+    if until <= int(since or 0):
+        return 0
+    query(
+        db,
+        "UPDATE journal SET op = NULL, request = NULL WHERE n > ? AND n <= ? AND op IS NOT NULL",
+        int(since or 0),
+        until,
+    )
+    done = db.changes()
+    put_note(db, OPS_SWEPT, str(until), since)
+    return done

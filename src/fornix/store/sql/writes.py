@@ -1,0 +1,107 @@
+"""What a store writes: commits, vectors and notes, and what goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fornix.errors import FornixError
+from fornix.store import OPS_KEPT, Batch, Commit
+from fornix.store.erasures import Erased, Erasure
+from fornix.store.sql import retention, staged_vectors, sweeping
+from fornix.store.sql.apply import WriterCache
+from fornix.store.sql.connection import Connection
+from fornix.store.sql.database import SqlDatabase, writes
+from fornix.store.sql.erasing import Eraser, Rehearsed
+from fornix.store.sql.group_commit import apply_each
+
+
+class SqlWrites(SqlDatabase):
+    """What `Ledger` and `Finder` promise of writing."""
+
+    def commit(self, batch: Batch) -> Commit:
+        """See `Ledger.commit`."""
+        self.check_open()
+        return self.commit_queue.do(lambda tx: tx.apply(batch), lambda tx: tx.gather(batch))
+
+    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | FornixError]:
+        """See `Ledger.commit_many`."""
+        self.check_open()
+        if not batches:
+            return []
+        return self.commit_queue.do(
+            lambda tx: apply_each(tx, batches), lambda tx: [tx.gather(batch) for batch in batches]
+        )
+
+    def touch(self, rows: Sequence[int], *, time: int) -> None:
+        """See `Ledger.touch`."""
+        self.check_open()
+        if not self._read_only:
+            self._touched.update(dict.fromkeys(rows, time))
+
+    # --- vectors and notes --------------------------------------------------------------------
+
+    @writes
+    def embed(
+        self,
+        db: Connection,
+        vectors: Sequence[tuple[int, int, bytes]],
+        *,
+        expects: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        staged_vectors.expect(db, expects, {})
+        db.executemany(staged_vectors.FILL, vectors)
+
+    @writes
+    def stage(self, db: Connection, vectors: Sequence[tuple[int, int, bytes]]) -> None:
+        db.executemany(staged_vectors.STAGE, [(row, new) for _, row, new in vectors])
+
+    @writes
+    def unstage(self, db: Connection) -> None:
+        db.execute("DELETE FROM staged")
+
+    @writes
+    def swap(
+        self,
+        db: Connection,
+        set_numbers: Sequence[int],
+        *,
+        notes: Sequence[tuple[str, str | None, str]],
+    ) -> bool:
+        self._cache = WriterCache()
+        return staged_vectors.swap(db, set_numbers, notes)
+
+    @writes
+    def put_note(
+        self, db: Connection, name: str, text: str | None, *, expected: str | None
+    ) -> bool:
+        self._cache = WriterCache()
+        return staged_vectors.put_note(db, name, text, expected)
+
+    # --- what goes ----------------------------------------------------------------------------
+
+    @writes
+    def sweep(self, db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
+        self._cache = WriterCache()
+        return sweeping.sweep(db, now=now, ops_kept=ops_kept)
+
+    @writes
+    def prune_history(
+        self, db: Connection, *, before: int, after: int = 0, limit: int = 10_000
+    ) -> tuple[int, int | None]:
+        return retention.prune(db, before=before, after=after, limit=limit)
+
+    def erase(self, erasure: Erasure) -> Erased:
+        """See `Ledger.erase`."""
+        try:
+            return self._erase(erasure, self.salt())
+        except Rehearsed as rehearsed:
+            return replace(rehearsed.erased, commit=None)
+
+    @writes
+    def _erase(self, db: Connection, erasure: Erasure, salt: bytes) -> Erased:
+        self._cache = WriterCache()
+        erased = Eraser(self._transaction(db, WriterCache()), erasure, salt).run()
+        if erasure.rehearse:
+            raise Rehearsed(erased)
+        return erased
