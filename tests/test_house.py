@@ -201,7 +201,7 @@ def test_an_optional_package_is_imported_in_one_room():
     wanted = [need for extra in project["optional-dependencies"].values() for need in extra]
     always = {_import_name(need) for need in project["dependencies"]}
     for optional in {_import_name(need) for need in wanted} - always:
-        rooms = [name(path) for path in sources("src") if optional in _imported(path)]
+        rooms = {name(path.parent) for path in sources("src") if optional in _imported(path)}
         assert len(rooms) <= 1, f"{optional} is imported in {rooms}"
 
 

@@ -15,10 +15,12 @@ import pytest
 from doors import Letters
 from fornix import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
 from fornix.errors import InvalidInput, StoreClosed, StoreFull
+from fornix.store.postgres import PostgresStore
 from fornix.store.ram import RamStore
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import Clock, RunnerContract
 from fornix.testing.batches import at_once
+from postgres_server import url_for
 from scale import COUNTS
 from waiting import LIMIT_S, rounds
 
@@ -65,11 +67,28 @@ class OnDisk(Local):
         return self.open(path)
 
 
+class OnServer(Local):
+    def open(self, path):
+        return Memory.open(
+            url_for(path), space="app", embedder=Letters(), clock=self.clock, durability="normal"
+        )
+
+    def crash(self, runner, memory, path):
+        self.still(runner)
+        assert isinstance(memory.store, PostgresStore)
+        memory.store._owners.dismiss(runner.owner)
+        return self.open(path)
+
+
 class TestRam(InRam, RunnerContract):
     pass
 
 
 class TestSqlite(OnDisk, RunnerContract):
+    pass
+
+
+class TestPostgres(OnServer, RunnerContract):
     pass
 
 

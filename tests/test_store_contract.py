@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import cast
 
 from fornix.store import Put
+from fornix.store.postgres import PostgresStore
 from fornix.store.ram import RamStore
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import (
@@ -18,9 +19,13 @@ from fornix.testing import (
     write,
 )
 from fornix.values.storable import Value
+from postgres_server import url_for
 
 
 class TestRam(StoreContract):
+    def location(self, path):
+        return ":memory:"
+
     def open(self, path):
         self.dead = set()
         return RamStore(alive=lambda owner: owner not in self.dead)
@@ -36,6 +41,18 @@ class TestSqlite(PersistentStoreContract):
     def kill_owner(self, store, owner):
         assert isinstance(store, SqliteStore)
         assert store._owners is not None
+        store._owners.dismiss(owner)
+
+
+class TestPostgres(PersistentStoreContract):
+    def location(self, path):
+        return url_for(path)
+
+    def open(self, path):
+        return PostgresStore.open(url_for(path))
+
+    def kill_owner(self, store, owner):
+        assert isinstance(store, PostgresStore)
         store._owners.dismiss(owner)
 
 

@@ -5,27 +5,41 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
+from fornix.store.postgres import PostgresStore
 from fornix.store.ram import RamStore
 from fornix.store.sqlite import SqliteStore
 from fornix.testing import play_beside, play_threads, replay, store_machine
+from postgres_server import url_for
 from scale import COUNTS
 
 
 def kill(store, owner):
-    assert isinstance(store, SqliteStore)
+    assert isinstance(store, SqliteStore | PostgresStore)
     assert store._owners is not None
     store._owners.dismiss(owner)
 
 
 SqliteMachine = store_machine(SqliteStore.open, kill_owner=kill, persistent=True)
+PostgresMachine = store_machine(
+    lambda path: PostgresStore.open(url_for(path)), kill_owner=kill, persistent=True
+)
 TestRamMachine = store_machine(lambda path: RamStore()).TestCase
 TestSqliteMachine = SqliteMachine.TestCase
+TestPostgresMachine = PostgresMachine.TestCase
 TestRamMachine.settings = TestSqliteMachine.settings = settings(max_examples=COUNTS.store_walks)
+TestPostgresMachine.settings = settings(max_examples=max(1, COUNTS.store_walks // 4))
 
 
 @pytest.fixture
 def sqlite(tmp_path):
     store = SqliteStore.open(tmp_path / "memory.db", durability="normal")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def postgres(tmp_path):
+    store = PostgresStore.open(url_for(tmp_path / "memory.db"), durability="normal")
     yield store
     store.close()
 
@@ -45,3 +59,14 @@ def test_sqlite_agrees_with_a_replay_of_its_threads(sqlite):
 def test_sqlite_agrees_with_ram_batch_by_batch(sqlite, seed):
     """Every answer is the same, errors too."""
     play_beside(sqlite, batches=COUNTS.random_ops // 5, seed=seed)
+
+
+def test_postgres_agrees_with_a_replay_of_its_threads(postgres):
+    """Groups, savepoints and several connections change nothing of it either."""
+    replay(postgres, play_threads(postgres, batches=COUNTS.random_ops // 4, threads=8, seed=1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_postgres_agrees_with_ram_batch_by_batch(postgres, seed):
+    """Every answer is the same, errors too."""
+    play_beside(postgres, batches=COUNTS.random_ops // 10, seed=seed)

@@ -124,6 +124,9 @@ def _surroundings() -> Iterator[Finding]:
 
 
 def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
+    if session.server is not None:
+        yield from _examined_server(session, deep=deep)
+        return
     file = session.file
     try:
         with session.open(mode="ro") as memory:
@@ -140,6 +143,17 @@ def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
         yield from _access(file)
     else:
         yield from _access(file)
+
+
+def _examined_server(session: Session, *, deep: bool) -> Iterator[Finding]:
+    try:
+        with session.open(mode="ro") as memory:
+            yield Finding("server", memory.store.location)
+            yield from _contents(memory)
+            yield from _clock(memory)
+            yield from _integrity(memory, deep=deep)
+    except FornixError as error:
+        yield Finding("memory", str(error), "wrong")
 
 
 def _until_damage(findings: Iterator[Finding]) -> Iterator[Finding]:

@@ -79,10 +79,10 @@ def shared(*, hidden: bool) -> list[click.Parameter]:
     db = click.Option(
         ["--db"],
         type=FileName(),
-        metavar="PATH",
+        metavar="PLACE",
         envvar=None if hidden else "FORNIX_DB",
         show_envvar=True,
-        help="The file of the memory. Default: ./fornix.db if it is there, else "
+        help="A file, or postgresql://… of a server. Default: ./fornix.db if it is there, else "
         "$XDG_DATA_HOME/fornix/fornix.db (~/.local/share/…).",
     )
     space = click.Option(
@@ -157,10 +157,12 @@ def _complete(names: Callable[[Memory, click.Context, str], list[str]]) -> Compl
     ) -> list[CompletionItem]:
         session = session_of(ctx)
         try:
-            if not session.file.is_file():
-                return []
             knowledge = ctx.params.get("knowledge")
-            url = f"sqlite:///{session.file.resolve()}{STILL}"  # so that no file is made
+            url = session.server
+            if url is None:
+                if not session.file.is_file():
+                    return []
+                url = f"sqlite:///{session.file.resolve()}{STILL}"  # so that no file is made
             opened = fornix.Memory.open(url, space=session.space, knowledge=knowledge, mode="ro")
             with opened as memory:
                 found = [n for n in names(memory, ctx, incomplete) if n.startswith(incomplete)]

@@ -17,6 +17,7 @@ from fornix.cli import output
 from fornix.errors import InvalidInput, NotFound
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import DEFAULT_SPACE, checked_name
+from fornix.values.urls import is_server, without_password
 
 if TYPE_CHECKING:
     from fornix import ChatModel, KeyMemory, KnowledgeMemory, Memory, MemorySet
@@ -58,8 +59,22 @@ class Session:
     # --- the memory ---------------------------------------------------------------------------
 
     @property
+    def server(self) -> str | None:
+        """The URL of the server to work on; None: it is a file."""
+        return self.db if self.db is not None and is_server(self.db) else None
+
+    @property
     def file(self) -> Path:
-        """The file to work on."""
+        """The file to work on.
+
+        Raises:
+            InvalidInput: It is a server.
+        """
+        if self.server is not None:
+            raise InvalidInput(
+                "this command works on a file, and --db names a server; docs/postgres.md says "
+                "what does it there"
+            )
         if self.db is None:
             return default_file()
         if self.db == ":memory:":
@@ -99,8 +114,6 @@ class Session:
         Raises:
             NotFound: There is none.
         """
-        file = self.file
-        existed = file.exists()
         opened = partial(
             fornix.Memory.open,
             space=self.space,
@@ -108,6 +121,12 @@ class Session:
             embedder=self.embedder,
             model=model,
         )
+        if self.server is not None:
+            memory = opened(self.server, mode=mode)
+            self.name_file("using")
+            return memory
+        file = self.file
+        existed = file.exists()
         if existed or make is None:
             self.existing_file()
         else:
@@ -125,11 +144,14 @@ class Session:
         """Ask a memory; where vectors are missing, wait for them and ask again, if that may be."""
         with self.open(knowledge=knowledge, mode="ro") as memory:
             found = question(memory)
-        if waits(found) and os.access(self.file, os.W_OK):
+        if waits(found) and self._may_write():
             with self.open(knowledge=knowledge) as memory:
                 self.settle(memory)
                 return question(memory)
         return found
+
+    def _may_write(self) -> bool:
+        return self.server is not None or os.access(self.file, os.W_OK)
 
     def name_file(self, verb: str) -> None:
         """Say on stderr which file the command works on, once per command.
@@ -139,7 +161,8 @@ class Session:
         said = click.get_current_context().meta
         if (not self.json or self.verbose) and not said.get(_FILE_NAMED):
             said[_FILE_NAMED] = True
-            name = click.format_filename(self.file)
+            server = self.server
+            name = click.format_filename(self.file) if server is None else without_password(server)
             self.note(f"fornix: {verb} {name}, space {self.space!r}")
 
     # --- work that takes time -----------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +19,8 @@ from fornix.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice, chec
 from fornix.memory.keys import KeyMemory, KnowledgeMemory
 from fornix.memory.maintenance import Maintenance, dimensions_of, sweep
 from fornix.memory.opening import (
+    NO_FILE,
+    alone,
     check_settings,
     clock_for,
     embedder_for,
@@ -42,7 +43,7 @@ from fornix.memory.prompt import (
     Secrecy,
     Shares,
 )
-from fornix.memory.reindexing import alone, embedder_notes, reindex
+from fornix.memory.reindexing import embedder_notes, reindex
 from fornix.search.embedding_worker import EmbeddingWorker
 from fornix.search.index import Index
 from fornix.search.near_duplicates import Alike
@@ -126,7 +127,8 @@ class Memory(Maintenance):
         """Open a memory; make its store if there is none.
 
         Args:
-            url: A path (or ``sqlite:///path``) of a file; ``:memory:`` for RAM alone.
+            url: A path (or ``sqlite:///path``) of a file; ``postgresql://user@host/database`` of a
+                server; ``:memory:`` for RAM alone.
             space: The application's name; nothing crosses it but knowledge that both name.
             knowledge: Name of the knowledge to share; by default the space's own.
             embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
@@ -210,13 +212,13 @@ class Memory(Maintenance):
             NotFound: There is no such backup.
             NotAStore, StoreTooNew: It is something else.
             StoreBusy: Somebody has the store open.
-            Unsupported: The store is in RAM.
+            Unsupported: The store is in RAM, or on a server.
         """
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             file = sqlite_store(store)
             if file is None:
-                raise Unsupported("a memory in RAM is not restored; open the backup itself")
+                raise Unsupported(f"{store.location} has no file to restore; {NO_FILE}")
             file.restore(Path(file_path(backup, "a backup is named by a path")))
         finally:
             store.close()
@@ -240,13 +242,13 @@ class Memory(Maintenance):
         Raises:
             NotAStore: The file itself is damaged; bring back a backup with `restore`.
             StoreBusy: Somebody has the store open.
-            Unsupported: The store is in RAM.
+            Unsupported: The store is in RAM, or on a server.
         """
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             file = sqlite_store(store)
             if file is None:
-                raise Unsupported("a memory in RAM has nothing to repair")
+                raise Unsupported(f"{store.location} has no file to repair; {NO_FILE}")
             sizes = dimensions_of(file)
             return file.repair(dimensions=sizes, progress=progress or (lambda _count: None))
         finally:
@@ -277,9 +279,7 @@ class Memory(Maintenance):
         """
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
-            file = sqlite_store(store)
-            mine = None if file is None else alone(file.folder, wait_s=wait_s)
-            with mine or nullcontext():
+            with alone(store, wait_s=wait_s):
                 return reindex(
                     store,
                     space=checked_name(space, "a space"),
@@ -494,11 +494,11 @@ class Memory(Maintenance):
 
         Raises:
             InvalidInput: Something is at *path* already.
-            Unsupported: The store is in RAM.
+            Unsupported: The store is in RAM, or on a server.
         """
         file = sqlite_store(self._engine.store)
         if file is None:
-            raise Unsupported("a memory in RAM has no file to back up; export() it")
+            raise Unsupported(f"{self._engine.store.location} has no file to back up; {NO_FILE}")
         place = Path(file_path(path, "a backup is named by a path"))
         if os.access(place, os.F_OK):  # of a path that is too long the store tells
             raise InvalidInput(f"{place} exists; choose another path, or move it away")

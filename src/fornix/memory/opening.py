@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -14,18 +15,24 @@ from fornix.embed import Embedder, open_embedder
 from fornix.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported
 from fornix.errors.shown import shown
 from fornix.llm import ChatModel
-from fornix.memory.reindexing import embedder_notes, query_prefix_note, query_prefix_of
+from fornix.memory.reindexing import (
+    alone_with_file,
+    embedder_notes,
+    query_prefix_note,
+    query_prefix_of,
+)
 from fornix.state import Ttl
 from fornix.store import Limits, Store
 from fornix.store.clocks import DisciplinedClock, elapsed_beside
 from fornix.text import Summariser
 from fornix.values.storable import counted, microseconds
-from fornix.values.urls import STILL
+from fornix.values.urls import STILL, is_server
 
 if TYPE_CHECKING:
     from fornix.store.sqlite import SqliteStore
 
 LONGEST_WAIT_S = 366 * 24 * 3600
+NO_FILE = "a server has its own tools for that (docs/postgres.md); of RAM, export() a copy"
 DEFAULT_EMBEDDER = "minilm"
 
 
@@ -67,18 +74,24 @@ def open_store(
     wait_s: float,
 ) -> Store:
     """Return the store at a place; made if there is none."""
-    place = file_path(url, "a memory is opened by a path or ':memory:'")
+    place = file_path(url, "a memory is opened by a path, a URL, or ':memory:'")
     if place == ":memory:":
         if mode == "ro":
             raise StoreReadOnly("a memory in RAM starts empty; mode='ro' makes no sense for it")
         from fornix.store.ram import RamStore
 
         return RamStore()
+    if is_server(place):
+        return _postgres_store()(
+            place, read_only=mode == "ro", durability=durability, wait_s=wait_s
+        )
     from fornix.store.sqlite import SqliteStore
 
     scheme, found, rest = place.partition("://")
     if found and scheme != "sqlite":
-        raise Unsupported(f"{scheme}:// stores are not supported; use a path, or ':memory:'")
+        raise Unsupported(
+            f"{scheme}:// stores are not supported; use a path, postgresql://…, or ':memory:'"
+        )
     path = rest.removeprefix("/") if found else place
     still = bool(found) and mode == "ro" and path.endswith(STILL)
     return SqliteStore.open(
@@ -88,6 +101,32 @@ def open_store(
         wait_s=wait_s,
         still=still,
     )
+
+
+def _postgres_store() -> Callable[..., Store]:
+    try:
+        from fornix.store.postgres import PostgresStore
+    except ImportError as error:
+        raise Unsupported(
+            f"PostgreSQL needs the package {error.name}, which is not installed; run: "
+            "pip install 'fornix[postgres]'"
+        ) from None
+    return PostgresStore.open
+
+
+def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
+    """Hold the right to re-embed *store* for a block, among all processes that have it open.
+
+    Raises:
+        StoreBusy: Another had it for longer than *wait_s*.
+    """
+    if is_server(store.location):
+        from fornix.store.postgres import PostgresStore
+
+        assert isinstance(store, PostgresStore)  # noqa: S101 - it says where it is
+        return store.alone("reindex", wait_s=wait_s)
+    file = sqlite_store(store)
+    return nullcontext() if file is None else alone_with_file(file.folder, wait_s=wait_s)
 
 
 def sqlite_store(store: Store) -> SqliteStore | None:

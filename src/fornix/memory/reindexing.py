@@ -46,7 +46,7 @@ def query_prefix_of(embedder: Embedder) -> str:
 
 
 @contextmanager
-def alone(folder: Path, *, wait_s: float) -> Generator[None]:
+def alone_with_file(folder: Path, *, wait_s: float) -> Generator[None]:
     """Hold the right to re-embed the store of a folder: two at once would mix their vectors.
 
     The kernel drops the lock with its process, however that ends.

@@ -237,6 +237,10 @@ class Laws:
         """Open the store at *path*, a file name in an empty folder."""
         raise NotImplementedError
 
+    def location(self, path: Path) -> str:
+        """Return what a store that was opened at *path* says where it is."""
+        return str(path)
+
     def kill_owner(self, store: Store, owner: str) -> None:
         """Make *owner*, who may have leases, count as dead from now on."""
         raise NotImplementedError

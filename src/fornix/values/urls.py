@@ -1,4 +1,4 @@
-"""Urls of messages: told to a model as text, or, of images, shown to one that takes them."""
+"""Urls: of messages, told to a model as text or shown to one as images; of servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,25 @@ STILL = "?immutable=1"
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 """How the path of an image's address ends."""
 
+SERVERS = ("postgresql://", "postgres://")
+"""How the URL of a database begins that a server keeps."""
+
+_PASSWORD = re.compile(r"(?i)([?&](?:password|sslpassword)=)[^&]*")
+
+_USER = re.compile(r"^([^:/]+://)([^:@/]*)(?::[^@/]*)?@")
+
 _DATA = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
+
+
+def is_server(place: str) -> bool:
+    """Return whether *place* is the URL of a server, and no path of a file."""
+    return place.startswith(SERVERS)
+
+
+def without_password(url: str) -> str:
+    """Return the URL of a server as it may be shown."""
+    shown = _PASSWORD.sub(r"\1***", url)
+    return _USER.sub(lambda found: f"{found[1]}{found[2]}@" if found[2] else found[1], shown)
 
 
 def checked_urls(given: object, what: str) -> list[str]:

@@ -45,7 +45,7 @@ def commit_at(db: Connection, time: int) -> int:
         high = first(db, "SELECT max(n) FROM journal") or 0
     while low < high:
         middle = (low + high + 1) // 2
-        row = first(db, "SELECT n, time FROM journal WHERE n >= ? LIMIT 1", middle)
+        row = first(db, "SELECT n, time FROM journal WHERE n >= ? ORDER BY n LIMIT 1", middle)
         if row[1] <= time:
             low = row[0]
         else:

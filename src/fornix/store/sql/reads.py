@@ -222,8 +222,7 @@ class SqlReads(SqlDatabase):
         sql = row_values.page_sql(
             newest_first=newest_first, at=at is not None, after=after is not None
         )
-        used = 5 if at is not None else 4 if after is not None else 2
-        bindings = (limit, *(after or (None, None)), at)[: used - 1]
+        bindings = (limit, *(() if at is None else (at,)), *(after or ()))
         return self._first_found(db, ref, sql, *bindings)
 
     @reads

@@ -100,13 +100,15 @@ FEATURE_ROW = f"""{_FEATURE} WHERE set_id = ?1 AND row = ?2
 def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
     """Return the query for a page of a set: live rows, and for the past those that ended since."""
     order = "DESC" if newest_first else "ASC"
-    past = f"AND (item.time, item.first) {'<' if newest_first else '>'} (?3, ?4)" if after else ""
+    first, second = ("?4", "?5") if at else ("?3", "?4")
+    side = "<" if newest_first else ">"
+    past = f"AND (item.time, item.first) {side} ({first}, {second})" if after else ""
     live = f"{ITEM} WHERE item.set_id = ?1 AND item.ended IS NULL {past}"
     tail = f"ORDER BY 17 {order}, 2 {order} LIMIT ?2"
     if not at:
         return f"{live} {tail}"
-    since = f"{ITEM} WHERE item.set_id = ?1 AND item.ended > ?5 AND item.begun <= ?5 {past}"
-    return f"{live} AND item.begun <= ?5 UNION ALL {since} {tail}"
+    since = f"{ITEM} WHERE item.set_id = ?1 AND item.ended > ?3 AND item.begun <= ?3 {past}"
+    return f"{live} AND item.begun <= ?3 UNION ALL {since} {tail}"
 
 
 def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:

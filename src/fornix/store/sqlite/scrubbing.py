@@ -39,20 +39,6 @@ IN_RAM = 256_000_000
 in SQLite's folder for such files (the environment variable SQLITE_TMPDIR)."""
 
 
-def tidy(db: SqliteConnection, *, now: int) -> list[StoredReceipt]:
-    """Erase records of runs that have ended since; return the receipts that are unfinished."""
-    found = erased_runs.unfinished(db)
-    for kept in found:
-        if kept.open:
-            commit = kept.erased.commit or 0
-            left = erased_runs.forget_ended(db, kept.open, number=commit, time=now)
-            if left != [*kept.open]:  # what was erased now is in the file until a rewrite
-                erased_runs.update(db, replace(kept, open=tuple(left), state="erased"))
-    if found:
-        query(db, "DELETE FROM access WHERE first NOT IN (SELECT first FROM item)")
-    return erased_runs.unfinished(db)
-
-
 def rewrite(db: SqliteConnection, unfinished: Sequence[StoredReceipt]) -> list[StoredReceipt]:
     """Write the whole database anew, if it still holds what was erased; return the receipts.
 
@@ -106,23 +92,6 @@ def clear_small_sets(db: SqliteConnection, folder: Path) -> None:
     sql = "SELECT id FROM memory_set WHERE id IN (SELECT value FROM carray(?)) AND items >= ?"
     kept = query(db, sql, db.numbers([*files]), SMALL)
     clear_files(folder / "index", files.difference(number for (number,) in kept))
-
-
-def finish(
-    db: SqliteConnection, unfinished: Sequence[StoredReceipt], held: Sequence[str], *, now: int
-) -> list[str]:
-    """Complete the receipts, or note what is in the way; return that."""
-    told = list(held)
-    with db:
-        for kept in unfinished:
-            runs = [f"run {run} has not ended; let it end, or discard it" for run in kept.open]
-            told.extend(runs)
-            if held or runs:
-                erased_runs.update(db, replace(kept, held=(*held, *runs)))
-            else:
-                done = replace(kept, state="scrubbed", held=(), scrubbed=now)
-                erased_runs.update(db, done)
-    return list(dict.fromkeys(told))
 
 
 # --- who has the files open -------------------------------------------------------------------

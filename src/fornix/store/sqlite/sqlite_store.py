@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fornix.errors import StoreDamaged
 from fornix.store import SHRUNK_AT_ONCE, Scope, StoreStats
-from fornix.store.sql import erased_runs
+from fornix.store.sql import erased_runs, receipts
 from fornix.store.sql.apply import WriterCache
 from fornix.store.sql.database import explaining
 from fornix.store.sql.lanes import SqlLanes
@@ -29,14 +29,17 @@ class SqliteStore(SqlReads, SqlLanes, SqlWrites, SqliteFile):
     def scrub(self, *, now: int) -> list[str]:
         """See `Ledger.scrub`."""
         with self.writing() as db:
-            unfinished = scrubbing.tidy(db, now=now)
+            unfinished = receipts.tidy(db, now=now)
         if not unfinished:
             return []
         with self._between_commits() as db:
             unfinished = scrubbing.rewrite(db, erased_runs.unfinished(db))
             hindrances = scrubbing.empty_log(db, self._path)
             hindrances += scrubbing.clear_side_files(self.folder, unfinished)
-            return scrubbing.finish(db, unfinished, hindrances, now=now)
+            remaining: list[str] = []
+            with db:
+                remaining = receipts.finish(db, unfinished, hindrances, now=now)
+            return remaining  # noqa: RET504 - to its types, the block may end early
 
     @explaining
     def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:

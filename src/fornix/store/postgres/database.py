@@ -1,0 +1,302 @@
+"""An open PostgreSQL database: its pool, its transactions, and what happens when they break.
+
+Every transaction that writes locks the one row of the table `ledger`, so that commits are in one
+order for all hosts; commits of one host share transactions. No setting of a session is needed
+outside a transaction, so that a pooler may stand between.
+
+A commit whose answer was lost is asked for by the number of its transaction, which PostgreSQL
+remembers: it is never a guess.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, cast
+
+import psycopg
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from fornix.errors import (
+    ForkedStore,
+    FornixError,
+    StoreBusy,
+    StoreClosed,
+    StoreReadOnly,
+    Unavailable,
+)
+from fornix.store.postgres import connection
+from fornix.store.postgres.connection import PostgresConnection, is_lost
+from fornix.store.postgres.dialect import adapt
+from fornix.store.postgres.location import ServerLocation
+from fornix.store.postgres.owners import ServerOwners
+from fornix.store.sql.apply import Transaction, WriterCache
+from fornix.store.sql.connection import Connection
+from fornix.store.sql.database import SqlDatabase, explaining
+from fornix.store.sql.group_commit import CommitTicket, answers_of
+
+POOL = 8
+"""Connections of one open store at most."""
+
+UNKNOWN_S = 30.0
+"""How long the outcome of a commit is asked for whose answer was lost."""
+
+POLL_S = 0.02
+"""Pause between two such questions."""
+
+_LOCK = "UPDATE ledger SET version = version + 1 RETURNING version, pg_current_xact_id()::text"
+
+_OUTCOME = "SELECT pg_xact_status(?::text::xid8)"
+
+
+class ConnectionLost(Exception):
+    """The connection broke before anything was committed."""
+
+
+class PostgresDatabase(SqlDatabase):
+    """One writer at a time among all hosts, readers beside it."""
+
+    def __init__(
+        self,
+        place: ServerLocation,
+        *,
+        read_only: bool,
+        durability: Literal["full", "normal"],
+        wait_s: float,
+    ) -> None:
+        super().__init__(read_only=read_only)
+        self._place, self._durability, self._wait_s = place, durability, wait_s
+        self._process = os.getpid()
+        self._closed = False
+        self._pool: ConnectionPool[psycopg.Connection[TupleRow]] = ConnectionPool(
+            place.conninfo,
+            min_size=1,
+            max_size=POOL,
+            timeout=max(wait_s, 1.0),
+            open=False,
+            name="fornix",
+            num_workers=1,
+            kwargs={"autocommit": True, "application_name": "fornix"},
+            configure=_configure,
+        )
+        self._owners = ServerOwners(self._lend)
+        self._collected = weakref.finalize(self, _close, self._pool)
+        self._collected.atexit = False
+
+    @property
+    def location(self) -> str:
+        """The URL, without a password."""
+        return self._place.shown
+
+    def explained(self, error: Exception) -> FornixError | None:
+        """See `SqlDatabase.explained`."""
+        if isinstance(error, ConnectionLost):
+            error = cast("Exception", error.__cause__)
+        if isinstance(error, PoolTimeout):
+            return Unavailable(
+                f"{self.location}: no connection within {self._wait_s:g} s; the server is away, or "
+                "all connections are in use"
+            )
+        if isinstance(error, PoolClosed):
+            return StoreClosed(f"{self.location} was closed; open it again")
+        return connection.explained(error, self.location)
+
+    def is_worth_another_try(self, error: Exception) -> bool:
+        """See `SqlDatabase.is_worth_another_try`."""
+        return isinstance(error, ConnectionLost)
+
+    def check_open(self) -> None:
+        """Refuse a handle that was closed, or that a forked child inherited."""
+        if self._process != os.getpid():
+            raise ForkedStore(
+                f"{self.location} was opened before a fork; open it again in the child"
+            )
+        if self._closed:
+            raise StoreClosed(f"{self.location} was closed; open it again")
+
+    # --- transactions -------------------------------------------------------------------------
+
+    @contextmanager
+    def _lend(self) -> Generator[PostgresConnection]:
+        """Lend a connection; each statement is a transaction of its own."""
+        self.check_open()
+        with self._pool.connection() as raw:
+            yield PostgresConnection(cast("Any", raw), self._place.schema)
+
+    @contextmanager
+    def reader(self) -> Generator[PostgresConnection]:
+        """Lend a connection for reading.
+
+        Raises:
+            ConnectionLost: It broke; nothing was done.
+        """
+        with self._lend() as db:
+            try:
+                yield db
+            except psycopg.Error as error:
+                if is_lost(error):
+                    raise ConnectionLost from error
+                raise
+
+    @contextmanager
+    def writing(self) -> Generator[PostgresConnection]:
+        """Give a connection inside a transaction, which commits unless the block raises.
+
+        Raises:
+            ConnectionLost: It broke, and nothing was committed for certain.
+            Unavailable: Nobody can tell whether it was committed.
+        """
+        if self._read_only:
+            raise StoreReadOnly(f"{self.location} was opened read-only; open it without mode='ro'")
+        self._cache.version, before = None, self._cache.version
+        with self._lend() as db:
+            try:
+                transaction, version = self._begin(db, before)
+                yield db
+            except psycopg.Error as error:
+                if is_lost(error):
+                    raise ConnectionLost from error
+                _roll_back(db)
+                raise
+            except BaseException:
+                _roll_back(db)
+                raise
+            self._commit(db, transaction)
+            self._cache.version = version
+
+    def _begin(self, db: PostgresConnection, before: int | None) -> tuple[str, int]:
+        """Begin a transaction; return its number, and the version of the database it makes."""
+        db.execute("BEGIN")
+        db.execute(f"SET LOCAL lock_timeout = {max(1, round(self._wait_s * 1000))}")
+        if self._durability == "normal":
+            db.execute("SET LOCAL synchronous_commit = off")
+        version, transaction = db.execute(_LOCK).get
+        if before is None or before != version - 1:
+            self._cache = WriterCache()
+        db.execute("SAVEPOINT batch")
+        return transaction, version
+
+    def _commit(self, db: PostgresConnection, transaction: str) -> None:
+        try:
+            db.execute("COMMIT")
+        except psycopg.Error as error:
+            if not is_lost(error):
+                raise
+            if not self._was_committed(transaction):
+                raise ConnectionLost from error
+
+    def _was_committed(self, transaction: str) -> bool:
+        """Return whether a transaction was committed, by its number.
+
+        Raises:
+            Unavailable: The server cannot be asked, or no longer knows.
+        """
+        deadline = time.monotonic() + UNKNOWN_S
+        outcome: str | None = "in progress"
+        while outcome == "in progress" and time.monotonic() < deadline:
+            with suppress(psycopg.Error, PoolTimeout), self._lend() as db:
+                outcome = db.execute(_OUTCOME, (transaction,)).get
+            if outcome == "in progress":
+                time.sleep(POLL_S)
+        if outcome not in {"committed", "aborted"}:
+            raise Unavailable(
+                f"{self.location}: the connection broke during a commit, and the server does not "
+                "say whether it was made; look whether it is there, or use a key"
+            )
+        return outcome == "committed"
+
+    def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
+        return Transaction(db, self._cache if cache is None else cache, self._owners)
+
+    @explaining
+    def _commit_group(self, group: list[CommitTicket]) -> None:
+        try:
+            self._commit_once(group)
+        except ConnectionLost:
+            self._commit_once(group)
+
+    def _commit_once(self, group: list[CommitTicket]) -> None:
+        with self.writing() as db:
+            touched = self._flush_touches(db)
+            db.execute("SAVEPOINT batch")
+            answers = answers_of(self._transaction(db), group)
+        self._drop_touches(touched)
+        for ticket, answer in zip(group, answers, strict=True):
+            ticket.settle(answer)
+
+    @contextmanager
+    def alone(self, what: str, *, wait_s: float) -> Generator[None]:
+        """Hold the right to do *what*, among all hosts, for a block.
+
+        Raises:
+            StoreBusy: Another had it for longer than *wait_s*.
+        """
+        deadline = time.monotonic() + wait_s
+        while not self._owners.take(what):
+            if time.monotonic() > deadline:
+                raise StoreBusy(
+                    f"{self.location}: another process does this ({what}); wait until that has "
+                    "ended, then try again"
+                )
+            time.sleep(POLL_S)
+        try:
+            yield
+        finally:
+            self._owners.dismiss(what)
+
+    # --- what reads need ----------------------------------------------------------------------
+
+    def _version(self, db: Connection) -> object:
+        return db.execute("SELECT version FROM ledger").get
+
+    def _snapshot_key(self, db: Connection) -> object:  # noqa: ARG002 - it is the same for all
+        return None
+
+    @contextmanager
+    def _snapshot(self, db: Connection) -> Generator[None]:
+        db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield
+        finally:
+            db.execute("ROLLBACK")
+
+    def sync(self) -> None:
+        """See `Finder.sync`: a commit that waits for the disk has it keep all before it too."""
+        before, self._durability = self._durability, "full"
+        try:
+            self._synced()
+        finally:
+            self._durability = before
+
+    @explaining
+    def _synced(self) -> None:
+        with self.writing():
+            pass
+
+    def close(self) -> None:
+        """Flush touches, close every connection, and let owners count as dead; twice is fine."""
+        if self._closed or self._process != os.getpid():
+            return
+        if self._touched and not self._read_only:
+            with suppress(FornixError, psycopg.Error, ConnectionLost), self.writing() as db:
+                self._flush_touches(db)
+        self._owners.close()
+        self._closed = True
+        self._collected()
+
+
+def _configure(raw: psycopg.Connection[TupleRow]) -> None:
+    adapt(raw.adapters)
+
+
+def _roll_back(db: PostgresConnection) -> None:
+    with suppress(psycopg.Error):  # then the server rolls it back
+        db.execute("ROLLBACK")
+
+
+def _close(pool: ConnectionPool[psycopg.Connection[TupleRow]]) -> None:
+    pool.close(timeout=1.0)

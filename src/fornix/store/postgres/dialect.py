@@ -1,0 +1,159 @@
+"""The shared SQL in the words of PostgreSQL, and values on their way there and back.
+
+What differs, and what it becomes:
+
+- ``?`` and ``?2`` are bindings: ``$1``, ``$2``.
+- A table's name gets the schema of the store, so that no session has to have a search path.
+- ``name IS ?``: names are compared by digest first, which is what the indexes hold.
+- ``IN (SELECT value FROM carray(?))`` is ``= ANY(?)``, with ``AS names`` by digest too.
+- ``max(a, b)`` of two is ``greatest``; ``octet_length`` counts what the caller's text has.
+- ``INDEXED BY`` is a hint that PostgreSQL does not know, and ``CROSS JOIN … ON`` an order of joins.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+
+from psycopg import adapters
+from psycopg.adapt import AdaptersMap, Buffer, Dumper
+from psycopg.pq import Format
+from psycopg.types.numeric import FloatBinaryDumper, Int8BinaryDumper, NumericBinaryLoader
+from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper, TextBinaryLoader
+
+from fornix.store.packed_values import Packed
+
+TABLES = (
+    "access", "agent", "change", "compaction", "consumer", "durable_call", "event_id", "feature",
+    "item", "journal", "lane", "lease", "ledger", "link", "memory_set", "node", "note", "output",
+    "owner", "receipt", "run", "scope", "setback", "staged", "step", "stub",
+)  # fmt: skip
+
+_NAME = r"(?:\w+\.)?\w+"
+_BINDING = re.compile(r"\?(\d*)")
+_TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE)(\s+)({'|'.join(TABLES)})\b")
+_NAMES_AMONG = re.compile(
+    rf"({_NAME}) IN \(SELECT value FROM carray\((\$\d+)\) AS names\)"  # noqa: S608 - a pattern
+)
+_NUMBERS_AMONG = re.compile(r"IN \(SELECT value FROM carray\((\$\d+)\)\)")
+_SAME_NAME = re.compile(rf"({_NAME}) IS (\$\d+|(?!NULL\b|NOT\b){_NAME})")
+_GREATEST = re.compile(r"\bmax\(([^(),]+,[^()]+)\)")
+_HINT = re.compile(r"\bINDEXED BY \w+")
+
+
+@functools.lru_cache(maxsize=2048)
+def translated(sql: str, schema: str) -> str:
+    """Return the statement that means in PostgreSQL what *sql* means in SQLite."""
+    sql = _numbered(sql)
+    sql = _TABLE.sub(rf"\1\2{schema}.\3", sql)
+    sql = _NAMES_AMONG.sub(
+        rf"{schema}.digest(\1) IN (SELECT {schema}.digest(one) FROM unnest(\2) AS one)",  # noqa: S608 - ours
+        sql,
+    )
+    sql = _NUMBERS_AMONG.sub(r"= ANY(\1)", sql)
+    sql = _SAME_NAME.sub(rf"({schema}.digest(\1) = {schema}.digest(\2) AND \1 = \2)", sql)
+    sql = _GREATEST.sub(r"greatest(\1)", sql)
+    sql = sql.replace("octet_length(", f"{schema}.size_of(").replace("CROSS JOIN", "JOIN")
+    sql = sql.replace(" is_meant(", f" {schema}.is_meant(")
+    return _HINT.sub("", sql)
+
+
+def _numbered(sql: str) -> str:
+    """Give each binding without a number the next one, as SQLite does."""
+    last = 0
+
+    def numbered(found: re.Match[str]) -> str:
+        nonlocal last
+        last = int(found[1]) if found[1] else last + 1
+        return f"${last}"
+
+    return _BINDING.sub(numbered, sql)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+NUL, MARK = "\0", "\x01"
+
+
+def storable(text: str) -> str:
+    """Return *text* without U+0000, which PostgreSQL's text cannot hold; the order is the same."""
+    if NUL in text or MARK in text:
+        return text.replace(MARK, "\x01\x03").replace(NUL, "\x01\x02")
+    return text
+
+
+def original(text: str) -> str:
+    """Return the text that `storable` made *text* from."""
+    return text.replace("\x01\x02", NUL).replace("\x01\x03", MARK) if MARK in text else text
+
+
+class _Text(StrBinaryDumper):
+    def dump(self, obj: str) -> Buffer | None:
+        return storable(obj).encode()
+
+
+class _Content(Dumper):
+    """Wire text as bytes: its column also holds packed values."""
+
+    format = Format.BINARY
+    oid = adapters.types["bytea"].oid
+
+    def dump(self, obj: str) -> Buffer | None:
+        return obj.encode()
+
+
+class NumberArray(list[int]):
+    """Whole numbers as one binding."""
+
+
+class TextArray(list[str]):
+    """TextArray as one binding."""
+
+
+class _NumbersDumper(Dumper):
+    oid = adapters.types["int8"].array_oid
+
+    def dump(self, obj: NumberArray) -> Buffer | None:
+        return b"{%s}" % b",".join(b"%d" % number for number in obj)
+
+
+class _TextsDumper(Dumper):
+    oid = adapters.types["text"].array_oid
+
+    def dump(self, obj: TextArray) -> Buffer | None:
+        quoted = (storable(text).replace("\\", "\\\\").replace('"', '\\"') for text in obj)
+        return ("{" + ",".join(f'"{text}"' for text in quoted) + "}").encode()
+
+
+class _TextLoader(TextBinaryLoader):
+    def load(self, data: Buffer) -> str | bytes:
+        text = str(data, "utf-8")
+        return original(text) if MARK in text else text
+
+
+class _WholeLoader(NumericBinaryLoader):
+    """A sum of whole numbers is `numeric` in PostgreSQL, and whole."""
+
+    def load(self, data: Buffer) -> int:  # pyright: ignore[reportIncompatibleMethodOverride] - whole
+        return int(super().load(data))
+
+
+def adapt(types: AdaptersMap) -> None:
+    """Have a connection send and read values as the shared statements expect them."""
+    dumpers: list[tuple[type, type[Dumper]]] = [
+        (int, Int8BinaryDumper),
+        (float, FloatBinaryDumper),
+        (str, _Text),
+        (bytes, BytesBinaryDumper),
+        (Packed, _Content),
+        (NumberArray, _NumbersDumper),
+        (TextArray, _TextsDumper),
+    ]
+    for kind, dumper in dumpers:
+        types.register_dumper(kind, dumper)
+    types.register_loader("text", _TextLoader)
+    types.register_loader("numeric", _WholeLoader)
+
+
+Translate = Callable[[str], str]

@@ -1,0 +1,55 @@
+"""Where a PostgreSQL store is: the URL that a user gives, taken apart."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from fornix.errors import InvalidInput
+from fornix.values.urls import without_password
+
+DEFAULT_SCHEMA = "fornix"
+
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+class ServerLocation(NamedTuple):
+    """A database and a schema of it.
+
+    Attributes:
+        conninfo: What libpq connects by.
+        schema: The schema that holds the tables.
+        shown: The URL, without a password.
+    """
+
+    conninfo: str
+    schema: str
+    shown: str
+
+    @classmethod
+    def of(cls, url: str) -> ServerLocation:
+        """Return the location that *url* names.
+
+        ``postgresql://user:password@host:port/database?schema=fornix``; whatever libpq knows as a
+        parameter may follow too, like ``sslmode=require``.
+
+        Raises:
+            InvalidInput: It cannot be read, or names a schema that fornix does not take.
+        """
+        try:
+            parts = urlsplit(url)
+            given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        except ValueError as error:
+            raise InvalidInput(
+                f"{without_password(url)!r} is not a URL of PostgreSQL: {error}"
+            ) from None
+        schemas = [value for name, value in given if name == "schema"] or [DEFAULT_SCHEMA]
+        if len(schemas) > 1 or not _SCHEMA.fullmatch(schemas[0]):
+            raise InvalidInput(
+                f"schema={schemas[-1]!r} cannot be used; name one schema in small letters, digits "
+                "and _, of 63 characters at most"
+            )
+        rest = [(name, value) for name, value in given if name != "schema"]
+        conninfo = urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote)))
+        return cls(conninfo, schemas[0], without_password(url))

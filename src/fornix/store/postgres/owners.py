@@ -1,0 +1,122 @@
+"""Which owners of leases are alive, by the server's clock.
+
+Each owner has a row that says until when it counts as alive, and a thread of its process moves
+that on. A process that dies, or that cannot reach the server, counts as dead `LEASE_S` later; what
+it still commits is refused once another has taken its lease over, since that raises the epoch.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+
+import psycopg
+
+from fornix.errors import FornixError
+from fornix.store.postgres.connection import PostgresConnection
+
+LEASE_S = 5.0
+"""How long an owner counts as alive after its process was heard of last."""
+
+BEATS = 3
+"""How often in that time a process says that it is alive."""
+
+_EXPIRY = f"clock_timestamp() + interval '{LEASE_S} seconds'"
+
+_ENLIST = f"""
+    INSERT INTO owner (name, expires) VALUES (?, {_EXPIRY})
+    ON CONFLICT (name) DO UPDATE SET expires = excluded.expires
+"""  # noqa: S608 - ours
+
+_TAKE = f"""
+    INSERT INTO owner (name, expires) VALUES (?, {_EXPIRY})
+    ON CONFLICT (name) DO UPDATE SET expires = excluded.expires
+        WHERE owner.expires < clock_timestamp()
+    RETURNING name
+"""  # noqa: S608 - ours
+
+_BEAT = f"UPDATE owner SET expires = {_EXPIRY} WHERE name IN (SELECT unnest(?::text[]))"  # noqa: S608 - ours
+
+_ALIVE = "SELECT expires > clock_timestamp() FROM owner WHERE name = ?"
+
+_FORGET_DEAD = "DELETE FROM owner WHERE expires < clock_timestamp() - interval '1 day'"
+
+Lender = Callable[[], AbstractContextManager[PostgresConnection]]
+
+
+class ServerOwners:
+    """The owners of this process, and whether others are alive; *lend* gives a connection."""
+
+    def __init__(self, lend: Lender) -> None:
+        self._lend = lend
+        self._mine: set[str] = set()
+        self._stopped = threading.Event()
+        self._mutex = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def enlist(self, owner: str) -> None:
+        """Make *owner* count as alive until it is dismissed, or this process is heard of no more.
+
+        The row is there before the lease is: it is committed by itself.
+        """
+        if owner in self._mine:
+            return
+        with self._lend() as db:
+            db.execute(_FORGET_DEAD)
+            db.execute(_ENLIST, (owner,))
+        with self._mutex:
+            self._mine.add(owner)
+            if self._thread is None:
+                keep = weakref.WeakMethod(self._beat)
+                self._thread = threading.Thread(
+                    target=_beating, args=(keep, self._stopped), name="fornix leases", daemon=True
+                )
+                self._thread.start()
+
+    def take(self, owner: str) -> bool:
+        """Make *owner* count as alive, as `enlist` does, unless it does so for another process."""
+        with self._lend() as db:
+            taken = db.execute(_TAKE, (owner,)).get is not None
+        if taken:
+            self.enlist(owner)
+        return taken
+
+    def is_alive(self, owner: str) -> bool:
+        """Return whether *owner* counts as alive."""
+        if owner in self._mine:
+            return True
+        with self._lend() as db:
+            return bool(db.execute(_ALIVE, (owner,)).get)
+
+    def dismiss(self, owner: str) -> None:
+        """Make *owner* count as dead."""
+        with self._mutex:
+            self._mine.discard(owner)
+        with self._lend() as db:
+            db.execute("DELETE FROM owner WHERE name = ?", (owner,))
+
+    def close(self) -> None:
+        """Dismiss everyone enlisted here."""
+        self._stopped.set()
+        for owner in list(self._mine):
+            with suppress(FornixError, psycopg.Error):  # then it counts as dead soon anyway
+                self.dismiss(owner)
+
+    def _beat(self) -> None:
+        with self._mutex:
+            mine = sorted(self._mine)
+        if mine:
+            with suppress(FornixError, psycopg.Error), self._lend() as db:  # the next beat may come
+                db.execute(_BEAT, (db.texts(mine),))
+
+
+def _beating(beat: weakref.WeakMethod[Callable[[], None]], stopped: threading.Event) -> None:
+    """Beat until told to stop, or until nobody has the owners any more."""
+    while not stopped.wait(LEASE_S / BEATS):
+        method = beat()
+        if method is None:
+            return
+        method()
+        del method

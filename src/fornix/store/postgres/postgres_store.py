@@ -1,0 +1,163 @@
+"""The store on a PostgreSQL server: many hosts, one memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from importlib import resources
+from typing import Literal, Self
+
+import psycopg
+
+from fornix.errors import NotAStore, StoreTooNew, Unusable
+from fornix.store import SHRUNK_AT_ONCE, StoreStats
+from fornix.store.postgres import vacuuming
+from fornix.store.postgres.connection import PostgresConnection
+from fornix.store.postgres.database import PostgresDatabase
+from fornix.store.postgres.location import ServerLocation
+from fornix.store.sql import erased_runs, figures, receipts, retention
+from fornix.store.sql.connection import Connection, first, query
+from fornix.store.sql.database import explaining, reads
+from fornix.store.sql.lanes import SqlLanes
+from fornix.store.sql.reads import SqlReads
+from fornix.store.sql.writes import SqlWrites
+
+SCHEMA = 1
+"""The newest schema this code knows."""
+
+_THERE = """
+    SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space
+        ON space.oid = relnamespace WHERE nspname = ? AND relname = 'ledger')
+"""
+
+_SIZE = """
+    SELECT sum(pg_total_relation_size(pg_class.oid)) FROM pg_catalog.pg_class
+    WHERE relnamespace = ?::text::regnamespace AND relkind = 'r'
+"""
+
+_KEYS = """
+    SELECT key FROM scope WHERE space IS ?1 AND left(key, 64) >= left(?2, 64) AND key > ?2
+    ORDER BY left(key, 64), key LIMIT ?3
+"""
+
+
+class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
+    """See `fornix.store.Store`; opened by `PostgresStore.open`."""
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        read_only: bool = False,
+        durability: Literal["full", "normal"] = "full",
+        wait_s: float = 10,
+    ) -> Self:
+        """Open the store at *url*; make its tables if they are not there and may be made.
+
+        Args:
+            durability: "full": a commit that returned survives whatever the server survives.
+                "normal": a crash of the server may take the last ones.
+            wait_s: Longest wait for a connection, and for other writers.
+
+        Raises:
+            InvalidInput: The URL cannot be read.
+            NotAStore: There are no tables of fornix, and it is to be opened read-only.
+            StoreTooNew: A newer fornix made them.
+            Unavailable: The server cannot be reached.
+        """
+        store = cls(
+            ServerLocation.of(url), read_only=read_only, durability=durability, wait_s=wait_s
+        )
+        try:
+            store._start()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @explaining
+    def _start(self) -> None:
+        self._connect()
+        with self._lend() as db:
+            there = first(db, _THERE, self._place.schema)
+            if there:
+                self._check(db)
+            elif self._read_only:
+                raise NotAStore(
+                    self.location,
+                    f"has no schema {self._place.schema!r} of fornix; open it writable once",
+                )
+            else:
+                self._create(db)
+
+    def _connect(self) -> None:
+        """Make the first connection here, so that its error says what is wrong."""
+        try:
+            psycopg.connect(self._place.conninfo, connect_timeout=10).close()
+        except psycopg.ProgrammingError as error:
+            raise Unusable(f"{self.location} is not a URL of PostgreSQL: {error}") from None
+        self._pool.open()
+
+    def _check(self, db: PostgresConnection) -> None:
+        found = first(db, "SELECT schema FROM ledger")
+        if found is None or found > SCHEMA:
+            raise StoreTooNew(self.location, found=found or 0, known=SCHEMA)
+
+    def _create(self, db: PostgresConnection) -> None:
+        """Make the tables in one transaction, unless another host just did."""
+        schema = self._place.schema
+        text = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+        db.execute("BEGIN")
+        try:
+            db.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (f"fornix {schema}",)
+            )
+            if not first(db, _THERE, schema):
+                db.script(re.sub(r"\bfornix(?=[.;])", schema, text))
+                db.execute("INSERT INTO ledger (version, schema) VALUES (0, ?)", (SCHEMA,))
+                db.execute(
+                    "INSERT INTO note (name, text) VALUES ('salt', ?)", (os.urandom(16).hex(),)
+                )
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+        db.execute("COMMIT")
+
+    # --- what is this engine's own -------------------------------------------------------------
+
+    @reads
+    def keys(
+        self, db: Connection, space: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[str]:
+        return [key for (key,) in query(db, _KEYS, space, after or "", limit)]
+
+    @reads
+    def stats(self, db: Connection) -> StoreStats:
+        return replace(
+            figures.stats(db),
+            file_bytes=first(db, _SIZE, self._place.schema) or 0,
+            details={
+                "postgresql": first(db, "SHOW server_version"),
+                "schema": first(db, "SELECT schema FROM ledger"),
+                "versions_to_sweep": retention.overdue(db),
+            },
+        )
+
+    def shrink(self, *, limit: int = SHRUNK_AT_ONCE, spare: float = 0.0) -> int:  # noqa: ARG002 - as promised
+        """See `Ledger.shrink`: PostgreSQL's own autovacuum makes room be used again."""
+        self.check_open()
+        return 0
+
+    @explaining
+    def scrub(self, *, now: int) -> list[str]:
+        """See `Ledger.scrub`."""
+        with self.writing() as db:
+            unfinished = receipts.tidy(db, now=now)
+        if not unfinished:
+            return []
+        with self._lend() as db:
+            hindrances = vacuuming.vacuum(db, self._place.schema)
+        with self.writing() as db:
+            return receipts.finish(db, erased_runs.unfinished(db), hindrances, now=now)

@@ -1,0 +1,39 @@
+"""How far receipts are: what is erased at once, what when runs have ended, what is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fornix.store import StoredReceipt
+from fornix.store.sql import erased_runs
+from fornix.store.sql.connection import Connection, query
+
+
+def tidy(db: Connection, *, now: int) -> list[StoredReceipt]:
+    """Erase records of runs that have ended since; return the receipts that are unfinished."""
+    found = erased_runs.unfinished(db)
+    for kept in found:
+        if kept.open:
+            commit = kept.erased.commit or 0
+            left = erased_runs.forget_ended(db, kept.open, number=commit, time=now)
+            if left != [*kept.open]:  # what was erased now is in the file until a rewrite
+                erased_runs.update(db, replace(kept, open=tuple(left), state="erased"))
+    if found:
+        query(db, "DELETE FROM access WHERE first NOT IN (SELECT first FROM item)")
+    return erased_runs.unfinished(db)
+
+
+def finish(
+    db: Connection, unfinished: Sequence[StoredReceipt], held: Sequence[str], *, now: int
+) -> list[str]:
+    """Complete the receipts, or note what is in the way; return that."""
+    hindrances = list(held)
+    for kept in unfinished:
+        runs = [f"run {run} has not ended; let it end, or discard it" for run in kept.open]
+        hindrances.extend(runs)
+        if held or runs:
+            erased_runs.update(db, replace(kept, held=(*held, *runs)))
+        else:
+            erased_runs.update(db, replace(kept, state="scrubbed", held=(), scrubbed=now))
+    return list(dict.fromkeys(hindrances))
