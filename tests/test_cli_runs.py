@@ -145,7 +145,7 @@ def test_outputs_go_to_a_file(shell, tmp_path):
         (b'{"key": "ada", "value": {"$int": "many"}}', "is not JSON that fornix reads"),
         (b"[1]", "not an object"),
         (b"{", "is not JSON"),
-        (b"[" * 100_000, "recursion"),
+        (b"[" * 100_000, "nested deeper"),
         (b"\xff", "not UTF-8"),
     ],
 )

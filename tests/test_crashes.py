@@ -26,7 +26,7 @@ WORKER = Path(__file__).with_name("crash_worker.py")
 class Victim:
     """A worker process, and what it acknowledged."""
 
-    def __init__(self, path: Path, mode: str, name: str, start: int) -> None:
+    def __init__(self, path: Path | str, mode: str, name: str, start: int) -> None:
         self.mode, self.name, self.start = mode, name, start
         self.children: list[int] = []
         command = [sys.executable, str(WORKER), str(path), mode, name, str(start)]

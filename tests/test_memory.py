@@ -65,7 +65,7 @@ def test_ram_keeps_nothing() -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
-        ({"url": "postgres://host/db"}, Unsupported, "postgres"),
+        ({"url": "mysql://host/db"}, Unsupported, "mysql"),
         ({"url": ""}, InvalidInput, "path"),
         ({"url": b"app.db"}, InvalidInput, "path"),
         ({"mode": "wr"}, InvalidInput, "mode"),

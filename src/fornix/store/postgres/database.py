@@ -80,7 +80,7 @@ class PostgresDatabase(SqlDatabase):
             open=False,
             name="fornix",
             num_workers=1,
-            kwargs={"autocommit": True, "application_name": "fornix"},
+            kwargs={"autocommit": True, "fallback_application_name": "fornix"},
             configure=_configure,
         )
         self._owners = ServerOwners(self._lend)
@@ -107,7 +107,13 @@ class PostgresDatabase(SqlDatabase):
 
     def is_worth_another_try(self, error: Exception) -> bool:
         """See `SqlDatabase.is_worth_another_try`."""
-        return isinstance(error, ConnectionLost)
+        return isinstance(error, ConnectionLost) and self._renew()
+
+    def _renew(self) -> bool:
+        """Replace the connections that broke; where one did, others may have."""
+        with suppress(psycopg.Error, PoolTimeout):  # the next try says what is wrong
+            self._pool.check()
+        return True
 
     def check_open(self) -> None:
         """Refuse a handle that was closed, or that a forked child inherited."""
@@ -217,6 +223,7 @@ class PostgresDatabase(SqlDatabase):
         try:
             self._commit_once(group)
         except ConnectionLost:
+            self._renew()
             self._commit_once(group)
 
     def _commit_once(self, group: list[CommitTicket]) -> None:

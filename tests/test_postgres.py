@@ -1,0 +1,308 @@
+"""What is PostgreSQL's own: the URL, the schema, the README on a server, errors in words."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+import threading
+from types import ModuleType
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from doors import Letters
+from fornix import AsyncMemory, Memory
+from fornix.cli import fornix
+from fornix.errors import (
+    ForkedStore,
+    FornixError,
+    InvalidInput,
+    NotAStore,
+    StoreBusy,
+    StoreClosed,
+    StoreReadOnly,
+    StoreTooNew,
+    Unavailable,
+)
+from fornix.store.postgres import PostgresStore
+from fornix.store.postgres.dialect import original, storable, translated
+from fornix.store.postgres.location import ServerLocation
+from fornix.testing import ADA, NOTES, NOW, add, write
+from pages import ROOT, blocks
+from postgres_server import server, url_for
+from waiting import LIMIT_S, SHORT_S
+
+
+@pytest.fixture
+def url(tmp_path):
+    return url_for(tmp_path / "memory")
+
+
+@pytest.fixture
+def raw():
+    with psycopg.connect(server(), autocommit=True) as connection:
+        yield connection
+
+
+def schema_of(url):
+    return ServerLocation.of(url).schema
+
+
+def test_the_blocks_of_the_readme_run_on_a_server(tmp_path, monkeypatch):
+    """Unchanged but for the place that they open."""
+    program = ModuleType("__main__")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    said = io.StringIO()
+    ran = 0
+    for block in blocks(ROOT / "README.md"):
+        if block.language == "python" and block.no_run is None:
+            code = re.sub(
+                r'Memory\.open\("([^"]+)"',
+                lambda found: f'Memory.open("{url_for(tmp_path / found[1])}"',
+                block.code,
+            )
+            ran += code != block.code
+            with contextlib.redirect_stdout(said):
+                exec(compile(code, str(block.page), "exec", dont_inherit=True), vars(program))  # noqa: S102 - running the page is the test
+    assert ran == 2
+    assert said.getvalue()
+
+
+def test_the_command_line_takes_a_url(url, monkeypatch):
+    """As --db, or in the environment; what works on a file says so."""
+    shell = CliRunner()
+
+    def run(*words, code=0):
+        result = shell.invoke(fornix, words)
+        assert result.exit_code == code, result.output + result.stderr
+        return result
+
+    run("--db", url, "add", "Prefers window seats.", "--key", "ada", "--embedder", "words")
+    monkeypatch.setenv("FORNIX_DB", url)
+    assert "window" in run("search", "which seat?", "--key", "ada").stdout
+    run("set", "city", "Lisbon", "--key", "ada")
+    assert run("get", "city", "--key", "ada").stdout == "Lisbon\n"
+    assert "postgresql://" in run("keys").stderr
+    assert "server" in run("doctor").stdout
+    assert "docs/postgres.md" in run("backup", "copy.db", code=1).stderr
+    assert "docs/postgres.md" in run("restore", "copy.db", "--yes", code=1).stderr
+
+
+def test_an_async_memory_opens_one(url):
+    """The same door."""
+    import asyncio
+
+    async def play():
+        async with await AsyncMemory.open(url, embedder=Letters()) as memory:
+            ada = await memory.key("ada")
+            await ada.add("Prefers window seats.")
+            return [hit.item.text for hit in await ada.search("seats")]
+
+    assert asyncio.run(play()) == ["Prefers window seats."]
+
+
+def test_two_processes_of_one_memory_see_each_other(url):
+    """What one commits, the other finds at once: exact memory, items and searches."""
+    with Memory.open(url, embedder=Letters()) as one, Memory.open(url, embedder=Letters()) as two:
+        one.key("ada").short_term.set("city", "Lisbon")
+        assert two.key("ada").short_term.get("city") == "Lisbon"
+        one.key("ada").add("Prefers window seats.", id="a")
+        assert [hit.item.id for hit in two.key("ada").search("seats")] == ["a"]
+        two.key("ada").forget()
+        assert len(one.key("ada").search("seats")) == 0
+        assert one.key("ada").get("a") is None
+
+
+@pytest.mark.parametrize("wrong", ["schema=Caps", "schema=a&schema=b", "schema=", "schema=a;b"])
+def test_a_schema_is_a_plain_name(wrong):
+    with pytest.raises(InvalidInput, match="schema="):
+        Memory.open(f"postgresql://host/db?{wrong}")
+
+
+def test_no_error_shows_a_password():
+    """Neither that of the URL's user nor that of a parameter."""
+    for url in (
+        "postgresql://me:secret@127.0.0.1:1/db",
+        "postgresql://me@127.0.0.1:1/db?password=secret&connect_timeout=3",
+    ):
+        with pytest.raises(Unavailable) as caught:
+            Memory.open(url)
+        assert "secret" not in str(caught.value)
+        assert "127.0.0.1" in str(caught.value)
+
+
+def test_a_url_that_libpq_does_not_know_says_what_is_wrong():
+    with pytest.raises(FornixError, match="nonsense"):
+        Memory.open("postgresql://127.0.0.1/db?nonsense=1")
+
+
+def test_a_memory_that_is_not_there_is_not_made_to_be_read(url, raw):
+    """Nothing is left behind either."""
+    with pytest.raises(NotAStore, match="open it writable once"):
+        Memory.open(url, mode="ro")
+    found = raw.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema_of(url),))
+    assert found.fetchone() is None
+
+
+def test_many_processes_may_make_it_at_once(url):
+    """One makes the tables; the others find them."""
+    stores: list[PostgresStore] = []
+
+    def open_one():
+        stores.append(PostgresStore.open(url))
+
+    threads = [threading.Thread(target=open_one) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_S)
+    assert len(stores) == 6
+    assert len({store.salt() for store in stores}) == 1
+    for store in stores:
+        store.close()
+
+
+def test_a_newer_schema_is_refused(url, raw):
+    PostgresStore.open(url).close()
+    raw.execute(f"UPDATE {schema_of(url)}.ledger SET schema = 99")  # noqa: S608 - ours
+    with pytest.raises(StoreTooNew):
+        PostgresStore.open(url)
+
+
+def test_reading_alone_changes_nothing(url):
+    PostgresStore.open(url).close()
+    store = PostgresStore.open(url, read_only=True)
+    with pytest.raises(StoreReadOnly):
+        write(store, add("a"))
+    store.close()
+
+
+def test_a_closed_store_says_so(url):
+    store = PostgresStore.open(url)
+    store.close()
+    store.close()
+    with pytest.raises(StoreClosed):
+        store.head(ADA)
+
+
+def test_a_writer_that_waits_too_long_is_told(url, raw):
+    """Another session holds the row that orders commits."""
+    store = PostgresStore.open(url, wait_s=SHORT_S)  # the row stays held
+    with raw.transaction():
+        raw.execute(f"SELECT * FROM {schema_of(url)}.ledger FOR UPDATE")  # noqa: S608 - ours
+        with pytest.raises(StoreBusy, match="another host"):
+            write(store, add("a"))
+    assert write(store, add("a")).number == 1
+    store.close()
+
+
+def test_a_broken_connection_is_replaced(tmp_path, raw):
+    """A read and a commit find another one; nobody notices."""
+    store = PostgresStore.open(url_for(tmp_path, application_name="to_be_broken"))
+    write(store, add("a"))
+    ended = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'to_be_broken'"
+    )
+    raw.execute(ended)
+    assert [item.record.id for item in store.page(NOTES)] == ["a"]
+    raw.execute(ended)
+    assert write(store, add("b")).number == 2
+    store.close()
+
+
+def test_a_forked_child_is_refused(url):
+    """The parent's connections are its own."""
+    store = PostgresStore.open(url)
+    write(store, add("a"))
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            store.head(ADA)
+        except ForkedStore:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert write(store, add("b")).number == 2
+    store.close()
+
+
+TEXTS = ["", "plain", "a\0b", "\0", "\x01", "\x01\x02", "\0\x01\0", "\x02", "\x01\x03x"]
+
+
+def test_texts_with_nul_come_back_and_keep_their_order():
+    """PostgreSQL's text holds every character but that one."""
+    assert [original(storable(text)) for text in TEXTS] == TEXTS
+    assert sorted(TEXTS) == [original(text) for text in sorted(map(storable, TEXTS))]
+    assert not any("\0" in storable(text) for text in TEXTS)
+
+
+def test_texts_with_nul_are_kept(url):
+    with Memory.open(url, embedder=Letters()) as memory:
+        key = memory.key("a\0b")
+        for number, text in enumerate(TEXTS[1:]):
+            key.add(text, id=f"{number}{text}", speaker=text)
+        key.short_term.set(("x\0", "\x01"), "\0")
+        assert {item.id: item.text for item in key.list()} == {
+            f"{number}{text}": text for number, text in enumerate(TEXTS[1:])
+        }
+        assert key.short_term.to_dict() == {"x\0": {"\x01": "\0"}}
+        assert list(memory.keys()) == ["a\0b"]
+
+
+def test_what_is_blank_is_the_same_everywhere(url):
+    """The function of the schema agrees with the one that every other store asks."""
+    from fornix.store.records import is_meant
+
+    texts = ["", " ", "x", "\t\n\x0b\f\r", "\x1c\x1f", "\x85\xa0", "\u2003\u3000", "\u200b"]
+    metadata = [
+        "{}", '{"caption":""}', '{"caption":"x"}', '{"caption":[]}', '{"caption":["a","b"]}',
+        '{"caption":["a",1]}', '{"caption":7}', '{"caption":{"a":1}}', '{"x":"caption"}',
+    ]  # fmt: skip
+    store = PostgresStore.open(url)
+    with store.reader() as db:
+        for text in texts:
+            for told in metadata:
+                found = db.execute("SELECT is_meant(?, ?)", (text, told)).get
+                assert found == is_meant(text, told), (text, told)
+    store.close()
+
+
+def test_words_of_sqlite_become_words_of_postgresql():
+    """One statement of each kind."""
+    assert translated("SELECT 1 FROM item WHERE row = ? AND set_id = ?", "s") == (
+        "SELECT 1 FROM s.item WHERE row = $1 AND set_id = $2"
+    )
+    assert translated("UPDATE scope SET floor = max(floor, ?2) WHERE id = ?1", "s") == (
+        "UPDATE s.scope SET floor = greatest(floor, $2) WHERE id = $1"
+    )
+    assert translated("SELECT max(n) FROM journal WHERE scope IS NULL AND key IS ?", "s") == (
+        "SELECT max(n) FROM s.journal WHERE scope IS NULL "
+        "AND (s.digest(key) = s.digest($1) AND key = $1)"
+    )
+    assert translated("x IN (SELECT value FROM carray(?)) AND a IS NOT NULL", "s") == (
+        "x = ANY($1) AND a IS NOT NULL"
+    )
+
+
+def test_forgetting_waits_for_old_transactions(url, raw):
+    """A receipt is complete once nobody can see the rows, and they are gone from the tables."""
+    store = PostgresStore.open(url)
+    with Memory.open(url, embedder=Letters()) as memory:
+        memory.key("ada").add("The canary sings.", id="a")
+        raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        raw.execute(f"SELECT count(*) FROM {schema_of(url)}.item")  # noqa: S608 - ours
+        memory.key("ada").forget()
+        waits = store.scrub(now=NOW)
+        assert any("old transaction" in words for words in waits)
+        raw.execute("COMMIT")
+        assert store.scrub(now=NOW) == []
+        assert [receipt.state for receipt in memory.receipts()] == ["scrubbed"]
+    store.close()
