@@ -175,6 +175,23 @@ def test_a_subclass_may_add_attributes_of_its_own() -> None:
     assert repr(More(1)).endswith("More(a=1, b=(), c=5)")
 
 
+def test_a_dataclass_may_inherit_from_one_that_is_frozen_alike() -> None:
+    """Fields come in order of the classes; a frozen one and another do not go together."""
+
+    @dataclass(frozen=True, slots=True)
+    class More(Kept):
+        c: int = 5
+
+    assert repr(More(1, c=2)).endswith("More(a=1, b=(), c=2)")
+    assert More(1) == More(1, (), 5)
+    with pytest.raises(FrozenInstanceError):
+        More(1).c = 3  # pyright: ignore[reportAttributeAccessIssue] - that is the test
+    with pytest.raises(TypeError, match="frozen"):
+        dataclass(slots=True)(type("Open", (Kept,), {"__annotations__": {}}))
+    with pytest.raises(TypeError, match="frozen"):
+        dataclass(frozen=True)(type("Shut", (dataclass(plain()),), {"__annotations__": {}}))
+
+
 def test_an_object_that_holds_itself_has_a_repr() -> None:
     """`repr` ends where an object is met again."""
     made = dataclass(slots=True)(plain())

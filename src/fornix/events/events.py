@@ -6,12 +6,13 @@ runner when it is sent; a class may not name fields of its own so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import datetime
 from typing import Any, ClassVar, Self, cast, dataclass_transform
 
 from fornix.errors import AgentChanged, InvalidInput, Unusable
 from fornix.values import wire
+from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value, checked, moment
 
 RESERVED = ("id", "key", "time", "type", "data")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from difflib import SequenceMatcher
 from functools import lru_cache
 
 from fornix.errors import InvalidInput
@@ -180,6 +179,8 @@ def respelled(
         least: How alike they must be (Ratcliff and Obershelp), 0..1.
         occurs: Whether any item holds a term.
     """
+    from difflib import SequenceMatcher  # only where names are respelled, which is off by default
+
     spellings = [_first_name(speaker) for speaker in speakers]
     firsts = {spelling[0] for spelling in spellings if _can_name(spelling)}
     if not firsts:

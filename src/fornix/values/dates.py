@@ -9,9 +9,9 @@ understood names no date.
 from __future__ import annotations
 
 import re
-from calendar import monthrange
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,23 +52,29 @@ _MOSTLY_WORDS = frozenset({"may", "march", "mar", "mars"})
 _BEFORE = "in|during|since|until|till|before|after|last|next|of|early|late|mid|im|seit|en|de"
 _ORDINAL = "(?:st|nd|rd|th)"
 _YEAR = r"(?:19|20)\d\d"
-_SPELLED = re.compile(
+_SPELLED = (
     rf"(?:\b(?P<before>{_BEFORE})[ -]+)?"
     rf"(?:\b(?P<day>[0-3]?\d)(?:{_ORDINAL}|\.)?\s+(?:of\s+|de\s+)?)?"
     rf"\b(?P<month>{'|'.join(sorted(_NAMES, key=len, reverse=True))})\b\.?"
     rf"(?:\s+(?:the\s+)?(?P<day_after>[0-3]?\d){_ORDINAL}?(?![\w:]))?"
-    rf"(?:,?\s+(?:of\s+|de\s+)?(?P<year>{_YEAR})\b)?",
-    re.IGNORECASE | re.ASCII,
+    rf"(?:,?\s+(?:of\s+|de\s+)?(?P<year>{_YEAR})\b)?"
 )
-_IN_NUMBERS = re.compile(
+_IN_NUMBERS = (
     rf"(?<![\d./-])(?:(?P<y1>{_YEAR})-(?P<m1>\d\d)(?:-(?P<d1>\d\d))?"
     rf"|(?P<d2>\d\d?)\.(?P<m2>\d\d?)\.(?P<y2>{_YEAR})"
     rf"|(?P<a3>\d\d?)/(?P<b3>\d\d?)/(?P<y3>{_YEAR}))(?![\d/-])"
-    rf"|(?:(?P<y4>{_YEAR})年)?(?P<m4>\d\d?)月(?:(?P<d4>\d\d?)[日号])?",
-    re.ASCII,
+    rf"|(?:(?P<y4>{_YEAR})年)?(?P<m4>\d\d?)月(?:(?P<d4>\d\d?)[日号])?"
 )
 _BARE_YEAR = re.compile(r"(?<![\w.,$€£-])20\d\d(?!\w|[.,:-]\d|\s?[%€])", re.ASCII)
 _MAY_HOLD_ONE = re.compile(r"\d", re.ASCII)
+_FEBRUARY = 2
+_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return what a long pattern compiles to, which takes longer than importing all of this."""
+    return re.compile(pattern, re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +94,12 @@ def named_date(text: str, words: Iterable[str]) -> NamedDate | None:
     """
     numbers = _MAY_HOLD_ONE.search(text)
     if not _NAMES.keys().isdisjoint(words):
-        for found in _SPELLED.finditer(text):
+        for found in _compiled(_SPELLED).finditer(text):
             name, year = found["month"].lower(), found["year"]
             day = found["day"] or found["day_after"]
             if name not in _MOSTLY_WORDS or day or year or found["before"]:
                 return _date(year, _NAMES[name], day)
-    if numbers and (found := _IN_NUMBERS.search(text)):
+    if numbers and (found := _compiled(_IN_NUMBERS).search(text)):
         return _from_numbers(found)
     if numbers and (found := _BARE_YEAR.search(text)):
         return NamedDate(int(found[0]), None, None)
@@ -115,8 +121,14 @@ def _from_numbers(found: re.Match[str]) -> NamedDate | None:
 def _date(year: str | None, month: int, day: str | None) -> NamedDate | None:
     if not 1 <= month <= len(MONTHS):
         return NamedDate(int(year), None, None) if year else None
-    exists = day is not None and 1 <= int(day) <= monthrange(int(year or 2000), month)[1]
+    exists = day is not None and 1 <= int(day) <= _days(int(year or 2000), month)
     return NamedDate(int(year) if year else None, month, int(day) if day and exists else None)
+
+
+def _days(year: int, month: int) -> int:
+    """Return how many days a month has."""
+    is_leap = not year % 4 and (year % 100 != 0 or not year % 400)
+    return _DAYS[month - 1] + (is_leap and month == _FEBRUARY)
 
 
 def closeness(date: NamedDate, times: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -150,7 +162,7 @@ def _steps(date: NamedDate, year: int) -> list[tuple[int, float]]:
     if date.month is None:
         end = microseconds(datetime(year, 12, 31, tzinfo=UTC)) + _DAY_US
         return [(start, YEAR), (end, 0.0)]
-    days = monthrange(year, date.month)[1]
+    days = _days(year, date.month)
     end = start + days * _DAY_US
     if date.day is None:
         return [(start, MONTH), (end, 0.0)]

@@ -40,16 +40,21 @@ def dataclass(
 ) -> type[C] | Callable[[type[C]], type[C]]:
     """Return *cls* as ``dataclasses.dataclass`` would make it, or what makes it so.
 
-    With *frozen* and *slots* an object is also made in a third of the time. A class made by this
-    does not inherit from another dataclass, and has no `InitVar`.
+    With *frozen* and *slots* an object is also made in half the time. There is no `InitVar`.
     """
 
     def complete(cls: type[C]) -> type[C]:
         given = dict(vars(cls))
         if not cls.__doc__:
             cls.__doc__ = cls.__name__  # else Python works a signature out for it
+        inherits = any(hasattr(base, "__dataclass_fields__") for base in cls.__mro__[1:])
         known = dataclasses.dataclass(
-            init=False, repr=False, eq=False, slots=slots, kw_only=kw_only
+            init=False,
+            repr=False,
+            eq=False,
+            frozen=frozen and inherits,  # as the other one is, or Python says so
+            slots=slots,
+            kw_only=kw_only,
         )
         made = known(cls)
         for name, method in _methods(made, given, frozen=frozen, slots=slots, eq=eq).items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -139,6 +138,8 @@ class _Terms:
     """Entries of postings, spilled to nameless files and then sorted, part by part."""
 
     def __init__(self, folder: Path, open_files: ExitStack) -> None:
+        import tempfile  # only where a file is written: it brings five modules along
+
         self._parts: list[IO[bytes]] = [
             open_files.enter_context(tempfile.TemporaryFile(dir=folder))  # noqa: SIM115 - a context
             for _ in range(1 << PART_BITS)

@@ -37,7 +37,6 @@ from fornix.store import (
 )
 from fornix.store.items import Item
 from fornix.store.records import item_of
-from fornix.text.statements import anchors
 from fornix.values import words
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Value
@@ -134,6 +133,8 @@ class Barrier:
 
         An item whose text says it more than twice over, at that, is another one.
         """
+        from fornix.text.statements import anchors  # its patterns take a while to compile
+
         text = record.text or ""
         terms = anchors(text) if threshold == 1 else []
         terms = terms or words.terms(text)

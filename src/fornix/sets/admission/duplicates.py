@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from fornix.errors import InvalidInput
 from fornix.sets.admission.verdicts import (
@@ -18,10 +18,12 @@ from fornix.sets.admission.verdicts import (
     plain,
 )
 from fornix.store import ItemRecord
-from fornix.text.statements import Statement, statement
 from fornix.values import words
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import moment
+
+if TYPE_CHECKING:
+    from fornix.text.statements import Statement
 
 _LABELS = ("speaker", "role", "session")
 
@@ -97,6 +99,8 @@ class Near(BundledRule):
 
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`; an item without words has no near duplicates."""
+        from fornix.text.statements import statement  # its patterns take a while to compile
+
         if not words.terms(candidate.text):
             return ACCEPT
         others = [(other, 1.0) for other in candidate.find(1.0)]
@@ -117,6 +121,8 @@ class Near(BundledRule):
             return False
         if not _alike(candidate, theirs, self.same):
             return False
+        from fornix.text.statements import statement
+
         said = statement(theirs.text or "")
         if not (mine.says_the_same(said) or (like < 1 and mine.differs_in_content(said))):
             return False
