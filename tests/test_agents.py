@@ -287,8 +287,8 @@ def test_pauses_grow_up_to_the_longest():
 
 def test_which_errors_are_tried_again():
     retry = Retry(attempts=3, on=(OSError,))
-    assert [retry.again(TimeoutError(), tried) for tried in (1, 2, 3)] == [True, True, False]
-    assert not retry.again(ValueError(), 1)
+    assert [retry.should_retry(TimeoutError(), tried) for tried in (1, 2, 3)] == [True, True, False]
+    assert not retry.should_retry(ValueError(), 1)
     for wrong in ({"attempts": 0}, {"wait_s": -1}, {"factor": 0.5}, {"jitter": 2}, {"most_s": -1}):
         with pytest.raises(InvalidInput):
             Retry(**cast("Any", wrong))

@@ -312,7 +312,7 @@ def unseen(path: Path, inherited: Memory) -> int:
     return 0
 
 
-@pytest.mark.parametrize("kind", [forks._here, forks._SameProcess])
+@pytest.mark.parametrize("kind", [forks._new_process_page, forks._ProcessIdPage])
 def test_a_process_knows_that_it_is_a_child(kind: Callable[[], Any]) -> None:
     """By a page that the kernel wipes, or by its number."""
     here = kind()

@@ -36,7 +36,7 @@ from fornix.transfer import (
     survey,
     walk_tree,
 )
-from fornix.values.times import read_time
+from fornix.values.times import parse_time
 
 
 @pytest.fixture
@@ -447,10 +447,10 @@ def test_an_empty_file_is_said_to_be_empty():
 
 def test_times_need_a_zone():
     """A time without a zone means something else on every machine."""
-    assert read_time("2025-02-05T19:42:00Z") == datetime(2025, 2, 5, 19, 42, tzinfo=UTC)
+    assert parse_time("2025-02-05T19:42:00Z") == datetime(2025, 2, 5, 19, 42, tzinfo=UTC)
     for wrong in ("2025-02-05T19:42:00", "soon", None, 5):
         with pytest.raises(InvalidInput):
-            read_time(wrong)
+            parse_time(wrong)
 
 
 def test_what_a_file_is_has_to_be_told():

@@ -117,9 +117,9 @@ def test_json_of_a_thousand_levels_is_refused_before_it_is_parsed():
     """The stack would come near its end, where finalizers of other objects fail."""
     for text in ('{"not":' * 950 + "{}" + "}" * 950, "[" * 950 + "]" * 950, "[" * 100_000):
         with pytest.raises(RecursionError, match="200 levels"):
-            wire.plain(text)
+            wire.decode_user_json(text)
     flat = ["[{" * 300, '\\"[', {"a[": []}] + [[], {}] * 500
-    assert wire.plain(json.dumps(flat)) == flat
+    assert wire.decode_user_json(json.dumps(flat)) == flat
 
 
 def test_depth_is_bounded() -> None:
@@ -234,16 +234,16 @@ def test_odd_zones_count() -> None:
 def test_names_of_a_users_json_are_theirs() -> None:
     """JSON as a user writes it may have names that start with $; only three forms are special."""
     text = '{"$defs": 1, "defs": [{"$ref": "#/x"}], "b": {"$bytes": "AA=="}}'
-    assert wire.plain(text) == {"$defs": 1, "defs": [{"$ref": "#/x"}], "b": b"\0"}
-    assert wire.decode(wire.encode(wire.plain(text))) == wire.plain(text)
+    assert wire.decode_user_json(text) == {"$defs": 1, "defs": [{"$ref": "#/x"}], "b": b"\0"}
+    assert wire.decode(wire.encode(wire.decode_user_json(text))) == wire.decode_user_json(text)
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "1" * 400 + ".5"])
 def test_a_users_number_does_not_become_infinite(number: str) -> None:
     """JSON has no limit and a float has one: what is beyond it is told, not changed."""
     with pytest.raises(InvalidInput, match=r"beyond what a float holds.*\$float"):
-        wire.plain(f'{{"a": [{number}]}}')
-    assert wire.plain('{"$float": "inf"}') == math.inf
+        wire.decode_user_json(f'{{"a": [{number}]}}')
+    assert wire.decode_user_json('{"$float": "inf"}') == math.inf
 
 
 def test_a_name_that_is_no_wire_form_is_refused() -> None:

@@ -19,7 +19,7 @@ from fornix.memory.compactor import Compactor, Look, are_hours
 from fornix.memory.memory import Memory
 from fornix.sets import MemorySet
 from fornix.store import SetInfo
-from fornix.values.times import read_span, stamp
+from fornix.values.times import format_time, read_span
 
 
 def _read_share(text: str) -> float:
@@ -169,7 +169,7 @@ def compactions_command(session: Session, *, key: str, set_name: str, limit: int
 def _row(done: CompactionInfo) -> tuple[str, ...]:
     return (
         str(done.id),
-        stamp(done.time),
+        format_time(done.time),
         str(done.strategy.get("name")),
         done.by,
         f"{done.retired:,}",

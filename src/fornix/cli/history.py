@@ -13,7 +13,7 @@ from fornix.cli.session import Session
 from fornix.memory.differences import ChangedItem, ChangedValue, Difference
 from fornix.store.items import Item
 from fornix.values.storable import Value
-from fornix.values.times import read_time
+from fornix.values.times import parse_time
 
 _MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
@@ -139,7 +139,7 @@ def _marked(kind: str, text: str) -> Text:
 @options.option(
     "--before TIME",
     "Remove values that were replaced before this time.",
-    read=read_time,
+    read=parse_time,
     required=True,
 )
 def prune_history_command(session: Session, *, before: datetime) -> None:

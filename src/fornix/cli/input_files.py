@@ -67,7 +67,7 @@ class Lines:
         self._last = blake2b(text.encode(), digest_size=16, key=self._last).digest()
         self._count += 1
         try:
-            found = wire.plain(text)
+            found = wire.decode_user_json(text)
         except ValueError as error:
             problem = f"is not JSON that fornix reads ({error})"
             raise InvalidInput(problem) from None

@@ -17,7 +17,7 @@ from fornix.sets.set_options import ItemFields
 from fornix.store.as_of import ValidAt
 from fornix.store.items import Hit, Hits, Item
 from fornix.values.storable import Value
-from fornix.values.times import read_span, read_time
+from fornix.values.times import parse_time, read_span
 
 
 class AddOptions(ItemFields, total=False):
@@ -37,13 +37,13 @@ class AddOptions(ItemFields, total=False):
 @options.option("--speaker NAME", "Who said it.")
 @options.option("--role NAME", "Such as user or assistant.")
 @options.option("--session NAME", "The conversation it belongs to.")
-@options.option("--time TIME", "When it happened.  [default: now]", read=read_time)
-@options.option("--expire-at TIME", "Remove it at this time.", read=read_time)
+@options.option("--time TIME", "When it happened.  [default: now]", read=parse_time)
+@options.option("--expire-at TIME", "Remove it at this time.", read=parse_time)
 @options.option(
     "--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.", read=read_span
 )
-@options.option("--valid-from TIME", "The fact holds from this time on.", read=read_time)
-@options.option("--valid-to TIME", "The fact holds until this time.", read=read_time)
+@options.option("--valid-from TIME", "The fact holds from this time on.", read=parse_time)
+@options.option("--valid-to TIME", "The fact holds until this time.", read=parse_time)
 @options.on_existing_option("error", "What to do if the id is taken.")
 @options.option("--idempotency-key NAME", "A second add of this name adds nothing.")
 @options.no_wait_option

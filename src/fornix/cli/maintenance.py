@@ -26,7 +26,7 @@ from fornix.store.scope import Scope, is_hidden
 from fornix.transfer import LAST
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import microseconds, moment
-from fornix.values.times import stamp
+from fornix.values.times import format_time
 
 TESTED = ("Linux",)
 """Platforms that the tests run on."""
@@ -247,7 +247,7 @@ def _clock(memory: Memory) -> Iterator[Finding]:
     store, now = memory.store, microseconds(datetime.now(UTC))
     last, known = store.commit_at(LAST), store.commit_at(now + SKEW_US)
     if last > known:
-        latest = stamp(moment(store.time_of(last)))
+        latest = format_time(moment(store.time_of(last)))
         yield Finding(
             "clock",
             f"{last - known:,} commits lie in the future, the last at {latest}: a clock ran ahead "
@@ -261,9 +261,9 @@ def _clock(memory: Memory) -> Iterator[Finding]:
     if now > sure:
         yield Finding(
             "clock",
-            f"the clock is ahead of {stamp(moment(sure))}, up to which the time of this store is "
-            "corroborated: the host was off, or the clock is wrong. Until the store has been in "
-            "use for a day, nothing is let go that only this clock takes for old",
+            f"the clock is ahead of {format_time(moment(sure))}, up to which the time of this "
+            "store is corroborated: the host was off, or the clock is wrong. Until the store "
+            "has been in use for a day, nothing is let go that only this clock takes for old",
             "note",
         )
 

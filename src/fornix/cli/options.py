@@ -20,8 +20,8 @@ from fornix.cli.session import Owner, Session, remember_option, session_of
 from fornix.errors import FornixError, InvalidInput
 from fornix.values import wire
 from fornix.values.storable import MAX_DEPTH, Value, checked_name
-from fornix.values.times import read_time
-from fornix.values.urls import STILL
+from fornix.values.times import parse_time
+from fornix.values.urls import IMMUTABLE_SUFFIX
 
 if TYPE_CHECKING:
     from fornix import Memory
@@ -162,7 +162,8 @@ def _complete(names: Callable[[Memory, click.Context, str], list[str]]) -> Compl
             if url is None:
                 if not session.file.is_file():
                     return []
-                url = f"sqlite:///{session.file.resolve()}{STILL}"  # so that no file is made
+                # Immutable, so that no file is made beside it.
+                url = f"sqlite:///{session.file.resolve()}{IMMUTABLE_SUFFIX}"
             opened = fornix.Memory.open(url, space=session.space, knowledge=knowledge, mode="ro")
             with opened as memory:
                 found = [n for n in names(memory, ctx, incomplete) if n.startswith(incomplete)]
@@ -235,7 +236,7 @@ def read_object(text: str) -> dict[str, Value]:
 
 def _json(text: str) -> Value:
     try:
-        return wire.plain(text)
+        return wire.decode_user_json(text)
     except json.JSONDecodeError:
         problem = 'is not JSON; quote it for the shell, like \'{"topic": "travel"}\''
     except RecursionError:
@@ -251,7 +252,7 @@ def _cut(text: str) -> str:
 
 def read_moment(text: str) -> int | datetime:
     """Return the commit number or the time that *text* is."""
-    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else read_time(text)
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else parse_time(text)
 
 
 def read_zone(text: str) -> tzinfo:
@@ -298,7 +299,7 @@ def read_value(text: str) -> Value:
     except (ValueError, RecursionError) as error:
         raise _unusable(error) from None
     try:
-        return wire.plain(text)
+        return wire.decode_user_json(text)
     except (ValueError, RecursionError) as error:
         raise _unusable(error) from None
 
@@ -316,7 +317,7 @@ def _unusable(error: Exception) -> click.UsageError:
 
 def _read_valid(text: str) -> ValidAt:
     """Return the time, or the word "any", that *text* is."""
-    return "any" if text == "any" else read_time(text)
+    return "any" if text == "any" else parse_time(text)
 
 
 # --- options and arguments --------------------------------------------------------------------

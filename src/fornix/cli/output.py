@@ -17,7 +17,7 @@ from fornix.errors import InvalidInput
 from fornix.store.fsync import sync_folder
 from fornix.values import wire
 from fornix.values.storable import Value
-from fornix.values.times import stamp
+from fornix.values.times import format_time
 
 if TYPE_CHECKING:
     from fornix.store.items import Hits, Item
@@ -92,7 +92,7 @@ def attributes(thing: object, names: str) -> dict[str, Json]:
 
 def _attribute(found: object) -> Json:
     if isinstance(found, datetime):
-        return stamp(found)
+        return format_time(found)
     return [*cast("tuple[Json]", found)] if isinstance(found, tuple) else cast("Json", found)
 
 

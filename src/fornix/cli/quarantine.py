@@ -11,7 +11,7 @@ import click
 from fornix.cli import options, output
 from fornix.cli.session import Owner, Session
 from fornix.sets.admission import Quarantine, Quarantined
-from fornix.values.times import stamp
+from fornix.values.times import format_time
 
 
 @click.group("quarantine", no_args_is_help=False, params=options.shared(hidden=True))
@@ -47,7 +47,7 @@ def list_held(session: Session, *, owner: Owner, set_name: str | None) -> None:
 
 
 def _row(held: Quarantined) -> tuple[str, ...]:
-    return held.id, held.set_name, stamp(held.since), held.rule, held.reason
+    return held.id, held.set_name, format_time(held.since), held.rule, held.reason
 
 
 @options.command("show")
@@ -72,7 +72,7 @@ def show_held(session: Session, *, item_id: str, owner: Owner, set_name: str | N
         [
             ("id", held.id),
             ("set", held.set_name),
-            ("held since", stamp(held.since)),
+            ("held since", format_time(held.since)),
             ("rule", held.rule),
             ("reason", held.reason),
             ("text", held.item.text or ""),
@@ -122,7 +122,7 @@ def _fields(held: Quarantined) -> dict[str, output.Json]:
         "set": held.set_name,
         "rule": held.rule,
         "reason": held.reason,
-        "since": stamp(held.since),
+        "since": format_time(held.since),
         "item": output.item_fields(held.item),
     }
 

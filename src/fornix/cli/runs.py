@@ -18,7 +18,7 @@ from fornix.store import Run, RunStatus
 from fornix.store.progress import LARGEST
 from fornix.values import wire
 from fornix.values.storable import moment
-from fornix.values.times import stamp
+from fornix.values.times import format_time
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 
@@ -96,9 +96,9 @@ def _fields(row: Run) -> dict[str, output.Json]:
         "key": row.scope.key,
         "number": row.number,
         "status": row.status,
-        "accepted": stamp(moment(row.accepted)),
-        "begun": None if row.now is None else stamp(moment(row.now)),
-        "ended": None if row.ended is None else stamp(moment(row.ended)),
+        "accepted": format_time(moment(row.accepted)),
+        "begun": None if row.now is None else format_time(moment(row.now)),
+        "ended": None if row.ended is None else format_time(moment(row.ended)),
         "origin": row.origin,
         "error": error and {name: error[name] for name in ("action", "type", "message")},
     }

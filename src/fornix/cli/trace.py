@@ -15,7 +15,7 @@ from fornix.store.progress import ENDED
 from fornix.store.stored_read_set import ReadSet
 from fornix.values import wire
 from fornix.values.storable import Path, Value, moment
-from fornix.values.times import stamp
+from fornix.values.times import format_time
 
 Json = show.Json
 Fields = dict[str, Json]
@@ -115,7 +115,7 @@ class Trace:
                 step=step.ordinal,
                 action=step.action,
                 commit=step.commit,
-                time=None if effects is None else stamp(moment(effects.commit.time)),
+                time=None if effects is None else format_time(moment(effects.commit.time)),
                 skipped=None if step.skipped is None else show.wired(wire.decode(step.skipped)),
                 read=self._read(read_set, step, sensory, now),
                 wrote=Wrote(

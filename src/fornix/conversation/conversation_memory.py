@@ -40,7 +40,7 @@ from fornix.text import Summariser, Summary
 from fornix.text.budget import Budget
 from fornix.text.messages import MESSAGES, Message
 from fornix.values.keywords import suggest_names_in
-from fornix.values.retries import TRIES, call_again
+from fornix.values.retries import TRIES, call_with_retries
 from fornix.values.storable import Value, counted, moment
 
 MOVED = (StaleItem, DuplicateItem)
@@ -383,7 +383,7 @@ class ConversationMemory:
             self._sum_up(before, chosen, {"content": summary}, upto=None)
             return len(new)
 
-        return call_again(work, on=MOVED)
+        return call_with_retries(work, on=MOVED)
 
     def _sum_up(
         self,
@@ -481,7 +481,7 @@ class ConversationMemory:
         def work() -> None:
             self._sum_up_all(policy, summing, steps)
 
-        call_again(work, on=MOVED)
+        call_with_retries(work, on=MOVED)
         left = self._open()
         size = budget.size([message_items.model_message(stored) for stored in left])
         summary = self.summary
@@ -541,7 +541,7 @@ class ConversationMemory:
             NotFound: There is no summary.
             Unusable: In a batch that made it.
         """
-        return call_again(self._undone, on=MOVED)
+        return call_with_retries(self._undone, on=MOVED)
 
     def _undone(self) -> int:
         now = self._summary()

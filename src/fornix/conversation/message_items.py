@@ -15,7 +15,7 @@ from fornix.store.records import item_of, role_of_speaker
 from fornix.text.messages import ROLES, Message, Role
 from fornix.values import wire
 from fornix.values.storable import checked_name, microseconds, moment
-from fornix.values.urls import with_urls
+from fornix.values.urls import append_urls
 
 Said: TypeAlias = Mapping[str, Any] | Message
 """A message: a dict with `role` and `content`, a `Msg`, or a `Message`."""
@@ -199,7 +199,7 @@ def text_of_message(message: Mapping[str, Any]) -> str:
 
 def whole_text(message: Mapping[str, Any]) -> str:
     """Return what a message says, and its urls after that, a line each."""
-    return with_urls(text_of_message(message), _urls(message))
+    return append_urls(text_of_message(message), _urls(message))
 
 
 def _urls(message: Mapping[str, Any]) -> list[str]:

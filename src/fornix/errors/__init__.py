@@ -341,14 +341,14 @@ class RunParked(RunFailed):
         self, run: int, key: str, *, action: str, error: str, behind: int | None = None
     ) -> None:
         self.run, self.key, self.action, self.error, self.behind = run, key, action, error, behind
-        told = ""
+        prefix = ""
         if behind is not None:
-            told = f"run {behind} is stored, and waits; do not pass its input again: "
-        by = f"its action {action!r} raised" if action else "it failed before its next action:"
+            prefix = f"run {behind} is stored, and waits; do not pass its input again: "
+        cause = f"its action {action!r} raised" if action else "it failed before its next action:"
         super().__init__(
-            f"{told}run {run} of key {key!r} is parked, {by} {error}; correct the cause and retry "
-            f"the run (runner.runs.retry({run}), `fornix runs retry {run}`, or pass its input "
-            f"again with its event_id and on_parked='retry'), or discard it "
+            f"{prefix}run {run} of key {key!r} is parked, {cause} {error}; correct the cause and "
+            f"retry the run (runner.runs.retry({run}), `fornix runs retry {run}`, or pass its "
+            f"input again with its event_id and on_parked='retry'), or discard it "
             f"(runner.runs.discard({run})); later inputs of the key wait behind it unless the "
             "agent sets on_failed='next'"
         )
@@ -445,13 +445,13 @@ class SetFull(LimitReached):
     ) -> None:
         self.set_name, self.capacity, self.what = set_name, capacity, what
         self.compacts, self.strategy = compacts, strategy
-        says = ", and its compaction makes no room" if compacts else ""
+        reason = ", and its compaction makes no room" if compacts else ""
         advice = "delete items"
         if strategy is not None:
-            says = f", and its strategy {strategy!r} makes no room: {problem}"
+            reason = f", and its strategy {strategy!r} makes no room: {problem}"
             advice = "change what the strategy plans, delete items"
         super().__init__(
-            f"set {set_name!r} is full: its capacity is {capacity} {what}{says}; {advice}, "
+            f"set {set_name!r} is full: its capacity is {capacity} {what}{reason}; {advice}, "
             "or redefine() it with a larger capacity or another compaction"
         )
 

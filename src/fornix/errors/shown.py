@@ -10,7 +10,7 @@ _BITS = 512
 """Larger ints are told by their size: Python refuses to write very long ones."""
 
 
-class _Short(reprlib.Repr):
+class _ShortRepr(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
         self.maxlevel = _DEPTH
@@ -23,7 +23,7 @@ class _Short(reprlib.Repr):
         return super().repr_int(x, level) if size <= _BITS else f"<an int of {size:,} bits>"
 
 
-_short = _Short()
+_short_repr = _ShortRepr()
 
 
 def shown(value: object) -> str:
@@ -31,4 +31,4 @@ def shown(value: object) -> str:
 
     Long and deep ones are cut, so that a message neither grows with them nor fails on them.
     """
-    return _short.repr(value)
+    return _short_repr.repr(value)

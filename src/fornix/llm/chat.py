@@ -14,7 +14,7 @@ from fornix.errors import InvalidInput
 from fornix.values.forks import FreshLock
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import counted
-from fornix.values.urls import checked_urls, is_image, with_urls
+from fornix.values.urls import append_urls, checked_urls, is_image
 
 ROLES = ("system", "developer", "user", "assistant")
 """Who may have said a message."""
@@ -280,7 +280,7 @@ def _message(message: object, where: str, *, images: bool) -> ModelMessage:
     urls = [_text(url, what) for url in checked_urls(given.get("urls"), what)]
     shown = [url for url in urls if images and role == "user" and is_image(url)]
     checked = ModelMessage(
-        role=role, content=with_urls(content, [url for url in urls if url not in shown])
+        role=role, content=append_urls(content, [url for url in urls if url not in shown])
     )
     if "name" in given:
         checked["name"] = _text(given["name"], f"the name of {where}")

@@ -339,7 +339,7 @@ class OpenAIChat(ChatModel):
     def _pause_after(self, error: ModelUnavailable, tried: int) -> None:
         """Wait before the next try; raise if there is none."""
         asked_s = error.retry_after_s or 0.0
-        if not self._retry.again(error, tried) or asked_s > self._retry.most_s:
+        if not self._retry.should_retry(error, tried) or asked_s > self._retry.most_s:
             if tried > 1:
                 error.add_note(f"tried {tried} times")
             raise error

@@ -94,7 +94,7 @@ def awaited(
         try:
             return await self.loop.run(lambda: method(of(self.sync), *args, **kwargs))
         except UnknownKeyword as error:
-            raise error.called_on(self, method.__name__) from None
+            raise error.for_owner(self, method.__name__) from None
 
     return call
 

@@ -26,7 +26,7 @@ from fornix.store import Commit, Scope, SetRef
 from fornix.store.as_of import AsOf, Moment, ValidAt, check_tree
 from fornix.store.items import Hits
 from fornix.store.scope import set_name
-from fornix.values.keywords import check_keywords, hint_positionals, on_part, suggest_names_in
+from fornix.values.keywords import check_keywords, delegated, hint_positionals, suggest_names_in
 
 DEFAULT_SET = "default"
 
@@ -124,15 +124,15 @@ class KeySets(OwnerSets):
         return conversations.ConversationMemory(self._writer, SetRef(self._scope, set_name(name)))
 
     # Of the set "default":
-    add = on_part(default_set, MemorySet.add)
-    add_many = on_part(default_set, MemorySet.add_many)
-    get = on_part(default_set, MemorySet.get)
-    list = on_part(default_set, MemorySet.list)
-    recent = on_part(default_set, MemorySet.recent)
-    update = on_part(default_set, MemorySet.update)
-    supersede = on_part(default_set, MemorySet.supersede)
-    delete = on_part(default_set, MemorySet.delete)
-    history = on_part(default_set, MemorySet.history)
+    add = delegated(default_set, MemorySet.add)
+    add_many = delegated(default_set, MemorySet.add_many)
+    get = delegated(default_set, MemorySet.get)
+    list = delegated(default_set, MemorySet.list)
+    recent = delegated(default_set, MemorySet.recent)
+    update = delegated(default_set, MemorySet.update)
+    supersede = delegated(default_set, MemorySet.supersede)
+    delete = delegated(default_set, MemorySet.delete)
+    history = delegated(default_set, MemorySet.history)
 
     def get_memory_set(self, name: str) -> MemorySet:
         """Return a set; the name Flink Agents gives to `set`."""

@@ -26,7 +26,7 @@ from fornix.store import Limits, Store
 from fornix.store.clocks import DisciplinedClock, elapsed_beside
 from fornix.text import Summariser
 from fornix.values.storable import counted, microseconds
-from fornix.values.urls import STILL, is_server
+from fornix.values.urls import IMMUTABLE_SUFFIX, is_server
 
 if TYPE_CHECKING:
     from fornix.store.sqlite import SqliteStore
@@ -93,9 +93,9 @@ def open_store(
             f"{scheme}:// stores are not supported; use a path, postgresql://…, or ':memory:'"
         )
     path = rest.removeprefix("/") if found else place
-    still = bool(found) and mode == "ro" and path.endswith(STILL)
+    still = bool(found) and mode == "ro" and path.endswith(IMMUTABLE_SUFFIX)
     return SqliteStore.open(
-        Path(path.removesuffix(STILL) if still else path),
+        Path(path.removesuffix(IMMUTABLE_SUFFIX) if still else path),
         read_only=mode == "ro",
         durability=durability,
         wait_s=wait_s,

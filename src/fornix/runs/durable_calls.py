@@ -426,7 +426,7 @@ class Durable:
                 value = chosen() if reconciles else chosen(*args, **kwargs)
                 _refuse_awaitable(value, slot.call.name)
             except Exception as error:
-                if reconciles or not options.retry.again(error, tried):
+                if reconciles or not options.retry.should_retry(error, tried):
                     slot.keep_error(error, RECONCILED if reconciles else tried)
                     raise
                 pause = options.retry.pause_s(tried)
@@ -451,7 +451,7 @@ class Durable:
             try:
                 value = await _start(chosen, () if reconciles else args, kwargs)
             except Exception as error:
-                if reconciles or not options.retry.again(error, tried):
+                if reconciles or not options.retry.should_retry(error, tried):
                     tried = RECONCILED if reconciles else tried
                     await asyncio.to_thread(slot.keep_error, error, tried)
                     raise

@@ -22,7 +22,7 @@ from fornix.store.scope import HIDDEN
 from fornix.transfer.record_fields import Ids, object_of, only, owner_of, texts_of, time_of
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, checked, checked_name, microseconds, moment
-from fornix.values.times import stamp
+from fornix.values.times import format_time
 
 FORMAT = 1
 """The version of the format."""
@@ -92,7 +92,7 @@ class ItemLine:
         item = self.item
         fields: dict[str, Value] = {"type": "item", "key": self.key, "set": self.set, "id": item.id}
         if item.time is not None:
-            fields["time"] = stamp(item.time)
+            fields["time"] = format_time(item.time)
         fields |= {n: getattr(item, n) for n in LABELS if getattr(item, n) is not None}
         fields["value"] = item.value
         if item.text is not None and item.text != text_of(item.value):
@@ -104,7 +104,7 @@ class ItemLine:
             "compacted": item.compacted,
         }
         fields |= {name: value for name, value in others.items() if value}
-        fields |= {n: stamp(getattr(item, n)) for n in TIMES if getattr(item, n) is not None}
+        fields |= {n: format_time(getattr(item, n)) for n in TIMES if getattr(item, n) is not None}
         if self.linked is not None:
             fields["linked"] = [list(location) for location in self.linked]
         return fields
@@ -152,7 +152,7 @@ class NodeLine:
         if not self.node.is_object:
             fields["value"] = self.node.value
         if self.node.expires is not None:
-            fields["expires"] = stamp(moment(self.node.expires))
+            fields["expires"] = format_time(moment(self.node.expires))
         return fields
 
     @classmethod

@@ -26,7 +26,7 @@ from fornix.transfer.record_fields import Ids, only, time_of
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.storable import Path, Value, checked_name, counted, microseconds, moment
-from fornix.values.times import stamp
+from fornix.values.times import format_time
 
 VERSION = ("place", "version", "first", "created", "updated", "links")
 """Fields of a version in addition to those of an item."""
@@ -101,7 +101,7 @@ _READ: Mapping[str, Callable[[Value, str, int], Any]] = {
 
 def _to_json(name: str, value: Any) -> Value:  # noqa: ANN401 - a field of any of the classes
     if name in _TIMES:
-        return stamp(moment(value))
+        return format_time(moment(value))
     if isinstance(value, (tuple, list)):
         return [_to_json("", one) for one in cast("Sequence[Any]", value)]
     return value

@@ -43,7 +43,7 @@ from fornix.transfer.history_format import (
 from fornix.transfer.import_formats import entries
 from fornix.transfer.import_source import Source
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.retries import call_again
+from fornix.values.retries import call_with_retries
 
 TOGETHER = 200
 """Commits that are repeated in one transaction."""
@@ -88,7 +88,7 @@ class Replay:
             Conflict: The store has other, later commits; nothing was written since.
         """
         kept = self._done()
-        call_again(lambda: self._rest(self._done()), on=StaleRun)
+        call_with_retries(lambda: self._rest(self._done()), on=StaleRun)
         return Replayed(self._commits, self._versions, kept)
 
     # --- how far it is

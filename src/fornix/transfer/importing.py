@@ -28,7 +28,7 @@ from fornix.transfer.import_source import Source
 from fornix.transfer.langgraph import is_sqlite, langgraph_file
 from fornix.values import wire
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.retries import TRIES, call_again
+from fornix.values.retries import TRIES, call_with_retries
 from fornix.values.storable import microseconds, moment
 
 CHUNK = 500
@@ -297,7 +297,7 @@ class Load:
                 return self._add(line, [e.item for e in chunk if isinstance(e, ItemLine)])
             case NodeLine(key=key):
                 nodes = [e for e in chunk if isinstance(e, NodeLine)]
-                return call_again(lambda: self._write(key, nodes), on=StaleRun)
+                return call_with_retries(lambda: self._write(key, nodes), on=StaleRun)
             case _:
                 raise InvalidInput("a history is imported whole")
 
@@ -334,7 +334,7 @@ class Load:
         if self._on_existing == "error":
             return Loaded(added=len(add(items)), expired=expired)
         # Another process may import the same file: one of the two finds that an id is in use.
-        existing = call_again(lambda: self._add_new(add, ref, items), on=DuplicateItem)
+        existing = call_with_retries(lambda: self._add_new(add, ref, items), on=DuplicateItem)
         changed: list[Item] = []
         if self._on_existing == "update":
             changed = [i for i in items if i.id in existing and differs(i, existing[i.id])]

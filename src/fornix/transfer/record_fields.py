@@ -13,7 +13,7 @@ from typing import cast
 from fornix.errors import FornixError, InvalidInput
 from fornix.values import wire
 from fornix.values.storable import Value, checked, checked_name
-from fornix.values.times import read_time
+from fornix.values.times import parse_time
 
 MILLISECONDS = 100_000_000_000
 """Unix times from this number on are in milliseconds; in seconds, it is the year 5138."""
@@ -50,7 +50,7 @@ def time_of(value: Value, zone: tzinfo | None = None) -> datetime | None:
             return datetime.fromtimestamp(value / 1000 if value >= MILLISECONDS else value, UTC)
         except (OverflowError, OSError, ValueError):
             raise InvalidInput(f"the time {value!r:.40} is out of range") from None
-    return read_time(value, zone)
+    return parse_time(value, zone)
 
 
 def texts_of(fields: dict[str, Value], name: str) -> tuple[str, ...]:

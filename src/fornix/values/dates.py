@@ -46,7 +46,7 @@ _NAMES = {name: number for names in _LANGUAGES for number, name in enumerate(nam
     "sept": 9
 }
 
-_MOSTLY_WORDS = frozenset({"may", "march", "mar", "mars"})
+_AMBIGUOUS_MONTHS = frozenset({"may", "march", "mar", "mars"})
 """Months only with a day, with a year, or after one of `_BEFORE`."""
 
 _BEFORE = "in|during|since|until|till|before|after|last|next|of|early|late|mid|im|seit|en|de"
@@ -66,7 +66,7 @@ _IN_NUMBERS = (
     rf"|(?:(?P<y4>{_YEAR})年)?(?P<m4>\d\d?)月(?:(?P<d4>\d\d?)[日号])?"
 )
 _BARE_YEAR = re.compile(r"(?<![\w.,$€£-])20\d\d(?!\w|[.,:-]\d|\s?[%€])", re.ASCII)
-_MAY_HOLD_ONE = re.compile(r"\d", re.ASCII)
+_ANY_DIGIT = re.compile(r"\d", re.ASCII)
 _FEBRUARY = 2
 _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
@@ -92,30 +92,30 @@ def named_date(text: str, words: Iterable[str]) -> NamedDate | None:
     Args:
         words: The words of *text*, in lower case.
     """
-    numbers = _MAY_HOLD_ONE.search(text)
+    numbers = _ANY_DIGIT.search(text)
     if not _NAMES.keys().isdisjoint(words):
-        for found in _compiled(_SPELLED).finditer(text):
-            name, year = found["month"].lower(), found["year"]
-            day = found["day"] or found["day_after"]
-            if name not in _MOSTLY_WORDS or day or year or found["before"]:
+        for match in _compiled(_SPELLED).finditer(text):
+            name, year = match["month"].lower(), match["year"]
+            day = match["day"] or match["day_after"]
+            if name not in _AMBIGUOUS_MONTHS or day or year or match["before"]:
                 return _date(year, _NAMES[name], day)
-    if numbers and (found := _compiled(_IN_NUMBERS).search(text)):
-        return _from_numbers(found)
-    if numbers and (found := _BARE_YEAR.search(text)):
-        return NamedDate(int(found[0]), None, None)
+    if numbers and (match := _compiled(_IN_NUMBERS).search(text)):
+        return _from_numbers(match)
+    if numbers and (match := _BARE_YEAR.search(text)):
+        return NamedDate(int(match[0]), None, None)
     return None
 
 
-def _from_numbers(found: re.Match[str]) -> NamedDate | None:
-    part = found.groupdict()
-    if part["a3"]:
-        first, second = int(part["a3"]), int(part["b3"])
+def _from_numbers(match: re.Match[str]) -> NamedDate | None:
+    groups = match.groupdict()
+    if groups["a3"]:
+        first, second = int(groups["a3"]), int(groups["b3"])
         if first != second and max(first, second) <= len(MONTHS):
-            return NamedDate(int(part["y3"]), None, None)
-        return _date(part["y3"], min(first, second), str(max(first, second)))
-    year = part["y1"] or part["y2"] or part["y4"]
-    month = part["m1"] or part["m2"] or part["m4"]
-    return _date(year, int(month), part["d1"] or part["d2"] or part["d4"])
+            return NamedDate(int(groups["y3"]), None, None)
+        return _date(groups["y3"], min(first, second), str(max(first, second)))
+    year = groups["y1"] or groups["y2"] or groups["y4"]
+    month = groups["m1"] or groups["m2"] or groups["m4"]
+    return _date(year, int(month), groups["d1"] or groups["d2"] or groups["d4"])
 
 
 def _date(year: str | None, month: int, day: str | None) -> NamedDate | None:

@@ -1,9 +1,9 @@
-"""What a fork meets: nobody is inside SQLite at its instant, and a child that starts afresh.
+"""Forks: no thread is inside SQLite at that instant, and the child drops what it inherited.
 
 A forked child has the memory of its parent, but only one of its threads and none of its locks on
-files. A mutex that another thread held stays held for good, and what SQLite believes to have
-locked is not. So before a fork the gate waits until every thread has left SQLite, and lets none
-in; and in the child everything that registered here lets go of what it inherited, before anything
+files. A mutex that another thread held stays locked for good, and files that SQLite believes
+locked are not. So before a fork the gate lets no thread into SQLite, and waits until all have left
+it; and in the child every object that registered here releases what it inherited, before anything
 new is opened.
 """
 
@@ -23,7 +23,7 @@ FORK_WAIT_S = 30.0
 """How long a fork waits for threads that are inside SQLite; past that its child opens no store."""
 
 POLL_S = 0.0005
-"""Pause between two looks at who is inside, and at whether a fork is over."""
+"""Pause between two checks of which threads are inside, and of whether a fork is over."""
 
 
 _WIPE_ON_FORK = 18
@@ -31,10 +31,10 @@ _WIPE_ON_FORK = 18
 
 
 class Inherited(Protocol):
-    """What a forked child lets go of."""
+    """An object that a forked child inherits, and has to release."""
 
     def forked(self, *, quiet: bool) -> None:
-        """Let go, in the child; SQLite itself may be called only if all was *quiet*."""
+        """Release it, in the child; SQLite may be called only if *quiet*: no thread was inside."""
         ...
 
 
@@ -43,20 +43,20 @@ class ForkGate:
 
     To pass costs well under a microsecond. A thread that is inside may enter again while a fork
     waits for it; a fork made by a thread that is inside itself does not wait for that thread, and
-    its child is `harmed`.
+    its child opens no store.
     """
 
     def __init__(self) -> None:
         self.generation = 0
         """How many forks lie between the process that imported this and the one that runs it."""
-        self._here = _here()
+        self._process_page = _new_process_page()
         self._inside: dict[object, int] = {}
         self._forking: set[int] = set()
         self._registered: weakref.WeakSet[Inherited] = weakref.WeakSet()
-        self._harmed = False
+        self._unsafe = False
 
     def register(self, inherited: Inherited) -> None:
-        """Have *inherited* told in every forked child, for as long as it lives."""
+        """Call `forked` of *inherited* in every forked child, as long as the object lives."""
         self._registered.add(inherited)
 
     def inside(self) -> _Region:
@@ -65,21 +65,21 @@ class ForkGate:
 
     def enter(self, region: object) -> None:
         """Count *region* as inside SQLite until `leave`; a fork under way is waited for."""
-        if not self._here[0]:
-            self.adopt()
-        me = threading.get_ident()
-        self._inside[region] = me
+        if not self._process_page[0]:
+            self.reset_in_child()
+        thread = threading.get_ident()
+        self._inside[region] = thread
         if self._forking:
-            self._wait(region, me)
+            self._wait_for_fork(region, thread)
 
     def leave(self, region: object) -> None:
         """Count *region* as inside no longer; twice is fine."""
         self._inside.pop(region, None)
 
     def check_process(self) -> None:
-        """Let go of what was inherited, if this process was forked without Python's knowledge."""
-        if not self._here[0]:
-            self.adopt()
+        """Release what was inherited, if this process was forked without Python's knowledge."""
+        if not self._process_page[0]:
+            self.reset_in_child()
 
     def is_inherited(self, generation: int) -> bool:
         """Return whether a handle that was made in *generation* is that of a parent."""
@@ -102,7 +102,7 @@ class ForkGate:
             ForkedStore: This process was forked while a thread was inside SQLite.
         """
         self.check_process()
-        if self._harmed:
+        if self._unsafe:
             raise ForkedStore(
                 f"{place} cannot be opened in process {os.getpid()}: it was forked in the middle "
                 "of a call of a memory, whose locks nobody can release here; fork outside such "
@@ -110,13 +110,13 @@ class ForkGate:
             )
 
     def harm(self) -> None:
-        """Have nothing opened in this process any more: something of its parent's stays."""
-        self._harmed = True
+        """Let this process open no store: something of its parent could not be released."""
+        self._unsafe = True
 
     # --- the moments of a fork ----------------------------------------------------------------
 
     def before(self) -> None:
-        """Let nobody in, and wait until all others are out, for at most `FORK_WAIT_S`."""
+        """Let no thread in, and wait until all others are out, for at most `FORK_WAIT_S`."""
         self._forking.add(threading.get_ident())
         deadline = time.monotonic() + FORK_WAIT_S
         while not self._forking.issuperset(self._inside.copy().values()):
@@ -129,51 +129,53 @@ class ForkGate:
         self._forking.discard(threading.get_ident())
 
     def after_in_child(self) -> None:
-        """Let go of what was inherited, unless whatever ran before has caused that already."""
-        if not self._here[0]:
-            self.adopt()
+        """Release what was inherited, unless a call before this one has done so."""
+        if not self._process_page[0]:
+            self.reset_in_child()
 
-    def adopt(self) -> None:
-        """Make this process, a child, the one that the gate belongs to."""
+    def reset_in_child(self) -> None:
+        """Make the gate that of this process, a child, and release what was inherited."""
         if self._inside:
-            self._harmed = True
+            self._unsafe = True
         self._inside.clear()
         self._forking.clear()
-        self._here = _here()
+        self._process_page = _new_process_page()
         self.generation += 1
         for inherited in list(self._registered):
-            inherited.forked(quiet=not self._harmed)
+            inherited.forked(quiet=not self._unsafe)
 
-    def _wait(self, region: object, me: int) -> None:
+    def _wait_for_fork(self, region: object, thread: int) -> None:
         while self._forking:
-            held = self._inside.copy()
-            if me in self._forking or any(t == me and r is not region for r, t in held.items()):
+            inside = self._inside.copy()
+            if thread in self._forking or any(
+                t == thread and r is not region for r, t in inside.items()
+            ):
                 return  # it forks itself, or is waited for: held up here, it would never be out
             self._inside.pop(region, None)
             time.sleep(POLL_S)
-            self._inside[region] = me
+            self._inside[region] = thread
 
 
-class _SameProcess:
-    """Tells by the number of the process: where memory cannot be wiped at a fork."""
+class _ProcessIdPage:
+    """As a process page, by the id of the process: where memory cannot be wiped at a fork."""
 
     def __init__(self) -> None:
-        self._number = os.getpid()
+        self._pid = os.getpid()
 
     def __getitem__(self, _index: int) -> int:
-        return os.getpid() == self._number
+        return os.getpid() == self._pid
 
 
-def _here() -> mmap.mmap | _SameProcess:
+def _new_process_page() -> mmap.mmap | _ProcessIdPage:
     """Return what has a 0 at its first place in every process that is forked from this one.
 
-    However it was forked: the kernel wipes the page. A look at it is quicker than a system call.
+    However it was forked: the kernel wipes the page. Reading it is quicker than a system call.
     """
     page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
         page.madvise(_WIPE_ON_FORK)
     except OSError:
-        return _SameProcess()
+        return _ProcessIdPage()
     page[0] = 1
     return page
 

@@ -12,16 +12,16 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
-LARGEST_ANSWER = 256 * 1024 * 1024
+MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """Bytes of an answer; a longer one is refused."""
 
 TRIES = 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 20.0
-PART = 65_536
-"""Bytes of an answer that are read between two looks at the time."""
+CHUNK_BYTES = 65_536
+"""Bytes of an answer that are read between two checks of the deadline."""
 
 SERVER_ERROR = 500
-_WORTH_TRYING_AGAIN = frozenset({408, 409, 425, 429})
+_RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
 """Statuses below `SERVER_ERROR` that may be others later."""
 
 _HINTS = {401: "; check the API key", 403: "; check the API key"}
@@ -76,41 +76,41 @@ def post_json(
             )
         headers["Authorization"] = f"Bearer {key}"
     request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - `server_url` checked it
-    latest = time.monotonic() + timeout_s
-    silent = f"{host} did not answer within {timeout_s:g} s"
+    deadline = time.monotonic() + timeout_s
+    timeout_problem = f"{host} did not answer within {timeout_s:g} s"
     for attempt in range(1, TRIES + 1):
         pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempt - 1))
         try:
-            return _answer(request, host, latest)
+            return _open_and_read(request, host, deadline)
         except HTTPError as error:
-            pause_s = max(pause_s, _pause_after(error, host))
+            pause_s = max(pause_s, _retry_after(error, host))
             problem = f"{host} answered with status {error.code}"
         except TimeoutError:
-            raise ServerFailed(silent) from None
+            raise ServerFailed(timeout_problem) from None
         except (HTTPException, OSError) as error:
-            told = getattr(error, "reason", error)
-            if isinstance(told, TimeoutError):
-                raise ServerFailed(silent) from None
-            problem = f"{host} cannot be reached ({type(told).__name__})"
-        if attempt == TRIES or time.monotonic() + pause_s >= latest:
+            cause = getattr(error, "reason", error)
+            if isinstance(cause, TimeoutError):
+                raise ServerFailed(timeout_problem) from None
+            problem = f"{host} cannot be reached ({type(cause).__name__})"
+        if attempt == TRIES or time.monotonic() + pause_s >= deadline:
             raise ServerFailed(f"{problem}; tried {attempt} times")
         time.sleep(pause_s)
     raise AssertionError("a server is asked at least once")
 
 
-def _pause_after(error: HTTPError, host: str) -> float:
-    """Return for how long a server asks to be left alone.
+def _retry_after(error: HTTPError, host: str) -> float:
+    """Return the seconds that a server asks to wait before the next request.
 
     Raises:
         ServerFailed: Asking again would change nothing, or only much later.
     """
-    asked_s = _seconds(error.headers.get("Retry-After"))
+    retry_after_s = _seconds(error.headers.get("Retry-After"))
     error.close()
-    again = error.code in _WORTH_TRYING_AGAIN or error.code >= SERVER_ERROR
-    if not again or asked_s > LONGEST_PAUSE_S:
+    retryable = error.code in _RETRYABLE_STATUSES or error.code >= SERVER_ERROR
+    if not retryable or retry_after_s > LONGEST_PAUSE_S:
         hint = _HINTS.get(error.code, "")
         raise ServerFailed(f"{host} answered with status {error.code}{hint}", status=error.code)
-    return asked_s
+    return retry_after_s
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -123,16 +123,16 @@ def _opener() -> OpenerDirector:
     return build_opener(_NoRedirects())
 
 
-def _answer(request: Request, host: str, latest: float) -> object:
-    left_s = max(latest - time.monotonic(), 0.001)
+def _open_and_read(request: Request, host: str, deadline: float) -> object:
+    remaining_s = max(deadline - time.monotonic(), 0.001)
     content = bytearray()
-    with _opener().open(request, timeout=left_s) as opened:
+    with _opener().open(request, timeout=remaining_s) as opened:
         response = cast("HTTPResponse", opened)
-        while part := response.read1(PART):
-            content += part
-            if len(content) > LARGEST_ANSWER:
-                raise ServerFailed(f"{host} answered with more than {LARGEST_ANSWER:,} bytes")
-            if time.monotonic() > latest:
+        while chunk := response.read1(CHUNK_BYTES):
+            content += chunk
+            if len(content) > MAX_RESPONSE_BYTES:
+                raise ServerFailed(f"{host} answered with more than {MAX_RESPONSE_BYTES:,} bytes")
+            if time.monotonic() > deadline:
                 raise TimeoutError
         if response.length:
             raise IncompleteRead(bytes(content), response.length)

@@ -26,12 +26,12 @@ def derived_ids(op: bytes) -> Callable[[], str]:
     """Return a maker of ids that follow from the name of an op: the same for a repetition."""
     numbers = count()
 
-    def make() -> str:
+    def next_id() -> str:
         digest = blake2b(op + next(numbers).to_bytes(8), digest_size=16).digest()
         bits = int.from_bytes(digest) & ~(0xF << 76) & ~(3 << 62)
         return _uuid(bits | 8 << 76 | 2 << 62)
 
-    return make
+    return next_id
 
 
 def _uuid(bits: int) -> str:

@@ -63,7 +63,7 @@ def _unknown_keyword(
     if unknown is None:
         return None
     owner = args[0] if names[:1] in (["self"], ["cls"]) and args else None
-    called = _called(function.__name__, owner)
+    called = _call_name(function.__name__, owner)
     return UnknownKeyword(called, unknown, [n for n in names if n not in ("self", "cls")])
 
 
@@ -71,13 +71,15 @@ def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator of a method that answers too many positional arguments with a hint."""
 
     def decorate(method: Callable[P, R]) -> Callable[P, R]:
-        most = cast("Any", method).__code__.co_argcount
+        max_positionals = cast("Any", method).__code__.co_argcount
 
         @wraps(method)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if len(args) > most:
-                called = _called(method.__name__, args[0])
-                raise TypeError(f"{called}() takes {most - 1} positional argument; {hint}")
+            if len(args) > max_positionals:
+                called = _call_name(method.__name__, args[0])
+                raise TypeError(
+                    f"{called}() takes {max_positionals - 1} positional argument; {hint}"
+                )
             return method(*args, **kwargs)
 
         return call
@@ -85,23 +87,23 @@ def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def suggest_names_in(made: C) -> C:
+def suggest_names_in(cls: C) -> C:
     """Return a class whose constructor and public methods are as `suggest_names` makes them.
 
     Methods that take ``**kwargs`` stay as they are: they call `check_keywords`.
     """
-    members: list[tuple[str, Any]] = [*vars(made).items()]
+    members: list[tuple[str, Any]] = [*vars(cls).items()]
     for name, member in members:
         if name != "__init__" and name.startswith("_"):
             continue
         if isinstance(member, (classmethod, staticmethod)):
             bound = cast("Any", member)
-            setattr(made, name, type(bound)(suggest_names(bound.__func__)))
+            setattr(cls, name, type(bound)(suggest_names(bound.__func__)))
         elif isinstance(member, CompiledMethod):
-            setattr(made, name, member.wrapped(suggest_names))
+            setattr(cls, name, member.wrapped(suggest_names))
         elif isinstance(member, FunctionType) and not member.__code__.co_flags & CO_VARKEYWORDS:
-            setattr(made, name, suggest_names(member))
-    return made
+            setattr(cls, name, suggest_names(member))
+    return cls
 
 
 class UnknownKeyword(TypeError):
@@ -111,37 +113,42 @@ class UnknownKeyword(TypeError):
         from difflib import get_close_matches  # only where a call fails
 
         self.name, self.known = name, list(known)
-        near = get_close_matches(name, self.known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(self.known)}"
+        matches = get_close_matches(name, self.known, n=1, cutoff=0.5)
+        hint = f"did you mean {matches[0]!r}?" if matches else f"it has: {', '.join(self.known)}"
         super().__init__(f"{called}() has no argument {name!r}; {hint}")
 
-    def called_on(self, owner: object, method: str) -> UnknownKeyword:
-        """Return the same of the method of another object, which handed the call on."""
-        return UnknownKeyword(_called(method, owner), self.name, self.known)
+    def for_owner(self, owner: object, method: str) -> UnknownKeyword:
+        """Return the same error for a method of *owner*, which forwarded the call."""
+        return UnknownKeyword(_call_name(method, owner), self.name, self.known)
 
 
 def check_keywords(
-    owner: object, method: str, given: Collection[str], known: type, *, refused: Sequence[str] = ()
+    owner: object,
+    method: str,
+    passed: Collection[str],
+    known: type,
+    *,
+    excluded: Sequence[str] = (),
 ) -> None:
-    """Raise `UnknownKeyword` if something is given that *known*, a typed dict, does not name.
+    """Raise `UnknownKeyword` if *passed* has a keyword that *known*, a typed dict, does not name.
 
     Args:
         method: A method of *owner* that takes *known* besides its named arguments.
-        refused: What it does not take of *known*; only left out of the hint.
+        excluded: Keywords of *known* that it does not take; they are left out of the hint.
     """
     names: frozenset[str] = cast("Any", known).__optional_keys__
-    if not names.issuperset(given):
+    if not names.issuperset(passed):
         from inspect import Parameter, signature  # only where a call fails
 
-        unknown = next(name for name in given if name not in names)
+        unknown = next(name for name in passed if name not in names)
         parameters = signature(getattr(owner, method)).parameters.values()
         keywords = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         explicit = [one.name for one in parameters if one.kind in keywords]
-        others = sorted(names.difference(explicit, refused))
-        raise UnknownKeyword(_called(method, owner), unknown, [*explicit, *others])
+        others = sorted(names.difference(explicit, excluded))
+        raise UnknownKeyword(_call_name(method, owner), unknown, [*explicit, *others])
 
 
-def on_part(
+def delegated(
     part: Callable[[W], S], method: Callable[Concatenate[S, P], R]
 ) -> Callable[Concatenate[W, P], R]:
     """Return a method of a whole that calls *method* of a *part* of it, or its override there.
@@ -155,19 +162,19 @@ def on_part(
         try:
             return getattr(part(self), name)(*args, **kwargs)
         except UnknownKeyword as error:
-            raise error.called_on(self, name) from None
+            raise error.for_owner(self, name) from None
 
     @wraps(method)
     async def call_async(self: W, *args: P.args, **kwargs: P.kwargs) -> object:
         try:
             return await getattr(part(self), name)(*args, **kwargs)
         except UnknownKeyword as error:
-            raise error.called_on(self, name) from None
+            raise error.for_owner(self, name) from None
 
     return cast("Callable[Concatenate[W, P], R]", call_async) if _is_async(method) else call
 
 
-def _called(name: str, owner: object) -> str:
+def _call_name(name: str, owner: object) -> str:
     """Return how a call is written: ``Budget``, ``Memory.open`` or ``KeyMemory.context``."""
     if owner is None:
         return name

@@ -14,7 +14,9 @@ def lazy_names(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[st
         package: Its ``__name__``.
         names: The names that each module gives, by the module's full name.
     """
-    modules = {name: module for module, given in names.items() for name in given}
+    modules = {
+        name: module for module, names_of_module in names.items() for name in names_of_module
+    }
 
     def __getattr__(name: str) -> object:  # noqa: N807 - what a module calls it
         if name not in modules:

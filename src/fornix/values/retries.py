@@ -10,9 +10,9 @@ from typing import TypeVar
 from fornix.errors import FornixError, InvalidInput
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import counted, in_span
+from fornix.values.storable import checked_number, counted
 
-LONGEST_S = 366.0 * 86_400
+MAX_PAUSE_S = 366.0 * 86_400
 """The longest pause: more is a mistake, and at some point more than a system can wait."""
 
 TRIES = 20
@@ -46,38 +46,38 @@ class Retry:
     def __post_init__(self) -> None:
         """Refuse what could not be done."""
         counted(self.attempts, "attempts")
-        in_span(self.wait_s, "wait_s", least=0)
-        in_span(self.factor, "factor", least=1)
-        in_span(self.most_s, "most_s", least=0, most=LONGEST_S)
-        in_span(self.jitter, "jitter", least=0, most=1)
+        checked_number(self.wait_s, "wait_s", least=0)
+        checked_number(self.factor, "factor", least=1)
+        checked_number(self.most_s, "most_s", least=0, most=MAX_PAUSE_S)
+        checked_number(self.jitter, "jitter", least=0, most=1)
         kinds = self.on if isinstance(self.on, tuple) else (self.on,)  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         for kind in kinds:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
                 raise InvalidInput(f"on must be a tuple of classes of errors, not {self.on!r}")
         object.__setattr__(self, "on", kinds)
 
-    def again(self, error: BaseException, tried: int) -> bool:
-        """Return whether to try again after the *tried*-th try raised *error*."""
-        return tried < self.attempts and isinstance(error, self.on)
+    def should_retry(self, error: BaseException, attempt: int) -> bool:
+        """Return whether to try again after attempt number *attempt* raised *error*."""
+        return attempt < self.attempts and isinstance(error, self.on)
 
-    def pause_s(self, tried: int) -> float:
-        """Return how long to wait after the *tried*-th try."""
+    def pause_s(self, attempt: int) -> float:
+        """Return how long to wait after attempt number *attempt*."""
         try:
-            whole = min(self.wait_s * self.factor ** (tried - 1), self.most_s)
+            pause_s = min(self.wait_s * self.factor ** (attempt - 1), self.most_s)
         except OverflowError:
-            whole = self.most_s
-        return whole * (1 - self.jitter * random.random())  # noqa: S311 - no secret
+            pause_s = self.most_s
+        return pause_s * (1 - self.jitter * random.random())  # noqa: S311 - no secret
 
 
 ONCE = Retry(attempts=1)
 
 
-def call_again(
+def call_with_retries(
     change: Callable[[], T], *, on: type[FornixError] | tuple[type[FornixError], ...]
 ) -> T:
     """Return what *change* returns; while it raises *on*, call it again, `TRIES` times in all."""
-    caught = on if isinstance(on, tuple) else (on,)
+    errors = on if isinstance(on, tuple) else (on,)
     for _ in range(TRIES - 1):
-        with suppress(*caught):
+        with suppress(*errors):
             return change()
     return change()

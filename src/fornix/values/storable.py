@@ -33,8 +33,8 @@ MAX_DEPTH = 100
 MAX_NAME = 4096
 """Characters of a space, key, set name or item id."""
 
-SHOWN = 60
-"""Characters of a place in something deep that a message shows."""
+MAX_SHOWN_PATH = 60
+"""Characters of the path into a nested value that a message shows."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,13 +74,13 @@ def _container(value: object, where: str, nan: bool, depth: int) -> Value:  # no
             _name(k, where): _inner(v, f"{where}[{k!r}]", nan, depth) for k, v in fields.items()
         }
     raise InvalidValue(
-        where, f"a value of type {_described(value)} cannot be stored", hint=_hint(value)
+        where, f"a value of type {_type_name(value)} cannot be stored", hint=_hint(value)
     )
 
 
 def shortened(where: str) -> str:
-    """Return a place in something deep as a message names it."""
-    return where if len(where) <= SHOWN else f"{where[:SHOWN]}…"
+    """Return the path into a nested value as a message shows it."""
+    return where if len(where) <= MAX_SHOWN_PATH else f"{where[:MAX_SHOWN_PATH]}…"
 
 
 def _inner(value: object, where: str, nan: bool, depth: int) -> Value:  # noqa: FBT001 - inner
@@ -119,7 +119,7 @@ def _number(number: float, where: str, nan: bool) -> float:  # noqa: FBT001 - in
     return number
 
 
-def _described(value: object) -> str:
+def _type_name(value: object) -> str:
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
@@ -175,8 +175,10 @@ def checked_name(name: object, what: str) -> str:
         TooLarge: Longer than `MAX_NAME` characters.
     """
     if type(name) is not str or not name:
-        given = "an empty str" if name == "" else f"{shown(name)} ({type(name).__name__})"
-        raise InvalidName(f"{what} must be a non-empty str, not {given}; convert it with str()")
+        description = "an empty str" if name == "" else f"{shown(name)} ({type(name).__name__})"
+        raise InvalidName(
+            f"{what} must be a non-empty str, not {description}; convert it with str()"
+        )
     if len(name) > MAX_NAME:
         raise TooLarge(f"{what} has {len(name)} characters; at most {MAX_NAME} are accepted")
     if not name.isascii():
@@ -197,11 +199,11 @@ def counted(number: object, what: str, *, least: int = 1, most: int | None = Non
     return number
 
 
-def in_span(number: object, what: str, *, least: float, most: float = math.inf) -> float:
+def checked_number(number: object, what: str, *, least: float, most: float = math.inf) -> float:
     """Return *number* if it is a number from *least* to *most*."""
     if type(number) not in (int, float) or not least <= cast("float", number) <= most:
-        span = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,.10g}"
-        raise InvalidInput(f"{what} must be a number, {span}, not {shown(number)}")
+        bounds = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,.10g}"
+        raise InvalidInput(f"{what} must be a number, {bounds}, not {shown(number)}")
     return cast("float", number)
 
 
@@ -218,10 +220,10 @@ def microseconds(time: datetime, what: str = "time") -> int:
             f"{what} {time!r} has no time zone; use datetime.now(UTC) or time.replace(tzinfo=UTC)"
         )
     try:
-        past = time.astimezone(UTC) - EPOCH
+        since_epoch = time.astimezone(UTC) - EPOCH
     except OverflowError:
         raise InvalidTime(f"{what} {shown(time)} lies outside the years 1 to 9999 in UTC") from None
-    return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
+    return (since_epoch.days * 86_400 + since_epoch.seconds) * 1_000_000 + since_epoch.microseconds
 
 
 def moment(us: int) -> datetime:

@@ -12,12 +12,12 @@ LONGEST_TTL = timedelta(days=365_250)
 """1,000 years: the time at which it ends can be written as a date."""
 
 
-def stamp(time: datetime) -> str:
+def format_time(time: datetime) -> str:
     """Return *time* as fornix writes it: ISO 8601, in UTC, to the microsecond where it has one."""
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def read_time(text: object, zone: tzinfo | None = None) -> datetime:
+def parse_time(text: object, zone: tzinfo | None = None) -> datetime:
     """Return the time that *text* (ISO 8601 with a zone) names.
 
     Args:
@@ -29,8 +29,10 @@ def read_time(text: object, zone: tzinfo | None = None) -> datetime:
     try:
         time = datetime.fromisoformat(cast("str", text))
     except (TypeError, ValueError):
-        like = "2025-02-05T19:42:00Z"
-        raise InvalidInput(f"the time {text!r} is not understood; write it like {like}") from None
+        example = "2025-02-05T19:42:00Z"
+        raise InvalidInput(
+            f"the time {text!r} is not understood; write it like {example}"
+        ) from None
     if time.tzinfo is None and zone is None:
         raise InvalidInput(f"the time {text!r} has no zone; add Z for UTC, or one like +01:00")
     return time if time.tzinfo is not None else time.replace(tzinfo=zone)
@@ -46,8 +48,8 @@ _UNITS = {
 }
 
 
-def read_span(given: object, name: str = "") -> timedelta:
-    """Return the span of time that *given* is: a timedelta, or text like ``90s 10m 12h 7d 2w``.
+def read_span(value: object, name: str = "") -> timedelta:
+    """Return the span of time that *value* is: a timedelta, or text like ``90s 10m 12h 7d 2w``.
 
     Args:
         name: What the error calls it.
@@ -55,13 +57,13 @@ def read_span(given: object, name: str = "") -> timedelta:
     Raises:
         InvalidInput: It is neither, not above zero, or longer than `LONGEST_TTL`.
     """
-    what = f"{name}: {given!r:.40}" if name else f"{given!r:.40}"
-    span = given if isinstance(given, timedelta) else timedelta(0)
-    text = given if isinstance(given, str) else ""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])", text)
-    if found:
+    what = f"{name}: {value!r:.40}" if name else f"{value!r:.40}"
+    span = value if isinstance(value, timedelta) else timedelta(0)
+    text = value if isinstance(value, str) else ""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])", text)
+    if match:
         try:
-            span = timedelta(**{_UNITS[found[2]]: float(found[1])})
+            span = timedelta(**{_UNITS[match[2]]: float(match[1])})
         except OverflowError:
             span = timedelta.max
     if span <= timedelta(0):

@@ -22,16 +22,16 @@ from fornix.values.storable import MAX_DEPTH, Value
 _DIGITS = 600
 """Python refuses to parse ints of over 640 digits where its limit is set low."""
 
-_RUN = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
+_DIGIT_RUN = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
 
-_DEEPEST = 2 * MAX_DEPTH
-"""JSON of more levels is not parsed at all: no value has half as many."""
+_MAX_JSON_LEVELS = 2 * MAX_DEPTH
+"""JSON of more levels is not parsed: no value has half as many."""
 
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[]}]', re.DOTALL)
 
-_BIG = 1 << 1900
+_MAX_JSON_INT = 1 << 1900
 
-_SMALL = 1 << 63
+_INT64_BOUND = 1 << 63
 
 
 def _encoder() -> Callable[[Value], str]:
@@ -48,7 +48,7 @@ def _encoder() -> Callable[[Value], str]:
 
 
 _compact = _encoder()
-_first = json.JSONDecoder().raw_decode
+_decode_first = json.JSONDecoder().raw_decode
 _sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
 ).encode
@@ -56,7 +56,7 @@ _sorted = json.JSONEncoder(
 
 def encode(value: Value) -> str:
     """Return *value*, which must be a checked one, as compact JSON."""
-    if type(value) is int and -_SMALL < value < _SMALL:
+    if type(value) is int and -_INT64_BOUND < value < _INT64_BOUND:
         return str(value)
     try:
         text = _compact(value)
@@ -77,7 +77,7 @@ def _has_long_int(text: str) -> bool:
         if "0" <= char <= "9":
             at = step * _DIGITS
             before = text[max(0, at - _DIGITS) : at]
-            run = _RUN.match(text, at)
+            run = _DIGIT_RUN.match(text, at)
             after = 0 if run is None else run.end() - at
             if len(before) - len(before.rstrip("0123456789")) + after >= _DIGITS:
                 return True
@@ -116,12 +116,12 @@ def parse(text: str) -> Value:
         ValueError: It is no JSON.
     """
     try:
-        plain, end = _first(text)
+        parsed, end = _decode_first(text)
     except json.JSONDecodeError:
-        end, plain = -1, None
+        end, parsed = -1, None
     if end != len(text):  # it begins or ends otherwise than `encode` has it, or is no JSON
-        plain = json.loads(text)
-    return _restored(plain) if '"$' in text else cast("Value", plain)
+        parsed = json.loads(text)
+    return _unescaped(parsed) if '"$' in text else cast("Value", parsed)
 
 
 def digest(value: Value, *, salt: bytes) -> bytes:
@@ -134,7 +134,7 @@ def _escaped(value: Value) -> Value:
         return {"$bytes": base64.b64encode(value).decode("ascii")}
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": repr(value)}
-    if isinstance(value, int) and not -_BIG < value < _BIG:
+    if isinstance(value, int) and not -_MAX_JSON_INT < value < _MAX_JSON_INT:
         return {"$int": hex(value)}
     if isinstance(value, list):
         return [_escaped(v) for v in value]
@@ -143,19 +143,19 @@ def _escaped(value: Value) -> Value:
     return value
 
 
-def _restored(value: Value) -> Value:
+def _unescaped(value: Value) -> Value:
     if isinstance(value, list):
-        return [_restored(v) for v in value]
+        return [_unescaped(v) for v in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
         ((name, inner),) = value.items()
         if isinstance(inner, str) and name in _SPECIAL:
             return _SPECIAL[name](inner)
-    return {_own_name(k): _restored(v) for k, v in value.items()}
+    return {_unescaped_name(k): _unescaped(v) for k, v in value.items()}
 
 
-def _own_name(name: str) -> str:
+def _unescaped_name(name: str) -> str:
     """Return the name of a field that is not special; those with a ``$`` are written with two."""
     if name.startswith("$") and not name.startswith("$$"):
         raise InvalidInput(
@@ -165,7 +165,7 @@ def _own_name(name: str) -> str:
     return name.removeprefix("$")
 
 
-def plain(text: str) -> Value:
+def decode_user_json(text: str) -> Value:
     """Return what JSON written by a user means; what `encode` writes is read as `parse` reads it.
 
     An object that is just ``{"$bytes": …}``, ``{"$float": …}`` or ``{"$int": …}`` is special here
@@ -177,7 +177,7 @@ def plain(text: str) -> Value:
         RecursionError: It is nested very deeply.
     """
     check_depth(text)
-    return _marked(json.loads(text, parse_float=_finite))
+    return _user_value(json.loads(text, parse_float=_finite))
 
 
 def check_depth(text: str) -> None:
@@ -188,13 +188,13 @@ def check_depth(text: str) -> None:
     Raises:
         RecursionError: It is nested very deeply.
     """
-    if text.count("[") + text.count("{") <= _DEEPEST:
+    if text.count("[") + text.count("{") <= _MAX_JSON_LEVELS:
         return
     depth = 0
     for part in _BRACKET.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(part[0], 0)
-        if depth > _DEEPEST:
-            raise RecursionError(f"JSON is nested deeper than {_DEEPEST} levels")
+        if depth > _MAX_JSON_LEVELS:
+            raise RecursionError(f"JSON is nested deeper than {_MAX_JSON_LEVELS} levels")
 
 
 def _finite(text: str) -> float:
@@ -207,19 +207,19 @@ def _finite(text: str) -> float:
     return number
 
 
-def _marked(value: Value) -> Value:
+def _user_value(value: Value) -> Value:
     if isinstance(value, list):
-        return [_marked(v) for v in value]
+        return [_user_value(v) for v in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
         ((name, inner),) = value.items()
         if isinstance(inner, str) and name in _SPECIAL:
             return _SPECIAL[name](inner)
-    named = {k[1:] if k.startswith("$$") else k: _marked(v) for k, v in value.items()}
-    if len(named) < len(value):
+    fields = {k[1:] if k.startswith("$$") else k: _user_value(v) for k, v in value.items()}
+    if len(fields) < len(value):
         raise InvalidInput("an object has a name that begins with $, and the same one with $$")
-    return named
+    return fields
 
 
 def _hexadecimal(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What words read: text becomes terms, and terms become bytes.
+"""The words of a text become terms, and terms become bytes.
 
 A term is a stem, as a 32-bit number that is the same on every machine. Where words are written
 with spaces, tokens come from SQLite's `unicode61` (letters and digits, lower case, no diacritics)
@@ -177,26 +177,26 @@ def analyse(
 
     Takes time in proportion to the text: about 15 µs for 30 words.
     """
-    about: list[str] = []
+    context_tokens: list[str] = []
     if caption:
-        about += _read(_image(caption))[0]
+        context_tokens += _tokenize(_image(caption))[0]
     if speaker:
-        about += _read(speaker)[0]
+        context_tokens += _tokenize(speaker)[0]
     if time:
-        about += _clock(time)
+        context_tokens += _time_words(time)
     parts, marks = passages(text), _marks(text)
     if len(parts) == 1:
-        found, times = _read(text)
-        packed, tokens = pack(_hashed(found + about), marks)
+        words, times = _tokenize(text)
+        packed, tokens = pack(_terms_of(words + context_tokens), marks)
         return TextTerms(packed, tokens, times)
-    shared = _hashed(about)
+    context_terms = _terms_of(context_tokens)
     pieces: list[bytes] = []
-    tokens, times = len(shared), 0
+    tokens, times = len(context_terms), 0
     for part in parts:
-        found, temporal_words = _read(part)
-        own = _hashed(found)
-        pieces.append(pack(own + shared, [PASSAGE, *([] if pieces else marks)])[0])
-        tokens, times = tokens + len(own), times + temporal_words
+        words, temporal_words = _tokenize(part)
+        part_terms = _terms_of(words)
+        pieces.append(pack(part_terms + context_terms, [PASSAGE, *([] if pieces else marks)])[0])
+        tokens, times = tokens + len(part_terms), times + temporal_words
     ends = [len(piece) // 5 * 4 for piece in pieces]
     packed = b"".join(
         [piece[:end] for piece, end in zip(pieces, ends, strict=True)]
@@ -255,7 +255,7 @@ def _marks(text: str) -> list[int]:
         (SHORT_QUESTION, is_question and count <= SHORT_QUESTION_WORDS),
         (INSTRUCTION, is_instruction and count <= INSTRUCTION_WORDS),
     )
-    return [mark for mark, holds in marks if holds]
+    return [mark for mark, applies in marks if applies]
 
 
 def document(
@@ -274,11 +274,11 @@ def document(
     image = f" {_image(caption)}" if caption else ""
     if time is None:
         return f"{label}{text}{image}"
-    hour, minute, half, on, day, month, year = _clock(time)
+    hour, minute, half, on, day, month, year = _time_words(time)
     return f"[{hour}:{minute} {half} {on} {day} {month.title()}, {year}] {label}{text}{image}"
 
 
-def _clock(time: datetime) -> list[str]:
+def _time_words(time: datetime) -> list[str]:
     utc = time.astimezone(UTC) if time.tzinfo else time
     later, hour = divmod(utc.hour, 12)
     half, month = "pm" if later else "am", MONTHS[utc.month - 1].lower()
@@ -291,7 +291,7 @@ def _image(caption: str | Sequence[str]) -> str:
 
 def terms(text: str) -> list[int]:
     """Return the terms of a query, each once, in their order."""
-    return list(dict.fromkeys(_hashed(_read(text)[0])))
+    return list(dict.fromkeys(_terms_of(_tokenize(text)[0])))
 
 
 def temporal(text: str) -> int:
@@ -299,7 +299,7 @@ def temporal(text: str) -> int:
 
     These are words such as "yesterday", months (not "may"), weekdays, numbers of four digits.
     """
-    return _read(text)[1]
+    return _tokenize(text)[1]
 
 
 def is_unspaced(text: str) -> bool:
@@ -307,24 +307,24 @@ def is_unspaced(text: str) -> bool:
     return not text.isascii() and _unspaced().search(text) is not None
 
 
-def pack(found: Sequence[int], marks: Sequence[int] = ()) -> tuple[bytes, int]:
+def pack(terms: Sequence[int], marks: Sequence[int] = ()) -> tuple[bytes, int]:
     """Return terms, and marks, as bytes, and how many terms they were.
 
     The bytes are n unsigned 32-bit little-endian numbers in rising order, marks first, then their
     n counts of a byte each; so n is a fifth of their length.
     """
-    seen = dict.fromkeys(sorted(found), 0)
-    if len(seen) == len(found):
-        counts = b"\x01" * len(found)
+    occurrences = dict.fromkeys(sorted(terms), 0)
+    if len(occurrences) == len(terms):
+        counts = b"\x01" * len(terms)
     else:
-        for term in found:
-            seen[term] += 1
+        for term in terms:
+            occurrences[term] += 1
         try:
-            counts = bytes(seen.values())
+            counts = bytes(occurrences.values())
         except ValueError:  # more than a byte holds
-            counts = bytes([min(n, MAX_COUNT) for n in seen.values()])
-    numbers = struct.pack(f"<{len(marks) + len(seen)}I", *marks, *seen)
-    return numbers + b"\x01" * len(marks) + counts, len(found)
+            counts = bytes([min(n, MAX_COUNT) for n in occurrences.values()])
+    numbers = struct.pack(f"<{len(marks) + len(occurrences)}I", *marks, *occurrences)
+    return numbers + b"\x01" * len(marks) + counts, len(terms)
 
 
 def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
@@ -342,7 +342,7 @@ def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
     return terms, counts
 
 
-def _read(text: str) -> tuple[list[str], int]:
+def _tokenize(text: str) -> tuple[list[str], int]:
     """Return the tokens of *text*, stop words among them, and how many are temporal."""
     pairs: list[str] = []
     if not text.isascii():
@@ -350,20 +350,20 @@ def _read(text: str) -> tuple[list[str], int]:
         if _unspaced().search(text):
             pairs = _pairs(text)
             text = _unspaced().sub(" ", text)
-    found = _tokenizers().split(text.encode(errors="replace"))
-    times = sum(map(_TEMPORAL_WORDS.__contains__, found))
-    years = sum([token.isdecimal() for token in found if len(token) == len("2023")])
+    tokens = _tokenizers().split(text.encode(errors="replace"))
+    times = sum(map(_TEMPORAL_WORDS.__contains__, tokens))
+    years = sum([token.isdecimal() for token in tokens if len(token) == len("2023")])
     if years:
-        found = found + _spelled(text)
-    return found + pairs if pairs else found, min(times + years, MAX_COUNT)
+        tokens = tokens + _date_words(text)
+    return tokens + pairs if pairs else tokens, min(times + years, MAX_COUNT)
 
 
-def _normalized(found: re.Match[str]) -> str:
-    return unicodedata.normalize("NFKC", found[0])
+def _normalized(match: re.Match[str]) -> str:
+    return unicodedata.normalize("NFKC", match[0])
 
 
-def _decomposed(found: re.Match[str]) -> str:
-    return unicodedata.normalize("NFD", found[0])
+def _decomposed(match: re.Match[str]) -> str:
+    return unicodedata.normalize("NFD", match[0])
 
 
 def _pairs(text: str) -> list[str]:
@@ -376,22 +376,22 @@ def _pairs(text: str) -> list[str]:
     return pairs
 
 
-def _spelled(text: str) -> list[str]:
+def _date_words(text: str) -> list[str]:
     """Return the months, and days without a zero before them, of dates in numbers.
 
     So ``29.12.2023`` and ``2023-12-29`` are found by "29 December 2023", and it by them.
     """
-    found: list[str] = []
+    words: list[str] = []
     for date in _NUMERIC_DATE.finditer(text):
         month, day = (date[1], date[2]) if date[1] else (date[4], date[3])
         if 1 <= int(month) <= len(MONTHS):
-            found.append(MONTHS[int(month) - 1].lower())
+            words.append(MONTHS[int(month) - 1].lower())
             if day.startswith("0"):
-                found.append(day[1:])
-    return found
+                words.append(day[1:])
+    return words
 
 
-def _hashed(tokens: Iterable[str]) -> list[int]:
+def _terms_of(tokens: Iterable[str]) -> list[int]:
     """Return the terms of *tokens* in order, without stop words."""
     return list(filter(None, map(_stems().__getitem__, tokens)))
 

@@ -18,7 +18,7 @@ from fornix.runs.task import RunnerContext
 from fornix.text.messages import Message
 from fornix.values.lazy_dataclass import dataclass
 from fornix.values.retries import Retry
-from fornix.values.storable import in_span
+from fornix.values.storable import checked_number
 
 OUTCOMES: dict[Phase, Outcome] = {
     "return": "accepted",
@@ -226,7 +226,7 @@ class Cycle(Agent):
         except Unfit as error:
             feedback = str(error)
         reply = state.reply
-        in_span(reply.importance, "the importance that the decoder set", least=0, most=1)
+        checked_number(reply.importance, "the importance that the decoder set", least=0, most=1)
         if reply.importance and reply.scored_by is None:
             reply.scored_by = "decoder"
         turn.state = replace(state, value=value, feedback=feedback)

@@ -18,7 +18,7 @@ from fornix.agents.storage import Now
 from fornix.errors import InvalidInput
 from fornix.llm import ChatModel
 from fornix.memory.keys import KeySets
-from fornix.values.keywords import on_part
+from fornix.values.keywords import delegated
 
 T = TypeVar("T", bound=MemoryFragment)
 C = TypeVar("C", bound=type)
@@ -38,7 +38,7 @@ def forward_to_layers(made: C) -> C:
         if isinstance(published, property):
             forwarded: object = property(attrgetter(f"memory.{name}"), doc=published.__doc__)
         else:
-            forwarded = on_part(attrgetter("memory"), published)
+            forwarded = delegated(attrgetter("memory"), published)
         setattr(made, name, forwarded)
     return made
 

@@ -19,7 +19,7 @@ from fornix.sets.set_editor import SetEditor
 from fornix.sets.writer import PlannedWrite, Writer
 from fornix.store import ItemRecord, Replace
 from fornix.text.messages import Message
-from fornix.values.storable import checked_name, counted, in_span
+from fornix.values.storable import checked_name, checked_number, counted
 
 
 def expanded(
@@ -100,7 +100,7 @@ class Linked(Semantic):
         **settings: Unpack[Settings],
     ) -> None:
         self._hops = counted(hops, "hops", least=0, most=HOPS)
-        self._decay = in_span(decay, "decay", least=0, most=1)
+        self._decay = checked_number(decay, "decay", least=0, most=1)
         self._most_linked = counted(linked, "linked", least=0, most=MOST_FOUND)
         if isinstance(follow, str):
             raise InvalidInput(f"follow is a list of kinds of links, not {follow!r}")

@@ -41,7 +41,7 @@ from fornix.text import ExtractiveSummariser, ModelSummariser, Summariser
 from fornix.text.messages import Message
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import Value, counted, in_span
+from fornix.values.storable import Value, checked_number, counted
 
 INSIGHT_TOKENS = 128
 """Of an insight, unless a function makes it."""
@@ -102,7 +102,7 @@ class Reflection:
     max_tokens: int = INSIGHT_TOKENS
 
     def __post_init__(self) -> None:
-        in_span(self.threshold, "the threshold of a reflection", least=1e-9, most=1e9)
+        checked_number(self.threshold, "the threshold of a reflection", least=1e-9, most=1e9)
         counted(self.max_tokens, "max_tokens")
         Message(self.question)
         for name, given in (("infer", self.infer), ("on_reflection", self.on_reflection)):

@@ -20,7 +20,7 @@ from fornix.search.similarity import Nearness
 from fornix.text.sentences import shortened
 from fornix.values import words
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import counted, in_span
+from fornix.values.storable import checked_number, counted
 
 FULL = 1000
 """Characters of a reply that matters as much as one can. Source: seed 002, thinker."""
@@ -119,7 +119,7 @@ def scored(
         found, name = scorer(observation), getattr(scorer, "__name__", "function")
     made = found if isinstance(found, Score) else Score(found, name)
     value = float(made.value) if isinstance(made.value, np.floating) else made.value
-    value = in_span(value, f"what scorer {name!r} answers", least=0, most=1)
+    value = checked_number(value, f"what scorer {name!r} answers", least=0, most=1)
     return Score(float(value), made.by, made.because)
 
 
@@ -143,7 +143,7 @@ class Recency(Scorer):
     ages = True
 
     def __init__(self, hours: float = 1.0) -> None:
-        self._hours = in_span(hours, "hours", least=1e-6, most=1e9)
+        self._hours = checked_number(hours, "hours", least=1e-6, most=1e9)
 
     def score(
         self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
@@ -278,7 +278,7 @@ class Combined(Scorer):
             if not isinstance(part, tuple) or len(part) != 2:  # noqa: PLR2004  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison] - user input
                 raise InvalidInput(f"give each scorer with its weight, as a pair, not {part!r}")
             checked_scorer(part[0])
-            in_span(part[1], "the weight of a scorer", least=0, most=1e9)
+            checked_number(part[1], "the weight of a scorer", least=0, most=1e9)
         most = max((weight for _, weight in parts), default=0)
         if not most:
             raise InvalidInput("one of the weights of scorers must be above 0")

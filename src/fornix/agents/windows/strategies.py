@@ -29,7 +29,7 @@ from fornix.text.budget import Budget
 from fornix.text.messages import Message
 from fornix.values.keywords import suggest_names_in
 from fornix.values.lazy_dataclass import dataclass
-from fornix.values.storable import counted, in_span, microseconds
+from fornix.values.storable import checked_number, counted, microseconds
 
 HYBRID_CAP, RECENT, THRESHOLD = 70, 20, 0.5
 
@@ -133,7 +133,7 @@ class Importance(Priority):
     ) -> None:
         settings.setdefault("scorer", Explicit(Fading()))
         super().__init__(cap, stratum, **settings)
-        self._hours = in_span(hours, "hours", least=1e-6, most=1e9)
+        self._hours = checked_number(hours, "hours", least=1e-6, most=1e9)
 
     def importance(self, index: WindowIndex, request: WindowRequest) -> Column:
         """Return how much each observation matters by now."""
@@ -173,7 +173,7 @@ class Hybrid(Window):
         **settings: Unpack[Settings],
     ) -> None:
         check_settings(self, settings, "evict", "profile")
-        self._threshold = in_span(threshold, "threshold", least=0, most=1)
+        self._threshold = checked_number(threshold, "threshold", least=0, most=1)
         settings["evict"] = "least important"
         most = RECENT if cap is None else counted(cap, CAP_OF_WINDOW)
         settings.setdefault("keep_recent", min(RECENT, most))

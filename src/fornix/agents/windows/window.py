@@ -132,7 +132,7 @@ def check_settings(window: object, settings: Settings, *refused: str) -> None:
         TypeError: No window has a setting of this name.
         InvalidInput: One of them is refused.
     """
-    check_keywords(window, "__init__", settings, Settings, refused=refused)
+    check_keywords(window, "__init__", settings, Settings, excluded=refused)
     for name in refused:
         if name in settings and (name, settings[name]) != ("profile", "fornix"):
             kind = type(window).__name__

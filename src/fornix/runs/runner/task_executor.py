@@ -354,7 +354,7 @@ class TaskExecutor:
         run.failures += 1
         ended = run.over or isinstance(error, RunTooLong)
         action = None if ended else self.setup.plan.actions.get(run.next_action)
-        if action is not None and action.retry.again(error, run.failures):
+        if action is not None and action.retry.should_retry(error, run.failures):
             self._wait(lane, action.retry.pause_s(run.failures))
             return None
         if action is not None and action.on_error == "skip":
