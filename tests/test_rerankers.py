@@ -115,6 +115,21 @@ def test_a_search_outlives_its_re_ranker(reply: ChatReply) -> None:
             reranker.rerank("tea", ["a", "b"])
 
 
+def test_a_server_of_tei_is_sent_no_more_texts_than_it_takes() -> None:
+    """Which are 32 unless it was told otherwise; the scores of all parts stay in their order."""
+
+    def strict(asked: ChatAsked) -> ChatReply:
+        return tei(asked) if len(asked.body["texts"]) <= 32 else ChatReply(status=422)
+
+    texts = ["x" * n for n in range(1, 71)]
+    with ChatServer(strict) as server:
+        assert HttpReranker(server.url).rerank("x", texts) == by_length(texts)
+        assert [len(asked.body["texts"]) for asked in server.asked] == [32, 32, 6]
+    with ChatServer(cohere) as server:
+        assert HttpReranker(server.url, model="m").rerank("x", texts) == by_length(texts)
+        assert len(server.asked) == 1
+
+
 def test_a_busy_server_is_asked_again() -> None:
     """Up to four times; a key or a text is in no error."""
     answer = ChatReply(body=b'[{"index": 0, "score": 0.5}]')
@@ -299,7 +314,7 @@ def test_a_context_shows_what_its_re_ranker_prefers() -> None:
         assert best.text == "tea number 0"
         assert best.shown
         assert best.parts["rerank"]
-        assert len(server.asked) == 1
+        assert [len(asked.body["texts"]) for asked in server.asked] == [32, 8]
 
 
 def test_a_context_outlives_its_re_ranker() -> None:

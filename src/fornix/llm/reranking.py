@@ -17,6 +17,12 @@ from fornix.values.http_json import ServerFailed, post_json, server_url
 LONGEST = 2_000
 """Characters of a text that a chat model reads."""
 
+TEI_BATCH = 32
+"""Texts in a request to TEI, which refuses more unless it was started to take them.
+
+Source: its option ``--max-client-batch-size``.
+"""
+
 BEST = 10
 """The best mark of a chat model."""
 
@@ -31,7 +37,7 @@ class HttpReranker:
         api_key: By default ``RERANKER_API_KEY``; a server on this machine may want none.
         protocol: ``"cohere"``, which Jina and vLLM speak too, or ``"tei"``; by default "cohere" if
             a model is named, else "tei".
-        timeout_s: For one request, with up to four tries.
+        timeout_s: For one request, with up to four tries; TEI is sent 32 texts in each.
         candidates: How many hits of a search it reads, from 1 to 1,000.
 
     Raises:
@@ -68,6 +74,11 @@ class HttpReranker:
         Raises:
             RerankerFailed: The server did not answer, or not with a number per text.
         """
+        size = TEI_BATCH if self._speaks_tei else max(len(texts), 1)
+        parts = [texts[start : start + size] for start in range(0, len(texts), size)]
+        return [score for part in parts for score in self._asked(query, part)]
+
+    def _asked(self, query: str, texts: Sequence[str]) -> list[float]:
         body: dict[str, object] = {"query": query}
         if self._speaks_tei:
             body |= {"texts": list(texts), "truncate": True}
