@@ -257,14 +257,14 @@ class Cells:
             for name, node in (
                 [] if self._tree is None else self._tree.children(path, IGNORE_EXPIRY)
             ):
-                known = fields.cells.get(name)
-                if known is None:
-                    known = fields.cells[name] = Cell()
-                if known.state == NOT_LOADED:
-                    known.load(node)
+                field = fields.cells.get(name)
+                if field is None:
+                    field = fields.cells[name] = Cell()
+                if field.state == NOT_LOADED:
+                    field.load(node)
                     fields.may_expire = fields.may_expire or node.expires is not None
-                if known.state != ABSENT and name not in fields.added:
-                    base_cells[name] = known
+                if field.state != ABSENT and name not in fields.added:
+                    base_cells[name] = field
             fields.base_cells = base_cells
         return fields
 
@@ -290,11 +290,11 @@ class Cells:
             )
         live_names: list[tuple[str, int | None]] = []
         for name, expires in fields.base_names:
-            known = fields.cells.get(name)
-            if name in fields.added or (known is not None and known.state == ABSENT):
+            loaded = fields.cells.get(name)
+            if name in fields.added or (loaded is not None and loaded.state == ABSENT):
                 continue
-            if known is not None and known.state != NOT_LOADED:
-                live_names.append((name, known.expires))
+            if loaded is not None and loaded.state != NOT_LOADED:
+                live_names.append((name, loaded.expires))
             else:
                 live_names.append((name, expires))
         live_names += [(name, field.expires) for name, field in fields.added.items()]

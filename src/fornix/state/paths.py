@@ -174,8 +174,8 @@ def _memory_kind(kind: object) -> MemoryKind:
     try:
         return MemoryKind(cast("str", kind))
     except ValueError:
-        known = " or ".join(repr(k.value) for k in MemoryKind)
-        raise InvalidInput(f"a kind of exact memory is {known}, not {kind!r}") from None
+        kinds = " or ".join(repr(k.value) for k in MemoryKind)
+        raise InvalidInput(f"a kind of exact memory is {kinds}, not {kind!r}") from None
 
 
 # --- parsed paths -----------------------------------------------------------------------------

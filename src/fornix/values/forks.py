@@ -95,8 +95,8 @@ class ForkGate:
         if self.is_inherited(generation):
             raise ForkedStore("this was opened before a fork; open it again in the child")
 
-    def check_sound(self, place: object) -> None:
-        """Refuse to open *place* in a child that cannot call SQLite safely.
+    def check_sound(self, location: object) -> None:
+        """Refuse to open *location* in a child that cannot call SQLite safely.
 
         Raises:
             ForkedStore: This process was forked while a thread was inside SQLite.
@@ -104,7 +104,7 @@ class ForkGate:
         self.check_process()
         if self._unsafe:
             raise ForkedStore(
-                f"{place} cannot be opened in process {os.getpid()}: it was forked in the middle "
+                f"{location} cannot be opened in process {os.getpid()}: it was forked in the middle "
                 "of a call of a memory, whose locks nobody can release here; fork outside such "
                 "calls, or start the process with 'spawn'"
             )

@@ -109,10 +109,10 @@ def suggest_names_in(cls: C) -> C:
 class UnknownKeyword(TypeError):
     """An argument that *called*, a function or ``Class.method``, does not have."""
 
-    def __init__(self, called: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, called: str, name: str, accepted: Iterable[str]) -> None:
         from difflib import get_close_matches  # only where a call fails
 
-        self.name, self.known = name, list(known)
+        self.name, self.known = name, list(accepted)
         matches = get_close_matches(name, self.known, n=1, cutoff=0.5)
         hint = f"did you mean {matches[0]!r}?" if matches else f"it has: {', '.join(self.known)}"
         super().__init__(f"{called}() has no argument {name!r}; {hint}")
@@ -126,17 +126,17 @@ def check_keywords(
     owner: object,
     method: str,
     passed: Collection[str],
-    known: type,
+    accepted: type,
     *,
     excluded: Sequence[str] = (),
 ) -> None:
-    """Raise `UnknownKeyword` if *passed* has a keyword that *known*, a typed dict, does not name.
+    """Raise `UnknownKeyword` if *passed* has a keyword that *accepted*, a typed dict, does not name.
 
     Args:
-        method: A method of *owner* that takes *known* besides its named arguments.
-        excluded: Keywords of *known* that it does not take; they are left out of the hint.
+        method: A method of *owner* that takes *accepted* besides its named arguments.
+        excluded: Keywords of *accepted* that it does not take; they are left out of the hint.
     """
-    names: frozenset[str] = cast("Any", known).__optional_keys__
+    names: frozenset[str] = cast("Any", accepted).__optional_keys__
     if not names.issuperset(passed):
         from inspect import Parameter, signature  # only where a call fails
 
