@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cache, cached_property
-from itertools import groupby
+from itertools import count, groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,9 @@ FEW_ROWS = 32
 SMALL_ROWS, SMALL_COLUMNS = 8, 32
 """A small product: OpenBLAS takes it for one if rows · columns · numbers in is below a million."""
 
+PARTS = 8
+"""Parts of a matrix that are made at a time for the first short text: they stay in the cache."""
+
 MATRICES = ("heads", "mixed", "wide", "narrow")
 """The four matrices of a layer, as they are called in a weights file."""
 
@@ -53,12 +57,14 @@ class Dense:
         bias: What is added to the product.
         scales_in: What each row of the matrix is multiplied by, shape (numbers in, 1).
         scales_out: What each column is multiplied by, shape (1, numbers out).
+        calls: With few rows, counted.
     """
 
     packed: NDArray[np.int8] | Vectors
     bias: Vectors
     scales_in: Vectors | float = 1.0
     scales_out: Vectors | float = 1.0
+    calls: Iterator[int] = field(default_factory=count, repr=False, compare=False)
 
     def __call__(self, rows: Vectors) -> Vectors:
         """Return the rows passed through."""
@@ -66,10 +72,11 @@ class Dense:
         if len(rows) > FEW_ROWS or not has_small_products():
             np.matmul(rows, self.matrix, out=out)
         else:
-            for at in range(0, len(rows), SMALL_ROWS):
-                block = out[at : at + SMALL_ROWS]
-                by_part = block.reshape(len(block), -1, SMALL_COLUMNS).swapaxes(0, 1)
-                np.matmul(rows[at : at + SMALL_ROWS], self.parts, out=by_part)
+            for columns, parts in self._by_columns():
+                for at in range(0, len(rows), SMALL_ROWS):
+                    block = out[at : at + SMALL_ROWS]
+                    by_part = block.reshape(len(block), -1, SMALL_COLUMNS).swapaxes(0, 1)
+                    np.matmul(rows[at : at + SMALL_ROWS], parts, out=by_part[columns])
         out += self.bias
         return out
 
@@ -80,13 +87,27 @@ class Dense:
         matrix *= self.scales_out
         return matrix
 
+    def _by_columns(self) -> Iterator[tuple[slice, Vectors]]:
+        """Yield the matrix by parts, and which they are.
+
+        The first text passes parts that are not kept: many a process embeds no second one.
+        """
+        if next(self.calls):
+            yield slice(None), self.parts
+            return
+        for at in range(0, len(self.bias) // SMALL_COLUMNS, PARTS):
+            yield slice(at, at + PARTS), self._made(slice(at, at + PARTS))
+
     @cached_property
     def parts(self) -> Vectors:
-        """The matrix a few columns after the other; made when few rows come for the first time."""
-        by_part = self.packed.reshape(len(self.packed), -1, SMALL_COLUMNS).swapaxes(0, 1)
+        """The matrix a few columns after the other; made when few rows come for the second time."""
+        return self._made(slice(None))
+
+    def _made(self, columns: slice) -> Vectors:
+        by_part = self.packed.reshape(len(self.packed), -1, SMALL_COLUMNS).swapaxes(0, 1)[columns]
         parts = np.multiply(by_part, self.scales_in, dtype=np.float32, order="C")
         scales = np.broadcast_to(self.scales_out, (1, len(self.bias)))
-        parts *= scales.reshape(-1, 1, SMALL_COLUMNS)
+        parts *= scales.reshape(-1, 1, SMALL_COLUMNS)[columns]
         return parts
 
 

@@ -27,8 +27,8 @@ class MiniLm:
     """English sentences as 384 numbers.
 
     To a cosine of 0.998 or more these are the vectors of the float weights. Beside the file, which
-    is mapped, the weights take 43 MB of memory for short texts, and 43 MB for long ones; see
-    `encoder.Dense`.
+    is mapped, the weights take 43 MB of memory from the second short text on, and 43 MB for long
+    ones; see `encoder.Dense`.
     """
 
     name = "minilm"
