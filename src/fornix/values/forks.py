@@ -104,9 +104,9 @@ class ForkGate:
         self.check_process()
         if self._unsafe:
             raise ForkedStore(
-                f"{location} cannot be opened in process {os.getpid()}: it was forked in the middle "
-                "of a call of a memory, whose locks nobody can release here; fork outside such "
-                "calls, or start the process with 'spawn'"
+                f"{location} cannot be opened in process {os.getpid()}: it was forked in the "
+                "middle of a call of a memory, whose locks nobody can release here; fork outside "
+                "such calls, or start the process with 'spawn'"
             )
 
     def harm(self) -> None:

@@ -112,14 +112,14 @@ class UnknownKeyword(TypeError):
     def __init__(self, called: str, name: str, accepted: Iterable[str]) -> None:
         from difflib import get_close_matches  # only where a call fails
 
-        self.name, self.known = name, list(accepted)
-        matches = get_close_matches(name, self.known, n=1, cutoff=0.5)
-        hint = f"did you mean {matches[0]!r}?" if matches else f"it has: {', '.join(self.known)}"
+        self.name, self.accepted = name, list(accepted)
+        matches = get_close_matches(name, self.accepted, n=1, cutoff=0.5)
+        hint = f"did you mean {matches[0]!r}?" if matches else f"it has: {', '.join(self.accepted)}"
         super().__init__(f"{called}() has no argument {name!r}; {hint}")
 
     def for_owner(self, owner: object, method: str) -> UnknownKeyword:
         """Return the same error for a method of *owner*, which forwarded the call."""
-        return UnknownKeyword(_call_name(method, owner), self.name, self.known)
+        return UnknownKeyword(_call_name(method, owner), self.name, self.accepted)
 
 
 def check_keywords(
@@ -130,7 +130,7 @@ def check_keywords(
     *,
     excluded: Sequence[str] = (),
 ) -> None:
-    """Raise `UnknownKeyword` if *passed* has a keyword that *accepted*, a typed dict, does not name.
+    """Raise `UnknownKeyword` if a keyword *passed* is none that *accepted*, a typed dict, names.
 
     Args:
         method: A method of *owner* that takes *accepted* besides its named arguments.
