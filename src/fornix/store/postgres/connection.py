@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
@@ -39,41 +40,89 @@ class PostgresRows:
 
     def fetchall(self) -> list[Row]:
         """Return all rows."""
-        return self._cursor.fetchall() if self._cursor.description else []
+        return self._cursor.fetchall()
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the rows."""
         return iter(self._cursor)
 
 
+class NoRows:
+    """What a statement gives that was not sent yet, and has no rows."""
+
+    get: Any = None
+
+    def fetchall(self) -> list[Row]:
+        """Return none."""
+        return []
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yield none."""
+        return iter(())
+
+
+_NO_ROWS = NoRows()
+
+
 class PostgresConnection:
-    """A connection borrowed from the pool, for one call of the store."""
+    """A connection borrowed from the pool, for one call of the store.
+
+    A statement that gives no rows waits until one does, or until `settle`: then all go to the
+    server together, and one answer is waited for.
+    """
 
     taken = errors.UniqueViolation
 
     def __init__(self, connection: psycopg.Connection[TupleRow], schema: str) -> None:
         self._connection, self._schema = connection, schema
+        self._waiting: list[tuple[str, Sequence[object]]] = []
         self._changed = 0
 
-    def execute(self, statement: str, bindings: Sequence[object] = (), /) -> PostgresRows:
-        """Run one statement of the shared ones."""
-        cursor = psycopg.RawCursor(self._connection)
-        cursor.execute(cast("Any", translated(statement, self._schema)), bindings, binary=True)
-        self._changed = cursor.rowcount
-        return PostgresRows(cursor)
+    def execute(self, statement: str, bindings: Sequence[object] = (), /) -> PostgresRows | NoRows:
+        """Run one statement of the shared ones, now or with the next that gives rows."""
+        sql = translated(statement, self._schema)
+        self._waiting.append((sql, bindings))
+        return PostgresRows(self._send()) if gives_rows(sql) else _NO_ROWS
 
     def executemany(self, statement: str, bindings: Iterable[Sequence[object]], /) -> None:
-        """Run a statement for each of several bindings."""
+        """Run a statement for each of several bindings, with the next one that gives rows."""
+        sql = translated(statement, self._schema)
+        self._waiting.extend((sql, each) for each in bindings)
+
+    def settle(self) -> None:
+        """Have all statements done that wait.
+
+        Raises:
+            psycopg.Error: One of them was refused; those after it were not done.
+        """
+        if self._waiting:
+            self._send()
+
+    def _send(self) -> psycopg.Cursor[TupleRow]:
+        """Send what waits; return the cursor of the last statement."""
+        statements, self._waiting = self._waiting, []
         cursor = psycopg.RawCursor(self._connection)
-        cursor.executemany(cast("Any", translated(statement, self._schema)), bindings)
+        if len(statements) == 1:
+            self._run(cursor, *statements[0])
+        else:
+            with self._connection.pipeline():
+                for sql, bindings in statements:
+                    cursor = psycopg.RawCursor(self._connection)
+                    self._run(cursor, sql, bindings)
         self._changed = cursor.rowcount
+        return cursor
+
+    def _run(self, cursor: psycopg.Cursor[TupleRow], sql: str, bindings: Sequence[object]) -> None:
+        cursor.execute(cast("Any", sql), bindings, binary=True)
 
     def script(self, text: str) -> None:
         """Run statements of PostgreSQL's own, without bindings."""
+        self.settle()
         self._connection.execute(cast("Any", text))
 
     def changes(self) -> int:
         """Return how many rows the last statement inserted, changed or deleted."""
+        self.settle()
         return max(0, self._changed)
 
     def numbers(self, values: Sequence[int], /) -> NumberArray:
@@ -86,12 +135,24 @@ class PostgresConnection:
 
     def recover(self) -> None:
         """Undo what was done since the last savepoint of a batch: PostgreSQL refuses all else."""
-        self.execute("ROLLBACK TO batch")
+        self.roll_back("ROLLBACK TO batch")
 
-    @property
-    def transaction_id(self) -> int:
-        """The number that PostgreSQL knows the open transaction by."""
-        return self.execute("SELECT pg_current_xact_id()::text::bigint").get
+    def roll_back(self, statement: str) -> None:
+        """Undo, to a savepoint or all of it; what waits since then is not sent at all."""
+        point = statement.replace("ROLLBACK TO", "SAVEPOINT")
+        for index in range(len(self._waiting) - 1, -1, -1):
+            if self._waiting[index][0] == point:
+                del self._waiting[index + 1 :]
+                return
+        self._waiting.clear()
+        self.execute(statement)
+        self.settle()
+
+
+@functools.lru_cache(maxsize=2048)
+def gives_rows(sql: str) -> bool:
+    """Return whether a statement gives rows."""
+    return sql.lstrip().startswith(("SELECT", "WITH", "SHOW")) or "RETURNING" in sql
 
 
 def is_lost(error: BaseException) -> bool:
@@ -161,10 +222,13 @@ def explained(error: Exception, place: str) -> FornixError | None:
             return meaning(f"{place}: {words} ({_first_line(error)})")
     if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
         return StoreDamaged(place, _first_line(error))
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+    if is_lost(error):
         return Unavailable(
-            f"{place}: the server cannot be reached, or went away; try again ({_first_line(error)})"
+            f"{place}: the server cannot be reached, or went away; try again "
+            f"({_first_line(error)})"
         )
+    if isinstance(error, psycopg.OperationalError):
+        return Unavailable(f"{place} could not be used: {_first_line(error)}")
     return None
 
 

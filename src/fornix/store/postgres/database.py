@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import psycopg
 from psycopg.rows import TupleRow
@@ -131,7 +131,9 @@ class PostgresDatabase(SqlDatabase):
         """Lend a connection; each statement is a transaction of its own."""
         self.check_open()
         with self._pool.connection() as raw:
-            yield PostgresConnection(cast("Any", raw), self._place.schema)
+            db = PostgresConnection(raw, self._place.schema)
+            yield db
+            db.settle()
 
     @contextmanager
     def reader(self) -> Generator[PostgresConnection]:
@@ -189,6 +191,7 @@ class PostgresDatabase(SqlDatabase):
     def _commit(self, db: PostgresConnection, transaction: str) -> None:
         try:
             db.execute("COMMIT")
+            db.settle()
         except psycopg.Error as error:
             if not is_lost(error):
                 raise
@@ -269,7 +272,7 @@ class PostgresDatabase(SqlDatabase):
         try:
             yield
         finally:
-            db.execute("ROLLBACK")
+            db.roll_back("ROLLBACK")
 
     def sync(self) -> None:
         """See `Finder.sync`: a commit that waits for the disk has it keep all before it too."""
@@ -302,7 +305,7 @@ def _configure(raw: psycopg.Connection[TupleRow]) -> None:
 
 def _roll_back(db: PostgresConnection) -> None:
     with suppress(psycopg.Error):  # then the server rolls it back
-        db.execute("ROLLBACK")
+        db.roll_back("ROLLBACK")
 
 
 def _close(pool: ConnectionPool[psycopg.Connection[TupleRow]]) -> None:

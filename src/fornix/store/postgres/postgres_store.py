@@ -121,9 +121,10 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
                     "INSERT INTO note (name, text) VALUES ('salt', ?)", (os.urandom(16).hex(),)
                 )
         except BaseException:
-            db.execute("ROLLBACK")
+            db.roll_back("ROLLBACK")
             raise
         db.execute("COMMIT")
+        db.settle()
 
     # --- what is this engine's own -------------------------------------------------------------
 

@@ -118,6 +118,7 @@ class Transaction:
         try:
             answer = self.gather(batch)
             self.gathered.flush()
+            self._db.settle()
         except self._db.taken as error:
             self._db.recover()
             raise self._duplicate(batch, before) from error

@@ -54,6 +54,14 @@ class Connection(Protocol):
         """Return texts, at least one, as a binding for ``carray(?)``."""
         ...
 
+    def settle(self) -> None:
+        """Have everything done that was asked for: an engine may wait until rows are needed."""
+        ...
+
+    def roll_back(self, statement: str, /) -> None:
+        """Run a statement that undoes what was done."""
+        ...
+
     def recover(self) -> None:
         """Be able to read again after a statement was refused."""
         ...

@@ -160,8 +160,9 @@ def _gathered(tx: Transaction, work: Sequence[Callable[[], R]]) -> list[R] | Non
     try:
         answers = [piece() for piece in work]
         tx.gathered.flush()
+        db.settle()
     except (FornixError, db.taken):
-        db.execute("ROLLBACK TO together")
+        db.roll_back("ROLLBACK TO together")
         db.execute("RELEASE together")
         tx.forget()
         return None
@@ -176,7 +177,7 @@ def _alone(tx: Transaction, work: Callable[[Transaction], R]) -> R | FornixError
     try:
         answer = work(tx)
     except FornixError as error:
-        db.execute("ROLLBACK TO batch")
+        db.roll_back("ROLLBACK TO batch")
         db.execute("RELEASE batch")
         tx.forget()
         return error

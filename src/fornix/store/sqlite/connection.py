@@ -257,6 +257,13 @@ class SqliteConnection(apsw.Connection):
         """See `Connection.texts`."""
         return apsw.carray(tuple(values), flags=apsw.SQLITE_CARRAY_TEXT)
 
+    def settle(self) -> None:
+        """SQLite has done it."""
+
+    def roll_back(self, statement: str) -> None:
+        """See `Connection.roll_back`."""
+        self.execute(statement)
+
     def recover(self) -> None:
         """SQLite undoes a refused statement by itself."""
 
