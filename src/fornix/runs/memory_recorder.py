@@ -40,7 +40,7 @@ class MemoryRecorder:
         self._deleted: dict[str, dict[str, None]] = {}
         self._cleared: dict[str, None] = {}
         self._got: dict[str, dict[str, Value]] = {}
-        self._found: dict[str, dict[str, Value]] = {}
+        self._search_hits: dict[str, dict[str, Value]] = {}
 
     def tree(self, kind: MemoryKind) -> TreeRecorder:
         """Return the recorder of an exact memory."""
@@ -89,7 +89,7 @@ class MemoryRecorder:
                     }
                     for hit in hits
                 ]
-                self._found.setdefault(ref.name, {})[query] = answer
+                self._search_hits.setdefault(ref.name, {})[query] = answer
 
     # --- the events ---
 
@@ -126,8 +126,8 @@ class MemoryRecorder:
                 yield LongTermUpdateEvent(value, detail, [*self._cleared], deleted)
         if LongTermGetEvent in details and (value := _sets(self._got, details[LongTermGetEvent])):
             yield LongTermGetEvent(value, details[LongTermGetEvent])
-        if self._found:
-            yield LongTermSearchEvent(cast("Any", self._found), details[LongTermSearchEvent])
+        if self._search_hits:
+            yield LongTermSearchEvent(cast("Any", self._search_hits), details[LongTermSearchEvent])
 
 
 def _written(

@@ -316,7 +316,7 @@ class LiveRun:
             action=task.action.name,
             sent=wire.encode(sent) if sent else None,
             sensory=wire.encode(committed_tree.deltas_to_json(did.sensory)) if keeps else None,
-            read_set=did.looked,
+            read_set=did.read_set,
             outputs=outputs,
             begin=self._begin,
             done=over,

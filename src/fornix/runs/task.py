@@ -371,14 +371,14 @@ class Task:
             for event in self._recorder.events(sensory, short):
                 env = self.env
                 self.sent.append(event.stamped(self._next_id(), env.key, env.now))
-        done = Done(self.sent, short, sensory, self._draft, self._looked())
+        done = Done(self.sent, short, sensory, self._draft, self._read_set())
         self._end(
             f"action {self.action.name!r} of run {self.env.run} is over; what is done with its "
             "context now would be lost"
         )
         return done
 
-    def _looked(self) -> str | None:
+    def _read_set(self) -> str | None:
         """Return, in wire form, what was read: paths, items by set, searches with their hits."""
         draft = self._draft
         lookups = tuple([(kind, (*paths,)) for kind, paths in self._lookups if paths])
@@ -414,14 +414,14 @@ class Done:
     Attributes:
         short: Changes of short-term memory.
         sensory: Changes of sensory memory.
-        looked: What it read, in wire form.
+        read_set: What it read, in wire form.
     """
 
     sent: Sequence[Event]
     short: Sequence[TreeDelta]
     sensory: Sequence[TreeDelta]
     draft: RunDraft | None
-    looked: str | None
+    read_set: str | None
 
 
 class RunnerContext(Prompts):

@@ -263,7 +263,7 @@ class Scheduler:
         self._later: list[tuple[float, int, LiveLane]] = []
         self._numbers = count()
         self._threads: list[threading.Thread] = []
-        self._idle = self._taken = self._quick = self._at_work = self._away = 0
+        self._idle = self._taken_lanes = self._quick = self._active_workers = self._away = 0
         self._shifts: set[Shift] = set()
         self._queued_away: deque[LiveLane] = deque()
 
@@ -341,14 +341,16 @@ class Scheduler:
     @property
     def quiet(self) -> bool:
         """Whether nothing is ready, at work, or waiting for its next try."""
-        return not (self._ready or self._taken or self._later or self._away or self._queued_away)
+        return not (
+            self._ready or self._taken_lanes or self._later or self._away or self._queued_away
+        )
 
     # --- workers ------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         while True:
             with self.lock:
-                while not self._ready or self._quick or self._at_work >= self.concurrency:
+                while not self._ready or self._quick or self._active_workers >= self.concurrency:
                     if self.stopping.is_set():
                         return
                     self._idle += 1
@@ -370,11 +372,11 @@ class Scheduler:
             return self._enter()
 
     def _enter(self) -> Shift | None:
-        if self._at_work >= self.concurrency or self.stopping.is_set():
+        if self._active_workers >= self.concurrency or self.stopping.is_set():
             return None
         shift = Shift()
         self._shifts.add(shift)
-        self._at_work += 1
+        self._active_workers += 1
         self._quick += 1
         return shift
 
@@ -382,7 +384,7 @@ class Scheduler:
         """End to work."""
         with self.lock:
             self._shifts.discard(shift)
-            self._at_work -= 1
+            self._active_workers -= 1
             self._quick -= not shift.slow
 
     def take(self) -> LiveLane | None:
@@ -396,7 +398,7 @@ class Scheduler:
 
     def _hold(self, lane: LiveLane) -> None:
         lane.state, lane.worker = LaneState.TAKEN, threading.get_ident()
-        self._taken += 1
+        self._taken_lanes += 1
 
     def begin_slow(self, shift: Shift) -> None:
         """Call another worker if lanes are ready: the calling one is held up from now on."""
@@ -426,7 +428,7 @@ class Scheduler:
     def leave(self, lane: LiveLane, state: LaneState) -> None:
         """Put a lane down that was taken."""
         with self.lock:
-            self._taken -= 1
+            self._taken_lanes -= 1
             if state is LaneState.READY:
                 self.make_ready(lane)
             else:
@@ -435,14 +437,14 @@ class Scheduler:
     def leave_ready(self, lanes: Sequence[LiveLane]) -> None:
         """Put lanes down that have more to do."""
         with self.lock:
-            self._taken -= len(lanes)
+            self._taken_lanes -= len(lanes)
             for lane in lanes:
                 self.make_ready(lane)
 
     def put_down(self, lane: LiveLane) -> None:
         """Put a lane down whose lease was given back, unless it has more to do by now."""
         with self.lock:
-            self._taken -= 1
+            self._taken_lanes -= 1
             if lane.lease is not None and lane.lease.epoch <= lane.returned:
                 lane.lease = None
             if lane.stuck is not None:
@@ -463,14 +465,14 @@ class Scheduler:
         """Put a lane down, to be ready again after *pause_s*."""
         due = time.monotonic() + pause_s
         with self.lock:
-            self._taken -= 1
+            self._taken_lanes -= 1
             lane.state = LaneState.LATER
             heapq.heappush(self._later, (due, next(self._numbers), lane))
 
     def send_away(self, lane: LiveLane) -> LiveLane | None:
         """Put a lane down whose next action is async; return it if there is room for it now."""
         with self.lock:
-            self._taken -= 1
+            self._taken_lanes -= 1
             lane.state = LaneState.AWAY
             if self._away >= self.concurrency:
                 self._queued_away.append(lane)
@@ -503,7 +505,7 @@ class Scheduler:
         """Wait for the tasks at work, up to *wait_s*; return whether all of them ended."""
         deadline = time.monotonic() + wait_s
         never = threading.Event()
-        while (self._taken or self._away) and time.monotonic() < deadline:
+        while (self._taken_lanes or self._away) and time.monotonic() < deadline:
             never.wait(0.005)
         with self.lock:
             threads = list(self._threads)
@@ -511,7 +513,7 @@ class Scheduler:
         for thread in others:
             left_s = max(0.0, deadline - time.monotonic())
             thread.join(min(left_s, threading.TIMEOUT_MAX))
-        return not (self._taken or self._away or any(thread.is_alive() for thread in others))
+        return not (self._taken_lanes or self._away or any(thread.is_alive() for thread in others))
 
     def leases(self) -> list[Lease]:
         """Return the leases that this process has, by what it knows."""
