@@ -60,7 +60,7 @@ class CompactionWorker:
         self.failures: dict[SetRef, CompactionFailure] = {}
         self._change = threading.Condition(cast("threading.Lock", HandleLock()))
         self._closed = False
-        self._at_work: SetRef | None = None
+        self._current_set: SetRef | None = None
         self._thread: threading.Thread | None = None
 
     def notify(self, ref: SetRef) -> None:
@@ -81,7 +81,7 @@ class CompactionWorker:
         """Wait until nothing is left to do but what failed; return whether it is in time."""
         deadline = None if wait_s is None else time.monotonic() + wait_s
         with self._change:
-            while not self._closed and (self._at_work or self._fresh()):
+            while not self._closed and (self._current_set or self._fresh()):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return False
@@ -109,7 +109,7 @@ class CompactionWorker:
         while (ref := self._next()) is not None:
             more = self._tried(ref)
             with self._change:
-                self._at_work = None
+                self._current_set = None
                 if more is not None:
                     self._waiting.setdefault(ref, more)
                 self._change.notify_all()
@@ -122,7 +122,7 @@ class CompactionWorker:
                 ready = min(self._waiting, key=self._waiting.__getitem__, default=None)
                 if ready is not None and self._waiting[ready] <= now:
                     del self._waiting[ready]
-                    self._at_work = ready
+                    self._current_set = ready
                     return ready
                 self._change.wait(None if ready is None else self._waiting[ready] - now)
         return None

@@ -153,7 +153,7 @@ def _summarised(
     snapshot: CompactionSnapshot, how: Summarize, tools: CompactionTools
 ) -> PlannedStep | None:
     asks = how.model != "never" and tools.model is not None
-    taken, limit = _taken(snapshot, how, MODEL_STEP if asks else STEP)
+    taken, limit = _candidates(snapshot, how, MODEL_STEP if asks else STEP)
     if len(taken) <= limit:
         return None
     features = snapshot.view.features(snapshot.ref, taken)
@@ -180,7 +180,9 @@ def _summarised(
     return PlannedStep(CompactionPlan(add=add), known, {"name": "summarize"}, {"summaries": by})
 
 
-def _taken(snapshot: CompactionSnapshot, how: Summarize, step: int) -> tuple[list[StoredItem], int]:
+def _candidates(
+    snapshot: CompactionSnapshot, how: Summarize, step: int
+) -> tuple[list[StoredItem], int]:
     """Return the items to be summed up, and as how many.
 
     What holds and what held are not said in one breath: of the oldest, it is what most of them do.
@@ -195,7 +197,7 @@ def _taken(snapshot: CompactionSnapshot, how: Summarize, step: int) -> tuple[lis
         if how.n is not None:
             taken, limit = list(islice(alike, how.n)), how.limit or 1
         else:
-            taken = _not_summed_up(alike, step, min(_wanted(snapshot, how), step))
+            taken = _not_summed_up(alike, step, min(_summary_count(snapshot, how), step))
             limit = how.limit or -(-len(taken) // PER_TOPIC)
         if len(taken) > limit:
             break
@@ -230,7 +232,7 @@ def _not_summed_up(items: Iterator[StoredItem], step: int, most: int) -> list[St
     return sorted([*short, *small][:most], key=lambda s: (time_of(s), s.first))
 
 
-def _wanted(snapshot: CompactionSnapshot, how: Summarize) -> int:
+def _summary_count(snapshot: CompactionSnapshot, how: Summarize) -> int:
     """Return how many items, as summaries, bring the set to its low-water mark."""
     definition = snapshot.definition
     share = 1.0
