@@ -249,7 +249,7 @@ class _Weighed:
 
     def of(self, terms: Sequence[int]) -> Numbers:
         """Return the BM25 of every passage."""
-        wanted = _wanted(tuple(terms))
+        wanted = _term_array(tuple(terms))
         at = self.hashes.searchsorted(wanted)
         held: list[int] = at[self.hashes[at] == wanted].tolist()
         if not held:
@@ -267,7 +267,7 @@ class _Weighed:
 
 
 @lru_cache(maxsize=256)
-def _wanted(terms: tuple[int, ...]) -> NDArray[np.uint32]:
+def _term_array(terms: tuple[int, ...]) -> NDArray[np.uint32]:
     return np.array(terms, np.uint32)
 
 

@@ -86,7 +86,7 @@ class Draft(Writer):
         self._rooms = engine.compactions.rooms(DraftView(self, engine))
         self.screens: dict[SetRef, Screened] = {}
         self._whole: set[SetRef] = set()
-        self._looked: set[SetRef] = set()
+        self._rules_checked: set[SetRef] = set()
         self._crowds: dict[SetRef, ItemsByTerm] = {}
 
     def now(self) -> int:
@@ -201,20 +201,20 @@ class Draft(Writer):
         if isinstance(change, Add):
             known = self._live.get((change.set, change.record.id))
             asked = change.existing == "error" and not change.fresh
-            if known is not None or (asked and self._found(change)):
+            if known is not None or (asked and self._current_item(change)):
                 raise DuplicateItem(change.record.id, set_name=change.set.name)
         elif not (isinstance(change, Replace) and change.upsert):
-            found = self._found(change)
+            found = self._current_item(change)
             if found is None or found.version != change.version:
                 version = None if found is None else found.version
                 raise StaleItem(id_of(change), expected=change.version, found=version)
 
-    def _found(self, change: Single) -> StoredItem | None:
+    def _current_item(self, change: Single) -> StoredItem | None:
         return self.get(change.set, [id_of(change)], at=None)[0]
 
     def _take(self, change: Single) -> None:
         place = (change.set, id_of(change))
-        before = None if isinstance(change, Add) else self._found(change)
+        before = None if isinstance(change, Add) else self._current_item(change)
         if before is not None:
             self._hidden.add(before.row)
         self._rooms.took(change, before)
@@ -368,8 +368,8 @@ class Draft(Writer):
 
     def rules(self, ref: SetRef, own: Definition | None) -> Ruled | None:
         """See `Writer.rules`: looked up once, as no commit says so before the block ends."""
-        if ref not in self._looked:
-            self._looked.add(ref)
+        if ref not in self._rules_checked:
+            self._rules_checked.add(ref)
             info = self.info(ref)
             if info is not None and info.definition.admission is not None:
                 self._engine.ruled[ref] = None

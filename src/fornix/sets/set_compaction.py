@@ -53,9 +53,9 @@ class SetTidying(SetWrites):
         if before is not None:
             counted(before, "before", least=0, most=LAST_ID)
         found = self._writer.compactions(self._ref, before=before, limit=limit)
-        return [self._told(done) for done in found]
+        return [self._compaction_info(done) for done in found]
 
-    def _told(self, done: Compaction) -> CompactionInfo:
+    def _compaction_info(self, done: Compaction) -> CompactionInfo:
         how = cast("dict[str, Value]", wire.decode(done.how))
         strategy = cast("dict[str, Value]", how.pop("strategy", {}))
         return CompactionInfo(

@@ -74,7 +74,7 @@ class SetVectors:
         self._sealed_size = len(self._sealed_rows)
         self._rows = Growable(empty)
         self._wide = Growable(np.empty((0, dimensions), np.float32))
-        self._asked = 0
+        self._query_count = 0
         self._bits = Bits(dimensions, sealed=sealed)
         self._single: bool = sealed.figures["single"] if sealed else True
         """No document has more than one row."""
@@ -160,11 +160,11 @@ class SetVectors:
     def _products(self, whole: Query) -> NDArray[np.float32]:
         """Return the product of every row with *whole*."""
         size, own = self.size, self._rows.view
-        if size <= WIDE and not self._sealed and (self._asked or size <= STEP):
+        if size <= WIDE and not self._sealed and (self._query_count or size <= STEP):
             if self._wide.size < size:
                 self._wide.extend(own[self._wide.size :].astype(np.float32))
             return self._wide.view @ whole
-        self._asked += 1
+        self._query_count += 1
         products = np.empty(size, np.float32)
         if self._sealed:
             self._sealed.check_rows("rows", np.arange(self._sealed_size))

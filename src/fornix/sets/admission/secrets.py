@@ -15,7 +15,7 @@ Search: TypeAlias = Callable[[str], Iterator[SecretSpan]]
 
 def secrets(text: str) -> Iterator[str]:
     """Yield what kinds of secrets are in *text*, each time that it has one."""
-    for _, _, kind in _found(text):
+    for _, _, kind in _secret_spans(text):
         yield kind
 
 
@@ -27,7 +27,7 @@ def secret_spans(text: str) -> list[SecretSpan]:
     gaps and ends of lines within it are.
     """
     joined: list[SecretSpan] = []
-    for start, end, kind in sorted(_found(text)):
+    for start, end, kind in sorted(_secret_spans(text)):
         if joined and start < joined[-1].end:
             last = joined[-1]
             joined[-1] = SecretSpan(last.start, max(last.end, end), last.kind)
@@ -36,7 +36,7 @@ def secret_spans(text: str) -> list[SecretSpan]:
     return joined
 
 
-def _found(text: str) -> Iterator[tuple[int, int, str]]:
+def _secret_spans(text: str) -> Iterator[tuple[int, int, str]]:
     seen = unveiled_in_place(text)
     yield from _located(seen, (known_formats, named_secrets, private_keys, cards))
     if (spelled := unspelled(seen)) is not None:
