@@ -224,8 +224,7 @@ def explained(error: Exception, place: str) -> FornixError | None:
         return StoreDamaged(place, _first_line(error))
     if is_lost(error):
         return Unavailable(
-            f"{place}: the server cannot be reached, or went away; try again "
-            f"({_first_line(error)})"
+            f"{place}: the server cannot be reached, or went away; try again ({_first_line(error)})"
         )
     if isinstance(error, psycopg.OperationalError):
         return Unavailable(f"{place} could not be used: {_first_line(error)}")
