@@ -209,6 +209,9 @@ def _systems(
         yield "search", _searched(memory, talk)
         yield "search, small first", _searched(memory, talk, is_small_first=True)
         yield "search, captions too", _searched(memory, talk, with_captions=True)
+        yield "search, days and captions too", _searched(
+            memory, talk, with_captions=True, with_days=True
+        )
         yield "memory.context, no conversation", _prompt(memory, talk, None, messages=None)
         yield "memory.context", _prompt(memory, talk, None)
         return
@@ -229,13 +232,18 @@ def _searched(
     *,
     is_small_first: bool = False,
     with_captions: bool = False,
+    with_days: bool = False,
 ) -> Ask:
-    """Lines "Speaker: text" of a search, without what a prompt needs to keep them apart."""
+    """Lines "Speaker: text" of a search, without what a prompt needs to keep them apart.
+
+    With captions and days, each line says what a line of a context does, and its day's heading.
+    """
     budget, key = Budget().remembering(), memory.key(talk.id)
     lines: dict[str, int] = {}
     for turn in talk.turns:
         caption = f" image: {turn.caption}" if with_captions and turn.caption else ""
-        lines[turn.id] = budget.count(f"{turn.speaker}: {turn.text}{caption}\n")
+        day = f"{turn.time:%-d %B %Y}, " if with_days else ""
+        lines[turn.id] = budget.count(f"{day}{turn.speaker}: {turn.text}{caption}\n")
     hits: dict[str, list[str]] = {}
 
     def ask(question: str, tokens: int) -> tuple[set[str], int]:
