@@ -37,8 +37,9 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test: check  ## Every test: `make check`, the wheel, then many more kills and random walks
+test: check  ## Every test: `make check`, the wheel, PostgreSQL, then many more kills and random walks
 	$(BIN)/python -m pytest -q -m wheel
+	$(BIN)/python -m pytest -q -m "server and not scaled" -n 2 --dist worksteal
 	FORNIX_TEST_SCALE=full $(BIN)/python -m pytest -q -m scaled -n 2 --dist worksteal
 
 steady: .venv/.dev  ## Show that `make check` does not depend on how busy the machine is (an hour; ARGS: --rounds N)

@@ -209,8 +209,9 @@ def _systems(
         yield "search", _searched(memory, talk)
         yield "search, small first", _searched(memory, talk, is_small_first=True)
         yield "search, captions too", _searched(memory, talk, with_captions=True)
-        yield "search, days and captions too", _searched(
-            memory, talk, with_captions=True, with_days=True
+        yield (
+            "search, days and captions too",
+            _searched(memory, talk, with_captions=True, with_days=True),
         )
         yield "memory.context, no conversation", _prompt(memory, talk, None, messages=None)
         yield "memory.context", _prompt(memory, talk, None)

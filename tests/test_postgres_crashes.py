@@ -22,6 +22,8 @@ from scale import COUNTS
 from test_crashes import Victim, check
 from waiting import LIMIT_S, wait_until
 
+pytestmark = pytest.mark.server
+
 NAMES = ("ada", "bob", "eve")
 
 

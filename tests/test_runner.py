@@ -88,6 +88,7 @@ class TestSqlite(OnDisk, RunnerContract):
     pass
 
 
+@pytest.mark.server
 class TestPostgres(OnServer, RunnerContract):
     pass
 

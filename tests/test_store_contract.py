@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import cast
 
+import pytest
+
 from fornix.store import Put
 from fornix.store.postgres import PostgresStore
 from fornix.store.ram import RamStore
@@ -44,6 +46,7 @@ class TestSqlite(PersistentStoreContract):
         store._owners.dismiss(owner)
 
 
+@pytest.mark.server
 class TestPostgres(PersistentStoreContract):
     def location(self, path):
         return url_for(path)
