@@ -36,7 +36,7 @@ from fornix.store.postgres.location import ServerLocation
 from fornix.store.postgres.owners import ServerOwners
 from fornix.store.sql.apply import Transaction, WriterCache
 from fornix.store.sql.connection import Connection
-from fornix.store.sql.database import SqlDatabase, explaining
+from fornix.store.sql.database import TRIES, SqlDatabase, explaining
 from fornix.store.sql.group_commit import CommitTicket, answers_of
 
 POOL = 8
@@ -223,11 +223,14 @@ class PostgresDatabase(SqlDatabase):
 
     @explaining
     def _commit_group(self, group: list[CommitTicket]) -> None:
-        try:
-            self._commit_once(group)
-        except ConnectionLost:
-            self._renew()
-            self._commit_once(group)
+        for _ in range(TRIES - 1):
+            try:
+                self._commit_once(group)
+            except ConnectionLost:
+                self._renew()
+            else:
+                return
+        self._commit_once(group)
 
     def _commit_once(self, group: list[CommitTicket]) -> None:
         with self.writing() as db:

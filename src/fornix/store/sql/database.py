@@ -23,6 +23,9 @@ from fornix.store.sql.apply import Transaction, WriterCache
 from fornix.store.sql.connection import Connection, first
 from fornix.store.sql.group_commit import CommitQueue, CommitTicket
 
+TRIES = 4
+"""How often a call is made whose connection broke: all of a pool may break, one after the other."""
+
 TOUCHES = 1_000
 """Most access times flushed with one group of commits."""
 
@@ -158,12 +161,13 @@ def reads(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concat
     @explaining
     @functools.wraps(method)
     def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            with self.reader() as db:
-                return method(self, db, *args, **kwargs)
-        except Exception as error:
-            if not self.is_worth_another_try(error):
-                raise
+        for _ in range(TRIES - 1):
+            try:
+                with self.reader() as db:
+                    return method(self, db, *args, **kwargs)
+            except Exception as error:
+                if not self.is_worth_another_try(error):
+                    raise
         with self.reader() as db:
             return method(self, db, *args, **kwargs)
 
@@ -176,12 +180,13 @@ def writes(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Conca
     @explaining
     @functools.wraps(method)
     def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            with self.writing() as db:
-                return method(self, db, *args, **kwargs)
-        except Exception as error:
-            if not self.is_worth_another_try(error):
-                raise
+        for _ in range(TRIES - 1):
+            try:
+                with self.writing() as db:
+                    return method(self, db, *args, **kwargs)
+            except Exception as error:
+                if not self.is_worth_another_try(error):
+                    raise
         with self.writing() as db:
             return method(self, db, *args, **kwargs)
 
