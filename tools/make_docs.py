@@ -1,5 +1,5 @@
 """Write the generated pages: docs/cli.md from the help of every command, the pages of vectors from
-their tests, the picture in docs/layers.md, and the table of forks in docs/safety.md.
+their tests, the picture in docs/layers.md, the table of forks in docs/safety.md, and docs/contract.md.
 
     python tools/make_docs.py [--check]
 
@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from fornix.cli import fornix
+from make_contract import contract_page
 from make_forks import safety_page
 from make_layers import layers_page
 from make_vectors import AGENTSCOPE, DBGPT, THINKER
@@ -126,6 +127,7 @@ def main() -> int:
 
 
 PAGES: dict[str, Callable[[str], str]] = {
+    "contract.md": contract_page,
     "agentscope-vectors.md": lambda _: AGENTSCOPE.page(),
     "cli.md": lambda _: page(),
     "dbgpt-vectors.md": lambda _: DBGPT.page(),
