@@ -20,6 +20,9 @@ from fornix.store import Batch, Begin, Put, QueuedInput, Scope, Step
 
 MANY = 20
 
+KEYS = 200
+"""Keys over which "spread" writes."""
+
 
 class SlowEmbedder:
     """An embedder whose vectors tell which text they are of; slow enough to be killed in."""
@@ -111,6 +114,11 @@ def _waits(memory: Memory, run: int | None) -> bool:
     return found is not None and found.status == "waiting"
 
 
+def spread(memory: Memory, name: str, step: int) -> None:
+    """Add one item to one of many keys."""
+    memory.key(f"key {step * 37 % KEYS}").add(f"{name} {step}", id=f"{name}-{step}")
+
+
 def fork(memory: Memory, name: str, step: int) -> None:
     """Leave a forked child behind, once, that holds on to what it inherited; then add."""
     if step % 50 == 1:
@@ -130,6 +138,7 @@ MODES: dict[str, Callable[[Memory, str, int], None]] = {
     "tree": tree,
     "once": once,
     "run": run,
+    "spread": spread,
     "fork": fork,
 }
 

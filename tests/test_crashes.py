@@ -155,7 +155,7 @@ def check_store(memory: Memory) -> None:
                     assert (dequantise(vectors, 32) == dequantise(expected, 32)).all()
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
+@pytest.mark.parametrize("mode", sorted(set(MODES) - {"spread"}))
 def test_what_was_acknowledged_survives_kill(tmp_path: Path, mode: str) -> None:
     """Every acknowledged write is there, none in part, and writing goes on."""
     chance = random.Random(mode)
