@@ -306,3 +306,12 @@ def test_forgetting_waits_for_old_transactions(url, raw):
         assert store.scrub(now=NOW) == []
         assert [receipt.state for receipt in memory.receipts()] == ["scrubbed"]
     store.close()
+
+
+def test_what_the_url_says_of_the_connection_stands():
+    """The rest is set so that a server that vanished is noticed."""
+    place = ServerLocation.of("postgresql://host/db?keepalives_idle=99&schema=s")
+    assert "keepalives_idle=99" in place.conninfo
+    assert "keepalives_idle" not in place.defaults
+    assert place.defaults["keepalives_interval"] == 5
+    assert place.shown == "postgresql://host/db?keepalives_idle=99&schema=s"

@@ -155,10 +155,18 @@ def gives_rows(sql: str) -> bool:
     return sql.lstrip().startswith(("SELECT", "WITH", "SHOW")) or "RETURNING" in sql
 
 
+_ENDED = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.IdleInTransactionSessionTimeout,
+)
+"""What the server says before it ends a connection, or does not begin one."""
+
+
 def is_lost(error: BaseException) -> bool:
     """Return whether *error* came because the connection to the server broke."""
-    shutting_down = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
-    if isinstance(error, shutting_down):
+    if isinstance(error, _ENDED):
         return True
     return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and (
         cast("psycopg.Error", error).sqlstate is None

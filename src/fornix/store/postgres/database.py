@@ -42,6 +42,13 @@ from fornix.store.sql.group_commit import CommitTicket, answers_of
 POOL = 8
 """Connections of one open store at most."""
 
+IDLE_S = 10.0
+"""How long the server is to wait for a host in the middle of a transaction.
+
+After statements that were sent together, PostgreSQL 18 does not always start that timer:
+docs/postgres.md says what helps.
+"""
+
 UNKNOWN_S = 30.0
 """How long the outcome of a commit is asked for whose answer was lost."""
 
@@ -80,7 +87,7 @@ class PostgresDatabase(SqlDatabase):
             open=False,
             name="fornix",
             num_workers=1,
-            kwargs={"autocommit": True, "fallback_application_name": "fornix"},
+            kwargs={"autocommit": True, **place.defaults},
             configure=_configure,
         )
         self._owners = ServerOwners(self._lend)
@@ -180,6 +187,7 @@ class PostgresDatabase(SqlDatabase):
         """Begin a transaction; return its number, and the version of the database it makes."""
         db.execute("BEGIN")
         db.execute(f"SET LOCAL lock_timeout = {max(1, round(self._wait_s * 1000))}")
+        db.execute(f"SET LOCAL idle_in_transaction_session_timeout = {round(IDLE_S * 1000)}")
         if self._durability == "normal":
             db.execute("SET LOCAL synchronous_commit = off")
         version, transaction = db.execute(_LOCK).get

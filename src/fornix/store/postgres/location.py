@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -14,16 +15,29 @@ DEFAULT_SCHEMA = "fornix"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
+_DEFAULTS: dict[str, str | int] = {
+    "fallback_application_name": "fornix",
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""Of libpq: so that a host that vanished is noticed within half a minute, not after hours."""
+
+
 class ServerLocation(NamedTuple):
     """A database and a schema of it.
 
     Attributes:
         conninfo: What libpq connects by.
+        defaults: What it is told besides, where the URL says nothing of it.
         schema: The schema that holds the tables.
         shown: The URL, without a password.
     """
 
     conninfo: str
+    defaults: Mapping[str, str | int]
     schema: str
     shown: str
 
@@ -52,4 +66,6 @@ class ServerLocation(NamedTuple):
             )
         rest = [(name, value) for name, value in given if name != "schema"]
         conninfo = urlunsplit(parts._replace(query=urlencode(rest, quote_via=quote)))
-        return cls(conninfo, schemas[0], without_password(url))
+        names = {name for name, _ in rest}
+        defaults = {name: value for name, value in _DEFAULTS.items() if name not in names}
+        return cls(conninfo, defaults, schemas[0], without_password(url))

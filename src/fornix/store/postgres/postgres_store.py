@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import replace
 from importlib import resources
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import psycopg
 
@@ -95,7 +95,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     def _connect(self) -> None:
         """Make the first connection here, so that its error says what is wrong."""
         try:
-            psycopg.connect(self._place.conninfo, connect_timeout=10).close()
+            psycopg.connect(self._place.conninfo, **dict[str, Any](self._place.defaults)).close()
         except psycopg.ProgrammingError as error:
             raise Unusable(f"{self.location} is not a URL of PostgreSQL: {error}") from None
         self._pool.open()
