@@ -50,7 +50,15 @@ from fornix.store.changes import (
 )
 from fornix.store.definition import Definition, Screened, SetInfo
 from fornix.store.erasures import Erased, Erasure, ReceiptState, StoredReceipt
-from fornix.store.finder import ChangeKind, Feature, FeatureChange, Finder, PendingVectors
+from fornix.store.finder import (
+    ChangeKind,
+    Feature,
+    FeatureChange,
+    Finder,
+    KnownBefore,
+    PendingVectors,
+    SearchView,
+)
 from fornix.store.lanes import Lanes
 from fornix.store.ledger import (
     CLOCK_STEP_US,
@@ -112,6 +120,7 @@ __all__ = [
     "Finder",
     "ItemChange",
     "ItemRecord",
+    "KnownBefore",
     "Lanes",
     "Lease",
     "Ledger",
@@ -133,6 +142,7 @@ __all__ = [
     "RunStatus",
     "Scope",
     "Screened",
+    "SearchView",
     "SetInfo",
     "SetRef",
     "StatusChange",

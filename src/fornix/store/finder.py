@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from fornix.store.changes import ItemRecord, StoredItem
@@ -75,6 +75,42 @@ class PendingVectors:
     metadata: str = "{}"
 
 
+class KnownBefore(NamedTuple):
+    """What somebody who searches has read before.
+
+    Attributes:
+        seq: The line of the change log up to which it was told what changed.
+        sets: Numbers of sets whose features it has.
+        notes: Names of notes that it is going to read.
+    """
+
+    seq: int = 0
+    sets: Container[int] = ()
+    notes: Sequence[str] = ()
+
+
+class SearchView(NamedTuple):
+    """What a search reads first, of one moment; what a store did not read along is empty, or None.
+
+    Attributes:
+        seq: See `Finder.seq`.
+        sets: Those of the asked ones that exist.
+        since: The line that *changes* begin after.
+        changes: What `Finder.changes` gives, up to *seq*.
+        changed: Live features that *changes* are about, by row, if they are of *sets*.
+        features: All live features of some of *sets*, by number, in order of rows.
+        notes: Some notes by name.
+    """
+
+    seq: int
+    sets: list[SetInfo]
+    since: int = 0
+    changes: Sequence[FeatureChange] | None = None
+    changed: Mapping[int, Feature] = {}
+    features: Mapping[int, Sequence[Feature]] = {}
+    notes: Mapping[str, str | None] = {}
+
+
 class Finder(Protocol):
     """What can be found: features of items, and what changed in them."""
 
@@ -93,6 +129,13 @@ class Finder(Protocol):
         """Return `seq`, and those of *sets* (or all of a scope, by name) that exist; cheap.
 
         Both are of one moment.
+        """
+        ...
+
+    def search_view(self, sets: Sequence[SetRef] | Scope, known: KnownBefore) -> SearchView:
+        """Return what `glance` gives, with what a search is likely to ask next.
+
+        A store that is far away reads all of it in one round trip.
         """
         ...
 

@@ -47,6 +47,10 @@ class PostgresRows:
         return iter(self._cursor)
 
 
+class _NeverRaised(Exception):
+    """What nothing raises."""
+
+
 class NoRows:
     """What a statement gives that was not sent yet, and has no rows."""
 
@@ -69,14 +73,21 @@ class PostgresConnection:
 
     A statement that gives no rows waits until one does, or until `settle`: then all go to the
     server together, and one answer is waited for.
-    """
 
-    taken = errors.UniqueViolation
+    Attributes:
+        together: Whether `settle` leaves what waits to the COMMIT, which `finish` sends.
+    """
 
     def __init__(self, connection: psycopg.Connection[TupleRow], schema: str) -> None:
         self._connection, self._schema = connection, schema
         self._waiting: list[tuple[str, Sequence[object]]] = []
         self._changed = 0
+        self.together = False
+
+    @property
+    def taken(self) -> type[Exception]:
+        """See `Connection.taken`; where all goes `together`, there is no going on after that."""
+        return _NeverRaised if self.together else errors.UniqueViolation
 
     def execute(self, statement: str, bindings: Sequence[object] = (), /) -> PostgresRows | NoRows:
         """Run one statement of the shared ones, now or with the next that gives rows."""
@@ -89,12 +100,26 @@ class PostgresConnection:
         sql = translated(statement, self._schema)
         self._waiting.extend((sql, each) for each in bindings)
 
+    def query_all(self, *queries: tuple[str, Sequence[object]]) -> list[list[Row]]:
+        """See `Connection.query_all`; statements that give no rows may be among them."""
+        cursors: list[psycopg.Cursor[TupleRow]] = []
+        with self._connection.pipeline():
+            for sql, bindings in queries:
+                cursors.append(psycopg.RawCursor(self._connection))
+                self._run(cursors[-1], translated(sql, self._schema), bindings)
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
     def settle(self) -> None:
-        """Have all statements done that wait.
+        """Have all statements done that wait, unless they are to go `together`.
 
         Raises:
             psycopg.Error: One of them was refused; those after it were not done.
         """
+        if not self.together:
+            self.finish()
+
+    def finish(self) -> None:
+        """Have all statements done that wait; raises as `settle` does."""
         if self._waiting:
             self._send()
 
@@ -117,12 +142,12 @@ class PostgresConnection:
 
     def script(self, text: str) -> None:
         """Run statements of PostgreSQL's own, without bindings."""
-        self.settle()
+        self.finish()
         self._connection.execute(cast("Any", text))
 
     def changes(self) -> int:
         """Return how many rows the last statement inserted, changed or deleted."""
-        self.settle()
+        self.finish()
         return max(0, self._changed)
 
     def numbers(self, values: Sequence[int], /) -> NumberArray:
@@ -146,7 +171,7 @@ class PostgresConnection:
                 return
         self._waiting.clear()
         self.execute(statement)
-        self.settle()
+        self.finish()
 
 
 @functools.lru_cache(maxsize=2048)

@@ -1,8 +1,9 @@
 """An open PostgreSQL database: its pool, its transactions, and what happens when they break.
 
 Every transaction that writes locks the one row of the table `ledger`, so that commits are in one
-order for all hosts; commits of one host share transactions. No setting of a session is needed
-outside a transaction, so that a pooler may stand between.
+order for all hosts; commits of one host share transactions. The lock is given back before the
+disk is waited for: that is done by a second, empty transaction, which is sent with the first.
+No setting of a session is needed outside a transaction, so that a pooler may stand between.
 
 A commit whose answer was lost is asked for by the number of its transaction, which PostgreSQL
 remembers: it is never a guess.
@@ -15,9 +16,10 @@ import time
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import psycopg
+from psycopg import errors
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
@@ -55,13 +57,35 @@ UNKNOWN_S = 30.0
 POLL_S = 0.02
 """Pause between two such questions."""
 
-_LOCK = "UPDATE ledger SET version = version + 1 RETURNING version, pg_current_xact_id()::text"
+_LOCK = """
+    SELECT version, structure, number, time, pg_current_xact_id()::text FROM ledger FOR UPDATE
+"""
+
+_NUMBER = """
+    UPDATE ledger SET version = version + 1, number = coalesce((SELECT max(n) FROM journal), 0),
+        time = coalesce((SELECT time FROM journal ORDER BY n DESC LIMIT 1), 0)
+"""
+
+FLUSH = "SELECT pg_logical_emit_message(TRUE, 'fornix', '')"
+"""A transaction without effects: its commit waits until the disk has all that came before it."""
 
 _OUTCOME = "SELECT pg_xact_status(?::text::xid8)"
 
 
 class ConnectionLost(Exception):
     """The connection broke before anything was committed."""
+
+
+class _Seen(NamedTuple):
+    """What the database was like when something was cached; None: nothing is.
+
+    Attributes:
+        version: Of all of it.
+        structure: Of the numbers of keys and sets, and of notes.
+    """
+
+    version: int | None
+    structure: int | None
 
 
 class PostgresDatabase(SqlDatabase):
@@ -77,6 +101,7 @@ class PostgresDatabase(SqlDatabase):
     ) -> None:
         super().__init__(read_only=read_only)
         self._place, self._durability, self._wait_s = place, durability, wait_s
+        self._seen = _Seen(None, None)
         self._process = os.getpid()
         self._closed = False
         self._pool: ConnectionPool[psycopg.Connection[TupleRow]] = ConnectionPool(
@@ -158,8 +183,11 @@ class PostgresDatabase(SqlDatabase):
                 raise
 
     @contextmanager
-    def writing(self) -> Generator[PostgresConnection]:
+    def writing(self, *, together: bool = False) -> Generator[PostgresConnection]:
         """Give a connection inside a transaction, which commits unless the block raises.
+
+        Args:
+            together: See `PostgresConnection`; there is no savepoint then.
 
         Raises:
             ConnectionLost: It broke, and nothing was committed for certain.
@@ -167,10 +195,12 @@ class PostgresDatabase(SqlDatabase):
         """
         if self._read_only:
             raise StoreReadOnly(f"{self.location} was opened read-only; open it without mode='ro'")
-        self._cache.version, before = None, self._cache.version
         with self._lend() as db:
             try:
-                transaction, version = self._begin(db, before)
+                transaction, seen = self._begin(db)
+                db.together = together
+                if not together:
+                    db.execute("SAVEPOINT batch")
                 yield db
             except psycopg.Error as error:
                 if is_lost(error):
@@ -181,27 +211,36 @@ class PostgresDatabase(SqlDatabase):
                 _roll_back(db)
                 raise
             self._commit(db, transaction)
-            self._cache.version = version
+            self._seen = seen
 
-    def _begin(self, db: PostgresConnection, before: int | None) -> tuple[str, int]:
-        """Begin a transaction; return its number, and the version of the database it makes."""
+    def _begin(self, db: PostgresConnection) -> tuple[str, _Seen]:
+        """Begin a transaction; return its number, and what the cache is of once it is committed.
+
+        What is cached is dropped if others wrote since; the numbers of keys and sets stay, unless
+        some were changed.
+        """
+        seen, self._seen = self._seen, _Seen(None, None)
         db.execute("BEGIN")
         db.execute(f"SET LOCAL lock_timeout = {max(1, round(self._wait_s * 1000))}")
         db.execute(f"SET LOCAL idle_in_transaction_session_timeout = {round(IDLE_S * 1000)}")
-        if self._durability == "normal":
-            db.execute("SET LOCAL synchronous_commit = off")
-        version, transaction = db.execute(_LOCK).get
-        if before is None or before != version - 1:
-            self._cache = WriterCache()
-        db.execute("SAVEPOINT batch")
-        return transaction, version
+        db.execute("SET LOCAL synchronous_commit = off")
+        version, structure, number, time, transaction = db.execute(_LOCK).get
+        if version != seen.version:
+            same = structure == seen.structure
+            self._cache = self._cache.rebuilt() if same else WriterCache()
+            self._cache.number, self._cache.time = number, time
+        return transaction, _Seen(version + 1, structure)
 
     def _commit(self, db: PostgresConnection, transaction: str) -> None:
         try:
+            db.execute(_NUMBER)
             db.execute("COMMIT")
-            db.settle()
+            if self._durability == "full":
+                db.execute(FLUSH)
+            db.finish()
         except psycopg.Error as error:
             if not is_lost(error):
+                _roll_back(db)
                 raise
             if not self._was_committed(transaction):
                 raise ConnectionLost from error
@@ -217,6 +256,7 @@ class PostgresDatabase(SqlDatabase):
         while outcome == "in progress" and time.monotonic() < deadline:
             with suppress(psycopg.Error, PoolTimeout), self._lend() as db:
                 outcome = db.execute(_OUTCOME, (transaction,)).get
+                db.execute(FLUSH)
             if outcome == "in progress":
                 time.sleep(POLL_S)
         if outcome not in {"committed", "aborted"}:
@@ -241,9 +281,22 @@ class PostgresDatabase(SqlDatabase):
         self._commit_once(group)
 
     def _commit_once(self, group: list[CommitTicket]) -> None:
-        with self.writing() as db:
+        try:
+            self._try_group(group, together=True)
+        except errors.UniqueViolation:  # nothing was committed; this finds out who is refused
+            self._try_group(group, together=False)
+
+    def _try_group(self, group: list[CommitTicket], *, together: bool) -> None:
+        """Do the work of a group.
+
+        Args:
+            together: What gives no rows is sent with the COMMIT: less to wait for, but what is
+                refused then is refused for all.
+        """
+        with self.writing(together=together) as db:
             touched = self._flush_touches(db)
-            db.execute("SAVEPOINT batch")
+            if not together:
+                db.execute("SAVEPOINT batch")
             answers = answers_of(self._transaction(db), group)
         self._drop_touches(touched)
         for ticket, answer in zip(group, answers, strict=True):

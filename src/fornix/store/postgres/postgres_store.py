@@ -11,10 +11,10 @@ from typing import Any, Literal, Self
 import psycopg
 
 from fornix.errors import NotAStore, StoreTooNew, Unusable
-from fornix.store import SHRUNK_AT_ONCE, StoreStats
+from fornix.store import SHRUNK_AT_ONCE, StoredOutput, StoreStats
 from fornix.store.postgres import vacuuming
 from fornix.store.postgres.connection import PostgresConnection
-from fornix.store.postgres.database import PostgresDatabase
+from fornix.store.postgres.database import FLUSH, PostgresDatabase
 from fornix.store.postgres.location import ServerLocation
 from fornix.store.sql import erased_runs, figures, receipts, retention
 from fornix.store.sql.connection import Connection, first, query
@@ -127,6 +127,31 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         db.settle()
 
     # --- what is this engine's own -------------------------------------------------------------
+
+    def outputs(
+        self, agent: str, space: str, *, after: int = 0, limit: int = 100
+    ) -> list[StoredOutput]:
+        """See `Lanes.outputs`; what the world is to act on is on the disk."""
+        found = super().outputs(agent, space, after=after, limit=limit)
+        if found:
+            self._flush()
+        return found
+
+    def outputs_of(self, run: int) -> list[StoredOutput]:
+        """See `Lanes.outputs_of` and `outputs`."""
+        found = super().outputs_of(run)
+        if found:
+            self._flush()
+        return found
+
+    @reads
+    def _flush(self, db: Connection) -> None:
+        """Wait until what was read is on the server's disk.
+
+        Others see a commit a moment before that, which is before its own host returns.
+        """
+        if self._durability == "full" and not self._read_only:
+            db.execute(FLUSH)
 
     @reads
     def keys(

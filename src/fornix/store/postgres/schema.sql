@@ -36,8 +36,18 @@ RETURN btrim(content, E'\t\n\x0b\f\r\x1c\x1d\x1e\x1f \u0085\u00a0\u1680\u2000\u2
 
 CREATE TABLE fornix.ledger (   -- one row, which every transaction that writes locks
     version bigint NOT NULL,   -- how many did
+    number bigint NOT NULL DEFAULT 0,      -- the last commit, and its time
+    time bigint NOT NULL DEFAULT 0,
+    structure bigint NOT NULL DEFAULT 0,   -- changes of what hosts remember: the numbers of keys
+                                           -- and sets, their definitions, notes
     schema integer NOT NULL    -- the number of this schema
 );
+
+CREATE FUNCTION fornix.structure_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE fornix.ledger SET structure = structure + 1;
+    RETURN NULL;
+END $$;
 
 CREATE TABLE fornix.owner (    -- who may hold leases, and until when it counts as alive
     name text COLLATE "C" NOT NULL PRIMARY KEY,
@@ -51,6 +61,9 @@ CREATE TABLE fornix.note (     -- small facts: the salt, the embedder of each sp
 
 CREATE UNIQUE INDEX note_name ON fornix.note (fornix.digest(name));
 
+CREATE TRIGGER note_changed AFTER INSERT OR UPDATE OR DELETE ON fornix.note
+FOR EACH STATEMENT EXECUTE FUNCTION fornix.structure_changed();
+
 CREATE TABLE fornix.scope (    -- a key of a space; key '' is a knowledge (a key is never empty);
                                -- space '': a forgotten key, its name a digest
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -63,6 +76,9 @@ CREATE TABLE fornix.scope (    -- a key of a space; key '' is a knowledge (a key
 
 CREATE UNIQUE INDEX scope_name ON fornix.scope (fornix.digest(space), fornix.digest(key));
 CREATE INDEX scope_order ON fornix.scope (fornix.digest(space), left(key, 64));
+
+CREATE TRIGGER scope_renamed AFTER UPDATE OF space, key OR DELETE ON fornix.scope
+FOR EACH STATEMENT EXECUTE FUNCTION fornix.structure_changed();
 
 CREATE TABLE fornix.lease (    -- the right to run a key; a higher epoch fences the earlier owner
     space text COLLATE "C" NOT NULL,
@@ -127,6 +143,9 @@ CREATE TABLE fornix.memory_set (
 
 CREATE UNIQUE INDEX set_name ON fornix.memory_set (scope, fornix.digest(name));
 CREATE INDEX set_retention ON fornix.memory_set (id) WHERE retention IS NOT NULL;
+
+CREATE TRIGGER set_changed AFTER UPDATE OF scope, name, definition OR DELETE ON fornix.memory_set
+FOR EACH STATEMENT EXECUTE FUNCTION fornix.structure_changed();
 
 CREATE TABLE fornix.item (     -- one version of one item
     row bigint PRIMARY KEY,

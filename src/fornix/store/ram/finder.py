@@ -10,8 +10,10 @@ from fornix.store import (
     Feature,
     FeatureChange,
     ItemRecord,
+    KnownBefore,
     PendingVectors,
     Scope,
+    SearchView,
     SetInfo,
     SetRef,
     StoredItem,
@@ -44,6 +46,10 @@ class RamFinder(RamTables):
             return self._seq, self.set_infos(sets)
         found = [self.set_info(ref) for ref in sets]
         return self._seq, [info for info in found if info is not None]
+
+    def search_view(self, sets: Sequence[SetRef] | Scope, known: KnownBefore) -> SearchView:  # noqa: ARG002 - all is near
+        """See `Finder.search_view`."""
+        return SearchView(*self.glance(sets))
 
     @locked
     def changes(self, since: int, *, limit: int = 10_000) -> list[FeatureChange] | None:

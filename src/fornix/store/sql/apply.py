@@ -72,6 +72,10 @@ class WriterCache:
     )
     runs: RunCache = field(default_factory=RunCache)
 
+    def rebuilt(self) -> WriterCache:
+        """Return a cache with the numbers of keys and sets, and notes, but nothing else."""
+        return WriterCache(scopes=self.scopes, sets=self.sets, notes=self.notes)
+
     def trim(self, scope: int) -> None:
         """Drop the nodes of a scope, or of all, where there are too many."""
         if len(self.nodes[scope]) > NODES:

@@ -91,7 +91,8 @@ def of_items(db: Connection, versions: Iterable[Erasable]) -> Gone:
     for version in versions:
         begun.add(version.begun)
         ids.setdefault(version.set_id, set()).add(version.id)
-    named = {row_values.set_ref(db, number): some for number, some in ids.items()}
+    refs = row_values.set_refs(db, sorted(ids))
+    named = {refs[number]: some for number, some in ids.items()}
     found: set[int] = set()
     few = _few_forms(named)
     for run, commit, looked, space, key in db.execute(_LOOKED):

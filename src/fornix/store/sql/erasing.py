@@ -277,14 +277,14 @@ class Eraser:
 
     def _restore(self, sources: _Sources) -> list[SetRef]:
         back = sorted(sources.back)
+        refs = row_values.set_refs(self._db, sorted({v.set_id for v in back}))
         if back:
-            refs = {v.set_id: row_values.set_ref(self._db, v.set_id) for v in back}
             changes = [Revive(refs[version.set_id], version.row) for version in back]
             batch = Batch(scope=self._asked.scope, time=self._time, items=changes)
             Changes(self._tx, batch, self._number, self._time).run()
             self._tx.gathered.flush()
         self._mend({version.row for version in back})
-        return list(dict.fromkeys(row_values.set_ref(self._db, v.set_id) for v in back))
+        return list(dict.fromkeys(refs[v.set_id] for v in back))
 
     def _mend(self, back: set[int]) -> None:
         """Have compactions say nothing of what is erased, and not undo what came back."""

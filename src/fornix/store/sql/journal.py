@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fornix.errors import IdempotencyConflict
-from fornix.store import Commit, Compaction
+from fornix.store import Commit, Compaction, SetRef
 from fornix.store.checks import ROW_BITS
 from fornix.store.erasures import forgotten
 from fornix.store.packed_values import restored
 from fornix.store.sql.connection import Connection, Row, first, query
-from fornix.store.sql.row_values import set_ref
+from fornix.store.sql.row_values import set_refs
 from fornix.values import wire
 
 _DONE = """
@@ -60,16 +60,18 @@ def compaction(db: Connection, number: int) -> Compaction | None:
 
 def compactions(db: Connection, where: str, *bindings: object) -> list[Compaction]:
     """Return the compactions that a condition chooses."""
-    return [_compaction(db, row) for row in query(db, f"{_DONE} WHERE {where}", *bindings)]
+    rows = query(db, f"{_DONE} WHERE {where}", *bindings)
+    refs = set_refs(db, sorted({row[1] for row in rows}))
+    return [_compaction(db, row, refs[row[1]]) for row in rows]
 
 
-def _compaction(db: Connection, row: Row) -> Compaction:
-    number, set_id, how, retired, added, undone, purged, time = row
+def _compaction(db: Connection, row: Row, ref: SetRef) -> Compaction:
+    number, _, how, retired, added, undone, purged, time = row
     listed: tuple[list[int], list[int]] = wire.decode_plain(retired), wire.decode_plain(added)
     there = [_existing(db, rows) for rows in listed]
     return Compaction(
         id=number,
-        set=set_ref(db, set_id),
+        set=ref,
         commit=number >> ROW_BITS,
         time=time,
         how=how,

@@ -11,9 +11,11 @@ from fornix.store import (
     Effects,
     Feature,
     FeatureChange,
+    KnownBefore,
     Node,
     PendingVectors,
     Scope,
+    SearchView,
     SetInfo,
     SetRef,
     StoredItem,
@@ -271,8 +273,10 @@ class SqlReads(SqlDatabase):
     def _versions(self, db: Connection, rows: Sequence[int]) -> list[StoredItem]:
         if not rows:
             return []
-        there = {row[0]: row for row in query(db, row_values.BY_ROW, db.numbers(rows))}
-        refs = {row[19]: row_values.set_ref(db, row[19]) for row in there.values()}
+        numbers = (db.numbers(rows),)
+        versions, sets = db.query_all((row_values.BY_ROW, numbers), (row_values.REFS, numbers))
+        there = {row[0]: row for row in versions}
+        refs = {number: row_values.ref_of(*names) for number, *names in sets}
         wanted = [there[row] for row in rows if row in there]
         return [self._stored(row, refs[row[19]]) for row in wanted]
 
@@ -340,6 +344,10 @@ class SqlReads(SqlDatabase):
                 infos = [i for ref in name for i in row_values.sets_of(db, ref.scope, ref.name)]
         last.sets[name] = infos
         return last.seq, infos
+
+    def search_view(self, sets: Sequence[SetRef] | Scope, known: KnownBefore) -> SearchView:  # noqa: ARG002 - all is near
+        """See `Finder.search_view`."""
+        return SearchView(*self.glance(sets))
 
     @reads
     def changes(
@@ -426,4 +434,5 @@ def _nodes(
 
 def _items(db: Connection, where: str, *bindings: object) -> list[StoredItem]:
     rows = query(db, f"{row_values.ITEM} WHERE {where} ORDER BY item.row", *bindings)
-    return [row_values.stored(row, row_values.set_ref(db, row[19])) for row in rows]
+    refs = row_values.set_refs(db, sorted({row[19] for row in rows}))
+    return [row_values.stored(row, refs[row[19]]) for row in rows]

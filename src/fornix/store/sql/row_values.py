@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from fornix.errors import StoreDamaged
 from fornix.store import (
@@ -18,7 +18,7 @@ from fornix.store import (
 from fornix.store.checks import ROW_BITS
 from fornix.store.erasures import NO_SPACE, hidden_scope
 from fornix.store.packed_values import restored
-from fornix.store.sql.connection import Connection, Row, first, query
+from fornix.store.sql.connection import Connection, Row, query
 from fornix.values import wire
 
 ITEM = """
@@ -44,6 +44,16 @@ EVERY_VERSION = f"""
     ORDER BY item.id, item.version LIMIT ?4
 """
 BY_ROW = f"{ITEM} WHERE item.row IN (SELECT value FROM carray(?))"  # noqa: S608 - ours
+
+_REFS = """
+    SELECT memory_set.id, space, key, name FROM memory_set JOIN scope ON scope.id = scope
+    WHERE memory_set.id IN
+"""
+
+_REFS_OF = f"{_REFS} (SELECT value FROM carray(?))"  # noqa: S608 - ours
+
+REFS = f"{_REFS} (SELECT set_id FROM item WHERE row IN (SELECT value FROM carray(?)))"  # noqa: S608 - ours
+"""The names of the sets that rows are of."""
 
 _SET = """
     SELECT id FROM memory_set WHERE name IS ?
@@ -146,14 +156,14 @@ def changes(lines: Iterable[Row], since: int) -> Iterator[FeatureChange]:
             yield FeatureChange(before + past, set_number, first_row + past - 1, name)
 
 
-def set_ref(connection: Connection, number: int) -> SetRef:
-    """Return the name of a set that exists."""
-    space, key, name = first(
-        connection,
-        "SELECT space, key, name FROM memory_set JOIN scope ON scope.id = scope "
-        "WHERE memory_set.id = ?",
-        number,
-    )
+def set_refs(connection: Connection, numbers: Sequence[int]) -> dict[int, SetRef]:
+    """Return the names of sets by number."""
+    rows = query(connection, _REFS_OF, connection.numbers(numbers)) if numbers else ()
+    return {number: ref_of(*names) for number, *names in rows}
+
+
+def ref_of(space: str, key: str, name: str) -> SetRef:
+    """Return the name of a set from its columns."""
     return SetRef(Scope(space, key or None), name)
 
 

@@ -257,6 +257,10 @@ class SqliteConnection(apsw.Connection):
         """See `Connection.texts`."""
         return apsw.carray(tuple(values), flags=apsw.SQLITE_CARRAY_TEXT)
 
+    def query_all(self, *queries: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
+        """See `Connection.query_all`."""
+        return [self.execute(sql, tuple(bindings)).fetchall() for sql, bindings in queries]
+
     def settle(self) -> None:
         """SQLite has done it."""
 
